@@ -1,0 +1,2 @@
+//! The `pondhawk` binary.
+fn main() {}
