@@ -1,0 +1,51 @@
+//! The keyed hash of names, filters and first levels.
+
+use core::hash::Hasher;
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+
+/// Hashes a level together with its position; the hash of a filter is the sum over its levels.
+///
+/// A sum, because it can be changed in one place: the hash of `a/+/c` is that of `a/b/c` with the part of `b`
+/// exchanged for that of `+`. So a topic is hashed once, and every filter that could match it costs one addition
+/// per wildcard. Two different filters differ in some level, so their sums are equal as rarely as two random
+/// numbers, to anyone who does not know the seeds.
+#[derive(Debug)]
+pub(crate) struct LevelHash {
+    seed: u64,
+    shared: SharedSeed,
+}
+
+impl LevelHash {
+    pub(crate) fn new(seeds: [u64; 2]) -> Self {
+        Self { seed: seeds[0], shared: SharedSeed::from_u64(seeds[1]) }
+    }
+
+    /// The part that `level` at `position` has in the hash of its name or filter.
+    pub(crate) fn level(&self, position: usize, level: &str) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.seed ^ odd_multiple(position), &self.shared);
+        hasher.write(level.as_bytes());
+        hasher.finish()
+    }
+
+    /// The hash of a whole name or filter.
+    pub(crate) fn filter(&self, filter: &str) -> u64 {
+        filter
+            .split('/')
+            .enumerate()
+            .fold(0, |sum, (position, level)| sum.wrapping_add(self.level(position, level)))
+    }
+
+    /// The hash of a number.
+    pub(crate) fn number(&self, number: u64) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
+        hasher.write_u64(number);
+        hasher.finish()
+    }
+}
+
+/// Spreads positions over all 64 bits; distinct for distinct positions, because the factor is odd.
+fn odd_multiple(position: usize) -> u64 {
+    const FRACTION_OF_GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
+    (position as u64).wrapping_mul(FRACTION_OF_GOLDEN_RATIO)
+}

@@ -1,0 +1,193 @@
+//! The subscribers of one filter.
+
+use crate::hash::LevelHash;
+use hashbrown::HashTable;
+use std::mem;
+use std::sync::Arc;
+
+/// Tells subscribers apart.
+pub trait Identity {
+    /// A number that is the same for every clone of a subscriber and different for different subscribers, for as
+    /// long as one of them is in the index. It is not part of any output.
+    fn identity(&self) -> u64;
+}
+
+/// Two `Arc`s are one subscriber if they share one allocation: no pointer is followed to tell.
+impl<T> Identity for Arc<T> {
+    fn identity(&self) -> u64 {
+        Arc::as_ptr(self).addr() as u64
+    }
+}
+
+impl Identity for u64 {
+    fn identity(&self) -> u64 {
+        *self
+    }
+}
+
+/// Up to this many are searched one after the other: two or three cache lines.
+const SEARCHED_LINEARLY_MAX: usize = 12;
+
+/// A list that has shrunk to a quarter gives memory back, unless it is as small as this.
+const MEMBERS_KEPT_MIN: usize = 8;
+
+/// Never empty. Nearly every filter has one subscriber, who is kept in place.
+#[derive(Debug)]
+pub(crate) enum Subscribers<S, O> {
+    One(Member<S, O>),
+    Many(Box<Members<S, O>>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Member<S, O> {
+    subscriber: S,
+    options: O,
+}
+
+/// A list without order, and from `SEARCHED_LINEARLY_MAX` on also where each subscriber stands in it.
+#[derive(Debug)]
+pub(crate) struct Members<S, O> {
+    list: Vec<Member<S, O>>,
+    places: HashTable<u32>,
+}
+
+/// What became of one subscriber of a filter.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Removal<O> {
+    NotFound,
+    Removed(O),
+    /// It was the only one; the list is to be dropped.
+    Last(O),
+}
+
+impl<S: Identity + Clone, O: Copy> Subscribers<S, O> {
+    pub(crate) fn one(subscriber: &S, options: O) -> Self {
+        Self::One(Member { subscriber: subscriber.clone(), options })
+    }
+
+    /// Returns the options that were replaced, if `subscriber` was among them.
+    pub(crate) fn insert(&mut self, subscriber: &S, options: O, hash: &LevelHash) -> Option<O> {
+        match self {
+            Self::One(member) if member.subscriber.identity() == subscriber.identity() => {
+                Some(mem::replace(&mut member.options, options))
+            }
+            Self::One(member) => {
+                let first = Member { subscriber: member.subscriber.clone(), options: member.options };
+                let second = Member { subscriber: subscriber.clone(), options };
+                let list = vec![first, second];
+                *self = Self::Many(Box::new(Members { list, places: HashTable::new() }));
+                None
+            }
+            Self::Many(members) => members.insert(subscriber, options, hash),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, subscriber: &S, hash: &LevelHash) -> Removal<O> {
+        match self {
+            Self::One(member) if member.subscriber.identity() == subscriber.identity() => {
+                Removal::Last(member.options)
+            }
+            Self::One(_) => Removal::NotFound,
+            Self::Many(members) => {
+                let Some(options) = members.remove(subscriber, hash) else { return Removal::NotFound };
+                if members.list.len() == 1
+                    && let Some(last) = members.list.pop()
+                {
+                    *self = Self::One(last);
+                }
+                Removal::Removed(options)
+            }
+        }
+    }
+
+    pub(crate) fn for_each(&self, visit: &mut impl FnMut(&S, &O)) {
+        match self {
+            Self::One(member) => visit(&member.subscriber, &member.options),
+            Self::Many(members) => {
+                members.list.iter().for_each(|member| visit(&member.subscriber, &member.options));
+            }
+        }
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::Many(members) => {
+                size_of::<Members<S, O>>()
+                    + members.list.capacity() * size_of::<Member<S, O>>()
+                    + members.places.allocation_size()
+            }
+        }
+    }
+}
+
+impl<S: Identity + Clone, O: Copy> Members<S, O> {
+    fn insert(&mut self, subscriber: &S, options: O, hash: &LevelHash) -> Option<O> {
+        if let Some(place) = self.place_of(subscriber.identity(), hash) {
+            return Some(mem::replace(&mut self.list[place].options, options));
+        }
+        self.list.push(Member { subscriber: subscriber.clone(), options });
+        if !self.places.is_empty() {
+            self.note_place(self.list.len() - 1, hash);
+        } else if self.list.len() > SEARCHED_LINEARLY_MAX {
+            (0..self.list.len()).for_each(|place| self.note_place(place, hash));
+        }
+        None
+    }
+
+    /// The last of the list moves into the gap.
+    fn remove(&mut self, subscriber: &S, hash: &LevelHash) -> Option<O> {
+        let place = self.place_of(subscriber.identity(), hash)?;
+        let last = self.list.len() - 1;
+        if !self.places.is_empty() {
+            self.forget_place(place, hash);
+            if place != last {
+                let moved = hash.number(self.list[last].subscriber.identity());
+                let noted = self.places.find_mut(moved, |noted| *noted as usize == last);
+                *noted.expect("every member has its place noted") = to_place(place);
+            }
+        }
+        let member = self.list.swap_remove(place);
+        self.shrink(hash);
+        Some(member.options)
+    }
+
+    fn place_of(&self, identity: u64, hash: &LevelHash) -> Option<usize> {
+        if self.places.is_empty() {
+            return self.list.iter().position(|member| member.subscriber.identity() == identity);
+        }
+        let is_it = |place: &u32| self.list[*place as usize].subscriber.identity() == identity;
+        self.places.find(hash.number(identity), is_it).map(|place| *place as usize)
+    }
+
+    fn note_place(&mut self, place: usize, hash: &LevelHash) {
+        let hash_at = |place: &u32| hash.number(self.list[*place as usize].subscriber.identity());
+        let place = to_place(place);
+        self.places.insert_unique(hash_at(&place), place, hash_at);
+    }
+
+    fn forget_place(&mut self, place: usize, hash: &LevelHash) {
+        let hashed = hash.number(self.list[place].subscriber.identity());
+        if let Ok(noted) = self.places.find_entry(hashed, |noted| *noted as usize == place) {
+            noted.remove();
+        }
+    }
+
+    fn shrink(&mut self, hash: &LevelHash) {
+        let len = self.list.len();
+        if self.list.capacity() > MEMBERS_KEPT_MIN && len < self.list.capacity() / 4 {
+            self.list.shrink_to(len * 2);
+            let hash_at = |place: &u32| hash.number(self.list[*place as usize].subscriber.identity());
+            self.places.shrink_to(len * 2, hash_at);
+        }
+        if len <= SEARCHED_LINEARLY_MAX / 2 {
+            self.places = HashTable::new();
+        }
+    }
+}
+
+/// Four bytes: four thousand million subscribers to one filter do not fit into any machine.
+fn to_place(place: usize) -> u32 {
+    u32::try_from(place).expect("a list of members has fewer than 2^32")
+}
