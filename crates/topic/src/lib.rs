@@ -1,0 +1,73 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod error;
+mod filter;
+mod name;
+mod owned;
+mod scan;
+
+pub use error::{FilterError, TopicError};
+pub use filter::{Shared, TopicFilter};
+pub use name::{Levels, TopicName};
+pub use owned::{TopicFilterBuf, TopicNameBuf};
+
+/// The most bytes a topic name or a topic filter can have \[MQTT-4.7.3-3\].
+pub const MAX_BYTES: usize = 65_535;
+
+/// A [`TopicName`] literal, checked when it is compiled.
+///
+/// ```
+/// let topic = topic::topic!("house/kitchen/light");
+/// assert_eq!(topic.levels().count(), 3);
+/// ```
+/// A name holds no wildcard:
+/// ```compile_fail
+/// topic::topic!("house/+/light");
+/// ```
+/// and is not empty:
+/// ```compile_fail
+/// topic::topic!("");
+/// ```
+#[macro_export]
+macro_rules! topic {
+    ($text:expr) => {{
+        const NAME: $crate::TopicName<'static> = match $crate::TopicName::new($text) {
+            Ok(name) => name,
+            Err(error) => panic!("{}", error.as_str()),
+        };
+        NAME
+    }};
+}
+
+/// A [`TopicFilter`] literal, checked when it is compiled.
+///
+/// ```
+/// let filter = topic::filter!("house/+/#");
+/// assert!(filter.matches(topic::topic!("house/kitchen/light")));
+/// ```
+/// `#` stands alone on the last level:
+/// ```compile_fail
+/// topic::filter!("house/#/light");
+/// ```
+/// `+` takes a whole level:
+/// ```compile_fail
+/// topic::filter!("house/kit+");
+/// ```
+/// and a shared filter has a share name and a filter:
+/// ```compile_fail
+/// topic::filter!("$share/cooks");
+/// ```
+#[macro_export]
+macro_rules! filter {
+    ($text:expr) => {{
+        const FILTER: $crate::TopicFilter<'static> = match $crate::TopicFilter::new($text) {
+            Ok(filter) => filter,
+            Err(error) => panic!("{}", error.as_str()),
+        };
+        FILTER
+    }};
+}

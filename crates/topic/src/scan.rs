@@ -1,0 +1,58 @@
+//! Looking for the few bytes that matter, eight at a time: a name is scanned for every PUBLISH.
+
+/// What a text contains of the characters that are special in topics.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) nul: bool,
+    pub(crate) wildcard: bool,
+}
+
+/// Scans `bytes` for U+0000, `+` and `#`.
+pub(crate) const fn scan(bytes: &[u8]) -> Found {
+    let (mut nul, mut wildcard) = (0, 0);
+    let mut rest = bytes;
+    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+        let word = u64::from_ne_bytes(*word);
+        nul |= zero_bytes(word);
+        wildcard |= zero_bytes((word & !WILDCARD_DIFFERENCE) ^ HASHES);
+        rest = tail;
+    }
+    let (mut nul, mut wildcard) = (nul != 0, wildcard != 0);
+    while let Some((&byte, tail)) = rest.split_first() {
+        nul |= byte == 0;
+        wildcard |= byte == b'+' || byte == b'#';
+        rest = tail;
+    }
+    Found { nul, wildcard }
+}
+
+const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);
+const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
+const HASHES: u64 = u64::from_ne_bytes([b'#'; 8]);
+/// `+` and `#` differ in one bit, so that one comparison finds both.
+const WILDCARD_DIFFERENCE: u64 = u64::from_ne_bytes([b'+' ^ b'#'; 8]);
+
+/// Not 0 if and only if one of the eight bytes is 0.
+const fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scan;
+
+    #[test]
+    fn every_byte_value_at_every_position_is_told_apart() {
+        for len in 1..20 {
+            for at in 0..len {
+                for byte in 0..=u8::MAX {
+                    let mut bytes = [b'a'; 20];
+                    bytes[at] = byte;
+                    let found = scan(&bytes[..len]);
+                    assert_eq!(found.nul, byte == 0, "{byte} at {at} of {len}");
+                    assert_eq!(found.wildcard, byte == b'+' || byte == b'#', "{byte} at {at} of {len}");
+                }
+            }
+        }
+    }
+}
