@@ -40,6 +40,9 @@ pub(crate) enum Concerns {
 }
 
 impl Generations {
+    /// Bytes of the counters.
+    pub(crate) const HEAP_BYTES: usize = SLOTS * size_of::<AtomicU64>();
+
     pub(crate) fn new() -> Self {
         Self {
             by_first_level: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -63,10 +66,7 @@ impl Generations {
         generation.0 == sum << SLOT_BITS | slot as u64
     }
 
-    /// Bytes of the counters.
-    pub(crate) const HEAP_BYTES: usize = SLOTS * size_of::<AtomicU64>();
-
-    /// Call inside the write lock.
+    /// To be called inside the write lock.
     pub(crate) fn raise(&self, concerns: Concerns) {
         let counter = match concerns {
             Concerns::FirstLevel(hash) => &self.by_first_level[slot_of(hash)],

@@ -1,8 +1,10 @@
-//! The keyed hash of names, filters and first levels.
+//! The keyed hash of names and filters, and what the tables built on it have in common.
 
-use core::hash::Hasher;
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
+use hashbrown::HashTable;
+use std::hash::Hasher;
+use topic::TopicFilter;
 
 /// Hashes a level together with its position; the hash of a filter is the sum over its levels.
 ///
@@ -14,11 +16,19 @@ use foldhash::quality::FoldHasher;
 pub(crate) struct LevelHash {
     seed: u64,
     shared: SharedSeed,
+    /// What `level` gives for `+` at the first positions.
+    pluses: [u64; PLUSES_KEPT],
 }
+
+/// Few topics have more levels.
+const PLUSES_KEPT: usize = 16;
 
 impl LevelHash {
     pub(crate) fn new(seeds: [u64; 2]) -> Self {
-        Self { seed: seeds[0], shared: SharedSeed::from_u64(seeds[1]) }
+        let mut hash =
+            Self { seed: seeds[0], shared: SharedSeed::from_u64(seeds[1]), pluses: [0; PLUSES_KEPT] };
+        hash.pluses = std::array::from_fn(|position| hash.level(position, "+"));
+        hash
     }
 
     /// The part that `level` at `position` has in the hash of its name or filter.
@@ -28,12 +38,15 @@ impl LevelHash {
         hasher.finish()
     }
 
-    /// The hash of a whole name or filter.
-    pub(crate) fn filter(&self, filter: &str) -> u64 {
-        filter
-            .split('/')
-            .enumerate()
-            .fold(0, |sum, (position, level)| sum.wrapping_add(self.level(position, level)))
+    /// The part of a `+`.
+    pub(crate) fn plus(&self, position: usize) -> u64 {
+        self.pluses.get(position).copied().unwrap_or_else(|| self.level(position, "+"))
+    }
+
+    /// The hash of a whole filter, or of the name that it is.
+    pub(crate) fn filter(&self, filter: TopicFilter<'_>) -> u64 {
+        let levels = filter.levels().enumerate();
+        levels.fold(0, |sum, (position, level)| sum.wrapping_add(self.level(position, level)))
     }
 
     /// The hash of a number.
@@ -48,4 +61,13 @@ impl LevelHash {
 fn odd_multiple(position: usize) -> u64 {
     const FRACTION_OF_GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
     (position as u64).wrapping_mul(FRACTION_OF_GOLDEN_RATIO)
+}
+
+/// Gives memory back if the table has shrunk to a quarter; all of it if the table is empty.
+pub(crate) fn give_back<T>(table: &mut HashTable<T>, hash_of: impl Fn(&T) -> u64) {
+    if table.is_empty() {
+        *table = HashTable::new();
+    } else if table.len() < table.capacity() / 4 {
+        table.shrink_to(table.len() * 2, hash_of);
+    }
 }

@@ -1,10 +1,10 @@
 //! Which mixes of names and wildcards there are among the filters.
 
-use crate::hash::LevelHash;
-use crate::topic_hash::TopicHash;
+use crate::hash::{LevelHash, give_back};
+use crate::hashed_topic::HashedTopic;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use std::collections::BTreeMap;
+use topic::TopicFilter;
 
 /// The shapes of all filters with wildcards.
 ///
@@ -16,10 +16,14 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
     /// Without `#`, by number of levels: they fit topics with as many.
-    closed: BTreeMap<usize, Group>,
+    closed: Groups,
     /// With `#`, by number of levels before it: they fit topics with as many or more.
-    open: BTreeMap<usize, Group>,
+    open: Groups,
 }
+
+/// The last is never empty. Filters have at most 65,536 levels, so that this takes at most 2 MB.
+#[derive(Debug, Default)]
+struct Groups(Vec<Group>);
 
 /// Shapes that differ only in where their `+` stand, under the hash of that.
 type Group = HashTable<CountedShape>;
@@ -35,18 +39,89 @@ struct CountedShape {
 pub(crate) struct Shape<'a> {
     /// Positions of `+`, ascending.
     pluses: &'a [u16],
-    /// The position of `#`, if it ends with one.
-    hash_sign: Option<usize>,
+    /// How many levels there are, without `#`.
+    levels: usize,
+    /// Whether `#` follows.
+    open: bool,
 }
 
 impl Shapes {
     /// Counts one more filter. Filters without wildcards have no shape and are passed over.
-    pub(crate) fn add(&mut self, filter: &str, hash: &LevelHash) {
-        let Some((groups, levels)) = self.groups_of(filter) else { return };
-        let pluses = pluses_in(filter);
-        let group = groups.entry(levels).or_default();
+    pub(crate) fn add(&mut self, filter: TopicFilter<'_>, hash: &LevelHash) {
+        if let Some((groups, levels)) = self.groups_of(filter) {
+            groups.add(levels, pluses_in(filter), hash);
+        }
+    }
+
+    /// Counts one filter less, that was added before.
+    pub(crate) fn remove(&mut self, filter: TopicFilter<'_>, hash: &LevelHash) {
+        if let Some((groups, levels)) = self.groups_of(filter) {
+            groups.remove(levels, &pluses_in(filter), hash);
+        }
+    }
+
+    /// Calls `candidate` with every shape that fits, and the hash of the filter that it makes of the topic.
+    pub(crate) fn for_each_fitting(
+        &self,
+        topic: &HashedTopic<'_>,
+        hash: &LevelHash,
+        mut candidate: impl FnMut(u64, Shape<'_>),
+    ) {
+        let count = topic.level_count();
+        if let Some(group) = self.closed.0.get(count) {
+            let names = topic.prefix_hash(count);
+            for_each_in(group, topic, |sum, pluses| {
+                candidate(names.wrapping_add(sum), Shape { pluses, levels: count, open: false });
+            });
+        }
+        let shortest = usize::from(topic.name().is_reserved());
+        for (levels, group) in self.open.0.iter().enumerate().take(count + 1).skip(shortest) {
+            if !group.is_empty() {
+                let names = topic.prefix_hash(levels).wrapping_add(hash.level(levels, "#"));
+                for_each_in(group, topic, |sum, pluses| {
+                    candidate(names.wrapping_add(sum), Shape { pluses, levels, open: true });
+                });
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.groups().map(HashTable::len).sum()
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let tables = (self.closed.0.capacity() + self.open.0.capacity()) * size_of::<Group>();
+        let in_groups = self.groups().map(|group| {
+            let pluses = group.iter().map(|shape| size_of_val(&*shape.pluses));
+            group.allocation_size() + pluses.sum::<usize>()
+        });
+        tables + in_groups.sum::<usize>()
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.closed.0.iter().chain(&self.open.0)
+    }
+
+    /// The groups for filters that end like this one, and its levels without `#`; `None` if it has no wildcard.
+    fn groups_of(&mut self, filter: TopicFilter<'_>) -> Option<(&mut Groups, usize)> {
+        if !filter.has_wildcard() {
+            None
+        } else if filter.as_str().ends_with('#') {
+            Some((&mut self.open, filter.level_count() - 1))
+        } else {
+            Some((&mut self.closed, filter.level_count()))
+        }
+    }
+}
+
+impl Groups {
+    fn add(&mut self, levels: usize, pluses: Vec<u16>, hash: &LevelHash) {
+        if levels >= self.0.len() {
+            self.0.resize_with(levels + 1, Group::new);
+        }
         let hash_of = |shape: &CountedShape| hash_of_pluses(&shape.pluses, hash);
-        match group.entry(hash_of_pluses(&pluses, hash), |shape| *shape.pluses == *pluses, hash_of) {
+        match self.0[levels].entry(hash_of_pluses(&pluses, hash), |shape| *shape.pluses == *pluses, hash_of) {
             Entry::Occupied(mut shape) => shape.get_mut().filters += 1,
             Entry::Vacant(gap) => {
                 gap.insert(CountedShape { pluses: pluses.into_boxed_slice(), filters: 1 });
@@ -54,75 +129,28 @@ impl Shapes {
         }
     }
 
-    /// Counts one filter less, that was added before.
-    pub(crate) fn remove(&mut self, filter: &str, hash: &LevelHash) {
-        let Some((groups, levels)) = self.groups_of(filter) else { return };
-        let pluses = pluses_in(filter);
-        let Some(group) = groups.get_mut(&levels) else { return };
-        if let Ok(mut shape) =
-            group.find_entry(hash_of_pluses(&pluses, hash), |shape| *shape.pluses == *pluses)
-        {
-            shape.get_mut().filters -= 1;
-            if shape.get().filters == 0 {
-                shape.remove();
-                group.shrink_to(group.len() * 2, |shape| hash_of_pluses(&shape.pluses, hash));
-            }
+    fn remove(&mut self, levels: usize, pluses: &[u16], hash: &LevelHash) {
+        let Some(group) = self.0.get_mut(levels) else { return };
+        let found = group.find_entry(hash_of_pluses(pluses, hash), |shape| *shape.pluses == *pluses);
+        let Ok(mut shape) = found else { return };
+        shape.get_mut().filters -= 1;
+        if shape.get().filters > 0 {
+            return;
         }
-        if group.is_empty() {
-            groups.remove(&levels);
-        }
-    }
-
-    /// Calls `candidate` with every shape that fits, and the hash of the filter that it makes of the topic.
-    pub(crate) fn for_each_fitting(
-        &self,
-        topic: &TopicHash,
-        hash: &LevelHash,
-        mut candidate: impl FnMut(u64, Shape<'_>),
-    ) {
-        if let Some(group) = self.closed.get(&topic.levels()) {
-            let names = topic.prefix(topic.levels());
-            for_each_in(group, topic, |sum, pluses| {
-                candidate(names.wrapping_add(sum), Shape { pluses, hash_sign: None });
-            });
-        }
-        for (levels, group) in self.open.range(usize::from(topic.is_hidden())..=topic.levels()) {
-            let names = topic.prefix(*levels).wrapping_add(hash.level(*levels, "#"));
-            let hash_sign = Some(*levels);
-            for_each_in(group, topic, |sum, pluses| {
-                candidate(names.wrapping_add(sum), Shape { pluses, hash_sign });
-            });
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.closed.values().chain(self.open.values()).map(HashTable::len).sum()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        let groups = self.closed.values().chain(self.open.values());
-        let in_groups = groups.map(|group| {
-            let pluses = group.iter().map(|shape| size_of_val(&*shape.pluses));
-            size_of::<(usize, Group)>() + group.allocation_size() + pluses.sum::<usize>()
-        });
-        in_groups.sum()
-    }
-
-    /// The groups for filters that end like this one, and its levels without `#`; `None` if it has no wildcard.
-    fn groups_of(&mut self, filter: &str) -> Option<(&mut BTreeMap<usize, Group>, usize)> {
-        let levels = filter.split('/').count();
-        if filter.ends_with('#') {
-            Some((&mut self.open, levels - 1))
-        } else {
-            filter.contains('+').then_some((&mut self.closed, levels))
+        shape.remove();
+        give_back(group, |shape| hash_of_pluses(&shape.pluses, hash));
+        let kept = self.0.iter().rposition(|group| !group.is_empty()).map_or(0, |last| last + 1);
+        self.0.truncate(kept);
+        if kept == 0 || kept < self.0.capacity() / 4 {
+            self.0.shrink_to(kept * 2);
         }
     }
 }
 
-fn for_each_in(group: &Group, topic: &TopicHash, mut candidate: impl FnMut(u64, &[u16])) {
+fn for_each_in(group: &Group, topic: &HashedTopic<'_>, mut candidate: impl FnMut(u64, &[u16])) {
     for shape in group {
         let leading_wildcard = shape.pluses.first() == Some(&0);
-        if !(leading_wildcard && topic.is_hidden()) {
+        if !(leading_wildcard && topic.name().is_reserved()) {
             candidate(topic.with_pluses(&shape.pluses), &shape.pluses);
         }
     }
@@ -130,30 +158,33 @@ fn for_each_in(group: &Group, topic: &TopicHash, mut candidate: impl FnMut(u64, 
 
 impl Shape<'_> {
     /// Whether `filter` is what this shape, which fits `topic`, makes of it.
-    pub(crate) fn makes(&self, filter: &str, topic: &str) -> bool {
-        let mut pluses = self.pluses.iter().map(|position| usize::from(*position)).peekable();
-        let mut names = topic.split('/');
-        for (position, level) in filter.split('/').enumerate() {
-            if self.hash_sign == Some(position) {
-                return level == "#";
-            }
-            let name = names.next();
-            let expected = if pluses.next_if_eq(&position).is_some() { Some("+") } else { name };
-            if expected != Some(level) {
-                return false;
-            }
+    pub(crate) fn makes(&self, filter: TopicFilter<'_>, topic: &HashedTopic<'_>) -> bool {
+        let names = topic.prefix_text(self.levels);
+        let mut rest = filter.as_str().as_bytes();
+        let mut compared = 0;
+        for position in self.pluses {
+            let (start, end) = topic.level(usize::from(*position));
+            let after_names = rest.strip_prefix(&names[compared..start]);
+            let Some(after_plus) = after_names.and_then(|rest| rest.strip_prefix(b"+")) else { return false };
+            rest = after_plus;
+            compared = end;
         }
-        self.hash_sign.is_none() && names.next().is_none()
+        let Some(ending) = rest.strip_prefix(&names[compared..]) else { return false };
+        match (self.open, self.levels) {
+            (false, _) => ending.is_empty(),
+            (true, 0) => ending == b"#",
+            (true, _) => ending == b"/#",
+        }
     }
 }
 
 /// Peers choose the shapes too.
 fn hash_of_pluses(pluses: &[u16], hash: &LevelHash) -> u64 {
-    pluses.iter().fold(0, |sum, position| sum.wrapping_add(hash.level(usize::from(*position), "+")))
+    pluses.iter().fold(0, |sum, position| sum.wrapping_add(hash.plus(usize::from(*position))))
 }
 
-fn pluses_in(filter: &str) -> Vec<u16> {
-    let levels = filter.split('/').enumerate();
+fn pluses_in(filter: TopicFilter<'_>) -> Vec<u16> {
+    let levels = filter.levels().enumerate();
     let pluses = levels.filter(|(_, level)| *level == "+").map(|(position, _)| position);
     pluses.map(|position| u16::try_from(position).expect("a filter has at most 65,535 bytes")).collect()
 }

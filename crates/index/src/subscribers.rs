@@ -1,6 +1,6 @@
 //! The subscribers of one filter.
 
-use crate::hash::LevelHash;
+use crate::hash::{LevelHash, give_back};
 use hashbrown::HashTable;
 use std::mem;
 use std::sync::Arc;
@@ -27,9 +27,6 @@ impl Identity for u64 {
 
 /// Up to this many are searched one after the other: two or three cache lines.
 const SEARCHED_LINEARLY_MAX: usize = 12;
-
-/// A list that has shrunk to a quarter gives memory back, unless it is as small as this.
-const MEMBERS_KEPT_MIN: usize = 8;
 
 /// Never empty. Nearly every filter has one subscriber, who is kept in place.
 #[derive(Debug)]
@@ -176,13 +173,14 @@ impl<S: Identity + Clone, O: Copy> Members<S, O> {
 
     fn shrink(&mut self, hash: &LevelHash) {
         let len = self.list.len();
-        if self.list.capacity() > MEMBERS_KEPT_MIN && len < self.list.capacity() / 4 {
+        if len < self.list.capacity() / 4 {
             self.list.shrink_to(len * 2);
-            let hash_at = |place: &u32| hash.number(self.list[*place as usize].subscriber.identity());
-            self.places.shrink_to(len * 2, hash_at);
         }
         if len <= SEARCHED_LINEARLY_MAX / 2 {
             self.places = HashTable::new();
+        } else {
+            let hash_at = |place: &u32| hash.number(self.list[*place as usize].subscriber.identity());
+            give_back(&mut self.places, hash_at);
         }
     }
 }

@@ -1,0 +1,133 @@
+//! What a route cache may rely on.
+
+use index::{Applied, Change, Index};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use topic::{TopicFilter, TopicName, filter, topic};
+
+type Plain = Index<u64, u32>;
+
+fn apply(index: &Plain, change: Change<'_, u64, u32>) -> Applied<u32> {
+    let mut applied = Vec::new();
+    index.apply([change], &mut applied);
+    applied[0]
+}
+
+fn level() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["", "a", "b", "$a"])
+}
+
+proptest! {
+    #[test]
+    fn a_change_that_affects_a_topic_ends_its_generation(
+        name in prop::collection::vec(level(), 1..4),
+        wildcards in prop::collection::vec(any::<bool>(), 4),
+        open: bool,
+        seed: u64,
+    ) {
+        let mut levels = name.clone();
+        for (level, wildcard) in levels.iter_mut().zip(wildcards) {
+            *level = if wildcard { "+" } else { *level };
+        }
+        if open {
+            levels.push("#");
+        }
+        let (name, filter) = (name.join("/"), levels.join("/"));
+        let (Ok(topic), Ok(filter)) = (TopicName::new(&name), TopicFilter::new(&filter)) else { return Ok(()) };
+        prop_assume!(filter.matches(topic));
+        let index = Plain::new([seed, 1]);
+        for change in [
+            Change::Subscribe { filter, subscriber: &1, options: 1 },
+            Change::Subscribe { filter, subscriber: &1, options: 2 },
+            Change::Subscribe { filter, subscriber: &2, options: 1 },
+            Change::Unsubscribe { filter, subscriber: &1 },
+            Change::Unsubscribe { filter, subscriber: &2 },
+        ] {
+            let before = index.generation(topic);
+            prop_assert!(index.is_current(before));
+            apply(&index, change);
+            prop_assert!(!index.is_current(before));
+            prop_assert_ne!(index.generation(topic), before);
+        }
+    }
+}
+
+#[test]
+fn changes_below_other_first_levels_leave_a_generation_alone() {
+    let index = Plain::new([1, 2]);
+    let topic = topic!("house/kitchen");
+    let mut ended = 0;
+    for number in 0..1_000 {
+        let before = index.generation(topic);
+        let filter = format!("other-{number}/#");
+        apply(
+            &index,
+            Change::Subscribe { filter: TopicFilter::new(&filter).unwrap(), subscriber: &1, options: 0 },
+        );
+        ended += u32::from(!index.is_current(before));
+    }
+    // About one in 1,024 shares the slot.
+    assert!(ended <= 4, "{ended} of 1,000");
+}
+
+#[test]
+fn what_changes_nothing_ends_nothing() {
+    let index = Plain::new([1, 2]);
+    let before = index.generation(topic!("a"));
+    for filter in [filter!("a"), filter!("#")] {
+        assert_eq!(apply(&index, Change::Unsubscribe { filter, subscriber: &1 }), Applied::NotFound);
+    }
+    assert!(index.is_current(before));
+}
+
+/// Two filters for one topic always change in one batch, so that a reader who sees one without the other, or who finds a
+/// cached route wrong that its generation calls current, has found a fault.
+#[test]
+fn readers_see_whole_batches_and_never_an_outdated_route() {
+    const BATCHES: u32 = 4_000;
+    let index = Plain::new([1, 2]);
+    let topic = topic!("a/b");
+    let lookup = || {
+        let mut route = Vec::new();
+        index.for_each_match(topic, |_, options| route.push(*options));
+        route
+    };
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=BATCHES {
+                let both = [filter!("a/b"), filter!("+/b")];
+                let subscribe =
+                    both.map(|filter| Change::Subscribe { filter, subscriber: &1, options: round });
+                index.apply(subscribe, &mut Vec::new());
+                if round % 3 == 0 {
+                    let leave = both.map(|filter| Change::Unsubscribe { filter, subscriber: &1 });
+                    index.apply(leave, &mut Vec::new());
+                }
+            }
+            done.store(true, Ordering::Release);
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (mut generation, mut last) = (index.generation(topic), 0);
+                let mut route = lookup();
+                while !done.load(Ordering::Acquire) {
+                    if !index.is_current(generation) {
+                        generation = index.generation(topic);
+                        route = lookup();
+                    }
+                    assert!(
+                        matches!(route[..], [])
+                            || matches!(route[..], [one, other] if one == other && one >= last)
+                    );
+                    last = route.first().copied().unwrap_or(last);
+                }
+                if index.is_current(generation) {
+                    assert_eq!(route, lookup());
+                }
+            });
+        }
+    });
+    assert_eq!(lookup(), [BATCHES, BATCHES]);
+}
