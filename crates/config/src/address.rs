@@ -1,0 +1,204 @@
+//! Where a listener listens.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// A host and a port to listen on: `127.0.0.1:1883`, `[::1]:1883`, `localhost:1883`, `broker.example:1883`.
+///
+/// Port 0 asks the system for a free port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ListenAddress {
+    host: Host,
+    port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Host {
+    Ip(IpAddr),
+    Name(String),
+}
+
+impl ListenAddress {
+    /// The address of IPv4 loopback at `port`.
+    pub const fn loopback(port: u16) -> Self {
+        Self { host: Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)), port }
+    }
+
+    /// The same host at another port.
+    #[must_use]
+    pub fn with_port(&self, port: u16) -> Self {
+        Self { host: self.host.clone(), port }
+    }
+
+    /// The port, 0 for "any free one".
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether only this machine can reach it. A name other than `localhost` counts as reachable from outside:
+    /// what it resolves to may change.
+    pub fn is_loopback(&self) -> bool {
+        match &self.host {
+            Host::Ip(ip) => ip.to_canonical().is_loopback(),
+            Host::Name(name) => is_localhost(name),
+        }
+    }
+
+    /// The socket address to bind. `localhost` is always 127.0.0.1; any other name is looked up, and its first
+    /// address is taken.
+    ///
+    /// # Errors
+    /// When the name cannot be looked up or has no address.
+    pub fn resolve(&self) -> io::Result<SocketAddr> {
+        match &self.host {
+            Host::Ip(ip) => Ok(SocketAddr::new(*ip, self.port)),
+            Host::Name(name) if is_localhost(name) => Ok((Ipv4Addr::LOCALHOST, self.port).into()),
+            Host::Name(name) => (name.as_str(), self.port)
+                .to_socket_addrs()?
+                .next()
+                .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address"))),
+        }
+    }
+}
+
+/// RFC 6761 section 6.3: `localhost` is loopback whatever a resolver says.
+fn is_localhost(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost")
+}
+
+impl FromStr for ListenAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Self { host: Host::Ip(address.ip()), port: address.port() });
+        }
+        if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4()) {
+            return Err(AddressError::NoPort);
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(AddressError::NoPort)?;
+        if host.contains(':') {
+            return Err(AddressError::Ipv6WithoutBrackets);
+        }
+        let port = port.parse().map_err(|_| AddressError::Port)?;
+        if !is_host_name(host) {
+            return Err(AddressError::Host);
+        }
+        Ok(Self { host: Host::Name(host.to_owned()), port })
+    }
+}
+
+/// RFC 1123 section 2.1, and an underscore, which container networks allow. A last label of digits only is a
+/// mistyped IPv4 address.
+fn is_host_name(host: &str) -> bool {
+    let label_is_valid = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    let last_is_number =
+        host.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
+    host.len() <= 253 && host.split('.').all(label_is_valid) && !last_is_number
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Ip(ip) => SocketAddr::new(*ip, self.port).fmt(f),
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+        }
+    }
+}
+
+/// Why a text is not a [`ListenAddress`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressError {
+    /// There is no `:PORT` at the end.
+    NoPort,
+    /// What follows the last colon is not a number from 0 to 65,535.
+    Port,
+    /// The host is neither an IP address nor a host name.
+    Host,
+    /// An IPv6 address stands without brackets, so its port cannot be told from it.
+    Ipv6WithoutBrackets,
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPort => "the port is missing: write HOST:PORT, such as 127.0.0.1:1883",
+            Self::Port => "the port must be a number from 0 to 65535 (0: any free port)",
+            Self::Host => "the host must be an IP address or a host name",
+            Self::Ipv6WithoutBrackets => "an IPv6 address needs brackets: write [::1]:1883",
+        })
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<ListenAddress, AddressError> {
+        text.parse()
+    }
+
+    #[test]
+    fn every_form_prints_as_it_was_written() {
+        for text in [
+            "127.0.0.1:1883",
+            "0.0.0.0:0",
+            "[::1]:1883",
+            "[::]:8883",
+            "localhost:1883",
+            "a-b.example_1.net:1",
+        ] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_bad_form_is_told_what_it_lacks() {
+        for (text, error) in [
+            ("127.0.0.1", AddressError::NoPort),
+            ("localhost", AddressError::NoPort),
+            ("", AddressError::NoPort),
+            ("::1", AddressError::Ipv6WithoutBrackets),
+            ("::1:1883", AddressError::Ipv6WithoutBrackets),
+            ("localhost:65536", AddressError::Port),
+            ("localhost:", AddressError::Port),
+            (":1883", AddressError::Host),
+            ("127.0.0.256:1883", AddressError::Host),
+            ("a b:1883", AddressError::Host),
+            ("tcp//x:1883", AddressError::Host),
+        ] {
+            assert_eq!(parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_what_only_this_machine_reaches() {
+        for (text, loopback) in [
+            ("127.0.0.1:1", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("LOCALHOST:1", true),
+            ("0.0.0.0:1", false),
+            ("[::]:1", false),
+            ("192.168.0.1:1", false),
+            ("localhost.example:1", false),
+        ] {
+            assert_eq!(parse(text).unwrap().is_loopback(), loopback, "{text}");
+        }
+    }
+
+    #[test]
+    fn localhost_is_never_looked_up() {
+        assert_eq!(parse("localhost:1883").unwrap().resolve().unwrap(), ([127, 0, 0, 1], 1883).into());
+    }
+}

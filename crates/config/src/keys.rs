@@ -1,0 +1,205 @@
+//! Every key of the configuration file, once.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::address::ListenAddress;
+use crate::kind::{Absent, Address, Choice, Count, OrOff, Path, Size, Switch, Time, Words};
+use crate::machine::Machine;
+use crate::schema::{Table, keys};
+
+/// Every table of the file, in the order of the manual.
+pub fn tables() -> Vec<Table> {
+    vec![Global::describe(), Listener::describe(), Limits::describe(), Log::describe(), Sys::describe()]
+}
+
+keys! {
+    /// These keys stand at the top of the file, before the first table.
+    pub(crate) struct Global = "", given(machine: &Machine) {
+        /// Whether clients may connect without proving who they are, for every listener that does not say so itself.
+        /// A listener that other machines can reach does not start unless this is asked for: there is no
+        /// authentication yet, so everybody who reaches it may publish and subscribe.
+        allow_anonymous: Option<bool> {
+            kind: Absent<Switch>, auto: None, "true on loopback addresses, otherwise false"
+        }
+        /// How many threads carry connections. Each accepts, reads, routes and writes for its own share of them.
+        shards: u16 {
+            kind: Count<u16>, auto: machine.cores.clamp(1, SHARDS_MAX), "one per core", bounds: 1..=SHARDS_MAX
+        }
+        /// The directory for what must survive a restart. This version accepts the key and writes nothing: sessions,
+        /// retained messages and wills live in memory only, and a restart forgets them.
+        data_dir: Option<PathBuf> { kind: Absent<Path>, default: None }
+    }
+}
+
+/// A shard that waits for another one leaves a bit in a word of 64.
+const SHARDS_MAX: u16 = 64;
+
+keys! {
+    /// Where clients connect; one `[[listener]]` for each address. Without any, the broker listens on 127.0.0.1:1883.
+    pub struct Listener = "[[listener]]", given(allow_anonymous_global: Option<bool>) {
+        /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
+        /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
+        address: ListenAddress { kind: Address, required: ListenAddress::loopback(0) }
+        /// Whether clients may connect here without proving who they are.
+        allow_anonymous: bool {
+            kind: Switch,
+            auto: allow_anonymous_global.unwrap_or_else(|| address.is_loopback()),
+            "the global `allow_anonymous`",
+        }
+        /// The most connections this listener holds at a time; `limits.connections` bounds all listeners together.
+        max_connections: Option<u32> { kind: OrOff<Count<u32>>, default: None, bounds: 1..=CONNECTIONS_MAX }
+    }
+}
+
+/// More than any kernel gives a process descriptors for by default, and still within 32-bit bookkeeping.
+const CONNECTIONS_MAX: u32 = 16_777_216;
+
+keys! {
+    /// What one client, and all of them together, may take up. Nothing is unbounded; what reaches a bound is counted
+    /// under `$SYS`, and a client that caused it is told with a reason code where its protocol version has one.
+    pub struct Limits = "[limits]", given(machine: &Machine) {
+        /// The largest control packet that is accepted, fixed header included; MQTT 5.0 clients are told as Maximum
+        /// Packet Size. A larger one is refused when its fixed header has been read, before it takes up memory.
+        packet_bytes: u32 {
+            kind: Size<u32>, default: 2 * MIB, bounds: KIB..=PACKET_BYTES_MAX
+        }
+        /// The largest CONNECT packet, will included: the most that somebody unknown can make the broker hold.
+        connect_packet_bytes: u32 {
+            kind: Size<u32>, default: 256 * KIB, bounds: KIB..=PACKET_BYTES_MAX
+        }
+        /// The time from opening a connection to the end of its CONNECT packet; then it is closed.
+        connect_timeout: Duration {
+            kind: Time, default: Duration::from_secs(10),
+            bounds: Duration::from_millis(100)..=Duration::from_secs(3_600),
+        }
+        /// The longest Keep Alive. A client that asks for more, or for none at all, gets this one: MQTT 5.0 clients are
+        /// told as Server Keep Alive, others are held to it in silence. Off: every client gets what it asks for.
+        keep_alive: Option<Duration> {
+            kind: OrOff<Time>, default: None, bounds: Duration::from_secs(1)..=Duration::from_secs(65_535)
+        }
+        /// The most connections at a time. The broker raises its open-file limit as far as the system lets it and keeps
+        /// 64 files for itself; one connection takes one.
+        connections: u32 {
+            kind: Count<u32>,
+            auto: u32::try_from(machine.open_files.saturating_sub(RESERVED_FILES))
+                .unwrap_or(u32::MAX)
+                .clamp(1, CONNECTIONS_MAX),
+            "what the open-file limit allows",
+            bounds: 1..=CONNECTIONS_MAX,
+        }
+        /// The longest client identifier. Names and UUIDs fit many times; the standard's own bound is 65,535, and a
+        /// broker must accept 23.
+        client_id_bytes: u16 { kind: Size<u16>, default: 1_024, bounds: 23..=u16::MAX }
+        /// The most levels in a topic name or topic filter: `a/b/c` has three.
+        topic_levels: u16 { kind: Count<u16>, default: 128, bounds: 1..=u16::MAX }
+        /// The most subscriptions of one session; a filter beyond is refused with reason code 0x97 (0x80 in MQTT 3.1.1).
+        /// A gateway or a dashboard holds some thousands; the default leaves room for the largest and still keeps one
+        /// client from filling the memory.
+        subscriptions_per_client: u32 {
+            kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000
+        }
+        /// The most User Properties in one packet, will included. Real clients send a few dozen; each costs the broker
+        /// and every receiver time, which an attacker would get for five bytes apiece.
+        user_properties_per_packet: u32 { kind: Count<u32>, default: 1_000, bounds: 0..=1_000_000 }
+        /// How many topic aliases a client may use towards the broker on one connection (MQTT 5.0 Topic Alias Maximum),
+        /// and the most the broker uses towards a client. Each holds a topic name in memory.
+        topic_alias_maximum: u16 { kind: Count<u16>, default: 16, bounds: 0..=u16::MAX }
+        /// How many bytes may wait to be written to one connection before the broker stops reading from those who
+        /// publish to it; they go on when a quarter is left.
+        output_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=1024 * MIB }
+        /// The memory for messages of all kinds together: waiting to be written, retained, and wills. What it leaves
+        /// of the machine is for connections, sessions and subscriptions.
+        memory_budget_bytes: u64 {
+            kind: Size<u64>, auto: (machine.memory_bytes / 2).clamp(MEMORY_MIN, MEMORY_MAX),
+            "half of the machine's memory, or of the control group's if that is less",
+            bounds: MEMORY_MIN..=MEMORY_MAX,
+        }
+        /// The most retained messages. Off: only their bytes are bounded.
+        retained_messages: Option<u64> {
+            kind: OrOff<Count<u64>>, default: None, bounds: 0..=u64::from(u32::MAX)
+        }
+        /// The memory for all retained messages together, topic names and properties included. A message that does not
+        /// fit is refused with reason code 0x97; replacing one by a smaller one and clearing always work.
+        retained_bytes: u64 {
+            kind: Size<u64>, auto: memory_budget_bytes / 2, "half of `memory_budget_bytes`", bounds: 0..=MEMORY_MAX
+        }
+        /// The memory for the wills of all connected clients together. A client whose will does not fit is refused with
+        /// reason code 0x97 (0x03 before MQTT 5.0). One will is bounded by `connect_packet_bytes`.
+        will_bytes: u64 {
+            kind: Size<u64>, auto: memory_budget_bytes / 8, "an eighth of `memory_budget_bytes`", bounds: 0..=MEMORY_MAX
+        }
+    }
+}
+
+const KIB: u32 = 1_024;
+const MIB: u32 = 1_024 * KIB;
+
+/// Four bytes less than the largest control packet there can be: a fixed header of five bytes and a Remaining Length
+/// of 268,435,455 (MQTT 5.0 section 1.5.5).
+const PACKET_BYTES_MAX: u32 = 256 * MIB;
+
+/// Listeners, pollers, wakers, the log, and the files that a later version keeps open.
+const RESERVED_FILES: u64 = 64;
+
+const MEMORY_MIN: u64 = 16 << 20;
+const MEMORY_MAX: u64 = 64 << 40;
+
+keys! {
+    /// What the broker says about itself, on standard error.
+    pub struct Log = "[log]", given() {
+        /// The least important lines that are written. `info` has one line per connect, refusal and disconnect.
+        level: LogLevel { kind: Choice<LogLevel>, default: LogLevel::Info }
+        /// Lines for people, or one JSON object per line for programs.
+        format: LogFormat { kind: Choice<LogFormat>, default: LogFormat::Text }
+    }
+}
+
+keys! {
+    /// The broker's own counters, published as retained messages under `$SYS/broker/`.
+    pub struct Sys = "[sys]", given() {
+        /// How often they are published.
+        interval: Option<Duration> {
+            kind: OrOff<Time>, default: Some(Duration::from_secs(10)),
+            bounds: Duration::from_secs(1)..=Duration::from_secs(86_400),
+        }
+    }
+}
+
+/// How important a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// The broker cannot do what it should.
+    Error,
+    /// Somebody should look at it.
+    Warn,
+    /// Connects, refusals, disconnects, start and stop.
+    Info,
+    /// What each client asks for.
+    Debug,
+    /// Every packet.
+    Trace,
+}
+
+impl Words for LogLevel {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+}
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Words for LogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}

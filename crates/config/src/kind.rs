@@ -1,0 +1,364 @@
+//! The kinds of value a key can have: how each is written in the file, read, bounded and shown.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use crate::address::ListenAddress;
+use crate::unit;
+
+/// One kind of value.
+pub(crate) trait Kind {
+    /// What the program works with.
+    type Value;
+    /// What its bounds are given in.
+    type Bound;
+
+    /// The kind in a word or two, for the manual.
+    fn word() -> String;
+    /// What the file must hold, with examples, to complete "expected …".
+    fn expected() -> String;
+    /// Reads a value; the error continues a sentence that begins with the name of the key.
+    fn read(value: &DeValue<'_>) -> Result<Self::Value, String>;
+    /// The value as it is written in the file.
+    fn show(value: &Self::Value) -> String;
+    /// Whether the value keeps within the bounds.
+    fn is_within(_value: &Self::Value, _bounds: &RangeInclusive<Self::Bound>) -> bool {
+        true
+    }
+    /// One bound as a reader is told it.
+    fn show_bound(_bound: &Self::Bound) -> String {
+        String::new()
+    }
+}
+
+const TOO_LARGE: &str = "is too large";
+
+/// The integers that a size or a count can be kept in.
+pub(crate) trait Whole: Copy + PartialOrd + Display {
+    fn from_u64(value: u64) -> Option<Self>;
+    fn to_u64(self) -> u64;
+}
+
+macro_rules! whole {
+    ($($integer:ty),*) => {$(
+        impl Whole for $integer {
+            fn from_u64(value: u64) -> Option<Self> {
+                value.try_into().ok()
+            }
+            fn to_u64(self) -> u64 {
+                self.try_into().expect("no integer of ours is wider than 64 bits")
+            }
+        }
+    )*};
+}
+whole!(u16, u32, u64, usize);
+
+/// A number of bytes: `"2 MiB"`, `"256 KiB"`, `4096`.
+pub(crate) struct Size<N>(PhantomData<N>);
+
+impl<N: Whole> Kind for Size<N> {
+    type Value = N;
+    type Bound = N;
+
+    fn word() -> String {
+        "size".to_owned()
+    }
+
+    fn expected() -> String {
+        "a size such as \"2 MiB\" or \"64 KiB\", or a whole number of bytes".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<N, String> {
+        let bytes = match value {
+            DeValue::String(text) => unit::parse(text, unit::SIZES)?,
+            other => whole_number(other)?,
+        };
+        N::from_u64(bytes).ok_or_else(|| TOO_LARGE.to_owned())
+    }
+
+    fn show(value: &N) -> String {
+        match value.to_u64() {
+            bytes if bytes < 1024 => bytes.to_string(),
+            bytes => format!("\"{}\"", unit::show(bytes, unit::SIZES)),
+        }
+    }
+
+    fn is_within(value: &N, bounds: &RangeInclusive<N>) -> bool {
+        bounds.contains(value)
+    }
+
+    fn show_bound(bound: &N) -> String {
+        unit::show(bound.to_u64(), unit::SIZES)
+    }
+}
+
+/// A number of things: `10`, `100_000`.
+pub(crate) struct Count<N>(PhantomData<N>);
+
+impl<N: Whole> Kind for Count<N> {
+    type Value = N;
+    type Bound = N;
+
+    fn word() -> String {
+        "count".to_owned()
+    }
+
+    fn expected() -> String {
+        "a whole number".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<N, String> {
+        N::from_u64(whole_number(value)?).ok_or_else(|| TOO_LARGE.to_owned())
+    }
+
+    fn show(value: &N) -> String {
+        unit::grouped(value.to_u64())
+    }
+
+    fn is_within(value: &N, bounds: &RangeInclusive<N>) -> bool {
+        bounds.contains(value)
+    }
+
+    fn show_bound(bound: &N) -> String {
+        unit::grouped(bound.to_u64())
+    }
+}
+
+/// A length of time, always with its unit: `"10 s"`, `"1.5 h"`, `"250 ms"`.
+pub(crate) struct Time;
+
+impl Kind for Time {
+    type Value = Duration;
+    type Bound = Duration;
+
+    fn word() -> String {
+        "duration".to_owned()
+    }
+
+    fn expected() -> String {
+        "a duration with its unit, such as \"10 s\", \"250 ms\" or \"1.5 h\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Duration, String> {
+        match value {
+            DeValue::String(text) => unit::parse(text, unit::TIMES).map(Duration::from_millis),
+            DeValue::Integer(_) => Err("needs a unit".to_owned()),
+            other => Err(not_a(other)),
+        }
+    }
+
+    fn show(value: &Duration) -> String {
+        format!("\"{}\"", Self::show_bound(value))
+    }
+
+    fn is_within(value: &Duration, bounds: &RangeInclusive<Duration>) -> bool {
+        bounds.contains(value)
+    }
+
+    fn show_bound(bound: &Duration) -> String {
+        unit::show(u64::try_from(bound.as_millis()).unwrap_or(u64::MAX), unit::TIMES)
+    }
+}
+
+/// Another kind that can be switched off with `"off"`.
+pub(crate) struct OrOff<K>(PhantomData<K>);
+
+impl<K: Kind> Kind for OrOff<K> {
+    type Value = Option<K::Value>;
+    type Bound = K::Bound;
+
+    fn word() -> String {
+        format!("{} or `\"off\"`", K::word())
+    }
+
+    fn expected() -> String {
+        format!("{}, or \"off\"", K::expected())
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self::Value, String> {
+        match value {
+            DeValue::String(text) if text == "off" => Ok(None),
+            other => K::read(other).map(Some),
+        }
+    }
+
+    fn show(value: &Self::Value) -> String {
+        value.as_ref().map_or_else(|| "\"off\"".to_owned(), K::show)
+    }
+
+    fn is_within(value: &Self::Value, bounds: &RangeInclusive<K::Bound>) -> bool {
+        value.as_ref().is_none_or(|value| K::is_within(value, bounds))
+    }
+
+    fn show_bound(bound: &K::Bound) -> String {
+        K::show_bound(bound)
+    }
+}
+
+/// Another kind whose key may be left out, and then has no value at all.
+pub(crate) struct Absent<K>(PhantomData<K>);
+
+impl<K: Kind> Kind for Absent<K> {
+    type Value = Option<K::Value>;
+    type Bound = K::Bound;
+
+    fn word() -> String {
+        K::word()
+    }
+
+    fn expected() -> String {
+        K::expected()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self::Value, String> {
+        K::read(value).map(Some)
+    }
+
+    fn show(value: &Self::Value) -> String {
+        value.as_ref().map_or_else(String::new, K::show)
+    }
+
+    fn is_within(value: &Self::Value, bounds: &RangeInclusive<K::Bound>) -> bool {
+        value.as_ref().is_none_or(|value| K::is_within(value, bounds))
+    }
+
+    fn show_bound(bound: &K::Bound) -> String {
+        K::show_bound(bound)
+    }
+}
+
+/// `true` or `false`.
+pub(crate) struct Switch;
+
+impl Kind for Switch {
+    type Value = bool;
+    type Bound = ();
+
+    fn word() -> String {
+        Self::expected()
+    }
+
+    fn expected() -> String {
+        "true or false".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<bool, String> {
+        value.as_bool().ok_or_else(|| not_a(value))
+    }
+
+    fn show(value: &bool) -> String {
+        value.to_string()
+    }
+}
+
+/// A path in the file system.
+pub(crate) struct Path;
+
+impl Kind for Path {
+    type Value = PathBuf;
+    type Bound = ();
+
+    fn word() -> String {
+        "path".to_owned()
+    }
+
+    fn expected() -> String {
+        "a path such as \"/var/lib/pondhawk\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<PathBuf, String> {
+        match value.as_str() {
+            Some("") => Err("cannot be empty".to_owned()),
+            Some(path) => Ok(PathBuf::from(path)),
+            None => Err(not_a(value)),
+        }
+    }
+
+    fn show(value: &PathBuf) -> String {
+        unit::quoted(&value.to_string_lossy())
+    }
+}
+
+/// The address of a listener.
+pub(crate) struct Address;
+
+impl Kind for Address {
+    type Value = ListenAddress;
+    type Bound = ();
+
+    fn word() -> String {
+        "host and port".to_owned()
+    }
+
+    fn expected() -> String {
+        "a host and a port such as \"127.0.0.1:1883\" or \"[::1]:1883\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<ListenAddress, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        text.parse().map_err(|error: crate::AddressError| format!("is no address: {error}"))
+    }
+
+    fn show(value: &ListenAddress) -> String {
+        unit::quoted(&value.to_string())
+    }
+}
+
+/// One of a few words.
+pub(crate) struct Choice<E>(PhantomData<E>);
+
+/// An enum whose variants are words of the file.
+pub(crate) trait Words: Copy + PartialEq + 'static {
+    /// Every variant with its word, in the order a reader should see them.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+impl<E: Words> Kind for Choice<E> {
+    type Value = E;
+    type Bound = ();
+
+    fn word() -> String {
+        Self::expected()
+    }
+
+    fn expected() -> String {
+        let words: Vec<String> = E::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        match words.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => words.concat(),
+        }
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<E, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        let known = E::WORDS.iter().find(|(word, _)| *word == text);
+        known.map(|(_, variant)| *variant).ok_or_else(|| format!("cannot be `{text}`"))
+    }
+
+    fn show(value: &E) -> String {
+        let (word, _) =
+            E::WORDS.iter().find(|(_, variant)| variant == value).expect("every variant has a word");
+        unit::quoted(word)
+    }
+}
+
+fn whole_number(value: &DeValue<'_>) -> Result<u64, String> {
+    let integer = value.as_integer().ok_or_else(|| not_a(value))?;
+    if integer.as_str().starts_with('-') {
+        return Err("cannot be negative".to_owned());
+    }
+    u64::from_str_radix(integer.as_str().trim_start_matches('+'), integer.radix())
+        .map_err(|_| TOO_LARGE.to_owned())
+}
+
+fn not_a(value: &DeValue<'_>) -> String {
+    match value.type_str() {
+        kind @ ("integer" | "array") => format!("cannot be an {kind}"),
+        kind => format!("cannot be a {kind}"),
+    }
+}

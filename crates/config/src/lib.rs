@@ -1,0 +1,41 @@
+//! The configuration of the broker: a TOML file, flags that override it, and defaults for the rest.
+//!
+//! Every key is declared once, in [`keys`](crate::tables), and from that declaration come its place in the typed
+//! [`Config`], the parser, the help, and `docs/CONFIGURATION.md`. [`Config::parse`] is pure; [`Config::load`] reads
+//! the file, and [`Machine::detect`] asks the system for what the defaults depend on.
+//!
+//! ```
+//! use pondhawk_config::{Config, Flags, Machine, Source};
+//!
+//! let machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 1_024 };
+//! let file = Source { name: "pond.toml", text: "[limits]\npacket_bytes = \"1 MiB\"" };
+//! let config = Config::parse(Some(file), &Flags::default(), &machine).unwrap();
+//! assert_eq!(config.limits.packet_bytes, 1 << 20);
+//! assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:1883");
+//!
+//! let file = Source { name: "pond.toml", text: "[limits]\npacket_byte = \"1 MiB\"" };
+//! let report = Config::parse(Some(file), &Flags::default(), &machine).unwrap_err();
+//! assert!(report.to_string().contains("did you mean `packet_bytes`?"));
+//! ```
+#![forbid(unsafe_code)]
+
+mod address;
+mod keys;
+mod kind;
+mod listeners;
+mod load;
+mod machine;
+mod manual;
+mod nearest;
+mod reader;
+mod report;
+mod schema;
+mod unit;
+
+pub use address::{AddressError, ListenAddress};
+pub use keys::{Limits, Listener, Log, LogFormat, LogLevel, Sys, tables};
+pub use load::{Config, Flags, LoadError, Source};
+pub use machine::Machine;
+pub use manual::{help, markdown};
+pub use report::{Problem, Report};
+pub use schema::{Default, Key, Table};

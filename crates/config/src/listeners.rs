@@ -1,0 +1,106 @@
+//! Which listeners there are: the file's, or those of the flags, or one on loopback; and whether they may be open.
+
+use std::ops::Range;
+
+use crate::address::ListenAddress;
+use crate::keys::{Global, Listener};
+use crate::load::Flags;
+use crate::reader::Reader;
+use crate::report::Problem;
+
+/// The port that IANA has for MQTT.
+const PORT: u16 = 1883;
+
+/// The listeners, and whether nobody asked for one.
+pub(crate) struct Listeners {
+    pub(crate) list: Vec<Listener>,
+    pub(crate) loopback_by_default: bool,
+}
+
+/// Reads the file's listeners and lets the flags override them.
+pub(crate) fn read(top: &mut Reader<'_, '_>, global: &Global, flags: &Flags) -> Listeners {
+    let anonymous = if flags.allow_anonymous { Some(true) } else { global.allow_anonymous };
+    let mut list = of_file(top, anonymous, flags.allow_anonymous);
+    if !flags.listen.is_empty() {
+        list = of_flags(top, anonymous, &flags.listen);
+    }
+    let loopback_by_default = list.is_empty();
+    if loopback_by_default {
+        list = of_flags(top, anonymous, &[ListenAddress::loopback(PORT)]);
+    }
+    if let Some(port) = flags.port {
+        set_port(top, &mut list, port);
+    }
+    Listeners { list, loopback_by_default }
+}
+
+fn of_file(top: &mut Reader<'_, '_>, anonymous: Option<bool>, forced: bool) -> Vec<Listener> {
+    let mut seen: Vec<ListenAddress> = Vec::new();
+    top.tables("listener", |table| {
+        let mut listener = Listener::read(table, anonymous);
+        listener.allow_anonymous |= forced;
+        let span = table.span_of("address");
+        if let Some(problem) = refuse(&listener, &seen, Some(span)) {
+            table.note(problem);
+        }
+        seen.push(listener.address.clone());
+        listener
+    })
+}
+
+fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[ListenAddress]) -> Vec<Listener> {
+    // A listener that the file does not name is refused for what the file says at its top, if for anything in it.
+    let span = anonymous.is_some().then(|| top.span_of("allow_anonymous"));
+    let listener = |(index, address): (usize, &ListenAddress)| {
+        let listener = Listener {
+            address: address.clone(),
+            allow_anonymous: anonymous.unwrap_or_else(|| address.is_loopback()),
+            max_connections: None,
+        };
+        if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
+            top.note(problem);
+        }
+        listener
+    };
+    addresses.iter().enumerate().map(listener).collect()
+}
+
+fn set_port(top: &mut Reader<'_, '_>, listeners: &mut [Listener], port: u16) {
+    match listeners {
+        [only] => only.address = only.address.with_port(port),
+        many => {
+            let title = format!("--port is for one listener, and there are {}", many.len());
+            top.note(Problem::in_flags(title).advice("name every address with --listen HOST:PORT"));
+        }
+    }
+}
+
+/// There is no authentication yet. So a listener either lets everybody in, which has to be asked for where others than
+/// this machine's users could come, or lets nobody in, which is certainly a mistake. Two listeners cannot share an
+/// address, but port 0 is another port each time.
+fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usize>>) -> Option<Problem> {
+    let address = &listener.address;
+    let place = |title: String| match span {
+        Some(span) => Problem::at(span, title),
+        None => Problem::in_flags(title),
+    };
+    if address.port() != 0 && earlier.contains(address) {
+        return Some(place(format!("there are two listeners on {address}")));
+    }
+    match (listener.allow_anonymous, address.is_loopback()) {
+        (true, _) => None,
+        (false, true) => Some(
+            place(format!("nobody could connect to {address}"))
+                .label("anonymous clients are refused, and this version has no authentication")
+                .advice("leave `allow_anonymous = false` out"),
+        ),
+        (false, false) => Some(
+            place(format!("{address} is open to other machines, and nothing says that this is meant"))
+                .label("not a loopback address, and this version has no authentication")
+                .advice(
+                    "if everybody who reaches this address may publish and subscribe, say so with \
+                     `allow_anonymous = true` or --allow-anonymous; otherwise listen on 127.0.0.1",
+                ),
+        ),
+    }
+}

@@ -1,0 +1,109 @@
+//! What the machine offers, from which defaults follow.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What the process may use of the machine. Parsing takes it as a parameter, so that a configuration means the same
+/// in a test everywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Cores this process may run on; affinity and control-group quotas count.
+    pub cores: u16,
+    /// Bytes of memory: the machine's, or the control group's if that is less.
+    pub memory_bytes: u64,
+    /// Files that the process may have open at a time.
+    pub open_files: u64,
+}
+
+/// Where the system does not say how much memory there is.
+const MEMORY_UNKNOWN: u64 = 2 << 30;
+
+impl Machine {
+    /// Asks the system, and raises the process's open-file limit as far as it is allowed to: a connection takes one
+    /// file, and the soft limit that processes start with (often 1,024) is for programs that use `select`.
+    pub fn detect() -> Self {
+        Self {
+            cores: thread::available_parallelism()
+                .map_or(1, |cores| cores.get().try_into().unwrap_or(u16::MAX)),
+            memory_bytes: memory_bytes(),
+            open_files: raise_open_files(),
+        }
+    }
+}
+
+/// Sets the soft limit to the hard limit and returns what came of it.
+fn raise_open_files() -> u64 {
+    let before = getrlimit(Resource::Nofile);
+    // A refusal leaves the soft limit as it is (macOS refuses an unlimited one); the second look tells.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, maximum: before.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+fn memory_bytes() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of_meminfo(&text));
+    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| group_limit(&text));
+    machine.into_iter().chain(group).min().unwrap_or(MEMORY_UNKNOWN)
+}
+
+/// `MemTotal:       24681234 kB`, in bytes.
+fn total_of_meminfo(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The least memory limit of the process's control group and of those above it.
+fn group_limit(own_groups: &str) -> Option<u64> {
+    let limit_of = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let (root, path, file) = memory_group(own_groups)?;
+    let with_parents = Path::new(path).ancestors().map(|group| group.strip_prefix("/").unwrap_or(group));
+    with_parents.filter_map(|group| limit_of(Path::new(root).join(group).join(file))).min()
+}
+
+/// From `/proc/self/cgroup`: where the group that bounds memory lives, and which file has the bound.
+fn memory_group(own_groups: &str) -> Option<(&'static str, &str, &'static str)> {
+    let lines = own_groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        Some((fields.next()?, fields.next()?))
+    });
+    let mut unified = None;
+    for (controllers, path) in lines {
+        if controllers.split(',').any(|controller| controller == "memory") {
+            return Some(("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes"));
+        }
+        if controllers.is_empty() {
+            unified = Some(("/sys/fs/cgroup", path, "memory.max"));
+        }
+    }
+    unified
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_never_empty() {
+        let machine = Machine::detect();
+        assert!(machine.cores >= 1 && machine.memory_bytes > 0 && machine.open_files > 0, "{machine:?}");
+    }
+
+    #[test]
+    fn memory_is_read_from_meminfo() {
+        assert_eq!(total_of_meminfo("MemTotal:       2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
+        assert_eq!(total_of_meminfo("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn the_group_that_bounds_memory_is_found_in_both_versions() {
+        assert_eq!(memory_group("0::/user/a\n"), Some(("/sys/fs/cgroup", "/user/a", "memory.max")));
+        assert_eq!(
+            memory_group("5:cpu:/\n4:memory,hugetlb:/docker/x\n0::/\n"),
+            Some(("/sys/fs/cgroup/memory", "/docker/x", "memory.limit_in_bytes"))
+        );
+        assert_eq!(memory_group(""), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! The keys as a manual page and as help for the terminal.
+
+use std::fmt::Write;
+
+use crate::keys::tables;
+use crate::schema::{Default, Key};
+
+/// `docs/CONFIGURATION.md`.
+pub fn markdown() -> String {
+    let mut page = String::from(INTRODUCTION);
+    for table in tables() {
+        let title = if table.header.is_empty() {
+            "Top of the file".to_owned()
+        } else {
+            format!("`{}`", table.header)
+        };
+        let _ = write!(
+            page,
+            "\n## {title}\n\n{}\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
+            table.text
+        );
+        for key in &table.keys {
+            let _ = writeln!(
+                page,
+                "| `{}` | {} | {} | {} |",
+                key.name,
+                key.value,
+                default_in_markdown(key),
+                key.text
+            );
+        }
+    }
+    page
+}
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+<!-- Generated from crates/config/src/keys.rs by `cargo xtask docs`. -->
+
+The broker runs without any configuration. `pondhawk -c FILE` reads a [TOML](https://toml.io) file with the keys below;
+`pondhawk check FILE` says whether a file is good, and prints all of it with the defaults filled in. Flags override the
+file. A key that does not exist is an error, never ignored.
+
+Sizes are written with their unit (`\"2 MiB\"`, `\"64 KiB\"`) or as a whole number of bytes, durations always with their
+unit (`\"10 s\"`, `\"250 ms\"`, `\"1.5 h\"`; also `min` and `d`). Where the default is *auto*, the file may say `\"auto\"`
+too.
+
+```toml
+# Everybody in this network may connect.
+[[listener]]
+address = \"0.0.0.0:1883\"
+allow_anonymous = true
+
+[limits]
+packet_bytes = \"1 MiB\"
+keep_alive = \"5 min\"
+```
+";
+
+/// The keys as text for a terminal of 80 columns.
+pub fn help() -> String {
+    let mut text = String::new();
+    for table in tables() {
+        if !table.header.is_empty() {
+            let _ = writeln!(text, "\n{}", table.header);
+        }
+        for key in &table.keys {
+            let _ = writeln!(text, "\n  {}: {}", key.name, key.value.replace('`', ""));
+            let meaning = format!("{} Default: {}.", key.text, default_in_help(key)).replace('`', "");
+            text.push_str(&wrapped(&meaning, "      ", 80));
+        }
+    }
+    text
+}
+
+fn default_in_markdown(key: &Key) -> String {
+    match &key.default {
+        Default::Value(value) => format!("`{value}`"),
+        Default::Auto(how) => format!("*auto*: {how}"),
+        Default::Absent => "none".to_owned(),
+        Default::Required => "required".to_owned(),
+    }
+}
+
+fn default_in_help(key: &Key) -> String {
+    match &key.default {
+        Default::Value(value) => value.clone(),
+        Default::Auto(how) => format!("auto, {how}"),
+        Default::Absent => "none".to_owned(),
+        Default::Required => "none, it must be given".to_owned(),
+    }
+}
+
+fn wrapped(text: &str, indent: &str, columns: usize) -> String {
+    let mut lines = vec![indent.to_owned()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.len() + 1 + word.len() > columns && line != indent {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            if line != indent {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}

@@ -1,0 +1,119 @@
+//! What is wrong with a configuration, and how a person is told.
+
+use std::fmt;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+/// Everything that is wrong with one configuration, in the order of the file.
+#[derive(Debug, Clone)]
+pub struct Report {
+    file: String,
+    source: String,
+    problems: Vec<Problem>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    place: Place,
+    title: String,
+    label: String,
+    advice: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// These bytes of the file.
+    File(Range<usize>),
+    /// A flag of the command line.
+    Flag,
+}
+
+impl Problem {
+    pub(crate) fn at(span: Range<usize>, title: impl Into<String>) -> Self {
+        Self { place: Place::File(span), title: title.into(), label: String::new(), advice: None }
+    }
+
+    pub(crate) fn in_flags(title: impl Into<String>) -> Self {
+        Self { place: Place::Flag, title: title.into(), label: String::new(), advice: None }
+    }
+
+    /// What is said right at the place.
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// What to do about it.
+    pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// What is wrong, in one line.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn group<'a>(&'a self, file: &'a str, source: &'a str) -> Group<'a> {
+        let title = Level::ERROR.primary_title(&self.title);
+        let group = match &self.place {
+            Place::File(span) => {
+                let label = (!self.label.is_empty()).then_some(self.label.as_str());
+                let mark = AnnotationKind::Primary.span(span.clone()).label(label);
+                title.element(Snippet::source(source).path(file).annotation(mark))
+            }
+            Place::Flag => Group::with_title(title),
+        };
+        match &self.advice {
+            Some(advice) => group.element(Level::HELP.message(advice)),
+            None => group,
+        }
+    }
+}
+
+impl Report {
+    /// `Err` with everything that is wrong, `Ok` if that is nothing.
+    pub(crate) fn unless_empty(file: &str, source: &str, mut problems: Vec<Problem>) -> Result<(), Self> {
+        if problems.is_empty() {
+            return Ok(());
+        }
+        problems.sort_by_key(|problem| match &problem.place {
+            Place::File(span) => span.start,
+            Place::Flag => usize::MAX,
+        });
+        Err(Self { file: file.to_owned(), source: source.to_owned(), problems })
+    }
+
+    /// What is wrong, in the order of the file; never empty.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The line and column (both from 1, columns in characters) where a problem of this report stands, if it stands
+    /// in the file.
+    pub fn line_and_column(&self, problem: &Problem) -> Option<(usize, usize)> {
+        let Place::File(span) = &problem.place else { return None };
+        let before = &self.source[..span.start];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Some((before.matches('\n').count() + 1, before[line_start..].chars().count() + 1))
+    }
+
+    /// The whole report as text for a terminal, in colour if it has any.
+    pub fn render(&self, colour: bool) -> String {
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        let groups: Vec<Group<'_>> =
+            self.problems.iter().map(|problem| problem.group(&self.file, &self.source)).collect();
+        let rendered: Vec<String> = groups.into_iter().map(|group| renderer.render(&[group])).collect();
+        rendered.join("\n\n")
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for Report {}

@@ -1,0 +1,250 @@
+//! What a configuration file may say, what comes of it, and what is said of one that is wrong.
+
+use std::time::Duration;
+
+use pondhawk_config::{Config, Flags, LogFormat, LogLevel, Machine, Report, Source};
+
+const MACHINE: Machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 20_064 };
+
+fn parse(text: &str) -> Result<Config, Report> {
+    Config::parse(Some(Source { name: "pond.toml", text }), &Flags::default(), &MACHINE)
+}
+
+fn with_flags(text: &str, flags: &Flags) -> Result<Config, Report> {
+    Config::parse(Some(Source { name: "pond.toml", text }), flags, &MACHINE)
+}
+
+fn titles(text: &str) -> Vec<String> {
+    parse(text).unwrap_err().problems().iter().map(|problem| problem.title().to_owned()).collect()
+}
+
+fn addresses(config: &Config) -> Vec<String> {
+    config.listeners.iter().map(|listener| listener.address.to_string()).collect()
+}
+
+#[test]
+fn without_a_file_the_broker_listens_on_loopback_and_is_bounded_by_the_machine() {
+    let config = Config::parse(None, &Flags::default(), &MACHINE).unwrap();
+    assert_eq!(addresses(&config), ["127.0.0.1:1883"]);
+    assert!(config.loopback_by_default);
+    assert_eq!(config.shards, 4);
+    assert_eq!(config.limits.connections, 20_000);
+    assert_eq!(config.limits.memory_budget_bytes, 4 << 30);
+    assert_eq!(config.limits.retained_bytes, 2 << 30);
+    assert_eq!(config.limits.will_bytes, 512 << 20);
+    assert_eq!(config.limits.keep_alive, None);
+    assert_eq!(config.sys.interval, Some(Duration::from_secs(10)));
+    assert_eq!(config, parse("").unwrap());
+}
+
+#[test]
+fn every_key_can_be_set() {
+    let config = parse(
+        r#"
+        shards = 2
+        data_dir = "/var/lib/pond"
+        [[listener]]
+        address = "[::1]:1884"
+        max_connections = 10
+        [[listener]]
+        address = "0.0.0.0:0"
+        allow_anonymous = true
+        [limits]
+        packet_bytes = "1.5 MiB"
+        connect_packet_bytes = 0x4000
+        connect_timeout = "1500 ms"
+        keep_alive = "1 h"
+        connections = 1_000
+        client_id_bytes = 65_535
+        topic_levels = 8
+        subscriptions_per_client = 5
+        user_properties_per_packet = 0
+        topic_alias_maximum = 0
+        output_buffer_bytes = "64KiB"
+        memory_budget_bytes = "1 GiB"
+        retained_messages = 7
+        retained_bytes = "auto"
+        will_bytes = 0
+        [log]
+        level = "trace"
+        format = "json"
+        [sys]
+        interval = "off"
+        "#,
+    )
+    .unwrap();
+    assert_eq!(addresses(&config), ["[::1]:1884", "0.0.0.0:0"]);
+    assert!(!config.loopback_by_default);
+    assert_eq!(config.listeners[0].max_connections, Some(10));
+    assert_eq!((config.shards, config.data_dir.as_deref()), (2, Some("/var/lib/pond".as_ref())));
+    let limits = &config.limits;
+    assert_eq!((limits.packet_bytes, limits.connect_packet_bytes), (3 << 19, 16_384));
+    assert_eq!(limits.connect_timeout, Duration::from_millis(1_500));
+    assert_eq!(limits.keep_alive, Some(Duration::from_secs(3_600)));
+    assert_eq!((limits.connections, limits.client_id_bytes, limits.topic_levels), (1_000, 65_535, 8));
+    assert_eq!((limits.subscriptions_per_client, limits.user_properties_per_packet), (5, 0));
+    assert_eq!((limits.topic_alias_maximum, limits.output_buffer_bytes), (0, 64 << 10));
+    assert_eq!((limits.retained_messages, limits.retained_bytes, limits.will_bytes), (Some(7), 512 << 20, 0));
+    assert_eq!((config.log.level, config.log.format), (LogLevel::Trace, LogFormat::Json));
+    assert_eq!(config.sys.interval, None);
+    assert_eq!(config, parse(&config.to_toml()).unwrap(), "what is printed means the same");
+}
+
+#[test]
+fn the_defaults_written_out_mean_the_defaults() {
+    let config = parse("").unwrap();
+    let written = parse(&config.to_toml()).unwrap();
+    assert_eq!(written, Config { loopback_by_default: false, ..config });
+}
+
+#[test]
+fn an_error_points_at_its_line_and_says_what_is_expected() {
+    let report = parse("shards = 2\n\n[limits]\nconnect_timeout = 10\n").unwrap_err();
+    assert_eq!(report.line_and_column(&report.problems()[0]), Some((4, 19)));
+    assert_eq!(
+        report.to_string(),
+        "\
+error: `limits.connect_timeout` needs a unit
+ --> pond.toml:4:19
+  |
+4 | connect_timeout = 10
+  |                   ^^ expected a duration with its unit, such as \"10 s\", \"250 ms\" or \"1.5 h\", from 100 ms to 1 h"
+    );
+}
+
+#[test]
+fn every_error_of_a_file_is_reported_in_its_order() {
+    let text = r#"
+        shards = 0
+        shard = 2
+        [limits]
+        packet_bytes = "2 MB"
+        packet_bytes = "2 MiB"
+        topic_level = 3
+        keep_alive = true
+        connections = -1
+        [[listener]]
+        max_connections = "of"
+        [log]
+        level = "loud"
+        format = = 3
+        [lmits]
+    "#;
+    let report = parse(text).unwrap_err();
+    let lines: Vec<usize> =
+        report.problems().iter().map(|problem| report.line_and_column(problem).unwrap().0).collect();
+    assert_eq!(lines, [2, 3, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15], "{report}");
+}
+
+#[test]
+fn a_value_out_of_bounds_is_told_its_bounds() {
+    let report = parse("shards = 65").unwrap_err().to_string();
+    assert!(report.contains("expected a whole number, from 1 to 64, or \"auto\""), "{report}");
+    assert_eq!(titles("[limits]\npacket_bytes = \"300 MiB\""), ["`limits.packet_bytes` is out of bounds"]);
+    assert_eq!(titles("[limits]\npacket_bytes = 99999999999"), ["`limits.packet_bytes` is too large"]);
+    assert_eq!(titles("[limits]\nkeep_alive = \"0 s\""), ["`limits.keep_alive` is out of bounds"]);
+}
+
+#[test]
+fn an_unknown_key_is_an_error_that_names_the_nearest() {
+    let report = parse("[limits]\nmax_packet_size = 1").unwrap_err().to_string();
+    assert!(report.contains("there is no key `max_packet_size` in `limits`"), "{report}");
+    assert!(report.contains("did you mean `packet_bytes`?"), "{report}");
+    let report = parse("topic_levels = 1").unwrap_err().to_string();
+    assert!(report.contains("did you mean `topic_levels` in [limits]?"), "{report}");
+    let report = parse("[listen]\naddress = \"127.0.0.1:1\"").unwrap_err().to_string();
+    assert!(report.contains("did you mean `listener`?"), "{report}");
+}
+
+#[test]
+fn a_table_written_with_the_wrong_brackets_is_told_the_right_ones() {
+    let report = parse("[listener]\naddress = \"127.0.0.1:1\"").unwrap_err().to_string();
+    assert!(report.contains("write [[listener]], with double brackets"), "{report}");
+    let report = parse("limits = 3").unwrap_err().to_string();
+    assert!(report.contains("write [limits]"), "{report}");
+    let report = parse("[[log]]").unwrap_err().to_string();
+    assert!(report.contains("write [log]"), "{report}");
+}
+
+#[test]
+fn an_address_that_others_reach_must_be_asked_for() {
+    let open = "[[listener]]\naddress = \"0.0.0.0:1883\"\n";
+    let report = parse(open).unwrap_err();
+    assert_eq!(report.line_and_column(&report.problems()[0]), Some((2, 11)));
+    assert!(report.to_string().contains("allow_anonymous = true"), "{report}");
+    assert!(parse(&format!("{open}allow_anonymous = true")).is_ok());
+    let config = parse(&format!("allow_anonymous = true\n{open}")).unwrap();
+    assert_eq!(config.notices(), ["everybody who reaches 0.0.0.0:1883 may publish and subscribe"]);
+    assert!(parse(&format!("allow_anonymous = true\n{open}allow_anonymous = false")).is_err());
+    assert!(with_flags(open, &Flags { allow_anonymous: true, ..Flags::default() }).is_ok());
+}
+
+#[test]
+fn a_listener_that_nobody_could_use_is_refused() {
+    assert_eq!(titles("allow_anonymous = false"), ["nobody could connect to 127.0.0.1:1883"]);
+    let loopback = "[[listener]]\naddress = \"127.0.0.1:1\"\nallow_anonymous = false";
+    assert_eq!(titles(loopback), ["nobody could connect to 127.0.0.1:1"]);
+    let twice = "[[listener]]\naddress = \"127.0.0.1:1\"\n[[listener]]\naddress = \"127.0.0.1:1\"";
+    assert_eq!(titles(twice), ["there are two listeners on 127.0.0.1:1"]);
+    assert_eq!(titles("[[listener]]"), ["`listener.address` is missing"]);
+}
+
+#[test]
+fn the_flags_override_the_file() {
+    let file =
+        "data_dir = \"/a\"\nshards = 3\n[[listener]]\naddress = \"127.0.0.2:1\"\n[log]\nlevel = \"warn\"";
+    let flags = Flags { port: Some(5), data_dir: Some("/b".into()), verbose: 2, ..Flags::default() };
+    let config = with_flags(file, &flags).unwrap();
+    assert_eq!(addresses(&config), ["127.0.0.2:5"]);
+    assert_eq!(config.data_dir.as_deref(), Some("/b".as_ref()));
+    assert_eq!((config.shards, config.log.level), (3, LogLevel::Debug));
+
+    let listen = vec!["127.0.0.1:7".parse().unwrap(), "[::1]:7".parse().unwrap()];
+    let config = with_flags(file, &Flags { listen: listen.clone(), ..Flags::default() }).unwrap();
+    assert_eq!(addresses(&config), ["127.0.0.1:7", "[::1]:7"]);
+    assert!(with_flags(file, &Flags { listen, port: Some(1), ..Flags::default() }).is_err());
+}
+
+#[test]
+fn flags_alone_stay_on_loopback_unless_they_ask_for_more() {
+    let config = Config::parse(None, &Flags { port: Some(0), ..Flags::default() }, &MACHINE).unwrap();
+    assert_eq!(addresses(&config), ["127.0.0.1:0"]);
+    assert!(config.loopback_by_default);
+
+    let mut flags = Flags { listen: vec!["0.0.0.0:1883".parse().unwrap()], ..Flags::default() };
+    let report = Config::parse(None, &flags, &MACHINE).unwrap_err().to_string();
+    assert!(report.contains("--allow-anonymous"), "{report}");
+    assert!(with_flags("allow_anonymous = true", &flags).is_ok());
+    flags.allow_anonymous = true;
+    assert!(Config::parse(None, &flags, &MACHINE).is_ok());
+}
+
+#[test]
+fn a_machine_at_either_end_gives_defaults_within_bounds() {
+    for (cores, memory_bytes, open_files) in [(1, 1, 1), (u16::MAX, u64::MAX, u64::MAX)] {
+        let machine = Machine { cores, memory_bytes, open_files };
+        let config = Config::parse(None, &Flags::default(), &machine).unwrap();
+        let text = config.to_toml();
+        let written = Config::parse(Some(Source { name: "", text: &text }), &Flags::default(), &machine);
+        assert!(written.is_ok(), "{}", written.unwrap_err());
+    }
+}
+
+#[test]
+fn no_file_makes_the_parser_panic() {
+    for text in [
+        "[",
+        "[[",
+        "=",
+        "a=\"",
+        "\u{0}",
+        "[limits]\nkeep_alive = \"é\"",
+        "limits.log.sys = [[[[[[",
+        "é = 1\n[é]",
+    ] {
+        let report = parse(text).unwrap_err();
+        assert!(!report.render(true).is_empty());
+    }
+    let deep = format!("shards = {}", "[".repeat(100_000));
+    assert!(parse(&deep).is_err());
+}

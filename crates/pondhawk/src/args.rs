@@ -1,0 +1,124 @@
+//! The command line. Flags have Mosquitto's letters where it has them.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use config::{Flags, ListenAddress};
+
+/// An MQTT broker for 3.1, 3.1.1 and 5.0.
+///
+/// Without a command and without flags it serves on 127.0.0.1:1883, for clients of this machine only.
+#[derive(Debug, Parser)]
+#[command(name = "pondhawk", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArguments,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pondhawk                       serve on 127.0.0.1:1883
+  pondhawk -p 1884               serve on another port
+  pondhawk -c pondhawk.toml      serve as a file says
+  pondhawk check pondhawk.toml   is the file good, and what does it come to?
+  pondhawk serve --help          every flag, and every key of the file
+
+Try it, in two other terminals:
+  mosquitto_sub -t 'pond/#' -v
+  mosquitto_pub -t pond/frog -m croak";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the broker (what happens without a command)
+    #[command(after_long_help = keys())]
+    Serve(ServeArguments),
+    /// Check a configuration file and print it with every default filled in
+    ///
+    /// Says everything that is wrong with the file, with its line and the nearest key that exists, and exits with 1;
+    /// or prints what the broker would work with on this machine, as a file again, and exits with 0.
+    #[command(after_long_help = keys())]
+    Check {
+        /// The configuration file
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Read this configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Listen on this port; without a file on 127.0.0.1 only. 0 takes a free port
+    #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
+    port: Option<u16>,
+    /// Listen on this address instead of the file's; may be given several times
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Vec<ListenAddress>,
+    /// Let everybody who reaches an address publish and subscribe, even from other machines
+    #[arg(long)]
+    allow_anonymous: bool,
+    /// Directory for what must survive a restart (this version writes nothing there)
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Log more: -v what each client asks for, -vv every packet
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+impl From<ServeArguments> for Flags {
+    fn from(arguments: ServeArguments) -> Self {
+        let ServeArguments { config: _, port, listen, allow_anonymous, data_dir, verbose } = arguments;
+        Self { port, listen, allow_anonymous, data_dir, verbose }
+    }
+}
+
+fn keys() -> String {
+    format!("Keys of the configuration file (docs/CONFIGURATION.md):\n{}", config::help())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn flags(line: &str) -> Result<Flags, clap::Error> {
+        let arguments = Arguments::try_parse_from(line.split_whitespace())?;
+        Ok(match arguments.command {
+            Some(Command::Serve(serve)) => serve.into(),
+            _ => arguments.serve.into(),
+        })
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_is_what_happens_without_a_command() {
+        for line in ["pondhawk -p 1 -vv --data-dir /d", "pondhawk serve -p 1 -vv --data-dir /d"] {
+            let flags = flags(line).unwrap();
+            assert_eq!((flags.port, flags.verbose), (Some(1), 2), "{line}");
+            assert_eq!(flags.data_dir, Some(PathBuf::from("/d")), "{line}");
+        }
+    }
+
+    #[test]
+    fn several_addresses_can_be_listened_on() {
+        let flags = flags("pondhawk --listen 127.0.0.1:1 --listen [::1]:2 --allow-anonymous").unwrap();
+        assert_eq!(flags.listen.len(), 2);
+        assert!(flags.allow_anonymous);
+    }
+
+    #[test]
+    fn flags_that_contradict_each_other_or_mean_nothing_are_refused() {
+        for line in
+            ["pondhawk -p 1 --listen 127.0.0.1:2", "pondhawk --listen ::1", "pondhawk -p 65536", "pondhawk x"]
+        {
+            assert!(flags(line).is_err(), "{line}");
+        }
+    }
+}

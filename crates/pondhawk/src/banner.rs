@@ -1,0 +1,57 @@
+//! What the broker says when it has started.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use config::Config;
+
+/// The banner, for standard error: version, one line per listener that programs may wait for, why it is loopback only
+/// if that was nobody's wish, and what a restart keeps. `bound` are the listeners' addresses with their real ports.
+pub(crate) fn text(config: &Config, bound: &[SocketAddr]) -> String {
+    let mut text = format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"));
+    for address in bound {
+        let _ = writeln!(text, "listening on {address} (tcp)");
+    }
+    if config.loopback_by_default {
+        text.push_str(
+            "only this machine can connect, because no listener is configured (see pondhawk --help)\n",
+        );
+    }
+    for notice in config.notices() {
+        let _ = writeln!(text, "{notice}");
+    }
+    text.push_str("a restart keeps nothing: sessions, retained messages and wills are in memory\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use config::{Flags, Machine};
+
+    use super::*;
+
+    const MACHINE: Machine = Machine { cores: 1, memory_bytes: 1 << 30, open_files: 1_024 };
+
+    #[test]
+    fn every_listener_has_a_line_that_programs_can_wait_for() {
+        let config = Config::parse(None, &Flags::default(), &MACHINE).unwrap();
+        let banner = text(&config, &["127.0.0.1:40001".parse().unwrap(), "[::1]:40002".parse().unwrap()]);
+        assert!(banner.lines().any(|line| line == "listening on 127.0.0.1:40001 (tcp)"), "{banner}");
+        assert!(banner.lines().any(|line| line == "listening on [::1]:40002 (tcp)"), "{banner}");
+        assert!(
+            banner.contains("only this machine can connect, because no listener is configured"),
+            "{banner}"
+        );
+        assert!(banner.contains("a restart keeps nothing"), "{banner}");
+    }
+
+    #[test]
+    fn an_open_listener_is_told_to_be_open() {
+        let listen = vec!["0.0.0.0:1883".parse().unwrap()];
+        let flags = Flags { listen, allow_anonymous: true, ..Flags::default() };
+        let config = Config::parse(None, &flags, &MACHINE).unwrap();
+        let banner = text(&config, &["0.0.0.0:1883".parse().unwrap()]);
+        assert!(banner.contains("everybody who reaches 0.0.0.0:1883 may publish and subscribe"), "{banner}");
+        assert!(!banner.contains("only this machine"), "{banner}");
+    }
+}

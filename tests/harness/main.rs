@@ -1,0 +1,62 @@
+//! The harness itself: what it sends, what it accepts, and what it says when a broker does not start.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use pondhawk_tests::{Broker, Options, RawClient};
+
+/// A peer that does what it is told with the first connection.
+fn peer(serve: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || serve(listener.accept().unwrap().0));
+    address
+}
+
+fn panics(test: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(test)).is_err()
+}
+
+#[test]
+fn what_is_expected_is_read_and_the_rest_is_kept() {
+    let mut client = RawClient::connect(peer(|mut stream| {
+        let mut request = [0; 2];
+        stream.read_exact(&mut request).unwrap();
+        assert_eq!(request, [0xC0, 0x00]);
+        stream.write_all(&[0xD0, 0x00, 0x20, 0x02, 0x00, 0x00, 0x30]).unwrap();
+        stream.write_all(&[0x01, 0x07]).unwrap();
+    }));
+    client.send_bytewise(&[0xC0, 0x00]);
+    client.expect(&[0xD0, 0x00]);
+    assert_eq!(client.read_packet(), [0x20, 0x02, 0x00, 0x00]);
+    assert_eq!(client.read_packet(), [0x30, 0x01, 0x07]);
+    client.expect_closed();
+}
+
+#[test]
+fn other_bytes_than_expected_fail_the_test() {
+    let mut client = RawClient::connect(peer(|mut stream| stream.write_all(&[1, 2, 3]).unwrap()));
+    client.expect(&[1]);
+    assert!(panics(|| client.expect(&[3])));
+}
+
+#[test]
+fn a_connection_closed_too_early_fails_the_test() {
+    let mut client = RawClient::connect(peer(|mut stream| stream.write_all(&[0x20]).unwrap()));
+    assert!(panics(|| drop(client.read_packet())));
+}
+
+#[test]
+fn bytes_where_the_end_is_expected_fail_the_test() {
+    let mut client = RawClient::connect(peer(|mut stream| stream.write_all(&[0x20]).unwrap()));
+    assert!(panics(|| client.expect_closed()));
+}
+
+#[test]
+fn a_broker_that_does_not_start_is_quoted() {
+    let options = Options { settings: "[limits]\npacket_byte = 1".to_owned(), ..Options::default() };
+    let log = Broker::try_start(&options).expect_err("the key does not exist");
+    assert!(log.contains("did you mean `packet_bytes`?"), "{log}");
+}

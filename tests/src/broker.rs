@@ -1,0 +1,152 @@
+//! A broker in a process of its own.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::log::Log;
+use crate::raw::RawClient;
+use crate::{DEADLINE, binary};
+
+/// How a broker is started.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Threads that carry connections.
+    pub shards: u16,
+    /// More of the configuration file, after `shards`: TOML, keys of the top level first. Without a `[[listener]]`
+    /// the broker listens on a free port of 127.0.0.1.
+    pub settings: String,
+    /// More arguments for the command line.
+    pub arguments: Vec<String>,
+}
+
+impl Default for Options {
+    /// One shard and nothing else.
+    fn default() -> Self {
+        Self { shards: 1, settings: String::new(), arguments: Vec::new() }
+    }
+}
+
+/// A running broker, ended when this is dropped. Its log is shown if the test fails.
+#[derive(Debug)]
+pub struct Broker {
+    process: Child,
+    address: SocketAddr,
+    log: Log,
+}
+
+impl Broker {
+    /// Starts the `pondhawk` binary and waits until it listens.
+    ///
+    /// # Panics
+    /// With what it wrote, if it does not listen before the deadline.
+    pub fn start(options: &Options) -> Self {
+        Self::try_start(options).unwrap_or_else(|log| panic!("the broker did not start:\n{log}"))
+    }
+
+    /// Starts the `pondhawk` binary and waits until it listens.
+    ///
+    /// # Errors
+    /// What it wrote, if it ended before it listened or did not before the deadline.
+    pub fn try_start(options: &Options) -> Result<Self, String> {
+        let mut process = Command::new(binary::pondhawk())
+            .args(["serve", "--config", "/dev/stdin"])
+            .args(&options.arguments)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the pondhawk binary can be run");
+        let log = Log::collect(process.stderr.take().expect("stderr is piped"));
+        let mut stdin = process.stdin.take().expect("stdin is piped");
+        // Nobody reads it if the arguments are wrong; what the broker says then is in the log.
+        let _ = stdin.write_all(configuration(options).as_bytes());
+        drop(stdin);
+        let listening = log.wait_for("listening on ", DEADLINE);
+        let Some(address) = listening.as_deref().and_then(listening_address) else {
+            let _ = process.kill();
+            let _ = process.wait();
+            log.wait_for_end(DEADLINE);
+            return Err(log.text());
+        };
+        Ok(Self { process, address, log })
+    }
+
+    /// Where the first listener listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The id of the broker's process.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// A new connection to the first listener; nothing has been sent on it.
+    pub fn connect(&self) -> RawClient {
+        RawClient::connect(self.address)
+    }
+
+    /// What the broker has written so far.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// The first line of the log that contains `needle`, as soon as there is one.
+    ///
+    /// # Panics
+    /// When there is none before the deadline.
+    pub fn wait_for_log(&self, needle: &str) -> String {
+        self.log.wait_for(needle, DEADLINE).unwrap_or_else(|| panic!("the log never says {needle:?}"))
+    }
+
+    /// Asks the broker to stop (SIGTERM) and waits until it has, with the status it exits with.
+    ///
+    /// # Panics
+    /// When it has not before the deadline.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Sends a signal to the broker's process.
+    pub fn signal(&self, signal: Signal) {
+        let id =
+            i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id is positive");
+        kill_process(id, signal).expect("our own child can be signalled");
+    }
+
+    /// Waits until the broker has ended by itself.
+    ///
+    /// # Panics
+    /// When it has not before the deadline.
+    pub fn wait(&mut self) -> ExitStatus {
+        // Its standard error closes when the process ends, so waiting for the process does not block after that.
+        assert!(self.log.wait_for_end(DEADLINE), "the broker does not stop");
+        self.process.wait().expect("our own child can be waited for")
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if thread::panicking() {
+            eprintln!("--- log of the broker ---\n{}\n---", self.log.text());
+        }
+    }
+}
+
+fn configuration(options: &Options) -> String {
+    let Options { shards, settings, .. } = options;
+    let listener =
+        if settings.contains("[[listener]]") { "" } else { "[[listener]]\naddress = \"127.0.0.1:0\"\n" };
+    format!("shards = {shards}\n{settings}\n{listener}")
+}
+
+/// From `listening on 127.0.0.1:40123 (tcp)`.
+fn listening_address(line: &str) -> Option<SocketAddr> {
+    line.split_once("listening on ")?.1.split_whitespace().next()?.parse().ok()
+}

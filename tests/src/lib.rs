@@ -1,0 +1,31 @@
+//! What end-to-end tests stand on: the real broker in a process of its own, and connections that send raw bytes.
+//!
+//! Every wait ends: with what it waited for, or after [`DEADLINE`] with a panic that shows the broker's log. Nothing
+//! here sleeps.
+//!
+//! ```no_run
+//! use pondhawk_tests::{Broker, Options};
+//!
+//! let broker = Broker::start(&Options { shards: 4, ..Options::default() });
+//! let mut client = broker.connect();
+//! client.send(b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04frog");
+//! client.expect(b"\x20\x02\x00\x00");
+//! client.send(b"\xe0\x00");
+//! client.expect_closed();
+//! ```
+#![forbid(unsafe_code)]
+
+mod binary;
+mod broker;
+mod log;
+mod raw;
+
+use std::time::Duration;
+
+pub use binary::pondhawk;
+pub use broker::{Broker, Options};
+pub use raw::RawClient;
+
+/// How long a test waits for anything before it fails: far longer than a loaded machine needs, and short enough for
+/// somebody to wait for it.
+pub const DEADLINE: Duration = Duration::from_secs(10);

@@ -1,0 +1,189 @@
+//! A connection on which a test decides every byte.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Instant;
+
+use crate::DEADLINE;
+
+/// A TCP connection to a broker. It knows of MQTT only where a packet ends.
+#[derive(Debug)]
+pub struct RawClient {
+    stream: TcpStream,
+    /// Read, and not yet asked for.
+    received: Vec<u8>,
+}
+
+/// What came of waiting for bytes.
+enum Arrival {
+    Bytes,
+    Closed,
+}
+
+impl RawClient {
+    /// Connects; nothing is sent.
+    ///
+    /// # Panics
+    /// When the connection is refused or not made before the deadline.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect_timeout(&address, DEADLINE).expect("the broker accepts a connection");
+        stream.set_nodelay(true).expect("a TCP stream can be told not to delay");
+        stream.set_write_timeout(Some(DEADLINE)).expect("the deadline is not zero");
+        Self { stream, received: Vec::new() }
+    }
+
+    /// This end's address.
+    pub fn local_address(&self) -> SocketAddr {
+        self.stream.local_addr().expect("a connected stream has an address")
+    }
+
+    /// Sends bytes in one write. A broker that has closed the connection already is no error here: what it answered
+    /// is for [`expect`](Self::expect) and [`expect_closed`](Self::expect_closed) to see.
+    ///
+    /// # Panics
+    /// When the bytes cannot be written for another reason, or not before the deadline.
+    pub fn send(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.stream.write_all(bytes) {
+            assert!(is_closed(&error), "cannot send: {error}");
+        }
+    }
+
+    /// Sends bytes one by one, each in a write of its own.
+    pub fn send_bytewise(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.send(std::slice::from_ref(byte));
+        }
+    }
+
+    /// Closes the sending direction: the broker reads the end of the stream.
+    pub fn finish(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Reads exactly these bytes, no more.
+    ///
+    /// # Panics
+    /// When others arrive, or not enough before the deadline.
+    pub fn expect(&mut self, bytes: &[u8]) {
+        let received = self.take(bytes.len());
+        assert!(received == bytes, "expected {}\nreceived {}", hex(bytes), hex(&received));
+    }
+
+    /// Reads the next control packet, fixed header included.
+    ///
+    /// # Panics
+    /// When it is not whole before the deadline, or the connection is closed.
+    pub fn read_packet(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(length) = packet_length(&self.received) {
+                return self.take(length);
+            }
+            self.fill_to(self.received.len() + 1);
+        }
+    }
+
+    /// Waits until the broker has closed the connection, having sent nothing more.
+    ///
+    /// # Panics
+    /// When bytes arrive, or it has not closed before the deadline.
+    pub fn expect_closed(&mut self) {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            assert!(self.received.is_empty(), "expected the end, received {}", hex(&self.received));
+            if let Arrival::Closed = self.read_some(end) {
+                return;
+            }
+        }
+    }
+
+    /// Sends PINGREQ and reads the answer: what the broker sent before it would arrive first and fail the test. So
+    /// this shows that nothing was sent, without waiting for a while.
+    ///
+    /// # Panics
+    /// When anything but PINGRESP arrives.
+    pub fn expect_only_pong(&mut self) {
+        self.send(&[0xC0, 0x00]);
+        self.expect(&[0xD0, 0x00]);
+    }
+
+    fn take(&mut self, length: usize) -> Vec<u8> {
+        self.fill_to(length);
+        let rest = self.received.split_off(length);
+        std::mem::replace(&mut self.received, rest)
+    }
+
+    fn fill_to(&mut self, length: usize) {
+        let end = Instant::now() + DEADLINE;
+        while self.received.len() < length {
+            if let Arrival::Closed = self.read_some(end) {
+                panic!("closed after {}, expected {length} bytes", hex(&self.received));
+            }
+        }
+    }
+
+    fn read_some(&mut self, end: Instant) -> Arrival {
+        let left = end.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "nothing more before the deadline, received {}", hex(&self.received));
+        self.stream.set_read_timeout(Some(left)).expect("what is left is not zero");
+        let mut buffer = [0; 65_536];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Arrival::Closed,
+            Ok(length) => {
+                self.received.extend_from_slice(&buffer[..length]);
+                Arrival::Bytes
+            }
+            Err(error) if is_closed(&error) => Arrival::Closed,
+            Err(error) if is_passing(&error) => Arrival::Bytes,
+            Err(error) => panic!("cannot read: {error}"),
+        }
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted)
+}
+
+/// A read that timed out is told by the deadline, so that there is one message for it.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+/// The length of the packet that begins here, if it is all here (MQTT 5.0 section 1.5.5).
+fn packet_length(bytes: &[u8]) -> Option<usize> {
+    let mut remaining = 0;
+    for (index, byte) in bytes.get(1..)?.iter().enumerate().take(4) {
+        remaining |= usize::from(byte & 0x7F) << (7 * index);
+        if byte & 0x80 == 0 {
+            let length = 2 + index + remaining;
+            return (bytes.len() >= length).then_some(length);
+        }
+    }
+    assert!(bytes.len() < 5, "no packet: {}", hex(bytes));
+    None
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const SHOWN: usize = 64;
+    let shown: Vec<String> = bytes.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
+    let more = if bytes.len() > SHOWN { " …" } else { "" };
+    format!("{} bytes: {}{more}", bytes.len(), shown.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_ends_where_its_remaining_length_says() {
+        assert_eq!(packet_length(&[]), None);
+        assert_eq!(packet_length(&[0xC0]), None);
+        assert_eq!(packet_length(&[0xC0, 0x00]), Some(2));
+        assert_eq!(packet_length(&[0xC0, 0x00, 0xC0, 0x00]), Some(2));
+        assert_eq!(packet_length(&[0x30, 0x80]), None);
+        let mut long = vec![0x30, 0x80, 0x01];
+        long.resize(130, 0);
+        assert_eq!(packet_length(&long), None);
+        long.push(0);
+        assert_eq!(packet_length(&long), Some(131));
+    }
+}
