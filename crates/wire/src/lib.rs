@@ -1,0 +1,47 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod decode;
+mod field;
+mod header;
+mod packet;
+mod property;
+mod reason;
+mod repeated;
+mod rule;
+mod run;
+mod sink;
+mod trace;
+mod value;
+mod varint;
+mod version;
+
+pub use decode::{Decoded, decode};
+pub use header::{Limits, PacketType};
+pub use packet::{
+    AckProperties, Auth, AuthProperties, ConnAck, ConnAckProperties, Connect, ConnectProperties, Connected,
+    Delivery, Disconnect, DisconnectProperties, MalformedShare, MessageProperties, NoLocalOnShared, Packet,
+    PasswordWithoutUserName, PingReq, PingResp, PubAck, PubComp, PubRec, PubRel, Publish, PublishTopic,
+    RequestedFilter, RetainHandling, SubAck, Subscribe, SubscribeProperties, Subscription,
+    SubscriptionOptions, UnsubAck, Unsubscribe, UnsubscribeProperties, Will,
+};
+pub use property::Property;
+pub use reason::{
+    AuthReason, ConnectRefusal, DisconnectReason, PubAckReason, PubRelReason, ReasonCode, SubAckReason,
+    Unlisted, UnsubAckReason,
+};
+pub use repeated::{
+    OneOrMore, OneOrMoreIter, Repeated, RepeatedIter, SubscriptionIdentifiers, UserProperties, UserProperty,
+};
+pub use rule::{Answer, Violation};
+pub use run::{Run, RunPayloads, publish_run};
+pub use sink::{Counter, EncodeError, Full, Sink, SliceSink};
+pub use topic::{TopicFilter, TopicName};
+pub use value::{
+    Binary, BinaryTooLong, MaximumQos, PacketId, PayloadFormat, ResponseTopic, SubscriptionIdentifier,
+    TopicAlias, Utf8, Utf8Error,
+};
+pub use version::{Qos, Role, Version};

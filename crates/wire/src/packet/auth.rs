@@ -1,0 +1,63 @@
+use core::fmt;
+
+use crate::field::{ControlPacket, Layout, Walk};
+use crate::header::PacketType;
+use crate::property::properties;
+use crate::reason::AuthReason;
+use crate::repeated::UserProperties;
+use crate::rule;
+use crate::value::{Binary, Utf8};
+use crate::version::Role;
+
+/// AUTH: one step of an enhanced authentication (section 3.15); MQTT 5 only, refused before.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Auth<'a> {
+    /// Which step.
+    pub reason: AuthReason,
+    /// Method and data.
+    pub properties: AuthProperties<'a>,
+}
+
+properties! {
+    /// The properties of AUTH (section 3.15.2.2).
+    pub struct AuthProperties<'a> {
+        /// The method, the same in all packets of an exchange \[MQTT-4.12.0-5\].
+        AuthenticationMethod => authentication_method: Option<Utf8<'a>>,
+        /// What the method makes of this step; never without a method.
+        AuthenticationData => authentication_data: Option<Binary<'a>>,
+        /// For people who look for the cause.
+        ReasonString => reason_string: Option<Utf8<'a>>,
+        /// Anything else, in order.
+        UserProperty => user_properties: UserProperties<'a>,
+    }
+}
+
+impl<'a> ControlPacket<'a> for Auth<'a> {
+    const TYPE: PacketType = PacketType::Auth;
+}
+
+impl<'a> Layout<'a> for Auth<'a> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+        walk.check(walk.version().is_5(), &rule::UNKNOWN_TYPE)?;
+        let is_bare = walk.unread_bytes() == Some(0);
+        let omit = |packet: &Self| packet.reason == AuthReason::Success && packet.properties.is_empty();
+        let reason = walk.tail(&rule::AUTH_REASON, omit, |packet| packet.reason)?;
+        // Unlike DISCONNECT, AUTH has a property length whenever it has a reason.
+        walk.check(is_bare || walk.unread_bytes() != Some(0), &rule::TRUNCATED)?;
+        let properties = walk.tail_properties(omit, |packet| packet.properties)?;
+        let has_method = properties.authentication_method.is_some();
+        walk.check(has_method || properties.authentication_data.is_none(), &rule::DATA_WITHOUT_METHOD)?;
+        let sender = walk.sender();
+        let from_client = sender == Some(Role::Client);
+        walk.check(!from_client || reason != AuthReason::Success, &rule::AUTH_REASON_OF_SERVER)?;
+        let from_server = sender == Some(Role::Server);
+        walk.check(!from_server || reason != AuthReason::ReAuthenticate, &rule::AUTH_REASON_OF_CLIENT)?;
+        Ok(Self { reason, properties })
+    }
+}
+
+impl fmt::Display for Auth<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AUTH {}{}", self.reason, self.properties)
+    }
+}

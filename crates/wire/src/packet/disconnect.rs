@@ -1,0 +1,112 @@
+use core::fmt;
+
+use crate::field::{ControlPacket, Layout, Walk};
+use crate::header::PacketType;
+use crate::property::properties;
+use crate::reason::DisconnectReason;
+use crate::repeated::UserProperties;
+use crate::rule;
+use crate::value::Utf8;
+use crate::version::Role;
+
+/// DISCONNECT: the last packet of a connection (section 3.14).
+///
+/// Before MQTT 5 only clients send it, and it says that all is well: any other reason is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Disconnect<'a> {
+    /// Why.
+    pub reason: DisconnectReason,
+    /// More about it; MQTT 5 only.
+    pub properties: DisconnectProperties<'a>,
+}
+
+properties! {
+    /// The properties of DISCONNECT (section 3.14.2.2).
+    pub struct DisconnectProperties<'a> {
+        /// Seconds for which the session lives on, other than CONNECT said; only from clients
+        /// \[MQTT-3.14.2-2\].
+        SessionExpiryInterval => session_expiry_interval_secs: Option<u32>,
+        /// For people who look for the cause.
+        ReasonString => reason_string: Option<Utf8<'a>>,
+        /// Another server to use; only from servers.
+        ServerReference => server_reference: Option<Utf8<'a>>,
+        /// Anything else, in order.
+        UserProperty => user_properties: UserProperties<'a>,
+    }
+}
+
+impl<'a> Disconnect<'a> {
+    /// Without properties.
+    pub const fn new(reason: DisconnectReason) -> Self {
+        Self { reason, properties: DisconnectProperties::EMPTY }
+    }
+}
+
+impl DisconnectReason {
+    /// The end that sends this reason, if only one does.
+    const fn only_from(self) -> Option<Role> {
+        match self {
+            Self::DisconnectWithWillMessage => Some(Role::Client),
+            Self::NotAuthorized
+            | Self::ServerBusy
+            | Self::ServerShuttingDown
+            | Self::KeepAliveTimeout
+            | Self::SessionTakenOver
+            | Self::TopicFilterInvalid
+            | Self::RetainNotSupported
+            | Self::QosNotSupported
+            | Self::UseAnotherServer
+            | Self::ServerMoved
+            | Self::SharedSubscriptionsNotSupported
+            | Self::ConnectionRateExceeded
+            | Self::MaximumConnectTime
+            | Self::SubscriptionIdentifiersNotSupported
+            | Self::WildcardSubscriptionsNotSupported => Some(Role::Server),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> ControlPacket<'a> for Disconnect<'a> {
+    const TYPE: PacketType = PacketType::Disconnect;
+}
+
+impl<'a> Layout<'a> for Disconnect<'a> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+        let before_5 = !walk.version().is_5();
+        let reason = walk.tail(
+            &rule::DISCONNECT_REASON,
+            |packet| {
+                packet.reason == DisconnectReason::NormalDisconnection
+                    && (before_5 || packet.properties.is_empty())
+            },
+            |packet| packet.reason,
+        )?;
+        walk.check(!before_5 || reason.code() == 0, &rule::DISCONNECT_REASON)?;
+        let properties =
+            walk.tail_properties(|packet| packet.properties.is_empty(), |packet| packet.properties)?;
+        match walk.sender() {
+            Some(Role::Client) => {
+                let is_ours = reason.only_from() != Some(Role::Server);
+                walk.check(is_ours, &rule::DISCONNECT_REASON_OF_SERVER)?;
+                walk.check(properties.server_reference.is_none(), &rule::SERVER_REFERENCE_FROM_CLIENT)?;
+            }
+            Some(Role::Server) => {
+                let is_ours = reason.only_from() != Some(Role::Client);
+                walk.check(is_ours, &rule::DISCONNECT_REASON_OF_CLIENT)?;
+                walk.check(
+                    properties.session_expiry_interval_secs.is_none(),
+                    &rule::SESSION_EXPIRY_FROM_SERVER,
+                )?;
+            }
+            None => {}
+        }
+        Ok(Self { reason, properties })
+    }
+}
+
+impl fmt::Display for Disconnect<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DISCONNECT {}{}", self.reason, self.properties)
+    }
+}

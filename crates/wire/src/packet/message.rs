@@ -1,0 +1,62 @@
+use crate::property::{PropertySet, properties};
+use crate::repeated::UserProperties;
+use crate::rule::Violation;
+use crate::sink::{Counter, EncodeError, Sink};
+use crate::value::{Binary, PayloadFormat, ResponseTopic, Utf8};
+use crate::version::Version;
+
+properties! {
+    /// The properties that belong to an application message, and go with it from publisher to subscriber
+    /// (section 3.3.2.3): those of a PUBLISH without topic alias and subscription identifiers, and those of a
+    /// will without its delay.
+    pub struct MessageProperties<'a> {
+        /// Whether the payload is text. Forwarded unaltered \[MQTT-3.3.2-4\].
+        PayloadFormatIndicator => payload_format: Option<PayloadFormat>,
+        /// Seconds for which the message may wait; forwarded less the time it did \[MQTT-3.3.2-6\]. `None`:
+        /// it does not expire.
+        MessageExpiryInterval => message_expiry_interval_secs: Option<u32>,
+        /// What kind of content the payload is, in words that the applications know.
+        ContentType => content_type: Option<Utf8<'a>>,
+        /// Where an answer is to be published.
+        ResponseTopic => response_topic: Option<ResponseTopic<'a>>,
+        /// Which request an answer belongs to.
+        CorrelationData => correlation_data: Option<Binary<'a>>,
+        /// Anything else, in an order that is kept \[MQTT-3.3.2-18\].
+        UserProperty => user_properties: UserProperties<'a>,
+    }
+}
+
+impl<'a> MessageProperties<'a> {
+    /// Writes the properties as they stand in a packet, without the length before them: a form to be stored,
+    /// from which [`from_bytes`](Self::from_bytes) makes them again.
+    ///
+    /// # Errors
+    /// [`EncodeError::Full`]; then nothing has been written.
+    pub fn write_bytes<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<usize, EncodeError> {
+        let mut counter = Counter::default();
+        self.put(&mut counter)?;
+        sink.reserve(counter.len).map_err(|_| EncodeError::Full { len: counter.len })?;
+        self.put(sink)?;
+        Ok(counter.len)
+    }
+
+    /// Borrows the properties from what [`write_bytes`](Self::write_bytes) has written.
+    ///
+    /// ```
+    /// # use wire::{MessageProperties, Utf8};
+    /// let properties = MessageProperties { content_type: Some(Utf8::new("text/plain")?), ..Default::default() };
+    /// let mut stored = Vec::new();
+    /// properties.write_bytes(&mut stored)?;
+    /// assert_eq!(MessageProperties::from_bytes(&stored)?, properties);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the bytes are something else.
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Violation> {
+        if bytes.is_empty() {
+            return Ok(Self::default());
+        }
+        Self::read_block(bytes).map_err(|fault| Violation::of(fault, Version::V5))
+    }
+}

@@ -1,0 +1,161 @@
+//! The control packets (section 3), one file each.
+
+use core::fmt;
+
+use crate::field::{ControlPacket, Reader, encode, encoded_len};
+use crate::header::PacketType;
+use crate::rule::{self, Fault};
+use crate::sink::{EncodeError, Sink};
+use crate::version::Version;
+
+mod ack;
+mod auth;
+mod connack;
+mod connect;
+mod disconnect;
+mod message;
+mod ping;
+mod puback;
+mod pubcomp;
+mod publish;
+mod pubrec;
+mod pubrel;
+mod suback;
+mod subscribe;
+mod unsuback;
+mod unsubscribe;
+
+pub use ack::AckProperties;
+pub use auth::{Auth, AuthProperties};
+pub use connack::{ConnAck, ConnAckProperties, Connected};
+pub(crate) use connect::read_protocol;
+pub use connect::{Connect, ConnectProperties, PasswordWithoutUserName, Will};
+pub use disconnect::{Disconnect, DisconnectProperties};
+pub use message::MessageProperties;
+pub use ping::{PingReq, PingResp};
+pub use puback::PubAck;
+pub use pubcomp::PubComp;
+pub(crate) use publish::PublishFlags;
+pub use publish::{Delivery, Publish, PublishTopic};
+pub use pubrec::PubRec;
+pub use pubrel::PubRel;
+pub use suback::SubAck;
+pub use subscribe::{
+    MalformedShare, NoLocalOnShared, RequestedFilter, RetainHandling, Subscribe, SubscribeProperties,
+    Subscription, SubscriptionOptions,
+};
+pub use unsuback::UnsubAck;
+pub use unsubscribe::{Unsubscribe, UnsubscribeProperties};
+
+/// What every packet can do: [`Packet`], its variants, and the way from the one to the other.
+macro_rules! packets {
+    ($($name:ident $(<$life:lifetime>)?,)*) => {
+        /// A control packet, of any type and version.
+        ///
+        /// It prints itself on one line, as in a protocol trace: control characters escaped, long payloads
+        /// cut, passwords left out.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        #[allow(missing_docs)] // The names say it.
+        #[allow(clippy::large_enum_variant)] // CONNECT is large, is rare, and may not be allocated.
+        pub enum Packet<'a> {
+            $($name($name $(<$life>)?),)*
+        }
+
+        impl<'a> Packet<'a> {
+            /// The type.
+            pub const fn packet_type(&self) -> PacketType {
+                match self {
+                    $(Self::$name(_) => PacketType::$name,)*
+                }
+            }
+
+            /// Writes the packet as `version` has it, and tells how many bytes that took. What a version
+            /// cannot say without losing its meaning is refused; the packets tell what that is.
+            ///
+            /// # Errors
+            /// [`EncodeError`]; then nothing has been written.
+            pub fn encode<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<usize, EncodeError> {
+                match self {
+                    $(Self::$name(packet) => encode(packet, version, sink),)*
+                }
+            }
+
+            /// How many bytes [`encode`](Self::encode) would write.
+            ///
+            /// # Errors
+            /// Those of [`encode`](Self::encode), except [`EncodeError::Full`].
+            pub fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
+                match self {
+                    $(Self::$name(packet) => encoded_len(packet, version),)*
+                }
+            }
+
+            /// Reads what is behind the fixed header, up to the last byte.
+            #[inline]
+            pub(crate) fn read(packet_type: PacketType, mut from: Reader<'a>) -> Result<Self, Fault> {
+                match packet_type {
+                    $(PacketType::$name => read_all::<$name>(&mut from).map(Self::$name),)*
+                }
+            }
+        }
+
+        impl fmt::Display for Packet<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$name(packet) => packet.fmt(f),)*
+                }
+            }
+        }
+
+        $(
+            impl $(<$life>)? $name $(<$life>)? {
+                /// Writes the packet as `version` has it, and tells how many bytes that took.
+                ///
+                /// # Errors
+                /// [`EncodeError`]; then nothing has been written.
+                #[inline]
+                pub fn encode<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<usize, EncodeError> {
+                    encode(self, version, sink)
+                }
+
+                /// How many bytes [`encode`](Self::encode) would write.
+                ///
+                /// # Errors
+                /// Those of [`encode`](Self::encode), except [`EncodeError::Full`].
+                pub fn encoded_len(&self, version: Version) -> Result<usize, EncodeError> {
+                    encoded_len(self, version)
+                }
+            }
+
+            impl<'a> From<$name $(<$life>)?> for Packet<'a> {
+                fn from(packet: $name $(<$life>)?) -> Self {
+                    Self::$name(packet)
+                }
+            }
+        )*
+    };
+}
+
+packets! {
+    Connect<'a>,
+    ConnAck<'a>,
+    Publish<'a>,
+    PubAck<'a>,
+    PubRec<'a>,
+    PubRel<'a>,
+    PubComp<'a>,
+    Subscribe<'a>,
+    SubAck<'a>,
+    Unsubscribe<'a>,
+    UnsubAck<'a>,
+    PingReq,
+    PingResp,
+    Disconnect<'a>,
+    Auth<'a>,
+}
+
+#[inline]
+fn read_all<'a, P: ControlPacket<'a>>(from: &mut Reader<'a>) -> Result<P, Fault> {
+    let packet = P::layout(from)?;
+    if from.rest.is_empty() { Ok(packet) } else { Err(&rule::SURPLUS) }
+}

@@ -1,0 +1,38 @@
+use core::fmt;
+
+use crate::field::{ControlPacket, Layout, Walk};
+use crate::header::PacketType;
+
+macro_rules! ping {
+    ($(#[$doc:meta])* $name:ident $text:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct $name;
+
+        impl<'a> ControlPacket<'a> for $name {
+            const TYPE: PacketType = PacketType::$name;
+        }
+
+        impl<'a> Layout<'a> for $name {
+            fn layout<W: Walk<'a, Self>>(_: &mut W) -> Result<Self, W::Error> {
+                Ok(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($text)
+            }
+        }
+    };
+}
+
+ping! {
+    /// PINGREQ: a client is alive (section 3.12).
+    PingReq "PINGREQ"
+}
+
+ping! {
+    /// PINGRESP: so is the server (section 3.13).
+    PingResp "PINGRESP"
+}

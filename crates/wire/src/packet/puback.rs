@@ -1,0 +1,16 @@
+use core::fmt;
+
+use crate::field::{ControlPacket, Layout, Walk};
+use crate::header::PacketType;
+use crate::packet::AckProperties;
+use crate::packet::ack::acknowledgement;
+use crate::reason::PubAckReason;
+use crate::rule;
+use crate::value::PacketId;
+
+acknowledgement! {
+    /// PUBACK: a message at QoS 1 was taken over, or why it was not (section 3.4).
+    ///
+    /// Before MQTT 5 it always says that it was: an error is refused, rather than turned into its opposite.
+    PubAck, "PUBACK", PubAckReason, PUBACK_REASON, refuses_errors: true
+}

@@ -1,0 +1,255 @@
+use core::fmt;
+
+use topic::TopicName;
+
+use crate::field::{ControlPacket, Layout, Walk};
+use crate::header::PacketType;
+use crate::packet::MessageProperties;
+use crate::property::properties;
+use crate::repeated::SubscriptionIdentifiers;
+use crate::rule::{self, Fault};
+use crate::trace::{Bytes, Flag, Text};
+use crate::value::{PacketId, TopicAlias};
+use crate::version::{Qos, Role};
+
+/// PUBLISH: a message on its way (section 3.3).
+///
+/// What belongs to the message ([`properties`](Self::properties), [`payload`](Self::payload)) is apart from what
+/// belongs to this leg of its way, so that forwarding is a copy with other values:
+///
+/// ```
+/// use wire::{Delivery, PacketId, Publish, PublishTopic, TopicAlias, Version};
+///
+/// # let received = Publish::new(topic::topic!("a/b"), b"hey");
+/// let sent = Publish {
+///     delivery: Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false },
+///     topic: PublishTopic::Alias(TopicAlias::new(3).unwrap()),
+///     ..received
+/// };
+/// let mut bytes = Vec::new();
+/// sent.encode(Version::V5, &mut bytes)?;
+/// assert_eq!(bytes, b"\x32\x0B\0\0\0\x01\x03\x23\0\x03hey");
+/// # Ok::<(), wire::EncodeError>(())
+/// ```
+///
+/// Before MQTT 5 there are no properties: they are not written, and an alias in place of the name is refused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Publish<'a> {
+    /// Where the message is published to.
+    pub topic: PublishTopic<'a>,
+    /// QoS, and what comes with it.
+    pub delivery: Delivery,
+    /// RETAIN: the server keeps the message; to a subscriber: it was kept.
+    pub retain: bool,
+    /// The subscriptions for which a server sends the message; a client sends none \[MQTT-3.3.4-6\].
+    pub subscription_identifiers: SubscriptionIdentifiers<'a>,
+    /// The properties that go with the message.
+    pub properties: MessageProperties<'a>,
+    /// The message itself: any bytes, or none.
+    pub payload: &'a [u8],
+}
+
+/// The topic of a PUBLISH: always one that can be found (section 3.3.2.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PublishTopic<'a> {
+    /// The name.
+    Name(TopicName<'a>),
+    /// The name, for which the alias stands from now on.
+    NameWithAlias(TopicName<'a>, TopicAlias),
+    /// The alias of a name that was sent before.
+    Alias(TopicAlias),
+}
+
+/// The QoS of a PUBLISH, and what only comes with it: at QoS 0 there is neither packet identifier nor DUP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// QoS 0.
+    #[default]
+    AtMostOnce,
+    /// QoS 1.
+    AtLeastOnce {
+        /// The identifier that PUBACK repeats.
+        packet_id: PacketId,
+        /// The packet may have been sent before.
+        dup: bool,
+    },
+    /// QoS 2.
+    ExactlyOnce {
+        /// The identifier that PUBREC, PUBREL and PUBCOMP repeat.
+        packet_id: PacketId,
+        /// The packet may have been sent before.
+        dup: bool,
+    },
+}
+
+impl<'a> Publish<'a> {
+    /// A message at QoS 0, not retained, without properties.
+    pub const fn new(topic: TopicName<'a>, payload: &'a [u8]) -> Self {
+        Self {
+            topic: PublishTopic::Name(topic),
+            delivery: Delivery::AtMostOnce,
+            retain: false,
+            subscription_identifiers: SubscriptionIdentifiers::EMPTY,
+            properties: MessageProperties::EMPTY,
+            payload,
+        }
+    }
+}
+
+impl<'a> PublishTopic<'a> {
+    /// The name, if it is there.
+    pub const fn name(self) -> Option<TopicName<'a>> {
+        match self {
+            Self::Name(name) | Self::NameWithAlias(name, _) => Some(name),
+            Self::Alias(_) => None,
+        }
+    }
+
+    /// The alias, if there is one.
+    pub const fn alias(self) -> Option<TopicAlias> {
+        match self {
+            Self::Name(_) => None,
+            Self::NameWithAlias(_, alias) | Self::Alias(alias) => Some(alias),
+        }
+    }
+
+    const fn new(name: Option<TopicName<'a>>, alias: Option<TopicAlias>) -> Option<Self> {
+        match (name, alias) {
+            (Some(name), None) => Some(Self::Name(name)),
+            (Some(name), Some(alias)) => Some(Self::NameWithAlias(name, alias)),
+            (None, Some(alias)) => Some(Self::Alias(alias)),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Delivery {
+    /// The QoS.
+    pub const fn qos(self) -> Qos {
+        match self {
+            Self::AtMostOnce => Qos::AtMostOnce,
+            Self::AtLeastOnce { .. } => Qos::AtLeastOnce,
+            Self::ExactlyOnce { .. } => Qos::ExactlyOnce,
+        }
+    }
+
+    /// The packet identifier, if the QoS has one.
+    pub const fn packet_id(self) -> Option<PacketId> {
+        match self {
+            Self::AtMostOnce => None,
+            Self::AtLeastOnce { packet_id, .. } | Self::ExactlyOnce { packet_id, .. } => Some(packet_id),
+        }
+    }
+
+    /// Whether the packet may have been sent before.
+    pub const fn dup(self) -> bool {
+        matches!(self, Self::AtLeastOnce { dup: true, .. } | Self::ExactlyOnce { dup: true, .. })
+    }
+}
+
+/// The flags in the fixed header (section 3.3.1).
+pub(crate) struct PublishFlags {
+    dup: bool,
+    qos: Qos,
+    retain: bool,
+}
+
+impl PublishFlags {
+    #[inline]
+    pub(crate) fn from_bits(bits: u8) -> Result<Self, Fault> {
+        let qos = Qos::from_level(bits >> 1 & 0b11).ok_or(&rule::QOS_3)?;
+        let dup = bits & 0b1000 != 0;
+        if dup && qos == Qos::AtMostOnce {
+            return Err(&rule::DUP_AT_QOS_0);
+        }
+        Ok(Self { dup, qos, retain: bits & 1 != 0 })
+    }
+
+    #[inline]
+    fn bits(&self) -> u8 {
+        u8::from(self.dup) << 3 | self.qos.level() << 1 | u8::from(self.retain)
+    }
+}
+
+properties! {
+    /// The property that goes with the topic, not with the message.
+    struct AliasProperties {
+        TopicAlias => topic_alias: Option<TopicAlias>,
+    }
+}
+
+properties! {
+    /// The property that goes with the subscriber.
+    struct DeliveryProperties<'a> {
+        SubscriptionIdentifier => subscription_identifiers: SubscriptionIdentifiers<'a>,
+    }
+}
+
+impl<'a> ControlPacket<'a> for Publish<'a> {
+    const TYPE: PacketType = PacketType::Publish;
+
+    #[inline]
+    fn flags(&self) -> u8 {
+        PublishFlags { dup: self.delivery.dup(), qos: self.delivery.qos(), retain: self.retain }.bits()
+    }
+}
+
+impl<'a> Layout<'a> for Publish<'a> {
+    #[inline]
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+        let PublishFlags { dup, qos, retain } =
+            PublishFlags::from_bits(walk.flags()).map_err(|fault| walk.error(fault))?;
+        let name = walk.field(|packet| packet.topic.name())?;
+        let delivery = match qos {
+            Qos::AtMostOnce => Delivery::AtMostOnce,
+            Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id: packet_id(walk)?, dup },
+            Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id: packet_id(walk)?, dup },
+        };
+        let (AliasProperties { topic_alias }, (DeliveryProperties { subscription_identifiers }, properties)) =
+            walk.properties(|packet| {
+                let topic_alias = packet.topic.alias();
+                let subscription_identifiers = packet.subscription_identifiers;
+                let of_packet = DeliveryProperties { subscription_identifiers };
+                (AliasProperties { topic_alias }, (of_packet, packet.properties))
+            })?;
+        walk.check(name.is_some() || walk.version().is_5(), &rule::TOPIC_EMPTY)?;
+        let topic = PublishTopic::new(name, topic_alias).ok_or_else(|| walk.error(&rule::TOPIC_EMPTY))?;
+        let from_client = walk.sender() == Some(Role::Client);
+        walk.check(
+            !from_client || subscription_identifiers.is_empty(),
+            &rule::SUBSCRIPTION_IDENTIFIER_FROM_CLIENT,
+        )?;
+        let payload = walk.rest(|packet| packet.payload)?;
+        Ok(Self { topic, delivery, retain, subscription_identifiers, properties, payload })
+    }
+}
+
+/// The packet identifier of QoS 1 and 2.
+#[inline]
+fn packet_id<'a, W: Walk<'a, Publish<'a>>>(walk: &mut W) -> Result<PacketId, W::Error> {
+    // The flags say that there is one, and come from the same delivery.
+    walk.field(|packet| packet.delivery.packet_id().unwrap_or(PacketId::MIN))
+}
+
+/// As in `PUBLISH q1 id=7 dup retain "a/b" 3 B "hey"`.
+impl fmt::Display for Publish<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, delivery, retain, subscription_identifiers, properties, payload } = *self;
+        write!(f, "PUBLISH {}", delivery.qos())?;
+        if let Some(packet_id) = delivery.packet_id() {
+            write!(f, " id={packet_id}")?;
+        }
+        write!(f, "{}{}", Flag(delivery.dup(), "dup"), Flag(retain, "retain"))?;
+        if let Some(name) = topic.name() {
+            write!(f, " {}", Text(name.as_str()))?;
+        }
+        let topic_alias = topic.alias();
+        write!(
+            f,
+            "{}{}{properties} {}",
+            AliasProperties { topic_alias },
+            DeliveryProperties { subscription_identifiers },
+            Bytes(payload)
+        )
+    }
+}

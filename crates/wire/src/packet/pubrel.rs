@@ -1,0 +1,16 @@
+use core::fmt;
+
+use crate::field::{ControlPacket, Layout, Walk};
+use crate::header::PacketType;
+use crate::packet::AckProperties;
+use crate::packet::ack::acknowledgement;
+use crate::reason::PubRelReason;
+use crate::rule;
+use crate::value::PacketId;
+
+acknowledgement! {
+    /// PUBREL: the sender of a message at QoS 2 will not send it again (section 3.6).
+    ///
+    /// Before MQTT 5 the reason is left out: the exchange goes on in the same way with both.
+    PubRel, "PUBREL", PubRelReason, PUBREL_REASON, refuses_errors: false
+}

@@ -1,0 +1,42 @@
+use core::fmt;
+
+use crate::field::{ControlPacket, Layout, Walk};
+use crate::header::PacketType;
+use crate::packet::AckProperties;
+use crate::reason::SubAckReason;
+use crate::repeated::OneOrMore;
+use crate::rule;
+use crate::value::PacketId;
+
+/// SUBACK: the answer to SUBSCRIBE (section 3.9).
+///
+/// MQTT 3.1.1 has one failure code, 0x80, for all reasons. MQTT 3.1 has none: there a failure is refused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SubAck<'a> {
+    /// The identifier of the SUBSCRIBE.
+    pub packet_id: PacketId,
+    /// About all of them; MQTT 5 only.
+    pub properties: AckProperties<'a>,
+    /// One for each subscription, in their order \[MQTT-3.9.3-1\].
+    pub reasons: OneOrMore<'a, SubAckReason>,
+}
+
+impl<'a> ControlPacket<'a> for SubAck<'a> {
+    const TYPE: PacketType = PacketType::SubAck;
+}
+
+impl<'a> Layout<'a> for SubAck<'a> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+        let packet_id = walk.field(|packet| packet.packet_id)?;
+        let properties = walk.properties(|packet| packet.properties)?;
+        let reasons = walk.list(&rule::NO_SUBACK_REASON, |packet| Some(packet.reasons))?;
+        Ok(Self { packet_id, properties, reasons })
+    }
+}
+
+/// As in `SUBACK id=1 Granted QoS 1, Not authorized`.
+impl fmt::Display for SubAck<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SUBACK id={}{} {}", self.packet_id, self.properties, self.reasons)
+    }
+}

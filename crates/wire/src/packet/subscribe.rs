@@ -1,0 +1,248 @@
+use core::fmt;
+
+use topic::{FilterError, TopicFilter};
+
+use crate::field::{ControlPacket, Field, Layout, Reader, Walk};
+use crate::header::PacketType;
+use crate::property::properties;
+use crate::repeated::{OneOrMore, UserProperties};
+use crate::rule::{self, Fault};
+use crate::sink::{EncodeError, Sink};
+use crate::trace::{Flag, Text};
+use crate::value::{PacketId, SubscriptionIdentifier, Utf8, put_counted};
+use crate::version::{Qos, Version};
+
+/// SUBSCRIBE: a client asks for messages (section 3.8).
+///
+/// Before MQTT 5 a subscription has no options but its QoS: others are refused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Subscribe<'a> {
+    /// The identifier that SUBACK repeats.
+    pub packet_id: PacketId,
+    /// About all of them; MQTT 5 only.
+    pub properties: SubscribeProperties<'a>,
+    /// What is asked for.
+    pub subscriptions: OneOrMore<'a, Subscription<'a>>,
+}
+
+properties! {
+    /// The properties of SUBSCRIBE (section 3.8.2.1).
+    pub struct SubscribeProperties<'a> {
+        /// Comes with every message that is sent for these subscriptions.
+        SubscriptionIdentifier => subscription_identifier: Option<SubscriptionIdentifier>,
+        /// Anything else, in order.
+        UserProperty => user_properties: UserProperties<'a>,
+    }
+}
+
+/// One filter and how to deliver what it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Subscription<'a> {
+    filter: RequestedFilter<'a>,
+    options: SubscriptionOptions,
+}
+
+/// A filter in SUBSCRIBE or UNSUBSCRIBE. `Err` is only received, and only before MQTT 5, which does not know
+/// shared subscriptions: there a server answers such a filter alone, with the failure code, and not the packet.
+pub type RequestedFilter<'a> = Result<TopicFilter<'a>, MalformedShare<'a>>;
+
+/// A text that begins with `$share/` and is no shared filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MalformedShare<'a>(Utf8<'a>);
+
+/// Subscription Options (section 3.8.3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SubscriptionOptions {
+    /// The highest QoS that messages are delivered with.
+    pub qos: Qos,
+    /// Not those that the client itself publishes. Not for shared subscriptions \[MQTT-3.8.3-4\].
+    pub no_local: bool,
+    /// RETAIN as the publisher set it, rather than 0.
+    pub retain_as_published: bool,
+    /// Which retained messages come at once.
+    pub retain_handling: RetainHandling,
+}
+
+/// Which retained messages a subscription brings at once (section 3.8.3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RetainHandling {
+    /// All that match.
+    #[default]
+    Send = 0,
+    /// All that match, if the subscription is new.
+    SendIfNew = 1,
+    /// None.
+    DoNotSend = 2,
+}
+
+/// No Local is not for shared subscriptions \[MQTT-3.8.3-4\].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoLocalOnShared;
+
+impl<'a> Subscription<'a> {
+    /// A filter and its options.
+    ///
+    /// # Errors
+    /// No Local on a shared filter.
+    pub fn new(filter: TopicFilter<'a>, options: SubscriptionOptions) -> Result<Self, NoLocalOnShared> {
+        if options.no_local && filter.shared().is_some() {
+            return Err(NoLocalOnShared);
+        }
+        Ok(Self { filter: Ok(filter), options })
+    }
+
+    /// A filter and its QoS, the other options being 0.
+    pub fn with_qos(filter: TopicFilter<'a>, qos: Qos) -> Self {
+        Self { filter: Ok(filter), options: SubscriptionOptions { qos, ..Default::default() } }
+    }
+
+    /// The filter.
+    pub const fn filter(&self) -> RequestedFilter<'a> {
+        self.filter
+    }
+
+    /// The options.
+    pub const fn options(&self) -> SubscriptionOptions {
+        self.options
+    }
+}
+
+impl<'a> MalformedShare<'a> {
+    /// The text.
+    pub const fn as_str(self) -> &'a str {
+        self.0.as_str()
+    }
+}
+
+impl<'a> ControlPacket<'a> for Subscribe<'a> {
+    const TYPE: PacketType = PacketType::Subscribe;
+}
+
+impl<'a> Layout<'a> for Subscribe<'a> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+        let packet_id = walk.field(|packet| packet.packet_id)?;
+        let properties = walk.properties(|packet| packet.properties)?;
+        let subscriptions = walk.list(&rule::NO_SUBSCRIPTION, |packet| Some(packet.subscriptions))?;
+        Ok(Self { packet_id, properties, subscriptions })
+    }
+}
+
+impl<'a> Field<'a> for RequestedFilter<'a> {
+    fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
+        let text = Utf8::read(from)?;
+        match TopicFilter::new(text.as_str()) {
+            Ok(filter) => Ok(Ok(filter)),
+            Err(FilterError::MalformedShare) if !from.version.is_5() => Ok(Err(MalformedShare(text))),
+            Err(error) => Err(fault(error)),
+        }
+    }
+
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+        let text = match *self {
+            Ok(filter) => filter.as_str(),
+            Err(share) if !version.is_5() => share.as_str(),
+            Err(_) => return Err(EncodeError::forbidden(&rule::MALFORMED_SHARE, version)),
+        };
+        put_counted(text.as_bytes(), sink);
+        Ok(())
+    }
+}
+
+fn fault(error: FilterError) -> Fault {
+    match error {
+        FilterError::Empty => &rule::FILTER_EMPTY,
+        FilterError::Nul | FilterError::TooLong => &rule::NUL,
+        FilterError::MultiLevelWildcard => &rule::MULTI_LEVEL_WILDCARD,
+        FilterError::SingleLevelWildcard => &rule::SINGLE_LEVEL_WILDCARD,
+        FilterError::MalformedShare => &rule::MALFORMED_SHARE,
+    }
+}
+
+impl<'a> Field<'a> for Subscription<'a> {
+    fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
+        let filter = RequestedFilter::read(from)?;
+        let options = SubscriptionOptions::read(from)?;
+        if options.no_local && filter.is_ok_and(|filter| filter.shared().is_some()) {
+            return Err(&rule::NO_LOCAL_ON_SHARED);
+        }
+        Ok(Self { filter, options })
+    }
+
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+        self.filter.write(version, sink)?;
+        self.options.write(version, sink)
+    }
+}
+
+impl<'a> Field<'a> for SubscriptionOptions {
+    fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
+        let bits = from.u8()?;
+        let reserved = if from.version.is_5() { 0b1100_0000 } else { 0b1111_1100 };
+        if bits & reserved != 0 {
+            return Err(&rule::SUBSCRIPTION_RESERVED_BITS);
+        }
+        let qos = Qos::from_level(bits & 0b11).ok_or(&rule::SUBSCRIPTION_QOS_3)?;
+        let retain_handling = match bits >> 4 {
+            0 => RetainHandling::Send,
+            1 => RetainHandling::SendIfNew,
+            2 => RetainHandling::DoNotSend,
+            _ => return Err(&rule::RETAIN_HANDLING_3),
+        };
+        Ok(Self {
+            qos,
+            no_local: bits & 0b100 != 0,
+            retain_as_published: bits & 0b1000 != 0,
+            retain_handling,
+        })
+    }
+
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+        let Self { qos, no_local, retain_as_published, retain_handling } = *self;
+        let bits = qos.level()
+            | u8::from(no_local) << 2
+            | u8::from(retain_as_published) << 3
+            | (retain_handling as u8) << 4;
+        if bits > 2 && !version.is_5() {
+            return Err(EncodeError::forbidden(&rule::SUBSCRIPTION_RESERVED_BITS, version));
+        }
+        sink.put(&[bits]);
+        Ok(())
+    }
+}
+
+/// As in `SUBSCRIBE id=1 "a/b" q1, "c/#" q0 no-local`.
+impl fmt::Display for Subscribe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SUBSCRIBE id={}{} {}", self.packet_id, self.properties, self.subscriptions)
+    }
+}
+
+impl fmt::Display for Subscription<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SubscriptionOptions { qos, no_local, retain_as_published, retain_handling } = self.options;
+        write!(f, "{} {qos}{}", Requested(self.filter), Flag(no_local, "no-local"))?;
+        write!(f, "{}", Flag(retain_as_published, "retain-as-published"))?;
+        match retain_handling {
+            RetainHandling::Send => Ok(()),
+            handling => write!(f, " retain-handling={}", handling as u8),
+        }
+    }
+}
+
+/// A filter as a trace prints it.
+pub(super) struct Requested<'a>(pub(super) RequestedFilter<'a>);
+
+impl fmt::Display for Requested<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Text(self.0.map_or_else(MalformedShare::as_str, TopicFilter::as_str)).fmt(f)
+    }
+}
+
+impl fmt::Display for NoLocalOnShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("No Local is not for shared subscriptions [MQTT-3.8.3-4]")
+    }
+}
+
+impl core::error::Error for NoLocalOnShared {}

@@ -1,0 +1,48 @@
+use core::fmt;
+
+use crate::field::{ControlPacket, Layout, Walk};
+use crate::header::PacketType;
+use crate::packet::AckProperties;
+use crate::reason::UnsubAckReason;
+use crate::repeated::OneOrMore;
+use crate::rule;
+use crate::value::PacketId;
+
+/// UNSUBACK: the answer to UNSUBSCRIBE (section 3.11).
+///
+/// Before MQTT 5 it has no reasons: they are not written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UnsubAck<'a> {
+    /// The identifier of the UNSUBSCRIBE.
+    pub packet_id: PacketId,
+    /// About all of them; MQTT 5 only.
+    pub properties: AckProperties<'a>,
+    /// One for each filter, in their order \[MQTT-3.11.3-1\]. MQTT 5 has them and needs them, the others do
+    /// not.
+    pub reasons: Option<OneOrMore<'a, UnsubAckReason>>,
+}
+
+impl<'a> ControlPacket<'a> for UnsubAck<'a> {
+    const TYPE: PacketType = PacketType::UnsubAck;
+}
+
+impl<'a> Layout<'a> for UnsubAck<'a> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+        let packet_id = walk.field(|packet| packet.packet_id)?;
+        let properties = walk.properties(|packet| packet.properties)?;
+        let reasons = if walk.version().is_5() {
+            Some(walk.list(&rule::NO_UNSUBACK_REASON, |packet| packet.reasons)?)
+        } else {
+            None
+        };
+        Ok(Self { packet_id, properties, reasons })
+    }
+}
+
+/// As in `UNSUBACK id=1 Success, No subscription existed`.
+impl fmt::Display for UnsubAck<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UNSUBACK id={}{}", self.packet_id, self.properties)?;
+        self.reasons.map_or(Ok(()), |reasons| write!(f, " {reasons}"))
+    }
+}

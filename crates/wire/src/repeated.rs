@@ -1,0 +1,311 @@
+//! Values of which a packet holds any number: properties that may be there several times, and lists.
+
+use core::fmt;
+
+use crate::field::{Field, Reader};
+use crate::property::Property;
+use crate::rule::Fault;
+use crate::sink::{EncodeError, Sink};
+use crate::value::{SubscriptionIdentifier, Utf8};
+use crate::version::Version;
+
+/// A property that may be there any number of times, in an order that matters: the bytes of a packet that was
+/// decoded, or a slice.
+#[derive(Clone, Copy)]
+pub struct Repeated<'a, T>(Source<'a, T>);
+
+/// The user properties of a packet, in their order.
+///
+/// ```
+/// # use wire::{UserProperties, UserProperty, Utf8};
+/// let pairs = [UserProperty { name: Utf8::new("trace")?, value: Utf8::new("7f")? }];
+/// let properties = UserProperties::from(&pairs[..]);
+/// assert_eq!(properties.iter().next(), Some(pairs[0]));
+/// # Ok::<(), wire::Utf8Error>(())
+/// ```
+pub type UserProperties<'a> = Repeated<'a, UserProperty<'a>>;
+
+/// The identifiers of the subscriptions for which a PUBLISH is sent (section 3.3.2.3.8).
+pub type SubscriptionIdentifiers<'a> = Repeated<'a, SubscriptionIdentifier>;
+
+/// A name and a value (section 3.1.2.11.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserProperty<'a> {
+    /// The name; several properties may have the same.
+    pub name: Utf8<'a>,
+    /// The value.
+    pub value: Utf8<'a>,
+}
+
+/// A value that [`Repeated`] can hold.
+pub(crate) trait RepeatedField<'a>: Field<'a> + Copy + fmt::Display + 'a {
+    const PROPERTY: Property;
+}
+
+#[derive(Clone, Copy)]
+enum Source<'a, T> {
+    /// The properties that begin in the first `len` bytes, among which there may be others. All of them have
+    /// been read before, up to the end of `block`.
+    Block {
+        block: &'a [u8],
+        len: usize,
+        is_pure: bool,
+    },
+    Slice(&'a [T]),
+}
+
+#[allow(private_bounds)] // The two kinds of value are known.
+impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
+    /// None.
+    pub const EMPTY: Self = Self(Source::Slice(&[]));
+
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        match self.0 {
+            Source::Block { len, .. } => len == 0,
+            Source::Slice(items) => items.is_empty(),
+        }
+    }
+
+    /// One after the other, in their order.
+    pub fn iter(&self) -> RepeatedIter<'a, T> {
+        RepeatedIter(match self.0 {
+            Source::Block { block, len, .. } => Source::Block { block: &block[..len], len, is_pure: false },
+            slice @ Source::Slice(_) => slice,
+        })
+    }
+
+    /// Takes one more in: it begins with its identifier at the start of `at`, and `behind` begins behind it.
+    /// Both end where the block ends.
+    pub(crate) fn extend(&mut self, at: &'a [u8], behind: &'a [u8]) {
+        self.0 = match self.0 {
+            Source::Block { block, len, is_pure } => Source::Block {
+                block,
+                len: block.len() - behind.len(),
+                is_pure: is_pure && len == block.len() - at.len(),
+            },
+            Source::Slice(_) => Source::Block { block: at, len: at.len() - behind.len(), is_pure: true },
+        };
+    }
+
+    /// Identifier and value of each. What came in one piece goes in one piece.
+    pub(crate) fn write<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), EncodeError> {
+        if let Source::Block { block, len, is_pure: true } = self.0 {
+            sink.put(&block[..len]);
+            return Ok(());
+        }
+        self.iter().try_for_each(|item| {
+            sink.put(&[T::PROPERTY.id()]);
+            item.write(Version::V5, sink)
+        })
+    }
+}
+
+/// The values of a [`Repeated`].
+#[derive(Clone, Copy)]
+pub struct RepeatedIter<'a, T>(Source<'a, T>);
+
+#[allow(private_bounds)]
+impl<'a, T: RepeatedField<'a>> Iterator for RepeatedIter<'a, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        match &mut self.0 {
+            Source::Slice(items) => {
+                let (first, rest) = items.split_first()?;
+                *items = rest;
+                Some(*first)
+            }
+            Source::Block { block, .. } => {
+                let mut from = Reader::new(block, Version::V5);
+                let found = next_in_block(&mut from);
+                *block = from.rest;
+                // The block was read before, so that there is no fault in it.
+                found.ok().flatten()
+            }
+        }
+    }
+}
+
+/// The next value of the one property, past all others.
+fn next_in_block<'a, T: RepeatedField<'a>>(from: &mut Reader<'a>) -> Result<Option<T>, Fault> {
+    while let Some((&id, behind)) = from.rest.split_first() {
+        from.rest = behind;
+        if id == T::PROPERTY.id() {
+            return T::read(from).map(Some);
+        }
+        if let Some(other) = Property::from_id(id) {
+            other.skip(from)?;
+        }
+    }
+    Ok(None)
+}
+
+impl<'a> Field<'a> for UserProperty<'a> {
+    fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
+        Ok(Self { name: Utf8::read(from)?, value: Utf8::read(from)? })
+    }
+
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+        self.name.write(version, sink)?;
+        self.value.write(version, sink)
+    }
+}
+
+impl<'a> RepeatedField<'a> for UserProperty<'a> {
+    const PROPERTY: Property = Property::UserProperty;
+}
+
+impl<'a> RepeatedField<'a> for SubscriptionIdentifier {
+    const PROPERTY: Property = Property::SubscriptionIdentifier;
+}
+
+impl fmt::Display for UserProperty<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.value)
+    }
+}
+
+impl<T> Default for Repeated<'_, T> {
+    fn default() -> Self {
+        Self(Source::Slice(&[]))
+    }
+}
+
+impl<'a, T> From<&'a [T]> for Repeated<'a, T> {
+    fn from(items: &'a [T]) -> Self {
+        Self(Source::Slice(items))
+    }
+}
+
+#[allow(private_bounds)]
+impl<'a, T: RepeatedField<'a>> IntoIterator for Repeated<'a, T> {
+    type Item = T;
+    type IntoIter = RepeatedIter<'a, T>;
+
+    fn into_iter(self) -> RepeatedIter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<'a, T: RepeatedField<'a> + PartialEq> PartialEq for Repeated<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: RepeatedField<'a> + fmt::Debug> fmt::Debug for Repeated<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A list with at least one item, up to the end of the packet: the bytes of a packet that was decoded, or a
+/// slice.
+#[derive(Clone, Copy)]
+pub struct OneOrMore<'a, T>(List<'a, T>);
+
+#[derive(Clone, Copy)]
+enum List<'a, T> {
+    /// Not empty, and every item has been read before.
+    Bytes { bytes: &'a [u8], version: Version },
+    /// Not empty.
+    Slice(&'a [T]),
+}
+
+impl<'a, T> OneOrMore<'a, T> {
+    /// The items of a slice, unless that is empty.
+    pub const fn new(items: &'a [T]) -> Option<Self> {
+        if items.is_empty() { None } else { Some(Self(List::Slice(items))) }
+    }
+
+    /// The only item.
+    pub const fn one(item: &'a T) -> Self {
+        Self(List::Slice(core::slice::from_ref(item)))
+    }
+}
+
+#[allow(private_bounds)] // The kinds of item are those that packets have.
+impl<'a, T: Field<'a> + Copy> OneOrMore<'a, T> {
+    /// One after the other, in their order.
+    pub fn iter(&self) -> OneOrMoreIter<'a, T> {
+        OneOrMoreIter(self.0)
+    }
+
+    /// Reads items up to the end.
+    pub(crate) fn read(from: &mut Reader<'a>, none: Fault) -> Result<Self, Fault> {
+        let bytes = from.rest;
+        if bytes.is_empty() {
+            return Err(none);
+        }
+        while !from.rest.is_empty() {
+            T::read(from)?;
+        }
+        Ok(Self(List::Bytes { bytes, version: from.version }))
+    }
+
+    pub(crate) fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+        self.iter().try_for_each(|item| item.write(version, sink))
+    }
+}
+
+/// The items of a [`OneOrMore`].
+#[derive(Clone, Copy)]
+pub struct OneOrMoreIter<'a, T>(List<'a, T>);
+
+#[allow(private_bounds)]
+impl<'a, T: Field<'a> + Copy> Iterator for OneOrMoreIter<'a, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        match &mut self.0 {
+            List::Slice(items) => {
+                let (first, rest) = items.split_first()?;
+                *items = rest;
+                Some(*first)
+            }
+            List::Bytes { bytes, version } => {
+                let mut from = Reader::new(bytes, *version);
+                // Every item was read before; what is left to fail is the end.
+                let item = T::read(&mut from).ok();
+                *bytes = from.rest;
+                item
+            }
+        }
+    }
+}
+
+#[allow(private_bounds)]
+impl<'a, T: Field<'a> + Copy> IntoIterator for OneOrMore<'a, T> {
+    type Item = T;
+    type IntoIter = OneOrMoreIter<'a, T>;
+
+    fn into_iter(self) -> OneOrMoreIter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<'a, T: Field<'a> + Copy + PartialEq> PartialEq for OneOrMore<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: Field<'a> + Copy + fmt::Debug> fmt::Debug for OneOrMore<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Items, separated by commas.
+impl<'a, T: Field<'a> + Copy + fmt::Display> fmt::Display for OneOrMore<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        self.iter().try_for_each(|item| {
+            write!(f, "{separator}{item}")?;
+            separator = ", ";
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! Runs of like messages: what a publisher sends when it sends fast.
+
+use crate::header::Limits;
+use crate::varint::{self, Parsed};
+use crate::version::Version;
+
+/// PUBLISH packets that follow directly on one another and differ in nothing but their payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How many packets: at least 1, the first.
+    pub count: usize,
+    /// Bytes of all of them.
+    pub len: usize,
+    /// Bytes between Remaining Length and payload.
+    prefix_len: usize,
+}
+
+/// Counts the packets that follow the first in `bytes` and are like it: same first byte, same topic, no
+/// properties, complete, within the limits.
+///
+/// The caller has decoded the first packet, `bytes[..first_len]`, and found a PUBLISH at QoS 0 without alias
+/// and, in MQTT 5, without properties. What ends the run, be it another topic or a broken packet, is left to
+/// [`decode`](crate::decode).
+///
+/// ```
+/// use wire::{Limits, Version, publish_run};
+///
+/// let bytes = b"\x30\x04\x00\x01a1\x30\x05\x00\x01a22\x30\x04\x00\x01b3";
+/// let run = publish_run(bytes, 6, Version::V3_1_1, &Limits::default());
+/// assert_eq!((run.count, run.len), (2, 13));
+/// assert!(run.payloads(bytes).eq([&b"1"[..], b"22"]));
+/// ```
+///
+/// # Panics
+/// If `bytes` does not begin with such a packet.
+pub fn publish_run(bytes: &[u8], first_len: usize, version: Version, limits: &Limits) -> Run {
+    let (first, behind) = bytes.split_at(first_len);
+    let Body { start, .. } = Body::find(first).expect("the first packet was decoded");
+    let topic_len = usize::from(u16::from_be_bytes([first[start], first[start + 1]]));
+    let prefix_len = 2 + topic_len + usize::from(version.is_5());
+    let head = &first[..start + prefix_len];
+    let prefix = &head[start..];
+
+    let (mut count, mut rest) = (1, behind);
+    loop {
+        // Payloads of one length are the common case: then all bytes before the payload are the same.
+        while rest.len() >= first_len && rest.starts_with(head) {
+            rest = &rest[first_len..];
+            count += 1;
+        }
+        match like(rest, first[0], prefix) {
+            Some(len) if len <= limits.max_packet_bytes => rest = &rest[len..],
+            _ => break,
+        }
+        count += 1;
+    }
+    Run { count, len: bytes.len() - rest.len(), prefix_len }
+}
+
+impl Run {
+    /// The payloads of the run at the start of `bytes`, which are those it was counted in.
+    pub fn payloads<'a>(&self, bytes: &'a [u8]) -> RunPayloads<'a> {
+        RunPayloads { rest: &bytes[..self.len], prefix_len: self.prefix_len }
+    }
+}
+
+/// The payloads of a [`Run`].
+#[derive(Clone, Debug)]
+pub struct RunPayloads<'a> {
+    rest: &'a [u8],
+    prefix_len: usize,
+}
+
+impl<'a> Iterator for RunPayloads<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let Body { start, end, .. } = Body::find(self.rest)?;
+        let payload = self.rest.get(start + self.prefix_len..end)?;
+        self.rest = &self.rest[end..];
+        Some(payload)
+    }
+}
+
+/// The length of the packet at the start of `bytes`, if it is complete and begins as the run does.
+#[inline]
+fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<usize> {
+    if *bytes.first()? != first_byte {
+        return None;
+    }
+    let body = Body::find(bytes)?;
+    let is_like = body.is_shortest && bytes.get(body.start..body.end)?.starts_with(prefix);
+    is_like.then_some(body.end)
+}
+
+/// Where a packet has what stands behind its fixed header.
+struct Body {
+    start: usize,
+    end: usize,
+    is_shortest: bool,
+}
+
+impl Body {
+    #[inline]
+    fn find(bytes: &[u8]) -> Option<Self> {
+        match varint::parse(bytes.get(1..)?) {
+            Parsed::Value { value, len, is_shortest } => {
+                Some(Self { start: 1 + len, end: 1 + len + value as usize, is_shortest })
+            }
+            Parsed::Partial | Parsed::TooLong => None,
+        }
+    }
+}

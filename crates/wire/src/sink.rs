@@ -1,0 +1,143 @@
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::rule::Rule;
+use crate::version::Version;
+
+/// Where encoded packets go. `Vec<u8>`, [`SliceSink`] and [`Counter`] are sinks; a caller's buffer becomes one
+/// with two methods.
+pub trait Sink {
+    /// Makes room for `len` more bytes. Encoding calls it once per packet, before the first byte, with the
+    /// exact length: a packet is written whole or not at all.
+    ///
+    /// # Errors
+    /// [`Full`], if there is no room and will be none.
+    fn reserve(&mut self, len: usize) -> Result<(), Full>;
+
+    /// Appends `bytes`, for which there is room.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+/// A [`Sink`] that has no room for the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Why a packet was not encoded. Nothing has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncodeError {
+    /// The sink has no room for a packet of this length.
+    Full {
+        /// Length of the packet, fixed header included.
+        len: usize,
+    },
+    /// The packet is longer than a Remaining Length can say: 268,435,455 bytes.
+    TooLong,
+    /// The version does not have what the packet says, or a rule forbids it.
+    Forbidden {
+        /// The normative statement, as in [`Violation`](crate::Violation).
+        statement: &'static str,
+        /// The rule in a few words.
+        text: &'static str,
+    },
+}
+
+impl EncodeError {
+    pub(crate) fn forbidden(rule: &'static Rule, version: Version) -> Self {
+        Self::Forbidden { statement: rule.statement(version), text: rule.text }
+    }
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { len } => write!(f, "no room for a packet of {len} bytes"),
+            Self::TooLong => f.write_str("longer than a packet can be"),
+            Self::Forbidden { statement, text } => write!(f, "{text} [{statement}]"),
+        }
+    }
+}
+
+impl core::error::Error for EncodeError {}
+
+impl Sink for Vec<u8> {
+    fn reserve(&mut self, len: usize) -> Result<(), Full> {
+        Vec::reserve(self, len);
+        Ok(())
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn reserve(&mut self, len: usize) -> Result<(), Full> {
+        (**self).reserve(len)
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        (**self).put(bytes);
+    }
+}
+
+/// Writes into memory of fixed size.
+///
+/// ```
+/// # use wire::{PingReq, SliceSink, Version};
+/// let mut buffer = [0; 16];
+/// let mut sink = SliceSink::new(&mut buffer);
+/// PingReq.encode(Version::V5, &mut sink)?;
+/// assert_eq!(sink.written(), [0xC0, 0x00]);
+/// # Ok::<(), wire::EncodeError>(())
+/// ```
+#[derive(Debug)]
+pub struct SliceSink<'b> {
+    buffer: &'b mut [u8],
+    len: usize,
+}
+
+impl<'b> SliceSink<'b> {
+    /// Writes from the start of `buffer`.
+    pub fn new(buffer: &'b mut [u8]) -> Self {
+        Self { buffer, len: 0 }
+    }
+
+    /// What has been written so far.
+    pub fn written(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+}
+
+impl Sink for SliceSink<'_> {
+    fn reserve(&mut self, len: usize) -> Result<(), Full> {
+        if len <= self.buffer.len() - self.len { Ok(()) } else { Err(Full) }
+    }
+
+    /// # Panics
+    /// If the bytes do not fit: [`reserve`](Sink::reserve) would have said so.
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+}
+
+/// Counts bytes and keeps none: how long a packet would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counter {
+    /// Bytes put so far.
+    pub len: usize,
+}
+
+impl Sink for Counter {
+    fn reserve(&mut self, _: usize) -> Result<(), Full> {
+        Ok(())
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+    }
+}
