@@ -1,0 +1,293 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, value_parser};
+
+use crate::host::CpuList;
+use crate::load::{FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest};
+use crate::protocol::Version;
+use crate::server::{Contender, RunningServer, ServerCommand};
+
+/// Load tests for MQTT brokers
+///
+/// One generator drives thousands of connections against each server in turn and prints one table: throughput, the
+/// server's CPU seconds per million messages, its peak memory, and latency where the test has one. Every message is
+/// numbered and checked: a run in which one is lost, duplicated, out of order or altered is reported as failed, and
+/// the exit status is 1.
+///
+/// For figures that mean something give the generator and the servers processors of their own:
+///
+///   bench loadtest --conns 500 --spawn 'mine=my-broker -p {port}' --with-mosquitto --with-relay --server-cpu 0 --pin 1
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, disable_version_flag = true)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(disable_version_flag = true)]
+pub(crate) enum BenchCommand {
+    /// Half the connections subscribe each to a topic of its own, the other half publish to them as fast as they can
+    ///
+    /// Counted are deliveries, which are as many as messages published. A run ends when every subscriber has all its
+    /// messages, or 5 seconds after the last arrival.
+    Loadtest(FloodArgs),
+    /// Pairs play strict request and reply, while wildcard subscribers listen in on the first pair
+    ///
+    /// Counted are requests and replies; what the wildcard subscribers receive is checked and not counted. Latency is
+    /// that of request and reply together. Without --rate each reply is followed by the next request at once: nothing
+    /// is scheduled, so no request can be left out while the server stalls, but a server is only asked as fast as it
+    /// answers. With --rate a request that could not be sent on time, because the reply before it was late, counts
+    /// from when it should have been sent: the figures are free of coordinated omission.
+    Pingtest(PingtestArgs),
+    /// A ramp of connections, each of which publishes now and then to a topic that it subscribes to itself
+    ///
+    /// Counted are deliveries. Messages are sent on schedule whether earlier ones have arrived or not, so that latency
+    /// is free of coordinated omission.
+    Many(ManyArgs),
+    /// One connection publishes as fast as it can, many subscribe to it
+    ///
+    /// Counted are deliveries: messages published times subscribers.
+    Fanout(FloodArgs),
+    /// Many connections publish as fast as they can, each to its own topic; one subscribes to all
+    ///
+    /// Counted are deliveries, which are as many as messages published.
+    Fanin(FloodArgs),
+    /// Connections that do nothing: what each costs in memory
+    ///
+    /// The server's resident memory before and after, divided by the connections; client ids have 23 characters.
+    /// Memory inside the kernel is not counted.
+    Idle(IdleArgs),
+    /// The ceiling as a server of its own: forwards bytes without looking at them
+    ///
+    /// Speaks MQTT until a connection's first PUBLISH. From then on that connection's bytes go as they come to those
+    /// that had subscribed to that PUBLISH's topic, one read of up to 64 KiB and one write per target. What it costs
+    /// is what the kernel costs. Listens on 127.0.0.1 only.
+    Relay(RelayArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct FloodArgs {
+    /// How many: connections in all (loadtest), subscribers (fanout), publishers (fanin); a list makes columns
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "500", value_parser = value_parser!(u32).range(2..))]
+    conns: Vec<u32>,
+    /// Messages that each publisher sends
+    #[arg(long, value_name = "M", default_value_t = 10_000, value_parser = value_parser!(u64).range(1..))]
+    messages: u64,
+    /// Messages that one write carries; 1 is how a plain client sends
+    #[arg(long, value_name = "K", default_value_t = 64, value_parser = value_parser!(u64).range(1..))]
+    per_write: u64,
+    #[command(flatten)]
+    payload: PayloadArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PayloadArgs {
+    /// Bytes of payload; the first 16 say which message it is
+    #[arg(long = "payload", value_name = "BYTES", default_value_t = 16, value_parser = value_parser!(u32).range(16..=1_048_576))]
+    len: u32,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct PingtestArgs {
+    /// Pairs
+    #[arg(long, value_name = "P", default_value_t = 400, value_parser = value_parser!(u32).range(1..), conflicts_with = "sizes")]
+    pairs: u32,
+    /// Wildcard subscribers
+    #[arg(long, value_name = "W", default_value_t = 20, conflicts_with = "sizes")]
+    wsubs: u32,
+    /// Several sizes at once, such as 400p20w,200p200w: pairs and wildcard subscribers
+    #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+    sizes: Vec<PingtestSize>,
+    /// Requests per pair
+    #[arg(long, value_name = "M", default_value_t = 1_000, value_parser = value_parser!(u64).range(1..))]
+    messages: u64,
+    /// Requests per second of all pairs together, evenly spaced; without it as fast as the replies come
+    #[arg(long, value_name = "R", value_parser = positive)]
+    rate: Option<f64>,
+    #[command(flatten)]
+    payload: PayloadArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct ManyArgs {
+    /// Connections; several numbers make several columns
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "5000", value_parser = value_parser!(u32).range(1..))]
+    conns: Vec<u32>,
+    /// Connections opened per second
+    #[arg(long, value_name = "R", default_value = "2000", value_parser = positive)]
+    ramp_per_sec: f64,
+    /// Seconds between two messages of a connection
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// Seconds that publishing goes on when all are connected
+    #[arg(long, value_name = "SECS", default_value = "10", value_parser = seconds)]
+    duration: Duration,
+    #[command(flatten)]
+    payload: PayloadArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct IdleArgs {
+    /// Connections; several numbers make several columns
+    #[arg(value_name = "N", value_delimiter = ',', default_value = "8000", value_parser = value_parser!(u32).range(1..))]
+    conns: Vec<u32>,
+    /// Each connection has one subscription, to a topic of its own
+    #[arg(long)]
+    subscribe: bool,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    /// A server that runs already (default: server=127.0.0.1:1883); may be given several times
+    ///
+    /// Its process is found by its listening socket if it is on this machine and its id is not given. All ratios in
+    /// the table are to the first server.
+    #[arg(long = "server", value_name = "NAME=HOST:PORT[:PID]")]
+    pub(crate) servers: Vec<RunningServer>,
+    /// A server that is started afresh for each run and ended after it; may be given several times
+    ///
+    /// The command is run by the shell and must stay in the foreground, listening on 127.0.0.1:{port}. Its output is
+    /// thrown away.
+    #[arg(long = "spawn", value_name = "NAME=COMMAND with {port}")]
+    pub(crate) commands: Vec<ServerCommand>,
+    /// Adds Mosquitto as it is installed, started afresh for each run
+    ///
+    /// With its default configuration but for: allow_anonymous true, max_queued_messages 0 (its queues grow instead of
+    /// dropping messages), set_tcp_nodelay true, log_type none.
+    #[arg(long)]
+    pub(crate) with_mosquitto: bool,
+    /// Adds the built-in relay, started afresh for each run: how far the servers are from the kernel's limit
+    #[arg(long)]
+    pub(crate) with_relay: bool,
+    /// Processors for the servers that are started, such as 0 or 0,2-3
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) server_cpu: Option<CpuList>,
+    /// Processors for the generator; its threads take them in turn
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) pin: Option<CpuList>,
+    /// Threads of the generator
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u8).range(1..))]
+    pub(crate) threads: u8,
+    /// Rounds: in each, every size is run on every server in turn
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// Protocol version: 3.1, 3.1.1 or 5
+    #[arg(long, value_name = "VERSION", default_value = "3.1.1", value_parser = version)]
+    pub(crate) version: Version,
+    /// Writes every run to a file too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct RelayArgs {
+    /// Port on 127.0.0.1
+    #[arg(short, long, default_value_t = 1883)]
+    pub(crate) port: u16,
+    /// The processor to stay on
+    #[arg(long, value_name = "CPU")]
+    pub(crate) pin: Option<CpuList>,
+    /// Ends when standard input does
+    #[arg(long, hide = true)]
+    pub(crate) until_stdin_closes: bool,
+}
+
+impl FloodArgs {
+    /// The test that is asked for.
+    pub(crate) fn test(&self, pattern: Pattern) -> FloodTest {
+        FloodTest {
+            pattern,
+            sizes: self.conns.clone(),
+            messages: self.messages,
+            per_write: self.per_write,
+            payload_len: self.payload.len as usize,
+            version: self.common.version,
+        }
+    }
+}
+
+impl PingtestArgs {
+    /// The test that is asked for.
+    pub(crate) fn test(&self) -> PingtestTest {
+        let single = PingtestSize { pairs: self.pairs, wildcard_subscribers: self.wsubs };
+        PingtestTest {
+            sizes: if self.sizes.is_empty() { vec![single] } else { self.sizes.clone() },
+            messages: self.messages,
+            rate: self.rate,
+            payload_len: self.payload.len as usize,
+            version: self.common.version,
+        }
+    }
+}
+
+impl ManyArgs {
+    /// The test that is asked for.
+    pub(crate) fn test(&self) -> ManyTest {
+        ManyTest {
+            sizes: self.conns.clone(),
+            ramp_per_sec: self.ramp_per_sec,
+            interval: self.interval,
+            duration: self.duration,
+            payload_len: self.payload.len as usize,
+            version: self.common.version,
+        }
+    }
+}
+
+impl IdleArgs {
+    /// The test that is asked for.
+    pub(crate) fn test(&self) -> IdleTest {
+        IdleTest { sizes: self.conns.clone(), subscribe: self.subscribe, version: self.common.version }
+    }
+}
+
+impl CommonArgs {
+    /// The rows of the table, in order.
+    pub(crate) fn contenders(self, own_words: &[&str]) -> Vec<Contender> {
+        let running = self.servers.into_iter().map(Contender::running);
+        let commands = self.commands.into_iter().map(Contender::command);
+        let mosquitto = self.with_mosquitto.then(Contender::mosquitto);
+        let relay = self.with_relay.then(|| Contender::relay(own_words));
+        let mut contenders: Vec<_> = running.chain(commands).chain(mosquitto).chain(relay).collect();
+        if contenders.is_empty() {
+            contenders.push(Contender::running(RunningServer::default()));
+        }
+        contenders
+    }
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    match text {
+        "3.1" | "31" => Ok(Version::V3_1),
+        "3.1.1" | "311" => Ok(Version::V3_1_1),
+        "5" | "5.0" => Ok(Version::V5),
+        _ => Err("there are 3.1, 3.1.1 and 5".to_owned()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| *value > 0.0 && value.is_finite());
+    value.ok_or_else(|| format!("`{text}` is not a number above 0"))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let secs = positive(text)?;
+    Duration::try_from_secs_f64(secs).map_err(|_| format!("{secs} seconds are too long"))
+}

@@ -1,0 +1,275 @@
+//! All connections of one thread of the generator, and the loop that drives a load over them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::crew::Crew;
+use crate::error::{Error, Result};
+use crate::link::{Link, READ_LEN, Received};
+
+/// Connections from one source address before the next one is taken: fewer than there are ephemeral ports.
+const CONNECTIONS_PER_SOURCE: usize = 20_000;
+
+/// Events taken from the kernel at a time.
+const EVENTS_PER_TURN: usize = 1024;
+
+/// Longest time without looking whether the run is over or has failed elsewhere.
+const TURN_MAX: Duration = Duration::from_millis(100);
+
+/// What is done with the bytes that arrive, and what is published meanwhile.
+pub(crate) trait Load {
+    /// Uses up the whole packets at the start of `bytes` and returns how many bytes those were.
+    ///
+    /// # Errors
+    /// If the server does not play along.
+    fn receive(&mut self, connection: usize, bytes: &[u8], connections: &mut Connections) -> Result<usize>;
+
+    /// The kernel takes bytes for this connection again.
+    fn handle_writable(&mut self, _connection: usize) {}
+
+    /// Publishes (or opens) what is due. Called once a turn.
+    ///
+    /// # Errors
+    /// If the server does not play along.
+    fn publish(&mut self, connections: &mut Connections) -> Result<Next>;
+
+    /// How many messages have arrived, of [`Self::expected`].
+    fn arrived(&self) -> u64;
+
+    /// How many messages will arrive if nothing is lost; for the progress bar.
+    fn expected(&self) -> u64;
+
+    /// Whether everything that was to be done has been done.
+    fn is_complete(&self) -> bool;
+}
+
+/// When a load has something to publish again, if nothing arrives before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// At once.
+    Now,
+    /// After this time.
+    After(Duration),
+    /// When something has arrived or a connection is writable again.
+    WhenWoken,
+}
+
+/// The connections of one thread, numbered from 0 in the order they were opened in.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    poll: Poll,
+    links: Vec<Link>,
+    buffer: Vec<u8>,
+    address: SocketAddr,
+    worker: usize,
+}
+
+impl Connections {
+    /// Connections to `address`, over which packets of up to `packet_len_max` bytes will come.
+    ///
+    /// `worker` is the number of this thread: each takes other source addresses when ports run short.
+    ///
+    /// # Errors
+    /// If the system has no poller left.
+    pub(crate) fn new(address: SocketAddr, packet_len_max: usize, worker: usize) -> Result<Self> {
+        let poll = Poll::new().map_err(Error::io("create a poller"))?;
+        Ok(Self { poll, links: Vec::new(), buffer: vec![0; READ_LEN + packet_len_max], address, worker })
+    }
+
+    /// Opens another connection and sends `bytes` on it once it is established. Returns its number.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<usize> {
+        let number = self.links.len();
+        let refused = |error| Error::Server(format!("cannot be reached at {} ({error})", self.address));
+        let mut stream = self.connect(number).map_err(refused)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut stream, Token(number), interest);
+        registered.map_err(Error::io("watch a connection"))?;
+        self.links.push(Link::new(stream));
+        self.send(number, bytes)?;
+        Ok(number)
+    }
+
+    /// Sends `bytes` on a connection in a write of their own; what the kernel does not take is kept and sent later.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    #[inline]
+    pub(crate) fn send(&mut self, connection: usize, bytes: &[u8]) -> Result<()> {
+        self.links[connection].send(bytes).map_err(broken(connection))
+    }
+
+    /// Writes as much of `bytes` as the kernel takes in one call, and returns how much that was.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    #[inline]
+    pub(crate) fn write(&mut self, connection: usize, bytes: &[u8]) -> Result<usize> {
+        self.links[connection].write(bytes).map_err(broken(connection))
+    }
+
+    /// Lets `load` publish and receive until it is complete, or nothing has arrived for `patience` anywhere in
+    /// the crew. Returns whether it is complete.
+    ///
+    /// # Errors
+    /// What the load finds wrong, and connections that break or are closed by the server.
+    pub(crate) fn drive(&mut self, load: &mut impl Load, crew: &Crew, patience: Duration) -> Result<bool> {
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        let mut counted = 0;
+        loop {
+            let next = load.publish(self)?;
+            if load.is_complete() {
+                return Ok(true);
+            }
+            if self.turn(&mut events, load, next)? {
+                crew.note_arrivals(load.arrived() - counted);
+                counted = load.arrived();
+            } else if crew.has_failed() || crew.silence() > patience {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Sends `farewell` on every connection, and waits at most `patience` until the server has closed them all, so
+    /// that the next run finds it idle.
+    pub(crate) fn close(mut self, farewell: &[u8], patience: Duration) {
+        for link in &mut self.links {
+            // A connection that is broken already needs no farewell.
+            let _ = link.send(farewell).and_then(|()| link.stream.shutdown(Shutdown::Write));
+        }
+        let started = std::time::Instant::now();
+        let mut open = self.links.len();
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        while open > 0 && started.elapsed() < patience {
+            if self.poll.poll(&mut events, Some(TURN_MAX)).is_err() {
+                return;
+            }
+            for token in events.iter().map(Event::token) {
+                open -= usize::from(drained_to_its_end(&mut self.links[token.0], &mut self.buffer));
+            }
+        }
+    }
+
+    fn connect(&self, number: usize) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)?;
+        if let Some(source) = source_address(self.address, self.worker, number) {
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        match socket.connect(&self.address.into()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock || is_in_progress(&error) => {}
+            result => result?,
+        }
+        Ok(TcpStream::from_std(socket.into()))
+    }
+
+    /// Waits for events and handles them. Returns whether anything arrived.
+    fn turn(&mut self, events: &mut Events, load: &mut impl Load, next: Next) -> Result<bool> {
+        let timeout = match next {
+            Next::Now => Duration::ZERO,
+            Next::After(duration) => duration.min(TURN_MAX),
+            Next::WhenWoken => TURN_MAX,
+        };
+        match self.poll.poll(events, Some(timeout)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(Error::io("poll")(error)),
+            _ => {}
+        }
+        let mut has_received = false;
+        for event in events.iter() {
+            let connection = event.token().0;
+            if event.is_writable() {
+                self.links[connection].flush().map_err(broken(connection))?;
+                load.handle_writable(connection);
+            }
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                has_received |= self.receive(connection, load, event.is_read_closed())?;
+            }
+        }
+        Ok(has_received)
+    }
+
+    fn receive(&mut self, connection: usize, load: &mut impl Load, to_the_end: bool) -> Result<bool> {
+        // Out of `self` while the load may send on it.
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let received = self.receive_into(&mut buffer, connection, load, to_the_end);
+        self.buffer = buffer;
+        received
+    }
+
+    fn receive_into(
+        &mut self,
+        buffer: &mut [u8],
+        connection: usize,
+        load: &mut impl Load,
+        to_the_end: bool,
+    ) -> Result<bool> {
+        let mut has_received = false;
+        loop {
+            match self.links[connection].read(buffer).map_err(broken(connection))? {
+                Received::Nothing => return Ok(has_received),
+                Received::Closed => return Err(Error::Server(format!("closed connection {connection}"))),
+                Received::Bytes { len, drained } => {
+                    has_received = true;
+                    let used = load.receive(connection, &buffer[..len], self)?;
+                    self.links[connection].keep(&buffer[used..len]);
+                    if drained && !to_the_end {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads a link until it is drained; returns whether its end was reached.
+fn drained_to_its_end(link: &mut Link, buffer: &mut [u8]) -> bool {
+    loop {
+        match link.read(buffer) {
+            Ok(Received::Bytes { .. }) => {}
+            Ok(Received::Nothing) => return false,
+            Ok(Received::Closed) | Err(_) => return true,
+        }
+    }
+}
+
+/// The address that connection `number` of a thread comes from, if it has to be another than the system's choice.
+fn source_address(server: SocketAddr, worker: usize, number: usize) -> Option<IpAddr> {
+    let block = number / CONNECTIONS_PER_SOURCE;
+    let is_local = matches!(server.ip(), IpAddr::V4(address) if address.is_loopback());
+    if !is_local || (worker == 0 && block == 0) {
+        return None;
+    }
+    let octet = |number: usize| u8::try_from(number % 255).unwrap_or(0);
+    Some(Ipv4Addr::new(127, 0, octet(worker), octet(block + 1)).into())
+}
+
+fn is_in_progress(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(nix::Error::EINPROGRESS as i32)
+}
+
+fn broken(connection: usize) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error::Server(format!("broke connection {connection}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_addresses_change_before_the_ports_of_one_run_short() {
+        let local = "127.0.0.1:1883".parse().unwrap();
+        assert_eq!(source_address(local, 0, 19_999), None);
+        assert_eq!(source_address(local, 0, 20_000), Some(Ipv4Addr::new(127, 0, 0, 2).into()));
+        assert_eq!(source_address(local, 1, 0), Some(Ipv4Addr::new(127, 0, 1, 1).into()));
+        assert_eq!(source_address("192.0.2.1:1883".parse().unwrap(), 1, 50_000), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! Why a load test could not be run, or why a run of it counts as failed.
+
+use std::{fmt, io};
+
+/// Why a load test ended early.
+///
+/// During a run every variant is reported as that run's failure and the other runs go on; before the first run
+/// it ends the program.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused something.
+    Io {
+        /// What was being done, to go after "cannot".
+        doing: String,
+        /// The refusal.
+        source: io::Error,
+    },
+    /// More connections were asked for than this process may have descriptors.
+    Descriptors {
+        /// Descriptors that the run needs.
+        needed: u64,
+        /// Descriptors that the process may open.
+        limit: u64,
+    },
+    /// The server did what no MQTT server may do, or refused what the test needs.
+    Server(String),
+}
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Wraps a refusal of the operating system; `doing` goes after "cannot".
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+
+    /// Wraps a refusal that came as a bare error number.
+    pub(crate) fn errno(doing: impl Into<String>) -> impl FnOnce(nix::Error) -> Self {
+        let doing = doing.into();
+        move |errno| Self::Io { doing, source: errno.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { doing, source } => write!(f, "cannot {doing}: {source}"),
+            Self::Descriptors { needed, limit } => write!(
+                f,
+                "{needed} file descriptors are needed and {limit} are allowed: raise the hard limit (`ulimit -Hn {needed}`) or ask for fewer connections"
+            ),
+            Self::Server(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Descriptors { .. } | Self::Server(_) => None,
+        }
+    }
+}

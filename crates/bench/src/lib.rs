@@ -1,0 +1,104 @@
+//! Load tests for MQTT brokers, and the table that compares several of them.
+//!
+//! From the outside in: [`run`] is the command; `campaign` measures several servers in turn, round after round;
+//! `measure` is one run of one load against one server; `load` are the loads; `connections` drives them over mio;
+//! `relay` is the built-in ceiling. What a figure means is said in the help of each test (`args`).
+//!
+//! The generator must never be the reason for a figure: one thread, no allocation per message, one poll for up to
+//! 1,024 events, reads of 64 KiB, and packets that are made once and only renumbered. Its own CPU share is measured
+//! and printed.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod campaign;
+mod connections;
+mod crew;
+mod error;
+mod figure;
+mod frames;
+mod host;
+mod link;
+mod load;
+mod measure;
+mod message;
+mod process;
+mod progress;
+mod protocol;
+mod relay;
+mod report;
+mod sequence;
+mod server;
+mod setup;
+mod table;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::{fs, thread};
+
+use crate::args::{BenchCommand, CommonArgs, RelayArgs};
+use crate::campaign::Campaign;
+use crate::load::{Pattern, Test};
+use crate::measure::Generator;
+use crate::relay::Relay;
+use crate::report::Report;
+
+pub use crate::args::BenchArgs;
+pub use crate::error::{Error, Result};
+
+/// Runs a load test and prints its table, or runs the relay.
+///
+/// `own_words` stand on the command line between the program and the name of the test (`["bench"]` where this is a
+/// subcommand): the relay is started with them.
+///
+/// Returns success if every run was clean: nothing lost, duplicated, out of order or altered.
+///
+/// # Errors
+/// If a test could not be run at all: a server cannot be started, descriptors do not suffice, a processor does not
+/// exist, a file cannot be written.
+pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
+    match args.command {
+        BenchCommand::Loadtest(args) => compare(&args.test(Pattern::Pairs), args.common, own_words),
+        BenchCommand::Pingtest(args) => compare(&args.test(), args.common, own_words),
+        BenchCommand::Many(args) => compare(&args.test(), args.common, own_words),
+        BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), args.common, own_words),
+        BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), args.common, own_words),
+        BenchCommand::Idle(args) => compare(&args.test(), args.common, own_words),
+        BenchCommand::Relay(args) => relay(&args),
+    }
+}
+
+fn compare<T: Test>(test: &T, args: CommonArgs, own_words: &[&str]) -> Result<ExitCode> {
+    let connections = (0..test.sizes().len()).map(|size| test.connections(size)).max().unwrap_or(0);
+    host::raise_descriptor_limit(connections)?;
+    let json = args.json.clone();
+    let campaign = Campaign {
+        rounds: args.repeat,
+        generator: Generator { workers: args.threads.into(), cpus: args.pin.clone(), version: args.version },
+        server_cpus: args.server_cpu.clone(),
+        contenders: args.contenders(own_words),
+    };
+    let runs = campaign.run(test)?;
+    let servers = campaign.contenders.into_iter().map(|contender| contender.name).collect();
+    let report = Report { title: test.title(), servers, sizes: test.sizes(), runs };
+    print!("{}", report.table());
+    if let Some(path) = json {
+        fs::write(&path, report.json()).map_err(Error::io(format!("write {}", path.display())))?;
+    }
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn relay(args: &RelayArgs) -> Result<ExitCode> {
+    host::raise_descriptor_limit(0)?;
+    if let Some(cpus) = &args.pin {
+        cpus.confine_this_thread()?;
+    }
+    if args.until_stdin_closes {
+        thread::spawn(|| {
+            // Until the end, or until it cannot be read: the same to us.
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::exit(0)
+        });
+    }
+    match Relay::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))?.run()? {}
+}

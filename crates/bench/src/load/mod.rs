@@ -1,0 +1,126 @@
+//! The loads, and what they have in common.
+
+mod flood;
+mod idle;
+mod many;
+mod pingtest;
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+pub(crate) use self::flood::{FloodTest, Pattern};
+pub(crate) use self::idle::IdleTest;
+pub(crate) use self::many::ManyTest;
+pub(crate) use self::pingtest::{PingtestSize, PingtestTest};
+
+use crate::connections::Load;
+use crate::error::{Error, Result};
+use crate::message::RunId;
+use crate::protocol::{self, Packet, Version};
+use crate::sequence::Tally;
+use crate::setup::Client;
+
+/// How long nothing may arrive before the rest counts as lost, where messages are not spaced out on purpose.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest latency that is told apart from longer ones.
+const LATENCY_MAX: Duration = Duration::from_secs(60);
+
+/// Decimal digits to which latencies are kept.
+const LATENCY_DIGITS: u8 = 3;
+
+/// What is measured, as one kind of test with its sizes.
+pub(crate) trait Test {
+    /// The part of a run that one thread of the generator carries.
+    type Part: Part;
+
+    /// The test with its parameters, in one line.
+    fn title(&self) -> String;
+
+    /// The column headings, one per size.
+    fn sizes(&self) -> Vec<String>;
+
+    /// How many connections the size with this index opens.
+    fn connections(&self, size: usize) -> u64;
+
+    /// One run of the size with this index, divided among `workers` threads.
+    fn parts(&self, size: usize, run: RunId, workers: usize) -> Vec<Self::Part>;
+}
+
+/// A load from beginning to end.
+pub(crate) trait Part: Load + Send {
+    /// The clients that are set up before the clock starts: connection n is client n.
+    fn clients(&self) -> Vec<Client>;
+
+    /// Length of the longest packet that will arrive, bytes.
+    fn packet_len_max(&self) -> usize;
+
+    /// How long nothing may arrive before the rest counts as lost.
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
+    /// Whether the server's memory is what is measured, and is therefore waited for to settle.
+    fn measures_memory(&self) -> bool {
+        false
+    }
+
+    /// The account of the run.
+    ///
+    /// # Errors
+    /// If the run did not get to where messages could be counted.
+    fn outcome(self) -> Result<Outcome>;
+}
+
+/// What a run, or one thread's part of it, brought.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outcome {
+    /// Messages that arrived and count (see each test's help), each once.
+    pub(crate) messages: u64,
+    pub(crate) tally: Tally,
+    /// In nanoseconds, for the tests that measure it.
+    pub(crate) latency: Option<Histogram<u64>>,
+}
+
+impl Outcome {
+    /// Adds another part of the same run.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.tally.add(other.tally);
+        match (&mut self.latency, other.latency) {
+            (Some(own), Some(others)) => {
+                own.add(others).expect("all latencies are kept within the same bounds");
+            }
+            (own @ None, others) => *own = others,
+            (Some(_), None) => {}
+        }
+    }
+}
+
+/// An empty histogram of latencies, nanoseconds.
+fn latencies() -> Histogram<u64> {
+    Histogram::new_with_max(nanos(LATENCY_MAX), LATENCY_DIGITS)
+        .expect("the bounds are constants that it accepts")
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Judges a packet that is no message of the test: it counts as unexpected unless the server has given up on us.
+///
+/// # Errors
+/// If it is a DISCONNECT, or malformed.
+#[cold]
+fn unexpected(packet: &[u8], version: Version, tally: &mut Tally) -> Result<()> {
+    match protocol::read(packet, version)? {
+        Packet::Disconnect { reason } => {
+            Err(Error::Server(format!("sent DISCONNECT with reason {reason:#04x} during the run")))
+        }
+        _ => {
+            tally.unexpected += 1;
+            Ok(())
+        }
+    }
+}

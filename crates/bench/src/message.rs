@@ -1,0 +1,138 @@
+//! The messages of the load tests: made once per publisher, then only renumbered; checked byte by byte.
+
+use crate::protocol::{self, Packet, Version};
+
+/// Bytes at the start of every payload that say which message it is: run, stream, number.
+pub(crate) const STAMP_LEN: usize = 16;
+
+/// Distance from the start of the stamp to its number.
+const NUMBER_AT: usize = 8;
+
+/// Numbers the runs, so that what a server kept from an earlier run is recognised as such.
+pub(crate) type RunId = u32;
+
+/// The one PUBLISH packet that a stream consists of, over and over, with the number counting up.
+///
+/// A stream is what one publisher sends to one topic. The payload is a 16-byte stamp, little endian, followed by
+/// zeros: run (4 bytes), stream (4 bytes), number (8 bytes).
+#[derive(Debug, Clone)]
+pub(crate) struct Stream {
+    topic: String,
+    packet: Vec<u8>,
+    stamp_at: usize,
+    version: Version,
+}
+
+impl Stream {
+    /// Stream `id` of a run: QoS 0, `payload_len` bytes of payload (at least [`STAMP_LEN`]) to `topic`.
+    pub(crate) fn new(run: RunId, id: u32, topic: &str, payload_len: usize, version: Version) -> Self {
+        let mut payload = vec![0; payload_len.max(STAMP_LEN)];
+        payload[..4].copy_from_slice(&run.to_le_bytes());
+        payload[4..NUMBER_AT].copy_from_slice(&id.to_le_bytes());
+        let packet = protocol::publish(version, topic, &payload);
+        Self { topic: topic.to_owned(), stamp_at: packet.len() - payload.len(), packet, version }
+    }
+
+    /// Length of each packet, bytes.
+    pub(crate) fn packet_len(&self) -> usize {
+        self.packet.len()
+    }
+
+    /// Appends the packet with this number to `bytes`.
+    #[inline]
+    pub(crate) fn append(&self, number: u64, bytes: &mut Vec<u8>) {
+        let number_at = bytes.len() + self.stamp_at + NUMBER_AT;
+        bytes.extend_from_slice(&self.packet);
+        bytes[number_at..number_at + 8].copy_from_slice(&number.to_le_bytes());
+    }
+
+    /// The packet with this number, to be sent at once.
+    #[inline]
+    pub(crate) fn packet(&mut self, number: u64) -> &[u8] {
+        let number_at = self.stamp_at + NUMBER_AT;
+        self.packet[number_at..number_at + 8].copy_from_slice(&number.to_le_bytes());
+        &self.packet
+    }
+
+    /// The number of a packet of this stream as its subscriber receives it; `None` if it is anything else.
+    ///
+    /// Every byte is compared. A packet that is encoded in another way (with properties, say) and still means
+    /// the same message is accepted too, more slowly.
+    #[inline]
+    pub(crate) fn number_in(&self, packet: &[u8]) -> Option<u64> {
+        let number_at = self.stamp_at + NUMBER_AT;
+        if packet.len() != self.packet.len()
+            || packet[..number_at] != self.packet[..number_at]
+            || packet[number_at + 8..] != self.packet[number_at + 8..]
+        {
+            return self.number_in_other_form(packet);
+        }
+        Some(number_at_start(&packet[number_at..]))
+    }
+
+    #[cold]
+    fn number_in_other_form(&self, packet: &[u8]) -> Option<u64> {
+        let Ok(Packet::Publish { topic, payload }) = protocol::read(packet, self.version) else {
+            return None;
+        };
+        let own_payload = &self.packet[self.stamp_at..];
+        let is_same = topic == self.topic
+            && payload.len() == own_payload.len()
+            && payload[..NUMBER_AT] == own_payload[..NUMBER_AT]
+            && payload[STAMP_LEN..] == own_payload[STAMP_LEN..];
+        is_same.then(|| number_at_start(&payload[NUMBER_AT..]))
+    }
+}
+
+/// The stream that a packet claims to be of, if its payload is `payload_len` long and it is a message of ours.
+#[inline]
+pub(crate) fn claimed_stream(packet: &[u8], payload_len: usize) -> Option<usize> {
+    let stamp = packet.len().checked_sub(payload_len).and_then(|at| packet.get(at..at + STAMP_LEN))?;
+    usize::try_from(u32::from_le_bytes([stamp[4], stamp[5], stamp[6], stamp[7]])).ok()
+}
+
+#[inline]
+fn number_at_start(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |number| u64::from_le_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet_of(stream: &Stream, number: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        stream.append(number, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_packet_is_recognised_by_its_own_stream_with_its_number() {
+        for version in Version::ALL {
+            let stream = Stream::new(1, 7, "loadtest/7", 20, version);
+            assert_eq!(stream.number_in(&packet_of(&stream, 12_345_678_901)), Some(12_345_678_901));
+            assert_eq!(claimed_stream(&packet_of(&stream, 3), 20), Some(7));
+        }
+    }
+
+    #[test]
+    fn another_run_stream_topic_or_length_and_any_altered_byte_are_not_recognised() {
+        let stream = Stream::new(1, 7, "loadtest/7", 20, Version::V3_1_1);
+        let others = [
+            Stream::new(2, 7, "loadtest/7", 20, Version::V3_1_1),
+            Stream::new(1, 8, "loadtest/7", 20, Version::V3_1_1),
+            Stream::new(1, 7, "loadtest/8", 20, Version::V3_1_1),
+            Stream::new(1, 7, "loadtest/7", 21, Version::V3_1_1),
+        ];
+        for other in others {
+            assert_eq!(stream.number_in(&packet_of(&other, 0)), None);
+        }
+        let packet = packet_of(&stream, 0);
+        let number_at = stream.stamp_at + NUMBER_AT;
+        for at in (0..packet.len()).filter(|at| !(number_at..number_at + 8).contains(at)) {
+            let mut altered = packet.clone();
+            altered[at] ^= 0x80;
+            assert_eq!(stream.number_in(&altered), None, "byte {at} altered");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a server's process costs: CPU time and memory, read from outside.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+
+/// State of a listening socket in `/proc/net/tcp`.
+const LISTEN: &str = "0A";
+
+/// Written to `/proc/PID/clear_refs`, forgets the peak of resident memory (proc(5)).
+const RESET_PEAK: &str = "5";
+
+/// A process that is being measured. On systems without `/proc`, memory is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pid: i32,
+}
+
+impl Process {
+    /// The process with this id.
+    pub(crate) fn new(pid: i32) -> Self {
+        Self { pid }
+    }
+
+    /// The process that listens on `address`, if this user may see it.
+    ///
+    /// Matches the port on any local address: a server on `0.0.0.0` is reached as `127.0.0.1`.
+    pub(crate) fn listening_on(address: SocketAddr) -> Option<Self> {
+        let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+            .iter()
+            .filter_map(|table| fs::read_to_string(table).ok())
+            .flat_map(|table| listening_sockets(&table, address.port()))
+            .collect();
+        let processes = fs::read_dir("/proc").ok()?;
+        processes
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().map(Self::new))
+            .find(|process| process.has_open(&sockets))
+    }
+
+    /// User and system time that all threads of the process have used, ended ones included.
+    ///
+    /// This is the sum of utime and stime of `/proc/PID/stat`, in nanoseconds instead of ticks of 10 ms.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn cpu_time(self) -> Option<Duration> {
+        let clock = nix::time::clock_getcpuclockid(Pid::from_raw(self.pid)).ok()?;
+        nix::time::clock_gettime(clock).ok().map(Duration::from)
+    }
+
+    /// User and system time that all threads of the process have used: unknown on this system.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn cpu_time(self) -> Option<Duration> {
+        None
+    }
+
+    /// Resident memory, bytes.
+    pub(crate) fn resident_bytes(self) -> Option<u64> {
+        // The rollup is counted page by page; VmRSS lags behind by what each thread has not yet reported.
+        self.file("smaps_rollup", "Rss:").or_else(|| self.file("status", "VmRSS:"))
+    }
+
+    /// Largest resident memory since the process started or [`Self::reset_peak`], bytes.
+    pub(crate) fn peak_bytes(self) -> Option<u64> {
+        self.file("status", "VmHWM:")
+    }
+
+    /// Forgets the peak of resident memory, where permitted.
+    pub(crate) fn reset_peak(self) {
+        // Without permission the peak since the process started is reported: still a bound.
+        let _ = fs::write(self.path("clear_refs"), RESET_PEAK);
+    }
+
+    fn file(self, name: &str, field: &str) -> Option<u64> {
+        kibibytes(&fs::read_to_string(self.path(name)).ok()?, field)
+    }
+
+    fn path(self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.pid)
+    }
+
+    fn has_open(self, sockets: &[String]) -> bool {
+        let Ok(descriptors) = fs::read_dir(Path::new("/proc").join(self.pid.to_string()).join("fd")) else {
+            return false;
+        };
+        let targets = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        targets
+            .filter_map(|target| target.into_os_string().into_string().ok())
+            .any(|target| sockets.contains(&target))
+    }
+}
+
+impl From<Pid> for Process {
+    fn from(pid: Pid) -> Self {
+        Self::new(pid.as_raw())
+    }
+}
+
+/// The names under `/proc/PID/fd` of the sockets that listen on `port`.
+fn listening_sockets(table: &str, port: u16) -> Vec<String> {
+    let local_port = format!(":{port:04X}");
+    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines
+        .filter(|fields| fields.len() > 9 && fields[1].ends_with(&local_port) && fields[3] == LISTEN)
+        .map(|fields| format!("socket:[{}]", fields[9]))
+        .collect()
+}
+
+/// The value of a field such as `VmHWM:    1234 kB`, in bytes.
+fn kibibytes(text: &str, field: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(field))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listening_sockets_are_found_by_port_and_state() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1\n\
+            1: 0100007F:075B 0100007F:9000 01 00000000:00000000 00:00000000 00000000     0        0 222 1\n\
+            2: 0100007F:075C 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1\n";
+        assert_eq!(listening_sockets(table, 1883), ["socket:[111]"]);
+    }
+
+    #[test]
+    fn memory_fields_are_read_in_bytes() {
+        assert_eq!(kibibytes("VmPeak:\t  10 kB\nVmHWM:\t    1234 kB\n", "VmHWM:"), Some(1234 * 1024));
+        assert_eq!(kibibytes("VmPeak:\t  10 kB\n", "VmHWM:"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_finds_itself_and_its_memory_by_its_listening_socket() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let found = Process::listening_on(listener.local_addr().unwrap());
+        assert_eq!(found, Some(Process::from(nix::unistd::getpid())));
+        let process = found.unwrap();
+        assert!(process.resident_bytes().unwrap() > 0);
+        assert!(process.peak_bytes().unwrap() > 0);
+        assert!(process.cpu_time().is_some());
+    }
+}

@@ -1,0 +1,358 @@
+//! From runs to a table and to JSON.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::campaign::Run;
+use crate::figure::{Sample, bytes, duration, quantity, share};
+use crate::load::Outcome;
+use crate::measure::Measured;
+use crate::sequence::Tally;
+use crate::table::{Section, Table};
+
+/// Share of its time above which the generator may be what limited a run.
+const GENERATOR_BOUND: f64 = 0.9;
+
+/// What a cell says about which nothing is known.
+const UNKNOWN: &str = "-";
+
+const PERCENTILES: [(f64, &str); 3] = [(50.0, "p50"), (99.0, "p99"), (99.9, "p99.9")];
+
+/// All runs of a comparison, with the names of what was compared.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// The test with its parameters, in one line.
+    pub(crate) title: String,
+    pub(crate) servers: Vec<String>,
+    pub(crate) sizes: Vec<String>,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// The rounds of one server at one size.
+struct Cell<'a> {
+    /// The runs that count.
+    measured: Vec<&'a Measured>,
+    failures: Vec<String>,
+}
+
+impl Report {
+    /// Whether every run counts.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.runs.iter().all(|run| run.failure().is_none())
+    }
+
+    /// Rows are servers, columns sizes, one section for each quantity that was measured.
+    pub(crate) fn table(&self) -> Table {
+        let mut headings = vec![self.title.clone()];
+        headings.extend(self.sizes.iter().cloned());
+        let sections = [
+            self.compared(
+                "messages/s",
+                |cell| cell.rate(),
+                |cell, sample| {
+                    let mark = if cell.is_bound_by_generator() { " *" } else { "" };
+                    format!("{}{mark}", sample.to_text(quantity))
+                },
+            ),
+            self.compared(
+                "server's CPU seconds per million messages",
+                |cell| cell.cpu(),
+                |_, sample| sample.to_text(quantity),
+            ),
+            self.plain("server's peak memory", |cell| {
+                cell.maximum(|m| m.peak_bytes.map(|n| n as f64)).map(bytes)
+            }),
+            self.plain("latency p50 / p99 / p99.9", |cell| {
+                cell.latency().map(|latency| percentiles(&latency))
+            }),
+            self.compared(
+                "server's memory per connection",
+                |cell| cell.connection_bytes(),
+                |_, sample| sample.to_text(bytes),
+            ),
+            self.plain("generator busy", |cell| cell.busy().map(share)),
+        ];
+        Table { headings, sections: sections.into_iter().flatten().collect(), notes: self.notes() }
+    }
+
+    /// Everything, run by run.
+    pub(crate) fn json(&self) -> String {
+        let run = |run: &Run| JsonRun {
+            server: &self.servers[run.contender],
+            size: &self.sizes[run.size],
+            round: run.round + 1,
+            failure: run.failure(),
+            measured: run.result.as_ref().ok().map(JsonMeasured::from),
+        };
+        let json = Json { test: &self.title, runs: self.runs.iter().map(run).collect() };
+        serde_json::to_string_pretty(&json).expect("every key is a string and every value can be written")
+    }
+
+    /// A section in which each cell is compared with the first server's.
+    fn compared(
+        &self,
+        title: &str,
+        sample: impl Fn(&Cell<'_>) -> Option<Sample>,
+        text: impl Fn(&Cell<'_>, Sample) -> String,
+    ) -> Option<Section> {
+        let first: Vec<_> = (0..self.sizes.len()).map(|size| sample(&self.cell(0, size))).collect();
+        self.section(title, |server, size| {
+            let cell = self.cell(server, size);
+            let own = sample(&cell)?;
+            let ratio = first[size].filter(|_| self.servers.len() > 1).map(|first| own.mean / first.mean);
+            let ratio = ratio.map_or(String::new(), |ratio| format!(" ({}×)", quantity(ratio)));
+            Some(format!("{}{ratio}", text(&cell, own)))
+        })
+    }
+
+    fn plain(&self, title: &str, text: impl Fn(&Cell<'_>) -> Option<String>) -> Option<Section> {
+        self.section(title, |server, size| text(&self.cell(server, size)))
+    }
+
+    /// `None` if no cell has anything to say.
+    fn section(&self, title: &str, text: impl Fn(usize, usize) -> Option<String>) -> Option<Section> {
+        let cells = |server| (0..self.sizes.len()).map(|size| text(server, size)).collect::<Vec<_>>();
+        let rows: Vec<Vec<Option<String>>> = (0..self.servers.len()).map(cells).collect();
+        if rows.iter().flatten().all(Option::is_none) {
+            return None;
+        }
+        let named = rows.into_iter().enumerate().map(|(server, cells)| {
+            let text = |(size, cell): (usize, Option<String>)| match cell {
+                _ if !self.cell(server, size).failures.is_empty() => "FAILED".to_owned(),
+                cell => cell.unwrap_or_else(|| UNKNOWN.to_owned()),
+            };
+            let name = self.servers[server].clone();
+            std::iter::once(name).chain(cells.into_iter().enumerate().map(text)).collect()
+        });
+        Some(Section { title: title.to_owned(), rows: named.collect() })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let rounds = self.runs.iter().map(|run| run.round + 1).max().unwrap_or(0);
+        if rounds > 1 {
+            notes.push(format!("Mean ± standard deviation of {rounds} rounds."));
+        }
+        if self.cells().any(|(_, _, cell)| cell.is_bound_by_generator()) {
+            notes.push(
+                "\\* The generator was over 90 % busy: the rate may be its limit, not the server's."
+                    .to_owned(),
+            );
+        }
+        for (server, size, cell) in self.cells() {
+            for failure in cell.failures {
+                notes.push(format!("FAILED: {}, {}: {failure}.", self.servers[server], self.sizes[size]));
+            }
+        }
+        notes
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (usize, usize, Cell<'_>)> {
+        let sizes = self.sizes.len();
+        let places =
+            (0..self.servers.len()).flat_map(move |server| (0..sizes).map(move |size| (server, size)));
+        places.map(|(server, size)| (server, size, self.cell(server, size)))
+    }
+
+    fn cell(&self, server: usize, size: usize) -> Cell<'_> {
+        let runs = || self.runs.iter().filter(move |run| run.contender == server && run.size == size);
+        Cell {
+            measured: runs().filter_map(|run| run.result.as_ref().ok()).collect(),
+            failures: runs().filter_map(Run::failure).collect(),
+        }
+    }
+}
+
+impl Cell<'_> {
+    fn rate(&self) -> Option<Sample> {
+        self.sample(Measured::messages_per_sec)
+    }
+
+    fn cpu(&self) -> Option<Sample> {
+        self.sample(Measured::cpu_secs_per_million)
+    }
+
+    fn connection_bytes(&self) -> Option<Sample> {
+        // Of interest where nothing else is measured.
+        if self.rate().is_some() { None } else { self.sample(|measured| measured.connection_bytes) }
+    }
+
+    fn busy(&self) -> Option<f64> {
+        self.rate().and_then(|_| self.maximum(|measured| Some(measured.generator_busy)))
+    }
+
+    fn is_bound_by_generator(&self) -> bool {
+        self.busy().is_some_and(|busy| busy > GENERATOR_BOUND)
+    }
+
+    /// Of all rounds together.
+    fn latency(&self) -> Option<Histogram<u64>> {
+        let mut all = Outcome::default();
+        self.measured.iter().for_each(|measured| all.add(measured.outcome.clone()));
+        all.latency.filter(|latency| !latency.is_empty())
+    }
+
+    fn sample(&self, value: impl Fn(&Measured) -> Option<f64>) -> Option<Sample> {
+        Sample::of(&self.measured.iter().filter_map(|measured| value(measured)).collect::<Vec<_>>())
+    }
+
+    fn maximum(&self, value: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+        self.measured.iter().filter_map(|measured| value(measured)).reduce(f64::max)
+    }
+}
+
+impl Measured {
+    /// Messages that count, per second, if the test has any.
+    pub(crate) fn messages_per_sec(&self) -> Option<f64> {
+        let messages = self.outcome.messages;
+        (messages > 0 && !self.elapsed.is_zero()).then(|| messages as f64 / self.elapsed.as_secs_f64())
+    }
+
+    /// The server's CPU time for a million messages that count, seconds.
+    pub(crate) fn cpu_secs_per_million(&self) -> Option<f64> {
+        let messages = Some(self.outcome.messages).filter(|messages| *messages > 0)?;
+        self.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / messages as f64)
+    }
+}
+
+fn percentiles(latency: &Histogram<u64>) -> String {
+    let text = |(percentile, _)| duration(Duration::from_nanos(latency.value_at_percentile(percentile)));
+    PERCENTILES.map(text).join(" / ")
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    test: &'a str,
+    runs: Vec<JsonRun<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonRun<'a> {
+    server: &'a str,
+    size: &'a str,
+    round: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    #[serde(flatten)]
+    measured: Option<JsonMeasured>,
+}
+
+#[derive(Serialize)]
+struct JsonMeasured {
+    messages: u64,
+    seconds: f64,
+    messages_per_sec: Option<f64>,
+    #[serde(flatten)]
+    tally: Tally,
+    server_cpu_secs: Option<f64>,
+    server_cpu_secs_per_million: Option<f64>,
+    server_peak_bytes: Option<u64>,
+    server_bytes_per_connection: Option<f64>,
+    /// 1 is one processor.
+    generator_busy: f64,
+    bound_by_generator: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_nanos: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl From<&Measured> for JsonMeasured {
+    fn from(measured: &Measured) -> Self {
+        let latency = measured.outcome.latency.as_ref().map(|latency| {
+            let value = |(percentile, name): (f64, &str)| {
+                (name.to_owned(), latency.value_at_percentile(percentile).into())
+            };
+            PERCENTILES.map(value).into_iter().chain([("max".to_owned(), latency.max().into())]).collect()
+        });
+        Self {
+            messages: measured.outcome.messages,
+            seconds: measured.elapsed.as_secs_f64(),
+            messages_per_sec: measured.messages_per_sec(),
+            tally: measured.outcome.tally,
+            server_cpu_secs: measured.server_cpu.map(|cpu| cpu.as_secs_f64()),
+            server_cpu_secs_per_million: measured.cpu_secs_per_million(),
+            server_peak_bytes: measured.peak_bytes,
+            server_bytes_per_connection: measured.connection_bytes,
+            generator_busy: measured.generator_busy,
+            bound_by_generator: measured.generator_busy > GENERATOR_BOUND,
+            latency_nanos: latency,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(messages: u64, millis: u64) -> Measured {
+        Measured {
+            outcome: Outcome { messages, ..Outcome::default() },
+            elapsed: Duration::from_millis(millis),
+            server_cpu: Some(Duration::from_millis(millis / 2)),
+            peak_bytes: Some(3 << 20),
+            connection_bytes: None,
+            generator_busy: 0.5,
+        }
+    }
+
+    fn run(contender: usize, round: u32, result: std::result::Result<Measured, String>) -> Run {
+        Run { contender, size: 0, round, result }
+    }
+
+    fn report(runs: Vec<Run>) -> Report {
+        let servers = vec!["first".to_owned(), "second".to_owned()];
+        Report { title: "test".into(), servers, sizes: vec!["10".into()], runs }
+    }
+
+    #[test]
+    fn rates_are_averaged_over_rounds_and_compared_with_the_first_server() {
+        let runs = vec![
+            run(0, 0, Ok(measured(1_000, 1_000))),
+            run(0, 1, Ok(measured(3_000, 1_000))),
+            run(1, 0, Ok(measured(500, 1_000))),
+            run(1, 1, Ok(measured(500, 1_000))),
+        ];
+        let table = report(runs).table();
+        let rates = &table.sections[0];
+        assert_eq!(rates.rows[0][1], "2.00 k ± 1.41 k (1.00×)");
+        assert_eq!(rates.rows[1][1], "500 ± 0 (0.250×)");
+    }
+
+    #[test]
+    fn a_lost_message_fails_the_run_and_the_report() {
+        let mut lossy = measured(999, 1_000);
+        lossy.outcome.tally.lost = 1;
+        let report = report(vec![run(0, 0, Ok(measured(1_000, 1_000))), run(1, 0, Ok(lossy))]);
+        assert!(!report.is_clean());
+        let table = report.table();
+        assert_eq!(table.sections[0].rows[1][1], "FAILED");
+        assert_eq!(table.notes, ["FAILED: second, 10: 1 lost."]);
+    }
+
+    #[test]
+    fn a_run_that_ended_early_fails_with_its_reason() {
+        let report =
+            report(vec![run(0, 0, Err("closed connection 3".into())), run(1, 0, Ok(measured(1, 1)))]);
+        assert!(!report.is_clean());
+        assert_eq!(report.table().sections[0].rows[0][1], "FAILED");
+    }
+
+    #[test]
+    fn a_busy_generator_is_marked() {
+        let busy = Measured { generator_busy: 0.91, ..measured(1_000, 1_000) };
+        let table = report(vec![run(0, 0, Ok(busy)), run(1, 0, Ok(measured(1_000, 1_000)))]).table();
+        assert_eq!(table.sections[0].rows[0][1], "1.00 k * (1.00×)");
+        assert_eq!(table.sections[0].rows[1][1], "1.00 k (1.00×)");
+        assert_eq!(table.notes.len(), 1);
+    }
+
+    #[test]
+    fn json_has_every_run_with_its_units() {
+        let json = report(vec![run(0, 0, Ok(measured(1_000, 500))), run(1, 0, Err("gone".into()))]).json();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["runs"][0]["messages_per_sec"], 2_000.0);
+        assert_eq!(value["runs"][0]["server_peak_bytes"], 3 << 20);
+        assert_eq!(value["runs"][1]["failure"], "gone");
+    }
+}

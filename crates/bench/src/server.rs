@@ -1,0 +1,295 @@
+//! The servers of a comparison: running somewhere, or started for each run.
+
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, fs, io};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::error::{Error, Result};
+use crate::host::{CpuList, while_confined};
+use crate::measure::Target;
+use crate::process::Process;
+
+/// The port that is registered for MQTT.
+const DEFAULT_PORT: u16 = 1883;
+
+/// Stands for the port in the command of a server that is started.
+const PORT_PLACEHOLDER: &str = "{port}";
+
+/// How long a server may take until it accepts connections.
+const START_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a server may take to end after SIGTERM.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Time between two looks at whether a server has started or ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Where Debian keeps servers, which is not on every user's path.
+const SYSTEM_PATH: &str = "/usr/sbin";
+
+/// A row of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Contender {
+    pub(crate) name: String,
+    origin: Origin,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    Running(RunningServer),
+    Command(String),
+    Mosquitto,
+    /// The words that this program's relay is started with, after the program itself.
+    Relay(Vec<String>),
+}
+
+/// A server that runs already, written `NAME=HOST:PORT[:PID]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunningServer {
+    name: String,
+    address: SocketAddr,
+    pid: Option<i32>,
+}
+
+/// A server to be started for each run, written `NAME=COMMAND`, where the command contains `{port}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerCommand {
+    name: String,
+    command: String,
+}
+
+/// A server that is up; one that was started for the run ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) target: Target,
+    _started: Option<Started>,
+}
+
+#[derive(Debug)]
+struct Started {
+    child: Child,
+    config: Option<PathBuf>,
+}
+
+impl Contender {
+    /// A server that runs already.
+    pub(crate) fn running(server: RunningServer) -> Self {
+        Self { name: server.name.clone(), origin: Origin::Running(server) }
+    }
+
+    /// A server that is started afresh for each run.
+    pub(crate) fn command(server: ServerCommand) -> Self {
+        Self { name: server.name, origin: Origin::Command(server.command) }
+    }
+
+    /// Mosquitto as the system has it installed, with nothing that would make it lose messages.
+    pub(crate) fn mosquitto() -> Self {
+        Self { name: "mosquitto".into(), origin: Origin::Mosquitto }
+    }
+
+    /// This program's own relay; `own_words` stand between the program and its `relay` on the command line.
+    pub(crate) fn relay(own_words: &[&str]) -> Self {
+        let words = own_words.iter().chain(&["relay", "--until-stdin-closes", "--port"]);
+        Self { name: "relay".into(), origin: Origin::Relay(words.map(|word| (*word).to_owned()).collect()) }
+    }
+
+    /// Starts the server, confined to `cpus`, and waits until it accepts connections; or finds it running.
+    ///
+    /// # Errors
+    /// If it cannot be started, or does not accept connections in time.
+    pub(crate) fn start(&self, cpus: Option<&CpuList>) -> Result<Server> {
+        let address = free_address()?;
+        let (command, config) = match &self.origin {
+            Origin::Running(server) => return Ok(server.find()),
+            Origin::Command(command) => (shell(command, address), None),
+            Origin::Mosquitto => {
+                let config = write_mosquitto_config(address)?;
+                (mosquitto(&config), Some(config))
+            }
+            Origin::Relay(words) => (relay(words, address)?, None),
+        };
+        let mut started = Started::new(command, config, cpus)?;
+        started.wait_until_it_accepts(address)?;
+        let process = i32::try_from(started.child.id()).ok().map(Process::new);
+        Ok(Server { target: Target { address, process }, _started: Some(started) })
+    }
+}
+
+impl RunningServer {
+    fn find(&self) -> Server {
+        let found = || self.address.ip().is_loopback().then(|| Process::listening_on(self.address)).flatten();
+        let process = self.pid.map(Process::new).or_else(found);
+        Server { target: Target { address: self.address, process }, _started: None }
+    }
+}
+
+impl Default for RunningServer {
+    /// Where an MQTT server listens on this machine if nobody said otherwise.
+    fn default() -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT));
+        Self { name: "server".into(), address, pid: None }
+    }
+}
+
+impl FromStr for RunningServer {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (name, place) = name_and_rest(text, "HOST:PORT or NAME=HOST:PORT:PID")?;
+        let resolve = |address: &str| address.to_socket_addrs().ok()?.next();
+        let (address, pid) = match place.rsplit_once(':') {
+            Some((address, pid)) if resolve(address).is_some() => {
+                let pid = pid.parse().map_err(|_| format!("`{pid}` is not a process id"))?;
+                (resolve(address), Some(pid))
+            }
+            _ => (resolve(place), None),
+        };
+        let address =
+            address.ok_or_else(|| format!("`{place}` is not HOST:PORT, or there is no such host"))?;
+        Ok(Self { name, address, pid })
+    }
+}
+
+impl FromStr for ServerCommand {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (name, command) = name_and_rest(text, "COMMAND")?;
+        if !command.contains(PORT_PLACEHOLDER) {
+            return Err(format!("the command has no {PORT_PLACEHOLDER} for the port to listen on"));
+        }
+        Ok(Self { name, command: command.to_owned() })
+    }
+}
+
+impl Started {
+    fn new(mut command: Command, config: Option<PathBuf>, cpus: Option<&CpuList>) -> Result<Self> {
+        // The relay ends with its standard input, so that it does not outlive this process.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A child starts with the processors of the thread that starts it: it never runs elsewhere.
+        let spawned =
+            while_confined(cpus, || command.spawn().map_err(Error::io(format!("start {command:?}"))));
+        spawned.map(|child| Self { child, config })
+    }
+
+    fn wait_until_it_accepts(&mut self, address: SocketAddr) -> Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < START_PATIENCE {
+            if TcpStream::connect_timeout(&address, START_PATIENCE).is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait().map_err(Error::io("look at a server"))? {
+                let how =
+                    format!("ended with {status} before it accepted connections; run its command by hand");
+                return Err(Error::Server(how));
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+        Err(Error::Server(format!("did not accept connections on {address} within {START_PATIENCE:?}")))
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            kill(Pid::from_raw(pid), Signal::SIGTERM)?;
+        }
+        let asked = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if asked.elapsed() > END_PATIENCE {
+                self.child.kill()?;
+                self.child.wait()?;
+                break;
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Fails only if the process has ended already.
+        let _ = self.end();
+        if let Some(config) = &self.config {
+            let _ = fs::remove_file(config);
+        }
+    }
+}
+
+fn name_and_rest<'a>(text: &'a str, rest: &str) -> std::result::Result<(String, &'a str), String> {
+    match text.split_once('=') {
+        Some((name, rest)) if !name.is_empty() => Ok((name.to_owned(), rest)),
+        _ => Err(format!("`{text}` is not of the form NAME={rest}")),
+    }
+}
+
+/// A loopback address that nobody listens on.
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.map_err(Error::io("find a free port"))
+}
+
+/// `exec`, so that the process that is started is the server and not a shell.
+fn shell(command: &str, address: SocketAddr) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("exec {}", command.replace(PORT_PLACEHOLDER, &address.port().to_string())));
+    shell
+}
+
+fn relay(words: &[String], address: SocketAddr) -> Result<Command> {
+    let mut relay = Command::new(env::current_exe().map_err(Error::io("find this program"))?);
+    relay.args(words).arg(address.port().to_string());
+    Ok(relay)
+}
+
+fn mosquitto(config: &Path) -> Command {
+    let of_the_system = Path::new(SYSTEM_PATH).join("mosquitto");
+    let mut mosquitto =
+        if of_the_system.exists() { Command::new(of_the_system) } else { Command::new("mosquitto") };
+    mosquitto.arg("-c").arg(config);
+    mosquitto
+}
+
+/// The default configuration but for four things: anybody may connect; `max_queued_messages 0` lets the queue of a
+/// slow subscriber grow without bound instead of dropping (with the default of 1,000 a flood loses messages);
+/// Nagle's algorithm is off as in the other servers; nothing is logged.
+fn write_mosquitto_config(address: SocketAddr) -> Result<PathBuf> {
+    let text = format!(
+        "listener {} {}\nallow_anonymous true\nmax_queued_messages 0\nset_tcp_nodelay true\nlog_type none\n",
+        address.port(),
+        address.ip()
+    );
+    let path = env::temp_dir().join(format!("mosquitto-{}-{}.conf", std::process::id(), address.port()));
+    fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_server_is_written_with_or_without_its_process_id() {
+        let server: RunningServer = "a=127.0.0.1:1883".parse().unwrap();
+        assert_eq!((server.name.as_str(), server.pid), ("a", None));
+        let server: RunningServer = "b=127.0.0.1:1884:77".parse().unwrap();
+        assert_eq!((server.address.port(), server.pid), (1884, Some(77)));
+        let server: RunningServer = "c=[::1]:1885:78".parse().unwrap();
+        assert_eq!((server.address, server.pid), ("[::1]:1885".parse().unwrap(), Some(78)));
+        assert!("127.0.0.1:1883".parse::<RunningServer>().is_err());
+        assert!("a=127.0.0.1".parse::<RunningServer>().is_err());
+    }
+
+    #[test]
+    fn a_command_says_where_its_port_goes() {
+        assert!("a=server -p {port}".parse::<ServerCommand>().is_ok());
+        assert!("a=server -p 1883".parse::<ServerCommand>().is_err());
+        assert!("server -p {port}".parse::<ServerCommand>().is_err());
+    }
+}
