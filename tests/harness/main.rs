@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use pondhawk_tests::{Broker, Options, RawClient};
+use pondhawk_tests::{Broker, Options, RawClient, node, python};
 
 /// A peer that does what it is told with the first connection.
 fn peer(serve: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
@@ -59,4 +59,12 @@ fn a_broker_that_does_not_start_is_quoted() {
     let options = Options { settings: "[limits]\npacket_byte = 1".to_owned(), ..Options::default() };
     let log = Broker::try_start(&options).expect_err("the key does not exist");
     assert!(log.contains("did you mean `packet_bytes`?"), "{log}");
+}
+
+#[test]
+fn clients_of_other_languages_are_installed() {
+    let paho = python().args(["-c", "import paho.mqtt.client"]).status().unwrap();
+    assert!(paho.success());
+    let mqtt_js = node().args(["-e", "require('mqtt').connect"]).status().unwrap();
+    assert!(mqtt_js.success());
 }

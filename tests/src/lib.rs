@@ -19,12 +19,14 @@ mod binary;
 mod broker;
 mod log;
 mod raw;
+mod tools;
 
 use std::time::Duration;
 
 pub use binary::pondhawk;
 pub use broker::{Broker, Options};
 pub use raw::RawClient;
+pub use tools::{node, python};
 
 /// How long a test waits for anything before it fails: far longer than a loaded machine needs, and short enough for
 /// somebody to wait for it.

@@ -5,7 +5,7 @@
 //! the file, and [`Machine::detect`] asks the system for what the defaults depend on.
 //!
 //! ```
-//! use pondhawk_config::{Config, Flags, Machine, Source};
+//! use config::{Config, Flags, Machine, Source};
 //!
 //! let machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 1_024 };
 //! let file = Source { name: "pond.toml", text: "[limits]\npacket_bytes = \"1 MiB\"" };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pondhawk_config::{Config, Flags, LogFormat, LogLevel, Machine, Report, Source};
+use config::{Config, Flags, LogFormat, LogLevel, Machine, Report, Source};
 
 const MACHINE: Machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 20_064 };
 

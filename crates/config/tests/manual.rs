@@ -8,7 +8,7 @@ const WRITE: &str = "PONDHAWK_WRITE_DOCS";
 #[test]
 fn docs_configuration_md_is_what_the_keys_generate() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CONFIGURATION.md");
-    let generated = pondhawk_config::markdown();
+    let generated = config::markdown();
     if std::env::var_os(WRITE).is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, &generated).unwrap();
@@ -19,8 +19,8 @@ fn docs_configuration_md_is_what_the_keys_generate() {
 
 #[test]
 fn the_help_names_every_key_and_fits_a_terminal() {
-    let help = pondhawk_config::help();
-    for key in pondhawk_config::tables().iter().flat_map(|table| &table.keys) {
+    let help = config::help();
+    for key in config::tables().iter().flat_map(|table| &table.keys) {
         assert!(help.contains(&format!("\n  {}: ", key.name)), "{}", key.name);
     }
     assert!(help.lines().all(|line| line.len() <= 100), "{help}");

@@ -1,0 +1,213 @@
+//! Who may know whom.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What a crate may be built from.
+struct Rule {
+    /// The package, without the prefix `pondhawk-`.
+    name: &'static str,
+    layer: Layer,
+    /// The house's own crates it may use.
+    house: &'static [&'static str],
+    /// The only foreign crates it may use; nothing here: any that is not [`RESERVED`].
+    foreign: Option<&'static [&'static str]>,
+}
+
+/// Imports run downward only. A crate's tests may use its own layer too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Layer {
+    /// The words of the protocol.
+    Words,
+    /// No sockets, files, threads, clock, randomness.
+    Core,
+    /// Threads and sockets, no async.
+    DataPlane,
+    /// Async lives here.
+    ControlPlane,
+    /// What is run.
+    Binary,
+}
+
+const CORE: &[&str] = &["topic", "wire", "index", "session", "ledger", "auth", "broker"];
+
+const fn rule(name: &'static str, layer: Layer, house: &'static [&'static str]) -> Rule {
+    Rule { name, layer, house, foreign: None }
+}
+
+const fn pure(
+    name: &'static str,
+    layer: Layer,
+    house: &'static [&'static str],
+    foreign: &'static [&'static str],
+) -> Rule {
+    Rule { name, layer, house, foreign: Some(foreign) }
+}
+
+/// Every crate there may be; those that do not exist yet have their place already.
+const RULES: &[Rule] = &[
+    pure("topic", Layer::Words, &[], &[]),
+    pure("wire", Layer::Words, &["topic"], &[]),
+    pure("index", Layer::Core, &["topic"], &["foldhash", "hashbrown"]),
+    pure("session", Layer::Core, &["topic", "wire"], &["foldhash", "hashbrown"]),
+    pure("auth", Layer::Core, &["topic"], &["argon2", "pbkdf2", "jsonwebtoken", "hmac", "sha2", "subtle"]),
+    pure("ledger", Layer::Core, &["topic", "wire", "index"], &["bytes", "foldhash", "hashbrown", "slab"]),
+    pure(
+        "broker",
+        Layer::Core,
+        &["topic", "wire", "index", "session", "ledger", "auth"],
+        &["bytes", "foldhash", "hashbrown", "slab"],
+    ),
+    rule("net", Layer::DataPlane, CORE),
+    rule("journal", Layer::DataPlane, &["topic", "wire", "ledger"]),
+    rule("config", Layer::ControlPlane, &["topic", "auth"]),
+    rule("client", Layer::ControlPlane, &["topic", "wire", "session"]),
+    rule("admin", Layer::ControlPlane, &["topic", "wire", "ledger", "auth", "broker", "net", "config"]),
+    rule("cluster", Layer::ControlPlane, &["topic", "wire", "ledger", "broker", "config"]),
+    rule("cli", Layer::Binary, &["topic", "wire", "client"]),
+    rule("bench", Layer::Binary, &["topic", "wire", "index", "session", "client"]),
+    rule("sim", Layer::Binary, &["topic", "wire", "index", "session", "ledger", "auth", "broker", "journal"]),
+    rule("tests", Layer::Binary, &["topic", "wire", "session", "client"]),
+    rule(
+        "pondhawk",
+        Layer::Binary,
+        &[
+            "topic", "wire", "index", "session", "ledger", "auth", "broker", "net", "journal", "config",
+            "admin", "cluster", "cli", "bench",
+        ],
+    ),
+    // It builds the others, so it must build when they do not.
+    rule("xtask", Layer::Binary, &[]),
+];
+
+/// Foreign crates with one place in the house each.
+const RESERVED: &[(&str, &[&str])] = &[
+    ("mio", &["net", "bench"]),
+    ("polling", &[]),
+    ("tokio", &["admin", "cluster", "client", "cli", "pondhawk", "tests"]),
+    ("async-std", &[]),
+    ("axum", &["admin"]),
+    ("hyper", &["admin"]),
+    ("async-nats", &["cluster"]),
+    ("rustls", &["net", "client", "admin", "bench"]),
+    ("tungstenite", &["net", "client", "bench"]),
+    ("toml", &["config"]),
+    ("clap", &["pondhawk", "cli", "bench", "xtask"]),
+    ("rand", &["bench", "sim"]),
+];
+
+/// A package and what it is built from.
+#[derive(Debug)]
+pub(crate) struct Package {
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug)]
+struct Dependency {
+    name: String,
+    is_of_tests: bool,
+}
+
+/// The packages of a workspace, from cargo itself.
+pub(crate) fn packages_of(root: &Path) -> Vec<Package> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let metadata = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .expect("cargo can be run");
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    packages(&serde_json::from_slice(&metadata.stdout).expect("cargo prints JSON"))
+}
+
+fn packages(metadata: &Value) -> Vec<Package> {
+    let dependency = |value: &Value| Dependency {
+        name: own_name(value["name"].as_str().expect("a dependency has a name")),
+        is_of_tests: value["kind"].as_str() == Some("dev"),
+    };
+    let list = |value: &Value| value.as_array().cloned().expect("a list");
+    let package = |value: &Value| Package {
+        name: own_name(value["name"].as_str().expect("a package has a name")),
+        dependencies: list(&value["dependencies"]).iter().map(dependency).collect(),
+    };
+    list(&metadata["packages"]).iter().map(package).collect()
+}
+
+fn own_name(package: &str) -> String {
+    package.strip_prefix("pondhawk-").unwrap_or(package).to_owned()
+}
+
+/// Every edge that the table does not allow.
+pub(crate) fn findings(packages: &[Package]) -> Vec<String> {
+    packages
+        .iter()
+        .flat_map(|package| match rule_of(&package.name) {
+            None => vec![format!("{}: not in the table of tests/architecture/crates.rs", package.name)],
+            Some(rule) => {
+                package.dependencies.iter().filter_map(|dependency| refuse(rule, dependency)).collect()
+            }
+        })
+        .collect()
+}
+
+fn rule_of(name: &str) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| rule.name == name)
+}
+
+fn refuse(rule: &Rule, dependency: &Dependency) -> Option<String> {
+    let is_allowed = match (rule_of(&dependency.name), dependency.is_of_tests) {
+        (Some(of_house), true) => of_house.layer <= rule.layer,
+        (Some(of_house), false) => rule.house.contains(&of_house.name),
+        (None, true) => true,
+        (None, false) => {
+            let reserved = RESERVED.iter().find(|(name, _)| *name == dependency.name);
+            rule.foreign.is_none_or(|foreign| foreign.contains(&dependency.name.as_str()))
+                && reserved.is_none_or(|(_, places)| places.contains(&rule.name))
+        }
+    };
+    (!is_allowed).then(|| format!("{} may not depend on {}", rule.name, dependency.name))
+}
+
+#[test]
+fn an_edge_that_runs_upward_is_found() {
+    let findings = |name: &str, dependencies: &[(&str, bool)]| {
+        let dependency = |(name, is_of_tests): &(&str, bool)| Dependency {
+            name: (*name).to_owned(),
+            is_of_tests: *is_of_tests,
+        };
+        let dependencies = dependencies.iter().map(dependency).collect();
+        super::crates::findings(&[Package { name: name.to_owned(), dependencies }])
+    };
+    assert!(findings("session", &[("wire", false), ("topic", false), ("proptest", true)]).is_empty());
+    assert_eq!(findings("session", &[("index", false)]), ["session may not depend on index"]);
+    assert!(findings("session", &[("index", true)]).is_empty(), "tests may use their own layer");
+    assert_eq!(findings("session", &[("net", true)]), ["session may not depend on net"]);
+    assert_eq!(findings("broker", &[("tokio", false)]), ["broker may not depend on tokio"]);
+    assert_eq!(findings("journal", &[("mio", false)]), ["journal may not depend on mio"]);
+    assert_eq!(findings("net", &[("config", false), ("mio", false)]), ["net may not depend on config"]);
+    assert_eq!(findings("attic", &[]).len(), 1, "a crate that nobody placed");
+}
+
+#[test]
+fn the_table_itself_runs_downward() {
+    for rule in RULES {
+        for used in rule.house {
+            let used = rule_of(used).unwrap_or_else(|| panic!("{used} is not in the table"));
+            assert!(used.layer <= rule.layer, "{} uses {}", rule.name, used.name);
+            assert!(!used.house.contains(&rule.name), "{} and {} use each other", rule.name, used.name);
+        }
+    }
+}
+
+#[test]
+fn packages_are_read_from_what_cargo_prints() {
+    let metadata = serde_json::json!({"packages": [{"name": "pondhawk-wire", "dependencies": [
+        {"name": "pondhawk-topic", "kind": null}, {"name": "proptest", "kind": "dev"}]}]});
+    let packages = packages(&metadata);
+    assert_eq!(packages[0].name, "wire");
+    assert_eq!(packages[0].dependencies[0].name, "topic");
+    assert!(packages[0].dependencies[1].is_of_tests);
+}

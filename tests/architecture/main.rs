@@ -1,0 +1,92 @@
+//! The architecture, checked: which crate may know which, what the pure core may name, how long a file may be.
+//!
+//! Each rule is a function from sources to findings, and its module shows on made-up input that it finds what it
+//! should. The tests here run them on the workspace. A new crate goes into the table of `crates.rs`.
+
+mod crates;
+mod manifests;
+mod purity;
+mod sizes;
+mod source;
+mod wording;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use source::Source;
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the tests lie in the workspace")
+}
+
+/// Every Rust file of the project.
+fn sources() -> Vec<Source> {
+    let files =
+        ["crates", "fuzz", "sim", "tests", "xtask"].map(|folder| files_in(&root().join(folder), "rs"));
+    let sources: Vec<Source> = files.iter().flatten().map(|path| Source::read(&root(), path)).collect();
+    assert!(sources.len() > 10, "the sources are found");
+    sources
+}
+
+fn files_in(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut files = Vec::new();
+    for path in entries.map(|entry| entry.expect("a folder of the project can be read").path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !["target", "node_modules"].contains(&name) {
+            files.extend(files_in(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn assert_none(findings: &[String]) {
+    assert!(findings.is_empty(), "{} findings:\n{}\n", findings.len(), findings.join("\n"));
+}
+
+#[test]
+fn imports_between_crates_run_downward_only() {
+    assert_none(&crates::findings(&crates::packages_of(&root())));
+}
+
+#[test]
+fn the_pure_core_does_not_touch_the_outside_world() {
+    let sources = sources();
+    assert_none(&sources.iter().flat_map(purity::findings).collect::<Vec<_>>());
+}
+
+#[test]
+fn unsafe_code_says_why() {
+    assert_none(&sources().iter().flat_map(purity::unexplained_unsafe).collect::<Vec<_>>());
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let ratchet = fs::read_to_string(root().join(sizes::RATCHET)).expect("the ratchet is there");
+    assert_none(&sizes::findings(&sources(), &ratchet));
+}
+
+#[test]
+fn nothing_is_unfinished_or_misnamed() {
+    assert_none(&sources().iter().flat_map(wording::findings).collect::<Vec<_>>());
+}
+
+#[test]
+fn tests_do_not_sleep() {
+    assert_none(&sources().iter().flat_map(wording::sleeps).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_dependency_has_its_reason_and_every_crate_the_workspace_lints() {
+    let manifests = ["crates", "sim", "tests", "xtask"].map(|folder| files_in(&root().join(folder), "toml"));
+    let manifests = manifests.iter().flatten().filter(|path| path.ends_with("Cargo.toml"));
+    let findings = manifests.flat_map(|path| {
+        let name = path.strip_prefix(root()).expect("it lies in the workspace").display().to_string();
+        manifests::findings(&name, &fs::read_to_string(path).expect("a manifest can be read"))
+    });
+    assert_none(&findings.collect::<Vec<_>>());
+}

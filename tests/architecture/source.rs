@@ -1,0 +1,217 @@
+//! A Rust file as the rules see it: tokens with lines, so that comments and strings are never taken for code.
+
+use std::fs;
+use std::path::Path;
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+
+/// One file of the project.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// From the root of the workspace.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    tokens: TokenStream,
+}
+
+/// A name in the code with all its segments: `std::net::TcpStream`, however the `use` that brings it in is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) text: String,
+    pub(crate) line: usize,
+    /// In a `#[cfg(test)]` item or a file of tests.
+    pub(crate) is_of_tests: bool,
+    /// Followed by `!`.
+    pub(crate) is_macro: bool,
+}
+
+/// A function with a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) lines: usize,
+}
+
+impl Source {
+    pub(crate) fn read(root: &Path, path: &Path) -> Self {
+        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let path = path.strip_prefix(root).expect("it lies in the workspace").display().to_string();
+        Self::parse(&path, &text)
+    }
+
+    pub(crate) fn parse(path: &str, text: &str) -> Self {
+        let tokens = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
+        Self { path: path.to_owned(), text: text.to_owned(), tokens }
+    }
+
+    /// The crate this file belongs to, if it is part of what the crate is (under `crates/NAME/src`).
+    pub(crate) fn crate_name(&self) -> Option<&str> {
+        let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
+        rest.starts_with("src/").then_some(name)
+    }
+
+    /// Whether the whole file is only there for tests.
+    pub(crate) fn is_of_tests(&self) -> bool {
+        let in_folder =
+            |folder: &str| self.path.starts_with(folder) || self.path.contains(&format!("/{folder}"));
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        in_folder("tests/") || in_folder("fuzz/") || name == "tests.rs" || name.ends_with("_tests.rs")
+    }
+
+    /// Every name in the code, in order.
+    pub(crate) fn names(&self) -> Vec<Name> {
+        let mut names = Vec::new();
+        collect_names(self.tokens.clone(), &[], self.is_of_tests(), &mut names);
+        names
+    }
+
+    /// Every function with a body, in order; those inside of others are listed by themselves too.
+    pub(crate) fn functions(&self) -> Vec<Function> {
+        let mut functions = Vec::new();
+        collect_functions(self.tokens.clone(), &mut functions);
+        functions
+    }
+
+    /// `path:line: text`, as every tool prints it.
+    pub(crate) fn finding(&self, line: usize, text: impl std::fmt::Display) -> String {
+        format!("{}:{line}: {text}", self.path)
+    }
+}
+
+/// Collects the names of a stream. `prefix` is what stands before the braces of a `use`: in
+/// `use std::{net, fs}` the stream `net, fs` has the prefix `std`.
+fn collect_names(stream: TokenStream, prefix: &[String], is_of_tests: bool, names: &mut Vec<Name>) {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    let mut path: Vec<String> = prefix.to_vec();
+    let mut item_of_tests = false;
+    for (index, token) in tokens.iter().enumerate() {
+        let is_of_tests = is_of_tests || item_of_tests;
+        let continues = follows_separator(&tokens, index) || (index == 0 && !prefix.is_empty());
+        match token {
+            TokenTree::Ident(ident) => {
+                if !continues && !follows_comma_of_use(&tokens, index, prefix) {
+                    path.clear();
+                }
+                path.push(ident.to_string());
+                if !is_separator(&tokens, index + 1) {
+                    let is_macro =
+                        is_punct(tokens.get(index + 1), '!') && !is_punct(tokens.get(index + 2), '=');
+                    let line = ident.span().start().line;
+                    names.push(Name { text: path.join("::"), line, is_of_tests, is_macro });
+                    path = prefix.to_vec();
+                }
+            }
+            TokenTree::Group(group) => {
+                if is_attribute_of_tests(&tokens, index, group) {
+                    item_of_tests = true;
+                }
+                let is_use = continues && group.delimiter() == Delimiter::Brace;
+                let inner: &[String] = if is_use { &path } else { &[] };
+                collect_names(group.stream(), inner, is_of_tests, names);
+                if group.delimiter() == Delimiter::Brace {
+                    item_of_tests = false;
+                }
+                path = prefix.to_vec();
+            }
+            TokenTree::Punct(punct) if punct.as_char() == ';' => item_of_tests = false,
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// `#[cfg(test)]`, also as part of `all(…)`; not `#[cfg(not(test))]`.
+fn is_attribute_of_tests(tokens: &[TokenTree], index: usize, group: &Group) -> bool {
+    let text = group.stream().to_string().replace(' ', "");
+    let follows_hash = index > 0 && is_punct(tokens.get(index - 1), '#');
+    follows_hash && (text == "cfg(test)" || text.starts_with("cfg(all(test"))
+}
+
+fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
+}
+
+/// Whether `::` stands at this index.
+fn is_separator(tokens: &[TokenTree], index: usize) -> bool {
+    is_punct(tokens.get(index), ':') && is_punct(tokens.get(index + 1), ':')
+}
+
+fn follows_separator(tokens: &[TokenTree], index: usize) -> bool {
+    index >= 2 && is_separator(tokens, index - 2)
+}
+
+fn follows_comma_of_use(tokens: &[TokenTree], index: usize, prefix: &[String]) -> bool {
+    !prefix.is_empty() && index > 0 && is_punct(tokens.get(index - 1), ',')
+}
+
+fn collect_functions(stream: TokenStream, functions: &mut Vec<Function>) {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    for (index, pair) in tokens.windows(2).enumerate() {
+        if let [TokenTree::Ident(keyword), TokenTree::Ident(name)] = pair
+            && keyword == "fn"
+            && let Some(body) = body_after(&tokens[index..])
+        {
+            let line = keyword.span().start().line;
+            let lines = body.span_close().end().line + 1 - line;
+            functions.push(Function { name: name.to_string(), line, lines });
+        }
+    }
+    for token in tokens {
+        if let TokenTree::Group(group) = token {
+            collect_functions(group.stream(), functions);
+        }
+    }
+}
+
+/// The first braces, unless a semicolon says that there is no body.
+fn body_after(tokens: &[TokenTree]) -> Option<&Group> {
+    tokens.iter().find_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(Some(group)),
+        TokenTree::Punct(punct) if punct.as_char() == ';' => Some(None),
+        _ => None,
+    })?
+}
+
+#[cfg(test)]
+fn names(text: &str) -> Vec<String> {
+    Source::parse("crates/x/src/lib.rs", text).names().into_iter().map(|name| name.text).collect()
+}
+
+#[test]
+fn a_name_has_all_its_segments_however_it_is_brought_in() {
+    assert_eq!(names("use std::net::TcpStream;"), ["use", "std::net::TcpStream"]);
+    assert_eq!(
+        names("use std::{fmt, net::{TcpStream, UdpSocket}, fs as files};"),
+        ["use", "std::fmt", "std::net::TcpStream", "std::net::UdpSocket", "std::fs", "as", "files"]
+    );
+    assert_eq!(names("let a = ::std::fs::read(b);"), ["let", "a", "std::fs::read", "b"]);
+    assert_eq!(names("m!(std::thread::spawn(f))"), ["m", "std::thread::spawn", "f"]);
+}
+
+#[test]
+fn comments_and_strings_are_no_code() {
+    assert!(names("// std::net\n\"std::net\"").is_empty());
+    assert!(!names("/// std::net\nstruct A;").contains(&"std::net".to_owned()));
+}
+
+#[test]
+fn items_of_tests_are_told_from_the_rest() {
+    let source = Source::parse(
+        "crates/x/src/lib.rs",
+        "fn a() {}\n#[cfg(test)]\nmod tests { fn b() {} }\nfn c() {}\n#[cfg(test)] use d;\nfn e() {}",
+    );
+    let of_tests = |name: &str| source.names().iter().find(|found| found.text == name).unwrap().is_of_tests;
+    assert_eq!(["a", "b", "c", "d", "e"].map(of_tests), [false, true, false, true, false]);
+    assert!(Source::parse("crates/x/tests/a.rs", "").is_of_tests());
+    assert!(Source::parse("crates/x/src/codec/tests.rs", "").is_of_tests());
+    assert!(!Source::parse("crates/x/src/latest.rs", "").is_of_tests());
+}
+
+#[test]
+fn the_lines_of_functions_are_counted_with_their_signature() {
+    let source = Source::parse("x.rs", "impl A {\n fn a(\n  b: u8,\n ) {\n  fn c() {}\n }\n fn d();\n}");
+    assert_eq!(
+        source.functions(),
+        [Function { name: "a".into(), line: 2, lines: 5 }, Function { name: "c".into(), line: 5, lines: 1 }]
+    );
+}

@@ -1,0 +1,33 @@
+//! Clients of other languages that `cargo xtask tools` has installed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names the folder of the tools; `cargo xtask test` sets it.
+const VARIABLE: &str = "PONDHAWK_TOOLS";
+
+/// A Python that can import paho-mqtt.
+///
+/// # Panics
+/// When the tools are not installed.
+pub fn python() -> Command {
+    Command::new(installed("python/bin/python"))
+}
+
+/// A Node.js that can require MQTT.js.
+///
+/// # Panics
+/// When the tools are not installed.
+pub fn node() -> Command {
+    let modules = installed("javascript/node_modules");
+    let mut node = Command::new("node");
+    node.env("NODE_PATH", modules);
+    node
+}
+
+fn installed(path: &str) -> PathBuf {
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
+    let path = std::env::var_os(VARIABLE).map_or_else(default, PathBuf::from).join(path);
+    assert!(path.exists(), "{} is missing: run `cargo xtask tools`", path.display());
+    path
+}

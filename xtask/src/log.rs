@@ -1,0 +1,123 @@
+//! What the programs of one step print, in a file, and what of it is worth showing.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The log of one step.
+#[derive(Debug)]
+pub(crate) struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+/// Tests that were counted in a log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) ignored: usize,
+}
+
+impl Log {
+    pub(crate) fn create(path: PathBuf) -> Result<Self, String> {
+        let file = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { path, file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs a program with both its outputs in the log.
+    ///
+    /// # Errors
+    /// When it cannot be run, or fails.
+    pub(crate) fn run(&mut self, command: &mut Command) -> Result<(), String> {
+        let line = command_line(command);
+        self.note(&format!("$ {line}"));
+        let output = || self.file.try_clone().map_err(|error| error.to_string());
+        command.stdin(Stdio::null()).stdout(output()?).stderr(output()?);
+        let status = command.status().map_err(|error| format!("cannot run `{line}`: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("`{line}` failed ({status})")) }
+    }
+
+    /// Writes a line of our own.
+    pub(crate) fn note(&mut self, line: &str) {
+        // A log that cannot be written is seen when it is read.
+        let _ = writeln!(self.file, "{line}");
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.path).unwrap_or_default()).into_owned()
+    }
+}
+
+fn command_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// Adds up what cargo's test harness (`test result: ok. 3 passed; …`) and cucumber (`3 scenarios (3 passed)`) say.
+pub(crate) fn counts(log: &str) -> Counts {
+    let mut counts = Counts::default();
+    for line in log.lines() {
+        let line = line.trim();
+        let is_summary = line.starts_with("test result: ")
+            || line.contains(" scenarios (")
+            || line.contains(" scenario (");
+        if is_summary {
+            counts.passed += number_before(line, "passed");
+            counts.failed += number_before(line, "failed");
+            counts.ignored += number_before(line, "ignored") + number_before(line, "skipped");
+        }
+    }
+    counts
+}
+
+/// The number in `3 passed`, or 0.
+fn number_before(line: &str, word: &str) -> usize {
+    let words: Vec<&str> =
+        line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let pair = words.windows(2).find(|pair| pair[1] == word);
+    pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
+/// How much of a failure is shown; the rest is in the log.
+const EXCERPT_LINES: usize = 60;
+
+/// The first failure in a log.
+pub(crate) fn first_failure(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let begins = |line: &&str| {
+        ["error", "warning: ", "Diff in ", "---- ", "==", "SUMMARY:"]
+            .iter()
+            .any(|start| line.starts_with(start))
+            || line.contains("panicked at")
+            || line.contains('✘')
+    };
+    let tail = lines.len().saturating_sub(EXCERPT_LINES);
+    let first = lines.iter().position(begins).unwrap_or(tail);
+    lines[first..].iter().take(EXCERPT_LINES).map(|line| format!("    {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_of_both_harnesses_are_added_up() {
+        let log = "test result: ok. 13 passed; 0 failed; 1 ignored; 0 measured\n\
+            test result: FAILED. 2 passed; 3 failed; 0 ignored\n5 scenarios (4 passed, 1 failed)\n9 passed nothing";
+        assert_eq!(counts(log), Counts { passed: 19, failed: 4, ignored: 1 });
+    }
+
+    #[test]
+    fn the_first_failure_is_shown_with_what_follows() {
+        let log = "$ cargo test\n   Compiling a\nerror[E0001]: bad\n --> a.rs\nerror: worse";
+        assert_eq!(first_failure(log), "    error[E0001]: bad\n     --> a.rs\n    error: worse\n");
+        assert_eq!(first_failure("a\nb"), "    a\n    b\n", "without a mark, the end");
+    }
+}

@@ -1,0 +1,67 @@
+//! Pondhawk's chores. `cargo xtask help` lists them.
+//!
+//! It has no dependencies, so that it is built in a second and also when nothing else builds.
+#![forbid(unsafe_code)]
+
+mod fuzz;
+mod house;
+mod log;
+mod report;
+mod suite;
+mod tools;
+
+use std::process::ExitCode;
+
+use house::House;
+use report::Report;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  test [STEP…]    everything that CI runs, or only these steps; installs what tests need
+  docs            write the generated pages: docs/CONFIGURATION.md
+  fmt             format all sources
+  tools           install what tests need under target/tools
+  fuzz [--seconds N] [TARGET…]
+                  run the fuzz targets, 20 seconds each if nothing else is said
+  deny            check licences and sources of all dependencies with cargo-deny
+  help            this
+
+The logs of the last run are in target/xtask.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    match run(command, rest) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
+    let house = House::new();
+    let mut report = Report::new(&house)?;
+    match command {
+        "test" => suite::run(&house, rest, &mut report)?,
+        "docs" => report.step("docs", |log| log.run(&mut suite::write_docs(&house))),
+        "fmt" => report.step("format", |log| log.run(house.cargo().args(["fmt", "--all"]))),
+        "tools" => report.step("tools", |log| tools::install(&house, log)),
+        "fuzz" => {
+            let options = fuzz::Options::parse(rest)?;
+            report.step("fuzz", |log| fuzz::run(&house, &options, log));
+        }
+        "deny" => report.step("deny", |log| tools::deny(&house, log)),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        other => return Err(format!("there is no command `{other}`\n\n{USAGE}")),
+    }
+    Ok(report.close())
+}

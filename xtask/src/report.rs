@@ -1,0 +1,91 @@
+//! Steps, one after the other, and what came of them.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::house::House;
+use crate::log::{self, Counts, Log};
+
+/// The steps of a run so far.
+#[derive(Debug)]
+pub(crate) struct Report {
+    folder: PathBuf,
+    begun: Instant,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: &'static str,
+    took: Duration,
+    is_good: bool,
+    counts: Counts,
+}
+
+impl Report {
+    pub(crate) fn new(house: &House) -> Result<Self, String> {
+        let folder = house.target().join("xtask");
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self { folder, begun: Instant::now(), steps: Vec::new() })
+    }
+
+    /// Carries out one step, and shows its first failure if it has any. The next steps are carried out all the same.
+    pub(crate) fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Log) -> Result<(), String>) {
+        print!("{name:<12} ");
+        let _ = io::stdout().flush();
+        let begun = Instant::now();
+        let path = self.folder.join(format!("{name}.log"));
+        let (result, text) = match Log::create(path) {
+            Ok(mut log) => (work(&mut log).map_err(|error| (error, log.path().to_owned())), log.text()),
+            Err(error) => (Err((error, self.folder.clone())), String::new()),
+        };
+        let step = Step { name, took: begun.elapsed(), is_good: result.is_ok(), counts: log::counts(&text) };
+        println!("{}", step.line());
+        if let Err((error, path)) = result {
+            println!("{}  {error}\n  all of it: {}", log::first_failure(&text), path.display());
+        }
+        self.steps.push(step);
+    }
+
+    /// Prints the summary; the exit code says whether everything is good.
+    pub(crate) fn close(self) -> ExitCode {
+        if self.steps.len() > 1 {
+            println!();
+            for step in &self.steps {
+                println!("{:<12} {}", step.name, step.line());
+            }
+        }
+        let checks = self.steps.iter().map(Step::checks);
+        let (passed, failed) = checks.fold((0, 0), |sum, checks| (sum.0 + checks.0, sum.1 + checks.1));
+        let seconds = self.begun.elapsed().as_secs();
+        println!("\n{passed} passed, {failed} failed in {} min {:02} s", seconds / 60, seconds % 60);
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+impl Step {
+    fn line(&self) -> String {
+        let verdict = if self.is_good { "ok    " } else { "FAILED" };
+        let Counts { passed, failed, ignored } = self.counts;
+        let tests = if passed + failed > 0 {
+            format!("  {passed} tests passed, {failed} failed")
+        } else {
+            String::new()
+        };
+        let ignored = if ignored > 0 { format!(", {ignored} ignored") } else { String::new() };
+        format!("{verdict} {:>6.1} s{tests}{ignored}", self.took.as_secs_f64())
+    }
+
+    /// How many checks passed and failed: a step's tests; or the step, where it has no tests or they do not say that
+    /// it failed.
+    fn checks(&self) -> (usize, usize) {
+        match (self.is_good, self.counts) {
+            (true, Counts { passed: 0, .. }) => (1, 0),
+            (true, Counts { passed, .. }) => (passed, 0),
+            (false, Counts { passed, failed, .. }) => (passed, failed.max(1)),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask test`: the steps that CI runs.
+
+use std::process::Command;
+
+use crate::fuzz;
+use crate::house::House;
+use crate::log::Log;
+use crate::report::Report;
+use crate::tools;
+
+type Work = fn(&House, &mut Log) -> Result<(), String>;
+
+/// Cheap ones first; every step runs even if one before it failed.
+const STEPS: &[(&str, Work)] = &[
+    ("format", |house, log| log.run(house.cargo().args(["fmt", "--all", "--check"]))),
+    ("lints", |house, log| {
+        log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+    }),
+    // With doc tests, property tests, and whether the generated pages are current.
+    ("unit", |house, log| {
+        log.run(house.cargo().args(["test", "--workspace", "--exclude", "pondhawk-tests", "--no-fail-fast"]))
+    }),
+    ("tools", tools::install),
+    // With the architecture and the features.
+    ("end-to-end", end_to_end),
+    ("rustdoc", |house, log| {
+        let mut rustdoc = house.cargo();
+        log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
+    }),
+    ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
+];
+
+/// Runs the steps of these names, or all of them.
+///
+/// # Errors
+/// When there is no step of a name.
+pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Result<(), String> {
+    if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|(step, _)| step != name)) {
+        let known: Vec<&str> = STEPS.iter().map(|(step, _)| *step).collect();
+        return Err(format!("there is no step `{unknown}`; there are: {}", known.join(", ")));
+    }
+    for (name, work) in
+        STEPS.iter().filter(|(step, _)| names.is_empty() || names.iter().any(|name| name == step))
+    {
+        report.step(name, |log| work(house, log));
+    }
+    Ok(())
+}
+
+/// The real binary, in the profile that checks arithmetic, against real clients.
+fn end_to_end(house: &House, log: &mut Log) -> Result<(), String> {
+    log.run(house.cargo().args(["build", "--package", "pondhawk"]))?;
+    let binary = house.target().join("debug").join("pondhawk");
+    let mut tests = house.cargo();
+    tests.env("PONDHAWK_BIN", binary).env("PONDHAWK_TOOLS", house.tools());
+    log.run(tests.args(["test", "--package", "pondhawk-tests", "--no-fail-fast"]))
+}
+
+/// The pages that are generated are written by the tests that compare them.
+pub(crate) fn write_docs(house: &House) -> Command {
+    let mut command = house.cargo();
+    command.env("PONDHAWK_WRITE_DOCS", "1").args([
+        "test",
+        "--package",
+        "pondhawk-config",
+        "--test",
+        "manual",
+    ]);
+    command
+}

@@ -1,0 +1,123 @@
+//! What tests need besides Rust: Debian packages, and MQTT clients of other languages under `target/tools`.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::house::House;
+use crate::log::Log;
+
+/// A program that tests run, and the Debian package that has it.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("mosquitto", "mosquitto"),
+    ("mosquitto_pub", "mosquitto-clients"),
+    ("mosquitto_sub", "mosquitto-clients"),
+    ("python3", "python3"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("c++", "g++"),
+];
+
+/// Makes everything that tests need available.
+///
+/// # Errors
+/// When something is missing and cannot be installed; the error has the command to type.
+pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
+    install_packages(house, log)?;
+    let python = house.root().join("tests/clients/python/requirements.txt");
+    once(&house.tools().join("python"), &[python], |folder, inputs| {
+        log.run(house.command("python3").args(["-m", "venv"]).arg(folder))
+            .map_err(|error| format!("{error}; on Debian: {}", apt_command(&["python3-venv"])))?;
+        let mut pip = house.command(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--require-hashes", "--requirement"]);
+        log.run(pip.arg(&inputs[0]))
+    })?;
+    let manifests = ["package.json", "package-lock.json"];
+    let javascript = manifests.map(|file| house.root().join("tests/clients/javascript").join(file));
+    once(&house.tools().join("javascript"), &javascript, |folder, inputs| {
+        for (file, input) in manifests.iter().zip(inputs) {
+            fs::copy(input, folder.join(file)).map_err(|error| format!("{}: {error}", input.display()))?;
+        }
+        log.run(house.command("npm").args(["ci", "--no-audit", "--no-fund", "--prefix"]).arg(folder))
+    })
+}
+
+/// Fills a folder, unless it was filled from the same inputs before.
+fn once(
+    folder: &Path,
+    inputs: &[PathBuf],
+    fill: impl FnOnce(&Path, &[PathBuf]) -> Result<(), String>,
+) -> Result<(), String> {
+    let read =
+        |path: &PathBuf| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let wanted = inputs.iter().map(read).collect::<Result<String, String>>()?;
+    let stamp = folder.join("installed-from");
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        return Ok(());
+    }
+    let in_folder = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(in_folder)?;
+    }
+    fs::create_dir_all(folder).map_err(in_folder)?;
+    fill(folder, inputs)?;
+    fs::write(&stamp, wanted).map_err(in_folder)
+}
+
+/// Installs the packages whose programs are missing, where this user may.
+fn install_packages(house: &House, log: &mut Log) -> Result<(), String> {
+    let mut packages: Vec<&str> =
+        PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect();
+    packages.dedup();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let by_hand = format!("missing: {}. Install with: {}", packages.join(" "), apt_command(&packages));
+    if !is_there("apt-get") {
+        return Err(format!("{by_hand} (or what your system has for it)"));
+    }
+    let Some(become_root) = way_to_root(house) else { return Err(by_hand) };
+    let mut apt = |arguments: &[&str]| {
+        let words: Vec<&str> =
+            become_root.iter().copied().chain(["apt-get"]).chain(arguments.iter().copied()).collect();
+        log.run(house.command(words[0]).args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    apt(&["update"])?;
+    let install = ["install", "--yes", "--no-install-recommends"];
+    apt(&[&install[..], &packages].concat()).map_err(|error| format!("{error}; {by_hand}"))
+}
+
+fn apt_command(packages: &[&str]) -> String {
+    format!("sudo apt-get install --no-install-recommends {}", packages.join(" "))
+}
+
+/// What to put before a command so that root runs it; nothing if this user cannot without a password.
+fn way_to_root(house: &House) -> Option<&'static [&'static str]> {
+    let user = house.command("id").arg("-u").output().ok()?;
+    if user.stdout.trim_ascii() == b"0" {
+        return Some(&[]);
+    }
+    let sudo = house.command("sudo").args(["--non-interactive", "true"]).output().ok()?;
+    sudo.status.success().then_some(&["sudo", "--non-interactive"])
+}
+
+/// Whether a program is found; Debian keeps servers where a user's `PATH` may not look.
+fn is_there(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join(program)).any(|file| file.is_file())
+}
+
+/// Checks licences, sources and duplicates of all dependencies.
+///
+/// # Errors
+/// When cargo-deny cannot be built or finds something that `deny.toml` does not allow.
+pub(crate) fn deny(house: &House, log: &mut Log) -> Result<(), String> {
+    let folder = house.tools().join("cargo");
+    let program = folder.join("bin/cargo-deny");
+    if !program.is_file() {
+        let mut install = house.cargo();
+        log.run(install.args(["install", "--locked", "cargo-deny", "--root"]).arg(&folder))?;
+    }
+    log.run(house.command(program).args(["--workspace", "check", "licenses", "bans", "sources"]))
+}
