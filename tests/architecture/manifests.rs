@@ -30,8 +30,13 @@ fn needs_reason(line: &str) -> bool {
     line.contains('=') && !line.starts_with([' ', '#']) && !of_house
 }
 
+/// A comment above or behind it; or it follows the crate it belongs to, as `serde_json` follows `serde`.
 fn has_reason(previous: &str, line: &str) -> bool {
-    previous.starts_with('#') || line.contains(" # ")
+    let name = |line: &str| line.split([' ', '=', '.']).next().unwrap_or_default().to_owned();
+    let family = name(previous);
+    previous.starts_with('#')
+        || line.contains(" # ")
+        || (!family.is_empty() && name(line).starts_with(&family))
 }
 
 #[test]
@@ -40,7 +45,7 @@ fn a_dependency_without_a_reason_is_found() {
         license.workspace = true\nrepository.workspace = true\n[lints]\nworkspace = true\n";
     let found = |tail: &str| findings("Cargo.toml", &format!("{head}{tail}"));
     assert!(
-        found("[dependencies]\n# Why.\na = \"1\"\nb = { workspace = true }\nc = \"1\" # Why.\n").is_empty()
+        found("[dependencies]\n# Why.\na = \"1\"\nb = { workspace = true }\nc = \"1\" # Why.\nc-d = \"1\"\n").is_empty()
     );
     assert_eq!(found("[dependencies]\n# Why.\na = \"1\"\nb = \"1\"").len(), 1);
     assert_eq!(found("[target.'cfg(unix)'.dev-dependencies]\na = \"1\"").len(), 1);

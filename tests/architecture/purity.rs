@@ -52,20 +52,31 @@ fn missing_attributes(source: &Source, name: &str) -> Vec<String> {
 /// Lines above an `unsafe` in which its `SAFETY:` comment may stand.
 const EXPLANATION_LINES: usize = 6;
 
-/// Every `unsafe` in a file that does not allow it with a reason, or without a `SAFETY:` comment right above.
+/// Every `unsafe` in a file that does not allow it with a reason, or without a `SAFETY:` comment right above it or
+/// above the `unsafe impl` it is part of.
 pub(crate) fn unexplained_unsafe(source: &Source) -> Vec<String> {
     let names = source.names();
     let used = names.iter().filter(|name| name.text == "unsafe").map(|name| name.line);
     let lines: Vec<&str> = source.text.lines().collect();
     let has_reason =
         names.iter().any(|name| name.text == "unsafe_code") && source.text.contains("reason = \"");
-    let explained = |line: usize| {
+    let has_comment = |line: usize| {
         let above = &lines[line.saturating_sub(EXPLANATION_LINES + 1)..line];
         above.iter().any(|text| text.contains("SAFETY:"))
     };
+    let explained =
+        |line: usize| has_comment(line) || unsafe_impl_around(&lines, line).is_some_and(has_comment);
     used.filter(|line| !has_reason || !explained(*line))
         .map(|line| source.finding(line, "unsafe code allows itself with a reason and has a SAFETY: comment"))
         .collect()
+}
+
+/// The line (from 1) of the `unsafe impl` that a line lies in; formatted code closes it with a brace at the margin.
+fn unsafe_impl_around(lines: &[&str], line: usize) -> Option<usize> {
+    let above = lines[..line].iter().enumerate().rev();
+    let (index, opening) =
+        above.take_while(|(_, text)| **text != "}").find(|(_, text)| text.starts_with("unsafe impl"))?;
+    opening.ends_with('{').then_some(index + 1)
 }
 
 #[cfg(test)]
@@ -122,4 +133,12 @@ fn unsafe_without_a_reason_or_an_explanation_is_found() {
     assert_eq!(found("// SAFETY: b is\nfn a() { unsafe { b() } }"), 1);
     assert_eq!(found(&format!("{reason}// SAFETY: b is fine\nfn a() {{ unsafe {{ b() }} }}")), 0);
     assert_eq!(found("#![forbid(unsafe_code)] // unsafe"), 0);
+
+    let body = "unsafe impl A for B {\n    unsafe fn c() {\n\n\n\n\n        unsafe { d() }\n    }\n}\n";
+    assert_eq!(
+        found(&format!("{reason}// SAFETY: B is fine\n{body}")),
+        0,
+        "what holds for all of it is said once"
+    );
+    assert_eq!(found(&format!("{reason}// SAFETY: B is fine\n{body}\n\nfn e() {{ unsafe {{ f() }} }}")), 1);
 }
