@@ -125,6 +125,12 @@ impl<'a> Reader<'a> {
         let len = u16::from_be_bytes(self.array()?);
         self.take(len.into())
     }
+
+    /// UTF-8 behind a length of two bytes.
+    #[inline]
+    pub(crate) fn text(&mut self) -> Result<&'a str, Fault> {
+        core::str::from_utf8(self.counted()?).map_err(|_| &rule::ILL_FORMED_UTF8)
+    }
 }
 
 impl<'a, P> Walk<'a, P> for Reader<'a> {

@@ -14,6 +14,8 @@ mod repeated;
 mod rule;
 mod run;
 mod sink;
+#[cfg(any(test, feature = "table"))]
+pub mod table;
 mod trace;
 mod value;
 mod varint;

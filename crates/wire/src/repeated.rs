@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::field::{Field, Reader};
 use crate::property::Property;
-use crate::rule::Fault;
+use crate::rule::{self, Fault};
 use crate::sink::{EncodeError, Sink};
 use crate::value::{SubscriptionIdentifier, Utf8};
 use crate::version::Version;
@@ -144,7 +144,11 @@ fn next_in_block<'a, T: RepeatedField<'a>>(from: &mut Reader<'a>) -> Result<Opti
 
 impl<'a> Field<'a> for UserProperty<'a> {
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
-        Ok(Self { name: Utf8::read(from)?, value: Utf8::read(from)? })
+        let mut half = || match Utf8::read(from) {
+            Err(fault) if core::ptr::eq(fault, &rule::ILL_FORMED_UTF8) => Err(&rule::ILL_FORMED_PAIR),
+            half => half,
+        };
+        Ok(Self { name: half()?, value: half()? })
     }
 
     fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::packet::{ConnAck, Disconnect, Packet};
 use crate::reason::{ConnectRefusal, DisconnectReason, ReasonCode};
 use crate::version::Version;
 
@@ -66,7 +67,18 @@ impl Violation {
     }
 
     pub(crate) fn of(fault: Fault, version: Version) -> Self {
-        Self::after_connect(version, fault.reason, [fault.v5, fault.v3], fault.text)
+        Self::after_connect(version, fault.reason, [fault.statement(version); 2], fault.text)
+    }
+}
+
+impl Answer {
+    /// The packet to be sent, and the version to write it in.
+    pub fn packet(self) -> Option<(Version, Packet<'static>)> {
+        match self {
+            Self::Nothing => None,
+            Self::ConnAck(version, reason) => Some((version, ConnAck::refused(reason).into())),
+            Self::Disconnect(reason) => Some((Version::V5, Disconnect::new(reason).into())),
+        }
     }
 }
 
@@ -78,8 +90,8 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// One rule. A rule that only one of the families has carries the general statement for the other, where it
-/// does not occur.
+/// One rule, with its statements in MQTT 5 and in 3.1.1. Where there is no statement of its own, it is the
+/// general one.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) reason: ReasonCode,
@@ -93,7 +105,19 @@ pub(crate) type Fault = &'static Rule;
 
 impl Rule {
     pub(crate) fn statement(&self, version: Version) -> &'static str {
-        if version.is_5() { self.v5 } else { self.v3 }
+        match version {
+            Version::V5 if self.v5 == NOT_HERE => CLOSE_5,
+            Version::V5 => self.v5,
+            _ if self.v3 == NOT_HERE => CLOSE_3,
+            _ => self.v3,
+        }
+    }
+
+    /// Whether a packet of this version can break the rule.
+    #[cfg(test)]
+    pub(crate) fn is_in(&self, version: Version) -> bool {
+        let statement = if version.is_5() { self.v5 } else { self.v3 };
+        statement != NOT_HERE
     }
 }
 
@@ -101,6 +125,9 @@ impl Rule {
 const CLOSE_5: &str = "MQTT-4.13.1-1";
 /// "Protocol violation: close."
 const CLOSE_3: &str = "MQTT-4.8.0-1";
+
+/// Instead of a statement: packets of these versions cannot break the rule.
+const NOT_HERE: &str = "";
 
 macro_rules! rules {
     ($($name:ident $reason:ident $v5:expr, $v3:expr, $text:literal;)*) => {
@@ -124,33 +151,35 @@ rules! {
     SUBSCRIBE_FLAGS MalformedPacket "MQTT-3.8.1-1", "MQTT-3.8.1-1", "wrong flags in a SUBSCRIBE";
     UNSUBSCRIBE_FLAGS MalformedPacket "MQTT-3.10.1-1", "MQTT-3.10.1-1", "wrong flags in an UNSUBSCRIBE";
     DISCONNECT_FLAGS MalformedPacket "MQTT-3.14.1-1", "MQTT-3.14.1-1", "wrong flags in a DISCONNECT";
-    AUTH_FLAGS MalformedPacket "MQTT-3.15.1-1", CLOSE_3, "wrong flags in an AUTH";
+    AUTH_FLAGS MalformedPacket "MQTT-3.15.1-1", NOT_HERE, "wrong flags in an AUTH";
     QOS_3 MalformedPacket "MQTT-3.3.1-4", "MQTT-3.3.1-4", "QoS 3";
     DUP_AT_QOS_0 MalformedPacket "MQTT-3.3.1-2", "MQTT-3.3.1-2", "DUP at QoS 0";
     LENGTH_TOO_LONG MalformedPacket CLOSE_5, CLOSE_3, "a variable byte integer of more than 4 bytes";
-    LENGTH_NOT_SHORTEST MalformedPacket "MQTT-1.5.5-1", CLOSE_3, "a variable byte integer that is longer than needed";
+    LENGTH_NOT_SHORTEST MalformedPacket "MQTT-1.5.5-1", NOT_HERE, "a variable byte integer that is longer than needed";
     CLIENT_PACKET_TOO_LARGE PacketTooLarge "MQTT-3.2.2-15", CLOSE_3, "a packet over the maximum size";
     SERVER_PACKET_TOO_LARGE PacketTooLarge "MQTT-3.1.2-24", CLOSE_3, "a packet over the maximum size of the client";
     // Fields
     TRUNCATED MalformedPacket CLOSE_5, CLOSE_3, "the packet ends inside a field";
     SURPLUS MalformedPacket CLOSE_5, CLOSE_3, "bytes behind the last field";
     ILL_FORMED_UTF8 MalformedPacket "MQTT-1.5.4-1", "MQTT-1.5.3-1", "a string that is not UTF-8";
+    ILL_FORMED_PAIR MalformedPacket "MQTT-1.5.7-1", NOT_HERE, "a user property that is not UTF-8";
     NUL MalformedPacket "MQTT-1.5.4-2", "MQTT-1.5.3-2", "U+0000 in a string";
     PACKET_ID_0 ProtocolError "MQTT-2.2.1-3", "MQTT-2.3.1-1", "packet identifier 0";
+    TOPIC_NUL MalformedPacket "MQTT-4.7.3-2", "MQTT-4.7.3-2", "U+0000 in a topic name or filter";
     TOPIC_EMPTY ProtocolError "MQTT-4.7.3-1", "MQTT-4.7.3-1", "an empty topic name";
     TOPIC_WILDCARD MalformedPacket "MQTT-3.3.2-2", "MQTT-3.3.2-2", "a wildcard in a topic name";
     FILTER_EMPTY MalformedPacket "MQTT-4.7.3-1", "MQTT-4.7.3-1", "an empty topic filter";
     MULTI_LEVEL_WILDCARD MalformedPacket "MQTT-4.7.1-1", "MQTT-4.7.1-2", "a # that is not alone on the last level";
     SINGLE_LEVEL_WILDCARD MalformedPacket "MQTT-4.7.1-2", "MQTT-4.7.1-3", "a + that does not take a whole level";
-    MALFORMED_SHARE MalformedPacket "MQTT-4.8.2-1", CLOSE_3, "a shared filter without share name or filter";
+    MALFORMED_SHARE MalformedPacket "MQTT-4.8.2-1", NOT_HERE, "a shared filter without share name or filter";
     // Properties
-    UNKNOWN_PROPERTY MalformedPacket CLOSE_5, CLOSE_3, "an unknown property";
-    MISPLACED_PROPERTY MalformedPacket CLOSE_5, CLOSE_3, "a property that does not belong into this packet";
-    DUPLICATE_PROPERTY ProtocolError CLOSE_5, CLOSE_3, "a property that is there twice";
-    PROPERTY_OUT_OF_RANGE ProtocolError CLOSE_5, CLOSE_3, "a property value out of range";
-    TOPIC_ALIAS_0 TopicAliasInvalid "MQTT-3.3.2-8", CLOSE_3, "topic alias 0";
-    RESPONSE_TOPIC_WILDCARD ProtocolError "MQTT-3.3.2-14", CLOSE_3, "a wildcard in a response topic";
-    DATA_WITHOUT_METHOD ProtocolError CLOSE_5, CLOSE_3, "authentication data without a method";
+    UNKNOWN_PROPERTY MalformedPacket CLOSE_5, NOT_HERE, "an unknown property";
+    MISPLACED_PROPERTY MalformedPacket CLOSE_5, NOT_HERE, "a property that does not belong into this packet";
+    DUPLICATE_PROPERTY ProtocolError CLOSE_5, NOT_HERE, "a property that is there twice";
+    PROPERTY_OUT_OF_RANGE ProtocolError CLOSE_5, NOT_HERE, "a property value out of range";
+    TOPIC_ALIAS_0 TopicAliasInvalid "MQTT-3.3.2-8", NOT_HERE, "topic alias 0";
+    RESPONSE_TOPIC_WILDCARD ProtocolError "MQTT-3.3.2-14", NOT_HERE, "a wildcard in a response topic";
+    DATA_WITHOUT_METHOD ProtocolError CLOSE_5, NOT_HERE, "authentication data without a method";
     // CONNECT
     PROTOCOL_NAME UnsupportedProtocolVersion "MQTT-3.1.2-1", "MQTT-3.1.2-1", "an unknown protocol name";
     UNSUPPORTED_LEVEL UnsupportedProtocolVersion "MQTT-3.1.2-2", "MQTT-3.1.2-2", "an unknown protocol level";
@@ -159,7 +188,7 @@ rules! {
     WILL_QOS_3 MalformedPacket "MQTT-3.1.2-12", "MQTT-3.1.2-14", "Will QoS 3";
     WILL_QOS_WITHOUT_WILL MalformedPacket "MQTT-3.1.2-11", "MQTT-3.1.2-13", "Will QoS without a will";
     WILL_RETAIN_WITHOUT_WILL MalformedPacket "MQTT-3.1.2-13", "MQTT-3.1.2-15", "Will Retain without a will";
-    PASSWORD_WITHOUT_USER_NAME MalformedPacket CLOSE_5, "MQTT-3.1.2-22", "a password without a user name";
+    PASSWORD_WITHOUT_USER_NAME MalformedPacket NOT_HERE, "MQTT-3.1.2-22", "a password without a user name";
     WILL_MISSING MalformedPacket "MQTT-3.1.2-9", "MQTT-3.1.2-9", "the will that the flags announce is missing";
     USER_NAME_MISSING MalformedPacket "MQTT-3.1.2-17", "MQTT-3.1.2-19", "the user name that the flags announce is missing";
     PASSWORD_MISSING MalformedPacket "MQTT-3.1.2-19", "MQTT-3.1.2-21", "the password that the flags announce is missing";
@@ -168,33 +197,33 @@ rules! {
     // CONNACK
     CONNACK_FLAGS MalformedPacket "MQTT-3.2.2-1", CLOSE_3, "reserved acknowledge flags";
     SESSION_PRESENT_IN_REFUSAL ProtocolError "MQTT-3.2.2-6", "MQTT-3.2.2-4", "Session Present in a refusal";
-    CONNACK_REASON ProtocolError "MQTT-3.2.2-8", "MQTT-3.2.2-6", "a code that CONNACK does not have";
+    CONNACK_REASON ProtocolError "MQTT-3.2.2-8", CLOSE_3, "a code that CONNACK does not have";
     // Acknowledgements
-    PUBACK_REASON ProtocolError "MQTT-3.4.2-1", CLOSE_3, "a reason that PUBACK does not have";
-    PUBREC_REASON ProtocolError "MQTT-3.5.2-1", CLOSE_3, "a reason that PUBREC does not have";
-    PUBREL_REASON ProtocolError "MQTT-3.6.2-1", CLOSE_3, "a reason that PUBREL does not have";
-    PUBCOMP_REASON ProtocolError "MQTT-3.7.2-1", CLOSE_3, "a reason that PUBCOMP does not have";
+    PUBACK_REASON ProtocolError "MQTT-3.4.2-1", NOT_HERE, "a reason that PUBACK does not have";
+    PUBREC_REASON ProtocolError "MQTT-3.5.2-1", NOT_HERE, "a reason that PUBREC does not have";
+    PUBREL_REASON ProtocolError "MQTT-3.6.2-1", NOT_HERE, "a reason that PUBREL does not have";
+    PUBCOMP_REASON ProtocolError "MQTT-3.7.2-1", NOT_HERE, "a reason that PUBCOMP does not have";
     // PUBLISH
-    SUBSCRIPTION_IDENTIFIER_FROM_CLIENT ProtocolError "MQTT-3.3.4-6", CLOSE_3, "a subscription identifier in a PUBLISH of a client";
+    SUBSCRIPTION_IDENTIFIER_FROM_CLIENT ProtocolError "MQTT-3.3.4-6", NOT_HERE, "a subscription identifier in a PUBLISH of a client";
     // SUBSCRIBE, UNSUBSCRIBE
     NO_SUBSCRIPTION ProtocolError "MQTT-3.8.3-2", "MQTT-3.8.3-3", "a SUBSCRIBE without a filter";
     SUBSCRIPTION_QOS_3 ProtocolError CLOSE_5, "MQTT-3.8.3-4", "a subscription with QoS 3";
-    RETAIN_HANDLING_3 ProtocolError CLOSE_5, CLOSE_3, "Retain Handling 3";
+    RETAIN_HANDLING_3 ProtocolError CLOSE_5, NOT_HERE, "Retain Handling 3";
     SUBSCRIPTION_RESERVED_BITS MalformedPacket "MQTT-3.8.3-5", "MQTT-3.8.3-4", "reserved bits in the subscription options";
-    NO_LOCAL_ON_SHARED ProtocolError "MQTT-3.8.3-4", CLOSE_3, "No Local on a shared subscription";
+    NO_LOCAL_ON_SHARED ProtocolError "MQTT-3.8.3-4", NOT_HERE, "No Local on a shared subscription";
     NO_FILTER ProtocolError "MQTT-3.10.3-2", "MQTT-3.10.3-2", "an UNSUBSCRIBE without a filter";
     // SUBACK, UNSUBACK
     NO_SUBACK_REASON ProtocolError "MQTT-3.8.4-6", "MQTT-3.8.4-5", "a SUBACK without a code";
     SUBACK_REASON ProtocolError "MQTT-3.9.3-2", "MQTT-3.9.3-2", "a code that SUBACK does not have";
-    NO_UNSUBACK_REASON ProtocolError "MQTT-3.11.3-1", CLOSE_3, "an UNSUBACK without a code";
-    UNSUBACK_REASON ProtocolError "MQTT-3.11.3-2", CLOSE_3, "a code that UNSUBACK does not have";
+    NO_UNSUBACK_REASON ProtocolError "MQTT-3.11.3-1", NOT_HERE, "an UNSUBACK without a code";
+    UNSUBACK_REASON ProtocolError "MQTT-3.11.3-2", NOT_HERE, "a code that UNSUBACK does not have";
     // DISCONNECT, AUTH
-    DISCONNECT_REASON ProtocolError "MQTT-3.14.2-1", CLOSE_3, "a reason that DISCONNECT does not have";
-    DISCONNECT_REASON_OF_SERVER ProtocolError "MQTT-3.14.2-1", CLOSE_3, "a reason that only servers send";
-    DISCONNECT_REASON_OF_CLIENT ProtocolError "MQTT-3.14.2-1", CLOSE_3, "a reason that only clients send";
-    SESSION_EXPIRY_FROM_SERVER ProtocolError "MQTT-3.14.2-2", CLOSE_3, "a session expiry interval from a server";
-    SERVER_REFERENCE_FROM_CLIENT ProtocolError CLOSE_5, CLOSE_3, "a server reference from a client";
-    AUTH_REASON ProtocolError "MQTT-3.15.2-1", CLOSE_3, "a reason that AUTH does not have";
-    AUTH_REASON_OF_SERVER ProtocolError "MQTT-3.15.2-1", CLOSE_3, "a reason that only servers send";
-    AUTH_REASON_OF_CLIENT ProtocolError "MQTT-3.15.2-1", CLOSE_3, "a reason that only clients send";
+    DISCONNECT_REASON ProtocolError "MQTT-3.14.2-1", NOT_HERE, "a reason that DISCONNECT does not have";
+    DISCONNECT_REASON_OF_SERVER ProtocolError "MQTT-3.14.2-1", NOT_HERE, "a reason that only servers send";
+    DISCONNECT_REASON_OF_CLIENT ProtocolError "MQTT-3.14.2-1", NOT_HERE, "a reason that only clients send";
+    SESSION_EXPIRY_FROM_SERVER ProtocolError "MQTT-3.14.2-2", NOT_HERE, "a session expiry interval from a server";
+    SERVER_REFERENCE_FROM_CLIENT ProtocolError CLOSE_5, NOT_HERE, "a server reference from a client";
+    AUTH_REASON ProtocolError "MQTT-3.15.2-1", NOT_HERE, "a reason that AUTH does not have";
+    AUTH_REASON_OF_SERVER ProtocolError "MQTT-3.15.2-1", NOT_HERE, "an AUTH reason that only servers send";
+    AUTH_REASON_OF_CLIENT ProtocolError "MQTT-3.15.2-1", NOT_HERE, "an AUTH reason that only clients send";
 }

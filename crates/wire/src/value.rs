@@ -67,7 +67,7 @@ impl<'a> Utf8<'a> {
 
 impl<'a> Field<'a> for Utf8<'a> {
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
-        let text = core::str::from_utf8(from.counted()?).map_err(|_| &rule::ILL_FORMED_UTF8)?;
+        let text = from.text()?;
         Self::new(text).map_err(|_| &rule::NUL)
     }
 
@@ -123,12 +123,13 @@ pub(crate) fn put_counted<S: Sink + ?Sized>(bytes: &[u8], sink: &mut S) {
 impl<'a> Field<'a> for Option<TopicName<'a>> {
     #[inline]
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
-        let text = core::str::from_utf8(from.counted()?).map_err(|_| &rule::ILL_FORMED_UTF8)?;
+        let text = from.text()?;
         match TopicName::new(text) {
             Ok(name) => Ok(Some(name)),
             Err(TopicError::Empty) => Ok(None),
             Err(TopicError::Wildcard) => Err(&rule::TOPIC_WILDCARD),
-            Err(TopicError::Nul | TopicError::TooLong) => Err(&rule::NUL),
+            // Two bytes of length cannot say too long.
+            Err(TopicError::Nul | TopicError::TooLong) => Err(&rule::TOPIC_NUL),
         }
     }
 

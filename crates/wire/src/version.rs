@@ -89,7 +89,7 @@ impl fmt::Display for Qos {
 }
 
 /// Which end of a connection a packet comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// The end that opened the connection and sends CONNECT.
     Client,

@@ -130,10 +130,13 @@ impl<'a> Layout<'a> for Subscribe<'a> {
 
 impl<'a> Field<'a> for RequestedFilter<'a> {
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
-        let text = Utf8::read(from)?;
-        match TopicFilter::new(text.as_str()) {
+        let text = from.text()?;
+        match TopicFilter::new(text) {
             Ok(filter) => Ok(Ok(filter)),
-            Err(FilterError::MalformedShare) if !from.version.is_5() => Ok(Err(MalformedShare(text))),
+            Err(FilterError::MalformedShare) if !from.version.is_5() => {
+                let text = Utf8::new(text).map_err(|_| &rule::TOPIC_NUL)?;
+                Ok(Err(MalformedShare(text)))
+            }
             Err(error) => Err(fault(error)),
         }
     }
@@ -152,7 +155,7 @@ impl<'a> Field<'a> for RequestedFilter<'a> {
 fn fault(error: FilterError) -> Fault {
     match error {
         FilterError::Empty => &rule::FILTER_EMPTY,
-        FilterError::Nul | FilterError::TooLong => &rule::NUL,
+        FilterError::Nul | FilterError::TooLong => &rule::TOPIC_NUL,
         FilterError::MultiLevelWildcard => &rule::MULTI_LEVEL_WILDCARD,
         FilterError::SingleLevelWildcard => &rule::SINGLE_LEVEL_WILDCARD,
         FilterError::MalformedShare => &rule::MALFORMED_SHARE,
