@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use wire::Version;
+
 use clap::{Args, Subcommand, value_parser};
 
 use crate::host::CpuList;
 use crate::load::{FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest};
-use crate::protocol::Version;
 use crate::server::{Contender, RunningServer, ServerCommand};
 
 /// Load tests for MQTT brokers

@@ -98,3 +98,126 @@ fn new_run_id() -> RunId {
     let mixed = (now.as_nanos() ^ u128::from(std::process::id())).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     u32::try_from(mixed >> 32 & u128::from(u32::MAX)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::thread;
+    use std::time::Duration;
+
+    use wire::Version;
+
+    use super::*;
+    use crate::load::{FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest};
+    use crate::relay::Relay;
+    use crate::server::RunningServer;
+
+    const VERSIONS: [Version; 3] = Version::ALL;
+
+    /// A relay that lives as long as the tests.
+    fn relay() -> SocketAddr {
+        let relay = Relay::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = relay.local_address().unwrap();
+        thread::spawn(|| relay.run());
+        address
+    }
+
+    /// Runs a test against the relay with one thread and with two, and returns the messages that counted.
+    fn messages_of<T: Test>(test: &T, version: Version) -> Vec<u64> {
+        let server: RunningServer = format!("relay={}", relay()).parse().unwrap();
+        let mut messages = Vec::new();
+        for workers in [1, 2] {
+            let campaign = Campaign {
+                contenders: vec![Contender::running(server.clone())],
+                rounds: 1,
+                generator: Generator { workers, cpus: None, version },
+                server_cpus: None,
+            };
+            let runs = campaign.run(test).unwrap();
+            assert_eq!(runs.len(), test.sizes().len());
+            for run in runs {
+                assert_eq!(run.failure(), None);
+                messages.push(run.result.unwrap().outcome.messages);
+            }
+        }
+        messages
+    }
+
+    fn flood(pattern: Pattern, per_write: u64, payload_len: usize, version: Version) -> FloodTest {
+        FloodTest { pattern, sizes: vec![10], messages: 200, per_write, payload_len, version }
+    }
+
+    #[test]
+    fn loadtest_delivers_everything_in_every_version() {
+        for version in VERSIONS {
+            assert_eq!(messages_of(&flood(Pattern::Pairs, 64, 16, version), version), [1_000, 1_000]);
+        }
+    }
+
+    #[test]
+    fn loadtest_delivers_everything_when_the_kernel_takes_packets_in_pieces() {
+        let test = flood(Pattern::Pairs, 7, 100_000, Version::V5);
+        assert_eq!(messages_of(&test, Version::V5), [1_000, 1_000]);
+    }
+
+    #[test]
+    fn fanout_counts_what_every_subscriber_gets() {
+        let test = flood(Pattern::OneToMany, 1, 16, Version::V3_1_1);
+        assert_eq!(messages_of(&test, Version::V3_1_1), [2_000, 2_000]);
+    }
+
+    #[test]
+    fn fanin_keeps_the_publishers_apart() {
+        let test = flood(Pattern::ManyToOne, 64, 3_000, Version::V3_1_1);
+        assert_eq!(messages_of(&test, Version::V3_1_1), [2_000, 2_000]);
+    }
+
+    fn pingtest(rate: Option<f64>) -> PingtestTest {
+        let sizes = vec![
+            PingtestSize { pairs: 5, wildcard_subscribers: 3 },
+            PingtestSize { pairs: 1, wildcard_subscribers: 0 },
+        ];
+        PingtestTest { sizes, messages: 100, rate, payload_len: 16, version: Version::V5 }
+    }
+
+    #[test]
+    fn pingtest_counts_requests_and_replies_and_times_each_pair() {
+        assert_eq!(messages_of(&pingtest(None), Version::V5), [1_000, 200, 1_000, 200]);
+    }
+
+    #[test]
+    fn pingtest_keeps_to_a_schedule() {
+        assert_eq!(messages_of(&pingtest(Some(10_000.0)), Version::V5), [1_000, 200, 1_000, 200]);
+    }
+
+    #[test]
+    fn many_connect_and_publish_to_themselves() {
+        let test = ManyTest {
+            sizes: vec![50],
+            ramp_per_sec: 10_000.0,
+            interval: Duration::from_millis(20),
+            duration: Duration::from_millis(200),
+            payload_len: 16,
+            version: Version::V3_1,
+        };
+        assert!(messages_of(&test, Version::V3_1).iter().all(|&messages| messages >= 50));
+    }
+
+    #[test]
+    fn idle_connections_are_opened_and_closed() {
+        let test = IdleTest { sizes: vec![100], subscribe: true, version: Version::V3_1_1 };
+        assert_eq!(messages_of(&test, Version::V3_1_1), [0, 0]);
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_fails_its_run_and_not_the_campaign() {
+        let campaign = Campaign {
+            contenders: vec![Contender::running("gone=127.0.0.1:1".parse().unwrap())],
+            rounds: 2,
+            generator: Generator { workers: 2, cpus: None, version: Version::V5 },
+            server_cpus: None,
+        };
+        let runs = campaign.run(&flood(Pattern::Pairs, 64, 16, Version::V5)).unwrap();
+        assert!(runs.len() == 2 && runs.iter().all(|run| run.failure().is_some()));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -145,15 +145,20 @@ impl Connections {
             // A connection that is broken already needs no farewell.
             let _ = link.send(farewell).and_then(|()| link.stream.shutdown(Shutdown::Write));
         }
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         let mut open = self.links.len();
+        let mut links: Vec<Option<Link>> = self.links.into_iter().map(Some).collect();
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while open > 0 && started.elapsed() < patience {
             if self.poll.poll(&mut events, Some(TURN_MAX)).is_err() {
                 return;
             }
             for token in events.iter().map(Event::token) {
-                open -= usize::from(drained_to_its_end(&mut self.links[token.0], &mut self.buffer));
+                // The end of one connection may be announced more than once.
+                if links[token.0].as_mut().is_some_and(|link| is_at_its_end(link, &mut self.buffer)) {
+                    links[token.0] = None;
+                    open -= 1;
+                }
             }
         }
     }
@@ -231,7 +236,7 @@ impl Connections {
 }
 
 /// Reads a link until it is drained; returns whether its end was reached.
-fn drained_to_its_end(link: &mut Link, buffer: &mut [u8]) -> bool {
+fn is_at_its_end(link: &mut Link, buffer: &mut [u8]) -> bool {
     loop {
         match link.read(buffer) {
             Ok(Received::Bytes { .. }) => {}

@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use wire::{Disconnect, Version};
+
 use crate::connections::Connections;
 use crate::crew::Crew;
 use crate::error::{Error, Result};
-use crate::host::{CpuList, thread_cpu_time};
+use crate::host::{CpuList, thread_busy_time};
 use crate::load::{Outcome, Part};
 use crate::process::Process;
-use crate::protocol::{self, Version};
+use crate::protocol::to_bytes;
 use crate::setup::Setup;
 
 /// How long a server may be silent while clients are set up.
@@ -58,8 +60,17 @@ pub(crate) struct Measured {
     pub(crate) peak_bytes: Option<u64>,
     /// Resident memory that each connection added to the server before the load began, bytes.
     pub(crate) connection_bytes: Option<f64>,
-    /// The busiest thread's CPU time, as a share of the time that it took.
+    /// The share of the time in which the generator's busiest thread ran or waited for a processor.
     pub(crate) generator_busy: f64,
+}
+
+/// What the server's process showed.
+#[derive(Debug)]
+struct Observed {
+    /// Resident memory when all clients were set up.
+    resident_bytes: Option<u64>,
+    cpu: Option<Duration>,
+    peak_bytes: Option<u64>,
 }
 
 /// What one thread brought.
@@ -84,47 +95,34 @@ impl Generator {
         let crew = &Crew::new(parts.len());
         let expected = parts.iter().map(|part| part.expected()).sum();
         let connections: usize = parts.iter().map(|part| part.clients().len()).sum();
-        let measures_memory = parts.iter().any(Part::measures_memory);
+        let settles = parts.iter().any(Part::measures_memory);
         if let Some(process) = target.process {
             process.reset_peak();
         }
         let resident_before = target.process.and_then(Process::resident_bytes);
-        thread::scope(|scope| {
+        let look = |arrived| look(arrived, expected);
+        let (shares, observed) = thread::scope(|scope| {
             let spawn = |(worker, part)| scope.spawn(move || self.work(part, worker, target.address, crew));
             let threads: Vec<_> = parts.into_iter().enumerate().map(spawn).collect();
-            let mut readings = None;
-            if crew.await_all(LOOK_INTERVAL, || {}).is_ok() {
-                let resident = target.process.and_then(|process| resident_bytes(process, measures_memory));
-                let cpu_before = target.process.and_then(Process::cpu_time);
-                crew.start();
-                crew.open();
-                if crew.await_all(LOOK_INTERVAL, || look(crew.arrived(), expected)).is_ok() {
-                    let cpu_after = target.process.and_then(Process::cpu_time);
-                    let server_cpu =
-                        cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before));
-                    readings = Some((resident, server_cpu, target.process.and_then(Process::peak_bytes)));
-                    crew.open();
-                }
-            }
-            let mut total = Share { outcome: Outcome::default(), busy: 0.0 };
-            for thread in threads {
-                let share = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-                if let Some(share) = share {
-                    total.outcome.add(share.outcome);
-                    total.busy = total.busy.max(share.busy);
-                }
-            }
-            let (resident, server_cpu, peak_bytes) =
-                readings.expect("without readings a thread returned its error");
-            let added = resident_before.zip(resident).map(|(before, after)| after as f64 - before as f64);
-            Ok(Measured {
-                outcome: total.outcome,
-                elapsed: crew.elapsed(),
-                server_cpu,
-                peak_bytes,
-                connection_bytes: added.filter(|_| connections > 0).map(|bytes| bytes / connections as f64),
-                generator_busy: total.busy,
-            })
+            let observed = observe(target.process, crew, settles, look);
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            (threads.into_iter().map(join).collect::<Result<Vec<_>>>(), observed)
+        });
+        let (shares, observed) = (shares?, observed.expect("if a thread failed, its error was returned"));
+        let mut outcome = Outcome::default();
+        let generator_busy = shares.iter().flatten().map(|share| share.busy).fold(0.0, f64::max);
+        shares.into_iter().flatten().for_each(|share| outcome.add(share.outcome));
+        let added =
+            resident_before.zip(observed.resident_bytes).map(|(before, after)| after as f64 - before as f64);
+        Ok(Measured {
+            outcome,
+            elapsed: crew.elapsed(),
+            server_cpu: observed.cpu,
+            peak_bytes: observed.peak_bytes,
+            connection_bytes: added.filter(|_| connections > 0).map(|bytes| bytes / connections as f64),
+            generator_busy,
         })
     }
 
@@ -150,18 +148,38 @@ impl Generator {
         if crew.pass().is_err() {
             return Ok(None);
         }
-        let (started, cpu_before) = (Instant::now(), thread_cpu_time()?);
+        let (started, busy_before) = (Instant::now(), thread_busy_time()?);
         let patience = part.patience();
         connections.drive(&mut part, crew, patience)?;
-        let cpu = thread_cpu_time()?.saturating_sub(cpu_before);
-        let busy = cpu.as_secs_f64() / started.elapsed().as_secs_f64();
+        let busy = thread_busy_time()?.saturating_sub(busy_before);
+        let busy = busy.as_secs_f64() / started.elapsed().as_secs_f64();
         if crew.pass().is_err() {
             return Ok(None);
         }
-        connections.close(&protocol::disconnect(), CLOSE_PATIENCE);
+        connections.close(&to_bytes(Disconnect::default(), self.version), CLOSE_PATIENCE);
         promise.keep();
         Ok(Some(Share { outcome: part.outcome()?, busy }))
     }
+}
+
+/// Opens the gates for the crew, and looks at the server at the right times; `None` if a thread failed.
+fn observe(
+    process: Option<Process>,
+    crew: &Crew,
+    settles: bool,
+    mut look: impl FnMut(u64),
+) -> Option<Observed> {
+    crew.await_all(LOOK_INTERVAL, || {}).ok()?;
+    let resident_bytes = process.and_then(|process| resident_bytes(process, settles));
+    let cpu_before = process.and_then(Process::cpu_time);
+    crew.start();
+    crew.open();
+    crew.await_all(LOOK_INTERVAL, || look(crew.arrived())).ok()?;
+    let cpu_after = process.and_then(Process::cpu_time);
+    let cpu = cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before));
+    let observed = Observed { resident_bytes, cpu, peak_bytes: process.and_then(Process::peak_bytes) };
+    crew.open();
+    Some(observed)
 }
 
 /// Resident memory; if it `settles`, once two looks in a row see the same.

@@ -13,11 +13,16 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
+use topic::TopicFilterBuf;
+use wire::{
+    AckProperties, ConnAck, OneOrMore, Packet, PingResp, Role, SubAck, SubAckReason, Subscribe, TopicName,
+    Version,
+};
 
 use crate::error::{Error, Result};
 use crate::frames::{packet_len, whole_packets_len};
 use crate::link::{Link, READ_LEN, Received};
-use crate::protocol::{self, Packet, Version};
+use crate::protocol::{packet_in, to_bytes};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -44,8 +49,9 @@ pub(crate) struct Relay {
 #[derive(Debug)]
 struct Peer {
     link: Link,
-    version: Version,
-    filters: Vec<String>,
+    /// Set by CONNECT.
+    version: Option<Version>,
+    filters: Vec<TopicFilterBuf>,
     /// Set by the first PUBLISH.
     feed: Option<Feed>,
     /// The publishers of which this is a target.
@@ -76,10 +82,11 @@ impl Relay {
         Ok(Self { poll, listener, peers: Slab::new(), buffer, resumed: Vec::new() })
     }
 
-    /// The address that the relay listens on.
+    /// The address that the relay listens on; asked for by tests, which let the system choose the port.
     ///
     /// # Errors
     /// If the system does not know it.
+    #[cfg(test)]
     pub(crate) fn local_address(&self) -> Result<SocketAddr> {
         self.listener.local_addr().map_err(Error::io("read the relay's address"))
     }
@@ -126,8 +133,8 @@ impl Relay {
         let entry = self.peers.vacant_entry();
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut stream, Token(entry.key()), interest)?;
-        let (version, filters, sources) = (Version::V3_1_1, Vec::new(), Vec::new());
-        entry.insert(Peer { link: Link::new(stream), version, filters, feed: None, sources });
+        let link = Link::new(stream);
+        entry.insert(Peer { link, version: None, filters: Vec::new(), feed: None, sources: Vec::new() });
         Ok(())
     }
 
@@ -206,23 +213,27 @@ impl Relay {
     /// Speaks MQTT while a connection is set up; its first PUBLISH decides whom it feeds.
     fn handle_packet(&mut self, key: usize, packet: &[u8]) -> Result<Option<Feed>> {
         let peer = &mut self.peers[key];
-        let broken = Error::io("answer");
-        match protocol::read(packet, peer.version)? {
-            Packet::Connect { version } => {
-                peer.version = version;
-                peer.link.send(&protocol::connack(version)).map_err(broken)?;
+        let request = packet_in(packet, peer.version, Role::Client)?;
+        let version = peer.version.unwrap_or(Version::V5);
+        let answer = match request {
+            Packet::Connect(connect) => {
+                peer.version = Some(connect.version());
+                to_bytes(ConnAck::accepted(false), connect.version())
             }
-            Packet::Subscribe { packet_id, filters } => {
-                peer.link.send(&protocol::suback(peer.version, packet_id, filters.len())).map_err(broken)?;
-                peer.filters.extend(filters.into_iter().map(str::to_owned));
+            Packet::Subscribe(subscribe) => {
+                peer.filters
+                    .extend(subscribe.subscriptions.iter().filter_map(|s| Some(s.filter().ok()?.into())));
+                suback(&subscribe, version)
             }
-            Packet::PingRequest => peer.link.send(&protocol::pingresp()).map_err(broken)?,
-            Packet::Publish { topic, .. } => {
-                let topic = topic.to_owned();
-                return self.feed(key, &topic).map(Some);
+            Packet::PingReq(_) => to_bytes(PingResp, version),
+            Packet::Publish(publish) => {
+                let alias = || Error::Server("an alias, but the relay gave none".to_owned());
+                let topic = publish.topic.name().ok_or_else(alias)?;
+                return self.feed(key, topic).map(Some);
             }
-            _ => {}
-        }
+            _ => return Ok(None),
+        };
+        peer.link.send(&answer).map_err(Error::io("answer"))?;
         Ok(None)
     }
 
@@ -230,13 +241,12 @@ impl Relay {
     ///
     /// # Errors
     /// If another publisher feeds an exact subscription to the same topic: their bytes would be mixed up.
-    fn feed(&mut self, source: usize, topic: &str) -> Result<Feed> {
+    fn feed(&mut self, source: usize, topic: TopicName<'_>) -> Result<Feed> {
         let mut feed = Feed::default();
         for (target, peer) in &mut self.peers {
-            let Some(filter) = peer.filters.iter().find(|filter| protocol::matches(filter, topic)) else {
-                continue;
-            };
-            let has_wildcard = filter.contains(['+', '#']);
+            let mut filters = peer.filters.iter().map(TopicFilterBuf::filter);
+            let Some(filter) = filters.find(|filter| filter.matches(topic)) else { continue };
+            let has_wildcard = filter.has_wildcard();
             if !has_wildcard && !peer.sources.is_empty() {
                 return Err(Error::Server(format!("a second publisher to {topic}")));
             }
@@ -286,6 +296,12 @@ impl Relay {
             }
         }
     }
+}
+
+fn suback(subscribe: &Subscribe<'_>, version: Version) -> Vec<u8> {
+    let reasons = vec![SubAckReason::GrantedQos0; subscribe.subscriptions.iter().count()];
+    let reasons = OneOrMore::new(&reasons).expect("a SUBSCRIBE has at least one subscription");
+    to_bytes(SubAck { packet_id: subscribe.packet_id, properties: AckProperties::EMPTY, reasons }, version)
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

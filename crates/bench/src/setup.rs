@@ -1,13 +1,21 @@
 //! Bringing clients to where a load can start: connected, and subscribed if they are subscribers.
 
+use wire::{
+    Connect, Connected, OneOrMore, Packet, PacketId, Qos, Role, Subscribe, SubscribeProperties, Subscription,
+    Utf8, Version,
+};
+
 use crate::connections::{Connections, Load, Next};
 use crate::error::{Error, Result};
 use crate::frames::for_each_packet;
 use crate::message::RunId;
-use crate::protocol::{self, Packet, Version};
+use crate::protocol::{packet_in, to_bytes, topic_filter};
 
 /// Connections being set up at a time: fewer than the shortest backlog of a listener that is in use (100).
 pub(crate) const IN_FLIGHT_MAX: usize = 64;
+
+/// The longest there is: servers keep the time as for any client, and no run is so long that a PINGREQ is due.
+const KEEP_ALIVE_SECS: u16 = u16::MAX;
 
 /// What a client does before the load starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +34,10 @@ impl Client {
 
     /// The packet to begin with.
     pub(crate) fn connect(&self, version: Version) -> Vec<u8> {
-        protocol::connect(version, &self.client_id)
+        let client_id = Utf8::new(&self.client_id).expect("a client id has letters and digits");
+        let mut connect = Connect::new(version, client_id);
+        connect.keep_alive_secs = KEEP_ALIVE_SECS;
+        to_bytes(connect, version)
     }
 
     /// Carries on after a packet from the server; returns whether the client is ready.
@@ -40,16 +51,18 @@ impl Client {
         connection: usize,
         connections: &mut Connections,
     ) -> Result<bool> {
-        match (protocol::read(packet, version)?, &self.filter) {
-            (Packet::ConnectAccepted, Some(filter)) => {
-                connections.send(connection, &protocol::subscribe(version, filter))?;
-                Ok(false)
+        let unwanted = match (packet_in(packet, Some(version), Role::Server)?, &self.filter) {
+            (Packet::ConnAck(answer), filter) if matches!(answer.outcome, Connected::Accepted { .. }) => {
+                let Some(filter) = filter else { return Ok(true) };
+                connections.send(connection, &subscribe(filter, version))?;
+                return Ok(false);
             }
-            (Packet::ConnectAccepted, None) | (Packet::SubscribeAccepted, Some(_)) => Ok(true),
-            (Packet::ConnectRefused { reason }, _) => Err(refused("CONNECT", reason)),
-            (Packet::SubscribeRefused { reason }, _) => Err(refused("SUBSCRIBE", reason)),
-            (other, _) => Err(Error::Server(format!("answered with {other:?} while clients were set up"))),
-        }
+            (Packet::SubAck(answer), Some(_)) if answer.reasons.iter().all(|reason| !reason.is_error()) => {
+                return Ok(true);
+            }
+            (unwanted, _) => unwanted,
+        };
+        Err(Error::Server(format!("answered {unwanted} while clients were set up")))
     }
 }
 
@@ -99,8 +112,11 @@ impl Load for Setup<'_> {
     }
 }
 
-fn refused(what: &str, reason: u8) -> Error {
-    Error::Server(format!("refused {what} with reason {reason:#04x}"))
+fn subscribe(filter: &str, version: Version) -> Vec<u8> {
+    let subscription = Subscription::with_qos(topic_filter(filter), Qos::AtMostOnce);
+    let subscriptions = OneOrMore::one(&subscription);
+    let properties = SubscribeProperties::EMPTY;
+    to_bytes(Subscribe { packet_id: PacketId::MIN, properties, subscriptions }, version)
 }
 
 #[cfg(test)]

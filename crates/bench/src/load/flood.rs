@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use wire::Version;
+
 use super::{Outcome, Part, Test, unexpected};
 use crate::connections::{Connections, Load, Next};
 use crate::error::Result;
 use crate::frames::for_each_packet;
 use crate::message::{RunId, Stream, claimed_stream};
-use crate::protocol::Version;
 use crate::sequence::{Arrival, Sequence, Tally};
 use crate::setup::Client;
 
@@ -107,12 +108,13 @@ impl Test for FloodTest {
     }
 
     fn sizes(&self) -> Vec<String> {
-        let unit = match self.pattern {
-            Pattern::Pairs => "connections",
-            Pattern::OneToMany => "subscribers",
-            Pattern::ManyToOne => "publishers",
+        let name = |&size: &u32| match self.pattern {
+            // An odd one out has no partner.
+            Pattern::Pairs => format!("{} connections", size / 2 * 2),
+            Pattern::OneToMany => format!("{size} subscribers"),
+            Pattern::ManyToOne => format!("{size} publishers"),
         };
-        self.sizes.iter().map(|size| format!("{size} {unit}")).collect()
+        self.sizes.iter().map(name).collect()
     }
 
     fn connections(&self, size: usize) -> u64 {
@@ -275,4 +277,81 @@ impl Subscriber {
 /// How far into a packet a position in a stream of them is.
 fn remainder(position: u64, packet_len: u64) -> usize {
     usize::try_from(position % packet_len).expect("a packet that exists fits into memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGES: u64 = 10;
+
+    /// What a subscriber makes of a stream of packets, given in two pieces.
+    fn tally_of(pattern: Pattern, packets: impl Fn(&[Stream]) -> Vec<u8>) -> Tally {
+        let test = FloodTest {
+            pattern,
+            sizes: vec![2],
+            messages: MESSAGES,
+            per_write: 1,
+            payload_len: 20,
+            version: Version::V3_1_1,
+        };
+        let mut part = test.parts(0, 7, 1).remove(0);
+        let bytes = packets(&part.streams);
+        let mut connections = Connections::new("127.0.0.1:1".parse().unwrap(), 64, 0).unwrap();
+        let used = part.receive(0, &bytes[..bytes.len() / 2], &mut connections).unwrap();
+        assert_eq!(part.receive(0, &bytes[used..], &mut connections).unwrap(), bytes.len() - used);
+        part.outcome().unwrap().tally
+    }
+
+    fn packets(stream: &Stream, numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        numbers.into_iter().for_each(|number| stream.append(number, &mut bytes));
+        bytes
+    }
+
+    #[test]
+    fn a_stream_that_arrives_whole_is_clean() {
+        assert!(tally_of(Pattern::Pairs, |streams| packets(&streams[0], 0..MESSAGES)).is_clean());
+    }
+
+    #[test]
+    fn every_fault_is_counted_as_what_it_is() {
+        let tally = tally_of(Pattern::Pairs, |streams| packets(&streams[0], [0, 1, 1, 5, 4, 6, MESSAGES, 9]));
+        assert_eq!(tally, Tally { lost: 4, duplicated: 1, out_of_order: 1, unexpected: 1 });
+    }
+
+    #[test]
+    fn a_message_of_another_run_is_unexpected() {
+        let other = Stream::new(8, 0, "loadtest/0", 20, Version::V3_1_1);
+        let tally = tally_of(Pattern::Pairs, |streams| {
+            [packets(&streams[0], 0..MESSAGES), packets(&other, [3])].concat()
+        });
+        assert_eq!(tally, Tally { unexpected: 1, ..Tally::default() });
+    }
+
+    #[test]
+    fn each_publisher_has_an_order_of_its_own() {
+        let tally = tally_of(Pattern::ManyToOne, |streams| {
+            [packets(&streams[1], 0..MESSAGES), packets(&streams[0], 0..MESSAGES)].concat()
+        });
+        assert!(tally.is_clean());
+    }
+
+    #[test]
+    fn a_disconnect_ends_the_run() {
+        let mut part = FloodTest {
+            pattern: Pattern::Pairs,
+            sizes: vec![2],
+            messages: 1,
+            per_write: 1,
+            payload_len: 16,
+            version: Version::V5,
+        }
+        .parts(0, 0, 1)
+        .remove(0);
+        let mut connections = Connections::new("127.0.0.1:1".parse().unwrap(), 64, 0).unwrap();
+        let quota_exceeded = [0xE0, 1, 0x97];
+        let error = part.receive(0, &quota_exceeded, &mut connections).unwrap_err();
+        assert!(error.to_string().contains("Quota exceeded"), "{error}");
+    }
 }

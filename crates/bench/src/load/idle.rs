@@ -1,11 +1,12 @@
 //! Connections that do nothing: what each costs in memory.
 
+use wire::Version;
+
 use super::{Outcome, Part, Test};
 use crate::connections::{Connections, Load, Next};
 use crate::error::Result;
 use crate::frames::for_each_packet;
 use crate::message::RunId;
-use crate::protocol::Version;
 use crate::sequence::Tally;
 use crate::setup::Client;
 

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use wire::Version;
 
 use super::pingtest::golden_fraction;
 use super::{Outcome, PATIENCE, Part, Test, latencies, nanos, unexpected};
@@ -12,7 +13,6 @@ use crate::connections::{Connections, Load, Next};
 use crate::error::{Error, Result};
 use crate::frames::for_each_packet;
 use crate::message::{RunId, Stream};
-use crate::protocol::Version;
 use crate::sequence::{Arrival, Sequence, Tally};
 use crate::setup::{Client, IN_FLIGHT_MAX};
 

@@ -8,6 +8,7 @@ mod pingtest;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use wire::{Packet, Role, Version};
 
 pub(crate) use self::flood::{FloodTest, Pattern};
 pub(crate) use self::idle::IdleTest;
@@ -17,7 +18,7 @@ pub(crate) use self::pingtest::{PingtestSize, PingtestTest};
 use crate::connections::Load;
 use crate::error::{Error, Result};
 use crate::message::RunId;
-use crate::protocol::{self, Packet, Version};
+use crate::protocol::packet_in;
 use crate::sequence::Tally;
 use crate::setup::Client;
 
@@ -114,10 +115,8 @@ fn nanos(duration: Duration) -> u64 {
 /// If it is a DISCONNECT, or malformed.
 #[cold]
 fn unexpected(packet: &[u8], version: Version, tally: &mut Tally) -> Result<()> {
-    match protocol::read(packet, version)? {
-        Packet::Disconnect { reason } => {
-            Err(Error::Server(format!("sent DISCONNECT with reason {reason:#04x} during the run")))
-        }
+    match packet_in(packet, Some(version), Role::Server)? {
+        goodbye @ Packet::Disconnect(_) => Err(Error::Server(format!("sent {goodbye} during the run"))),
         _ => {
             tally.unexpected += 1;
             Ok(())

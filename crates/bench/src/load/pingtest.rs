@@ -6,13 +6,13 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use wire::Version;
 
 use super::{Outcome, PATIENCE, Part, Test, latencies, nanos, unexpected};
 use crate::connections::{Connections, Load, Next};
 use crate::error::Result;
 use crate::frames::for_each_packet;
 use crate::message::{RunId, Stream};
-use crate::protocol::Version;
 use crate::sequence::{Arrival, Sequence, Tally};
 use crate::setup::Client;
 
