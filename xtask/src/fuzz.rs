@@ -52,6 +52,7 @@ impl Options {
 /// # Errors
 /// When a target cannot be built, or crashes; its input is then under `fuzz/artifacts`.
 pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
+    log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     let host = host(house)?;
     let mut build = house.cargo();
     build.args([
@@ -66,7 +67,7 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
     // A target triple keeps the flags away from build scripts.
     log.run(build.arg(house.target().join("fuzz")).env("RUSTFLAGS", FLAGS))?;
     for target in targets(house, options)? {
-        log.note(&format!("== {target}"));
+        log.note(&format!("# {target}"));
         let [corpus, artifacts] =
             ["corpus", "artifacts"].map(|folder| house.root().join("fuzz").join(folder).join(&target));
         for folder in [&corpus, &artifacts] {

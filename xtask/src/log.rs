@@ -92,9 +92,7 @@ const EXCERPT_LINES: usize = 60;
 pub(crate) fn first_failure(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let begins = |line: &&str| {
-        ["error", "warning: ", "Diff in ", "---- ", "==", "SUMMARY:"]
-            .iter()
-            .any(|start| line.starts_with(start))
+        ["error", "warning: ", "Diff in ", "---- ", "SUMMARY:"].iter().any(|start| line.starts_with(start))
             || line.contains("panicked at")
             || line.contains('✘')
     };

@@ -27,6 +27,7 @@ const STEPS: &[(&str, Work)] = &[
         let mut rustdoc = house.cargo();
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
     }),
+    // Last, because it is the one that takes as long as it is given.
     ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
 
