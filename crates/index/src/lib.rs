@@ -43,11 +43,17 @@ mod filters;
 mod generation;
 mod hash;
 mod hashed_topic;
+mod interest;
 mod shapes;
+mod subscriber;
 mod subscribers;
+mod targets;
 
 pub use generation::Generation;
+pub use interest::Interest;
+pub use subscriber::{ConnectionId, Gauge, Level, ShardId, Subscriber};
 pub use subscribers::Identity;
+pub use targets::{Subscriptions, Target, Targets};
 
 use filters::{Filters, Insertion};
 use generation::{Concerns, Generations};

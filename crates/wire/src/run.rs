@@ -11,6 +11,8 @@ pub struct Run {
     pub count: usize,
     /// Bytes of all of them.
     pub len: usize,
+    /// Bytes of all payloads.
+    pub payload_bytes: usize,
     /// Bytes between Remaining Length and payload.
     prefix_len: usize,
 }
@@ -27,7 +29,7 @@ pub struct Run {
 ///
 /// let bytes = b"\x30\x04\x00\x01a1\x30\x05\x00\x01a22\x30\x04\x00\x01b3";
 /// let run = publish_run(bytes, 6, Version::V3_1_1, &Limits::default());
-/// assert_eq!((run.count, run.len), (2, 13));
+/// assert_eq!((run.count, run.len, run.payload_bytes), (2, 13, 3));
 /// assert!(run.payloads(bytes).eq([&b"1"[..], b"22"]));
 /// ```
 ///
@@ -41,20 +43,25 @@ pub fn publish_run(bytes: &[u8], first_len: usize, version: Version, limits: &Li
     let head = &first[..start + prefix_len];
     let prefix = &head[start..];
 
-    let (mut count, mut rest) = (1, behind);
+    let first_payload_bytes = first_len - head.len();
+    let (mut count, mut payload_bytes, mut rest) = (1, first_payload_bytes, behind);
     loop {
         // Payloads of one length are the common case: then all bytes before the payload are the same.
         while rest.len() >= first_len && rest.starts_with(head) {
             rest = &rest[first_len..];
+            payload_bytes += first_payload_bytes;
             count += 1;
         }
         match like(rest, first[0], prefix) {
-            Some(len) if len <= limits.max_packet_bytes => rest = &rest[len..],
+            Some(Body { start, end, .. }) if end <= limits.max_packet_bytes => {
+                payload_bytes += end - start - prefix_len;
+                rest = &rest[end..];
+            }
             _ => break,
         }
         count += 1;
     }
-    Run { count, len: bytes.len() - rest.len(), prefix_len }
+    Run { count, len: bytes.len() - rest.len(), payload_bytes, prefix_len }
 }
 
 impl Run {
@@ -83,15 +90,15 @@ impl<'a> Iterator for RunPayloads<'a> {
     }
 }
 
-/// The length of the packet at the start of `bytes`, if it is complete and begins as the run does.
+/// The packet at the start of `bytes`, if it is complete and begins as the run does.
 #[inline]
-fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<usize> {
+fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<Body> {
     if *bytes.first()? != first_byte {
         return None;
     }
     let body = Body::find(bytes)?;
     let is_like = body.is_shortest && bytes.get(body.start..body.end)?.starts_with(prefix);
-    is_like.then_some(body.end)
+    is_like.then_some(body)
 }
 
 /// Where a packet has what stands behind its fixed header.

@@ -1,0 +1,96 @@
+//! What a shard knows of one connection.
+
+use std::sync::Arc;
+
+use index::{ConnectionId, Subscriber};
+use session::Session;
+
+use crate::filters::Filters;
+use crate::pressure::Blocker;
+use crate::publish::Route;
+use crate::retained::Walks;
+
+/// A connection with its session. What most connections do not have is behind a pointer.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) session: Session,
+    /// Known from CONNECT on.
+    pub(crate) subscriber: Option<Arc<Subscriber>>,
+    pub(crate) filters: Filters,
+    /// Where its last PUBLISH went.
+    pub(crate) route: Option<Box<Route>>,
+    /// Answers to its subscriptions that are not complete.
+    pub(crate) walks: Option<Box<Walks>>,
+    /// Why it is not read.
+    pub(crate) blocked: Option<Box<Blocker>>,
+    /// It has changes to the index that are not written.
+    pub(crate) has_changes: bool,
+    /// How many of its messages went to the ledger, and how many of those are decided.
+    pub(crate) posted: u32,
+    pub(crate) decided: u32,
+    /// The timer that counts; those that were armed for another time are stale.
+    pub(crate) due_ms: Option<u64>,
+}
+
+impl Client {
+    pub(crate) fn new(session: Session) -> Self {
+        Self {
+            session,
+            subscriber: None,
+            filters: Filters::default(),
+            route: None,
+            walks: None,
+            blocked: None,
+            has_changes: false,
+            posted: 0,
+            decided: 0,
+            due_ms: None,
+        }
+    }
+
+    pub(crate) fn client_id(&self) -> &str {
+        self.subscriber.as_ref().map_or("", |subscriber| &subscriber.client_id)
+    }
+}
+
+/// The clients of one shard, in the places that `net` gave their connections.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    places: Vec<Place>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    generation: u32,
+    client: Option<Client>,
+}
+
+impl Clients {
+    pub(crate) fn insert(&mut self, id: ConnectionId, client: Client) {
+        let slot = id.slot as usize;
+        if slot >= self.places.len() {
+            self.places.resize_with(slot + 1, Place::default);
+        }
+        self.places[slot] = Place { generation: id.generation, client: Some(client) };
+    }
+
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Client> {
+        let place = self.places.get(id.slot as usize)?;
+        if place.generation == id.generation { place.client.as_ref() } else { None }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Client> {
+        let place = self.places.get_mut(id.slot as usize)?;
+        if place.generation == id.generation { place.client.as_mut() } else { None }
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Client> {
+        let place = self.places.get_mut(id.slot as usize)?;
+        if place.generation == id.generation { place.client.take() } else { None }
+    }
+
+    pub(crate) fn ids(&self) -> Vec<ConnectionId> {
+        let present = self.places.iter().zip(0..).filter(|(place, _)| place.client.is_some());
+        present.map(|(place, slot)| ConnectionId { slot, generation: place.generation }).collect()
+    }
+}

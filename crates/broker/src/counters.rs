@@ -1,0 +1,137 @@
+//! What a shard counts. Each counter has one writer; anybody may read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread changes and others read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to it. Only the counter's own shard does, so that no bus lock is needed.
+    #[inline]
+    pub fn add(&self, by: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+
+    /// Takes off what was added.
+    #[inline]
+    pub fn sub(&self, by: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(by), Ordering::Relaxed);
+    }
+
+    /// Its value now.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Declares the counters once: field, topic below `$SYS/broker/`, meaning.
+macro_rules! counters {
+    ($($(#[doc = $text:literal])+ $name:ident: $topic:literal,)+) => {
+        /// The counters of one shard.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[doc = $text])+ pub $name: Counter,)+ }
+
+        /// The sums of all shards at one moment.
+        #[derive(Debug, Default, Clone, PartialEq, Eq)]
+        pub struct Totals { $($(#[doc = $text])+ pub $name: u64,)+ }
+
+        impl Totals {
+            /// Adds up what all shards have counted.
+            pub fn of<'a>(shards: impl IntoIterator<Item = &'a Counters>) -> Self {
+                let mut totals = Self::default();
+                for shard in shards {
+                    $(totals.$name = totals.$name.wrapping_add(shard.$name.value());)+
+                }
+                totals
+            }
+
+            /// Each with its topic below `$SYS/broker/`.
+            pub fn topics(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$(($topic, self.$name),)+].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Bytes read from sockets.
+    bytes_received: "bytes/received",
+    /// Bytes that sockets took.
+    bytes_sent: "bytes/sent",
+    /// Control packets of all kinds, read.
+    packets_received: "messages/received",
+    /// Control packets of all kinds, sent.
+    packets_sent: "messages/sent",
+    /// PUBLISH packets read.
+    publish_received: "publish/messages/received",
+    /// PUBLISH packets sent.
+    publish_sent: "publish/messages/sent",
+    /// PUBLISH packets not delivered to one of their receivers, whatever the reason.
+    publish_dropped: "publish/messages/dropped",
+    /// Payload bytes read.
+    publish_bytes_received: "publish/bytes/received",
+    /// Payload bytes sent.
+    publish_bytes_sent: "publish/bytes/sent",
+    /// Clients connected now.
+    clients_connected: "clients/connected",
+    /// Connections that were accepted and sent a CONNECT, good or bad.
+    connects: "connects/received",
+    /// Sockets accepted.
+    sockets: "sockets/accepted",
+    /// Subscriptions now.
+    subscriptions: "subscriptions/count",
+    /// PUBLISH packets that nobody subscribed to.
+    no_subscribers: "publish/messages/no_subscribers",
+    /// Dropped because the subscriber makes no progress.
+    dropped_slow: "dropped/slow",
+    /// Dropped because all connections together hold as many bytes as they may.
+    dropped_budget: "dropped/budget",
+    /// Dropped because the packet is larger than the client takes.
+    dropped_too_large: "dropped/too_large",
+    /// Dropped because their topic is reserved, or has too many levels.
+    dropped_topic: "dropped/topic",
+    /// Dropped because they had expired.
+    dropped_expired: "dropped/expired",
+    /// Connections refused because there are as many as there may be.
+    refused_connections_max: "refused/connections_max",
+    /// Connections closed because their CONNECT did not come in time.
+    refused_connect_timeout: "refused/connect_timeout",
+    /// CONNECT packets refused for any reason.
+    refused_connect: "refused/connect",
+    /// Connections ended because of a malformed packet.
+    ended_malformed: "ended/malformed",
+    /// Connections ended because of another violation of the protocol.
+    ended_protocol_error: "ended/protocol_error",
+    /// Connections ended because a packet was larger than announced.
+    ended_packet_too_large: "ended/packet_too_large",
+    /// Connections ended because nothing came for one and a half times the Keep Alive.
+    ended_keep_alive: "ended/keep_alive",
+    /// Connections ended because another one took their client identifier.
+    ended_taken_over: "ended/taken_over",
+    /// Subscriptions refused because the client has as many as it may, or the filter has too many levels.
+    refused_subscriptions: "refused/subscriptions",
+    /// How often a publisher was not read because a subscriber of its was full.
+    paused_publishers: "paused/publishers",
+    /// How often a subscriber was found to make no progress.
+    slow_subscribers: "slow/subscribers",
+    /// How often accepting paused because the process was out of descriptors.
+    accept_pauses: "accept/pauses",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_add_up_what_all_shards_have_counted() {
+        let shards = [Counters::default(), Counters::default()];
+        shards[0].clients_connected.add(3);
+        shards[1].clients_connected.add(4);
+        shards[1].clients_connected.sub(1);
+        let totals = Totals::of(&shards);
+        assert_eq!(totals.clients_connected, 6);
+        assert!(totals.topics().any(|entry| entry == ("clients/connected", 6)));
+    }
+}

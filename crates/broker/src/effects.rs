@@ -1,0 +1,131 @@
+//! What a shard's brain asks of the world: bytes to a connection, mail to another shard, a command to the ledger.
+
+use std::sync::Arc;
+
+use index::{ConnectionId, ShardId, Subscriber, Target};
+use ledger::Command;
+use wire::{ReasonCode, Version};
+
+/// The outside of a [`Shard`](crate::Shard). `net` implements it with sockets and mailboxes, tests with a `Vec`.
+pub trait Effects {
+    /// Appends a control packet to what waits to be written to a connection of this shard.
+    fn send(&mut self, to: ConnectionId, bytes: &[u8]);
+
+    /// The same for PUBLISH packets. They are refused, and nothing is appended, with [`Room::Full`].
+    fn publish(&mut self, to: ConnectionId, bytes: &[u8], flush: Flush) -> Room;
+
+    /// The same for packets that many connections share.
+    fn publish_shared(&mut self, to: ConnectionId, bytes: &Arc<[u8]>, flush: Flush) -> Room;
+
+    /// Whether a connection is over its mark, and not yet below a quarter of it.
+    fn is_over(&self, connection: ConnectionId) -> bool;
+
+    /// All bytes that a connection's socket has taken.
+    fn taken_bytes(&self, of: ConnectionId) -> u64;
+
+    /// How many bytes wait to be written to a connection.
+    fn waiting_bytes(&self, of: ConnectionId) -> usize;
+
+    /// Posts to another shard. Nothing is refused: [`Room::Over`] is advice to stop reading what adds to it.
+    fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room;
+
+    /// Whether mail to a shard is over its bound. Where it is, [`Shard::mail_resumed`](crate::Shard::mail_resumed)
+    /// is called when it is not any more.
+    fn mail_room(&mut self, to: ShardId) -> Room;
+
+    /// Posts a command to the ledger. Like [`mail`](Self::mail), it is never refused.
+    fn command(&mut self, command: Command) -> Room;
+
+    /// Whether commands are over their bound; [`Shard::ledger_resumed`](crate::Shard::ledger_resumed) ends that.
+    fn command_room(&mut self) -> Room;
+
+    /// Stops reading from a connection; what was read and not consumed waits.
+    fn pause(&mut self, connection: ConnectionId);
+
+    /// Goes on reading, first what waits.
+    fn resume(&mut self, connection: ConnectionId);
+
+    /// Ends a connection after what was sent to it has left, within a bound of time.
+    fn close(&mut self, connection: ConnectionId);
+
+    /// A number that nobody can guess.
+    fn random(&mut self) -> u128;
+
+    /// Something an operator wants to read in the log.
+    fn notice(&mut self, connection: ConnectionId, notice: Notice<'_>);
+}
+
+/// Whether more may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// There is room.
+    Open,
+    /// Above the high-water mark.
+    Over,
+    /// All connections together hold as much as they may, and this one holds some of it: what can be
+    /// dropped is dropped.
+    Full,
+}
+
+/// When bytes should leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// At the end of this turn.
+    Direct,
+    /// In turn with other wide fan-outs, a bounded number of connections a turn.
+    Bulk,
+}
+
+/// What one shard tells another.
+#[derive(Debug, Clone)]
+pub enum Mail<'a> {
+    /// Consecutive PUBLISH packets to one topic, with everybody on that shard whom they are for.
+    Forward(Run<'a>, Arc<[Target]>),
+    /// A subscriber of the sender has room again.
+    Resume(Arc<Subscriber>),
+}
+
+/// Consecutive QoS 0 PUBLISH packets to one topic as they were read.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// The packets, whole, one after the other.
+    pub bytes: &'a [u8],
+    /// How many they are.
+    pub count: u32,
+    /// All their payloads together.
+    pub payload_bytes: u64,
+    /// The version they are encoded in.
+    pub version: Version,
+}
+
+/// One line of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice<'a> {
+    /// A client was accepted.
+    Connected {
+        /// Its identifier, given or assigned.
+        client_id: &'a str,
+        /// The version it speaks.
+        version: Version,
+        /// What it asked for, in seconds; 0 is never.
+        keep_alive_secs: u16,
+    },
+    /// A CONNECT was refused.
+    Refused {
+        /// The identifier, where it was read.
+        client_id: &'a str,
+        /// What the client was told, or would have been in MQTT 5.
+        reason: ReasonCode,
+        /// What was wrong.
+        why: &'a str,
+    },
+    /// A connection ended.
+    Disconnected {
+        /// Empty where no CONNECT was accepted.
+        client_id: &'a str,
+        /// The reason, as MQTT 5 names it.
+        reason: ReasonCode,
+        /// What happened.
+        why: &'a str,
+    },
+}

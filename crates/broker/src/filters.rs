@@ -1,0 +1,99 @@
+//! The filters that one client subscribed to: most have none or one.
+
+use std::collections::HashSet;
+use std::mem;
+
+/// A set that is as small as what it holds.
+#[derive(Debug, Default)]
+pub(crate) enum Filters {
+    #[default]
+    None,
+    One(Box<str>),
+    Many(Box<HashSet<Box<str>>>),
+}
+
+impl Filters {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(_) => 1,
+            Self::Many(all) => all.len(),
+        }
+    }
+
+    pub(crate) fn contains(&self, filter: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(one) => **one == *filter,
+            Self::Many(all) => all.contains(filter),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, filter: &str) {
+        match self {
+            Self::None => *self = Self::One(filter.into()),
+            Self::One(one) if **one == *filter => {}
+            Self::One(one) => *self = Self::Many(Box::new([mem::take(one), filter.into()].into())),
+            Self::Many(all) => drop(all.insert(filter.into())),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, filter: &str) {
+        match self {
+            Self::One(one) if **one == *filter => *self = Self::None,
+            Self::None | Self::One(_) => {}
+            Self::Many(all) => {
+                all.remove(filter);
+                if all.is_empty() {
+                    *self = Self::None;
+                }
+            }
+        }
+    }
+
+    /// Takes up to `count` of them out, in no particular order.
+    pub(crate) fn take(&mut self, count: usize) -> Vec<Box<str>> {
+        match mem::take(self) {
+            Self::None => Vec::new(),
+            Self::One(one) => vec![one],
+            Self::Many(mut all) => {
+                let taken = if all.len() <= count {
+                    all.drain().collect()
+                } else {
+                    let mut left = count;
+                    let take = |_: &Box<str>| {
+                        let takes = left > 0;
+                        left -= usize::from(takes);
+                        takes
+                    };
+                    let taken = all.extract_if(take).collect();
+                    *self = Self::Many(all);
+                    taken
+                };
+                taken
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_come_and_go() {
+        let mut filters = Filters::default();
+        for filter in ["a", "b", "b", "c"] {
+            filters.insert(filter);
+        }
+        assert!(filters.contains("b") && filters.len() == 3);
+        filters.remove("b");
+        filters.remove("nothing");
+        let mut taken = filters.take(1);
+        assert_eq!((taken.len(), filters.len()), (1, 1));
+        taken.append(&mut filters.take(9));
+        taken.sort_unstable();
+        assert_eq!(taken, ["a".into(), "c".into()]);
+        assert_eq!(filters.len(), 0);
+    }
+}

@@ -1,0 +1,26 @@
+//! One shard's brain: its connections and their sessions, live routing between them, limits.
+//!
+//! A [`Shard`] has no socket, no thread and no clock. Whoever owns those tells it what happened (a connection
+//! was accepted, bytes were read, mail arrived) and carries out what it asks for through [`Effects`]. A turn
+//! ends with [`Shard::end_turn`], which writes the turn's subscriptions to the index and answers them.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod connect;
+mod counters;
+mod deliver;
+mod effects;
+mod filters;
+mod pressure;
+mod publish;
+mod retained;
+mod shard;
+mod subscribe;
+mod sys;
+mod wheel;
+
+pub use counters::{Counter, Counters, Totals};
+pub use effects::{Effects, Flush, Mail, Notice, Room, Run};
+pub use shard::{Cause, Peers, Shard};
+pub use sys::Facts;

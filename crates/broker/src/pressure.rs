@@ -1,0 +1,224 @@
+//! Back pressure: publishers that are not read while a subscriber of theirs, or a mailbox, is full; and the
+//! judgement which full subscribers are worth waiting for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use index::{ConnectionId, Level, ShardId, Subscriber};
+
+/// How often full subscribers are looked at.
+pub(crate) const JUDGE_MS: u64 = 100;
+/// Without any progress for so long a subscriber is slow, whoever else is full.
+const PATIENCE_MS: u64 = 5_000;
+
+/// Why a publisher is not read.
+#[derive(Debug, Clone)]
+pub(crate) enum Blocker {
+    /// A subscriber has more waiting than it should.
+    Subscriber(Arc<Subscriber>),
+    /// Another shard has not read its mail.
+    Shard(ShardId),
+    /// The ledger has not read its commands.
+    Ledger,
+    /// It does not take what it is sent itself.
+    Itself,
+}
+
+/// The publishers of one shard that wait, by what they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    subscribers: HashMap<(ShardId, ConnectionId), Vec<ConnectionId>>,
+    shards: HashMap<ShardId, Vec<ConnectionId>>,
+    ledger: Vec<ConnectionId>,
+}
+
+impl Waiting {
+    pub(crate) fn add(&mut self, publisher: ConnectionId, blocker: &Blocker) {
+        match blocker {
+            Blocker::Subscriber(subscriber) => {
+                self.subscribers.entry(subscriber.place()).or_default().push(publisher);
+            }
+            Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher),
+            Blocker::Ledger => self.ledger.push(publisher),
+            Blocker::Itself => {}
+        }
+    }
+
+    /// Takes everybody who waits for a subscriber. One that has ended since is in it still.
+    pub(crate) fn take_for_subscriber(&mut self, subscriber: &Subscriber) -> Vec<ConnectionId> {
+        self.subscribers.remove(&subscriber.place()).unwrap_or_default()
+    }
+
+    pub(crate) fn take_for_shard(&mut self, shard: ShardId) -> Vec<ConnectionId> {
+        self.shards.get_mut(&shard).map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(crate) fn take_for_ledger(&mut self) -> Vec<ConnectionId> {
+        std::mem::take(&mut self.ledger)
+    }
+
+    /// Who waits for a subscriber on this shard.
+    pub(crate) fn for_subscriber(&self, subscriber: &Subscriber) -> &[ConnectionId] {
+        self.subscribers.get(&subscriber.place()).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The subscribers of one shard that are over their mark or slow.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    watched: Vec<Watched>,
+    next_ms: u64,
+}
+
+#[derive(Debug)]
+struct Watched {
+    subscriber: Arc<Subscriber>,
+    /// All that its socket has taken, when we last looked.
+    taken: u64,
+    moved_ms: u64,
+}
+
+/// What the judge has to know of a watched subscriber.
+pub(crate) struct Reading {
+    /// All that its socket has taken.
+    pub(crate) taken: u64,
+    /// What waits for it.
+    pub(crate) waiting: usize,
+    /// Whether somebody who waits for it has other receivers, who wait too.
+    pub(crate) holds_others: bool,
+}
+
+/// What becomes of a watched subscriber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It makes no progress worth waiting for.
+    Slow,
+    /// It was slow, and everything that waited has been taken.
+    Open,
+}
+
+impl Judge {
+    /// A subscriber has gone over its mark.
+    pub(crate) fn watch(&mut self, subscriber: &Arc<Subscriber>, taken: u64, now_ms: u64) {
+        if self.watched.is_empty() {
+            self.next_ms = now_ms + JUDGE_MS;
+        }
+        self.watched.push(Watched { subscriber: Arc::clone(subscriber), taken, moved_ms: now_ms });
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        (!self.watched.is_empty()).then_some(self.next_ms)
+    }
+
+    /// Judges by progress. Everybody saturated is flow control: those who keep up with a quarter of the
+    /// median are waited for. One that lags behind must not hold the others.
+    pub(crate) fn judge(
+        &mut self,
+        now_ms: u64,
+        mut read: impl FnMut(&Arc<Subscriber>) -> Option<Reading>,
+    ) -> Vec<(Arc<Subscriber>, Verdict)> {
+        let mut verdicts = Vec::new();
+        if self.watched.is_empty() || now_ms < self.next_ms {
+            return verdicts;
+        }
+        self.next_ms = now_ms + JUDGE_MS;
+        let mut progress: Vec<(u64, Reading)> = Vec::new();
+        self.watched.retain_mut(|watched| {
+            let Some(reading) = read(&watched.subscriber) else { return false };
+            match watched.subscriber.gauge.level() {
+                Level::Open => return false,
+                Level::Slow if reading.waiting == 0 => {
+                    verdicts.push((Arc::clone(&watched.subscriber), Verdict::Open));
+                    return false;
+                }
+                Level::Slow | Level::Over => {}
+            }
+            let taken = reading.taken.wrapping_sub(watched.taken);
+            if taken > 0 {
+                watched.moved_ms = now_ms;
+            }
+            watched.taken = reading.taken;
+            progress.push((taken, reading));
+            true
+        });
+        let median = median(progress.iter().map(|(taken, _)| *taken));
+        for (watched, (taken, reading)) in self.watched.iter().zip(&progress) {
+            let lags = *taken < median / 4 || (*taken == 0 && reading.holds_others);
+            let stuck = now_ms - watched.moved_ms >= PATIENCE_MS;
+            if watched.subscriber.gauge.level() == Level::Over && (lags || stuck) {
+                verdicts.push((Arc::clone(&watched.subscriber), Verdict::Slow));
+            }
+        }
+        verdicts
+    }
+}
+
+fn median(values: impl Iterator<Item = u64>) -> u64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subscriber(slot: u32) -> Arc<Subscriber> {
+        let connection = ConnectionId { slot, generation: 0 };
+        let subscriber = Subscriber::new("s".into(), ShardId::new(0), connection);
+        subscriber.gauge.set(Level::Over);
+        Arc::new(subscriber)
+    }
+
+    fn reading(taken: u64, holds_others: bool) -> Option<Reading> {
+        Some(Reading { taken, waiting: 1_000, holds_others })
+    }
+
+    #[test]
+    fn all_saturated_alike_are_waited_for() {
+        let mut judge = Judge::default();
+        (0..10).for_each(|slot| judge.watch(&subscriber(slot), 0, 0));
+        for round in 1..100 {
+            let taken = |s: &Arc<Subscriber>| reading(round * (1_000 + u64::from(s.connection.slot)), true);
+            assert!(judge.judge(round * JUDGE_MS, taken).is_empty());
+        }
+    }
+
+    #[test]
+    fn one_that_lags_behind_its_peers_is_slow_at_once() {
+        let mut judge = Judge::default();
+        (0..5).for_each(|slot| judge.watch(&subscriber(slot), 0, 0));
+        let taken = |s: &Arc<Subscriber>| reading(if s.connection.slot == 3 { 10 } else { 1_000 }, false);
+        let verdicts = judge.judge(JUDGE_MS, taken);
+        assert_eq!(verdicts.len(), 1);
+        assert_eq!((verdicts[0].0.connection.slot, verdicts[0].1), (3, Verdict::Slow));
+    }
+
+    #[test]
+    fn one_that_holds_nobody_else_has_five_seconds() {
+        let mut judge = Judge::default();
+        judge.watch(&subscriber(1), 0, 0);
+        assert!(judge.judge(JUDGE_MS, |_| reading(0, false)).is_empty());
+        assert!(judge.judge(PATIENCE_MS - 1, |_| reading(0, false)).is_empty());
+        assert_eq!(judge.judge(2 * PATIENCE_MS, |_| reading(0, false))[0].1, Verdict::Slow);
+    }
+
+    #[test]
+    fn one_that_stands_still_and_holds_others_is_slow_at_once() {
+        let mut judge = Judge::default();
+        judge.watch(&subscriber(1), 0, 0);
+        assert_eq!(judge.judge(JUDGE_MS, |_| reading(0, true))[0].1, Verdict::Slow);
+    }
+
+    #[test]
+    fn a_slow_one_is_open_again_when_it_has_taken_everything() {
+        let mut judge = Judge::default();
+        let slow = subscriber(1);
+        judge.watch(&slow, 0, 0);
+        slow.gauge.set(Level::Slow);
+        assert!(judge.judge(JUDGE_MS, |_| reading(500, true)).is_empty());
+        let empty = |_: &Arc<Subscriber>| Some(Reading { taken: 1_500, waiting: 0, holds_others: true });
+        assert_eq!(judge.judge(2 * JUDGE_MS, empty)[0].1, Verdict::Open);
+        assert_eq!(judge.poll_timeout(), None);
+    }
+}

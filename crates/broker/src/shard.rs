@@ -1,0 +1,513 @@
+//! A shard: takes in what happened, hands out what is to be done.
+
+use std::io;
+use std::sync::Arc;
+
+use index::{ConnectionId, Level, ShardId, Subscriber, Subscriptions};
+use ledger::{Command, Left, Reply};
+use session::{Now, Request, Session, Settings};
+use wire::{Decoded, DisconnectReason, Packet, ReasonCode, Violation, decode};
+
+use crate::client::{Client, Clients};
+use crate::deliver::{Buffers, Source};
+use crate::pressure::{Blocker, Judge, Reading, Verdict, Waiting};
+use crate::subscribe::Changes;
+use crate::sys::{Facts, Sys};
+use crate::wheel::Wheel;
+use crate::{Counters, Effects, Flush, Mail, Notice, Totals};
+
+/// One event loop's protocol: see the crate's documentation.
+pub struct Shard {
+    pub(crate) id: ShardId,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) index: Arc<Subscriptions>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clients: Clients,
+    pub(crate) changes: Changes,
+    pub(crate) waiting: Waiting,
+    pub(crate) judge: Judge,
+    /// Where packets are put together before they are sent.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) rewritten: Vec<u8>,
+    pub(crate) buffers: Buffers,
+    wheel: Wheel<ConnectionId>,
+    due: Vec<ConnectionId>,
+    sys: Option<SysTopics>,
+}
+
+/// What one shard needs to tell about all of them.
+pub struct Peers {
+    /// The counters of all shards.
+    pub counters: Vec<Arc<Counters>>,
+    /// What the ledger holds.
+    pub ledger: Arc<ledger::Gauges>,
+    /// How often `$SYS` is brought up to date, in milliseconds.
+    pub interval_ms: u64,
+}
+
+struct SysTopics {
+    sys: Sys,
+    peers: Peers,
+    next_ms: u64,
+}
+
+/// How a connection ended without a DISCONNECT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The peer closed its direction, and everything it had sent was read.
+    EndOfStream,
+    /// The socket failed.
+    Failed(io::ErrorKind),
+}
+
+/// What a look at the next packet came to.
+pub(crate) enum Step {
+    /// So many bytes are done with.
+    Consumed(usize),
+    /// The rest has to wait: for more bytes, or for an answer of the ledger.
+    Wait,
+    /// The connection is over; nothing more is processed.
+    Ended,
+}
+
+impl Shard {
+    /// A shard without connections. The one that gets `peers` publishes `$SYS`.
+    #[must_use]
+    pub fn new(
+        id: ShardId,
+        settings: Arc<Settings>,
+        index: Arc<Subscriptions>,
+        counters: Arc<Counters>,
+        peers: Option<Peers>,
+        now: Now,
+    ) -> Self {
+        Self {
+            id,
+            settings,
+            index,
+            counters,
+            clients: Clients::default(),
+            changes: Changes::default(),
+            waiting: Waiting::default(),
+            judge: Judge::default(),
+            scratch: Vec::new(),
+            rewritten: Vec::new(),
+            buffers: Buffers::default(),
+            wheel: Wheel::new(now.monotonic_ms),
+            due: Vec::new(),
+            sys: peers.map(|peers| SysTopics { sys: Sys::new(), peers, next_ms: 0 }),
+        }
+    }
+
+    /// A connection was accepted.
+    pub fn accepted(&mut self, id: ConnectionId, now: Now, _to: &mut impl Effects) {
+        self.counters.sockets.add(1);
+        self.clients.insert(id, Client::new(Session::new(now)));
+        self.arm(id);
+    }
+
+    /// Bytes were read: first those that were not consumed before. Returns how many are done with.
+    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.step(id, &bytes[done..], now, to) {
+                Step::Consumed(count) => done += count,
+                Step::Wait => break,
+                Step::Ended => return bytes.len(),
+            }
+        }
+        if let Some(client) = self.clients.get_mut(id) {
+            client.session.note_partial(bytes.len() - done);
+        }
+        done
+    }
+
+    /// Whether a connection may be read now. Where it may not, it has been paused.
+    pub fn may_read(&mut self, id: ConnectionId, to: &mut impl Effects) -> bool {
+        if to.is_over(id) {
+            // It does not take what it asks for: `drained` goes on.
+            return self.block_on_itself(id, to);
+        }
+        true
+    }
+
+    /// What waited for a connection is below a quarter of the mark again.
+    pub fn drained(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        let Some(client) = self.clients.get(id) else { return };
+        if let Some(subscriber) = client.subscriber.clone()
+            && subscriber.gauge.level() == Level::Over
+        {
+            self.open(&subscriber, now, to);
+        }
+        self.unblock_itself(id, now, to);
+        self.continue_walks(id, to);
+    }
+
+    /// A connection is gone without a DISCONNECT. Its will is published.
+    pub fn closed(&mut self, id: ConnectionId, cause: &Cause, now: Now, to: &mut impl Effects) {
+        let why = match cause {
+            Cause::EndOfStream => "the client closed the connection",
+            Cause::Failed(io::ErrorKind::ConnectionReset) => "the client reset the connection",
+            Cause::Failed(_) => "the connection failed",
+        };
+        self.end(id, Ending { reason: ReasonCode::UnspecifiedError, why, with_will: true }, now, to);
+    }
+
+    /// Mail from another shard.
+    pub fn mail(&mut self, mail: Mail<'_>, now: Now, to: &mut impl Effects) {
+        match mail {
+            Mail::Forward(run, targets) => {
+                self.deliver(Source::Run(run), &targets, Flush::of(targets.len()), now, to);
+            }
+            Mail::Resume(subscriber) => self.wake_for(&subscriber, now, to),
+        }
+    }
+
+    /// Another shard has read its mail.
+    pub fn mail_resumed(&mut self, shard: ShardId, now: Now, to: &mut impl Effects) {
+        for publisher in self.waiting.take_for_shard(shard) {
+            self.unblock(publisher, now, to);
+        }
+    }
+
+    /// The ledger has read its commands.
+    pub fn ledger_resumed(&mut self, now: Now, to: &mut impl Effects) {
+        for publisher in self.waiting.take_for_ledger() {
+            self.unblock(publisher, now, to);
+        }
+    }
+
+    /// An answer of the ledger.
+    pub fn reply(&mut self, reply: Reply, now: Now, to: &mut impl Effects) {
+        match reply {
+            Reply::Evict { connection } => self.evict(connection, now, to),
+            Reply::Claimed { connection } => self.claimed(connection, now, to),
+            Reply::Decided { connection } => {
+                if let Some(client) = self.clients.get_mut(connection) {
+                    client.decided = client.decided.wrapping_add(1);
+                }
+            }
+            Reply::Live { message, targets } => {
+                self.deliver(Source::Message(&message), &targets, Flush::of(targets.len()), now, to);
+            }
+            Reply::Retained { connection, id, messages, done } => {
+                self.retained(connection, id, (&messages, done), now, to);
+            }
+        }
+    }
+
+    /// Handles the timers that are due.
+    pub fn handle_timeout(&mut self, now: Now, to: &mut impl Effects) {
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.fire(now.monotonic_ms, &mut due);
+        for id in due.drain(..) {
+            self.timer(id, now, to);
+        }
+        self.due = due;
+        if self.judge.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
+            self.judge(now, to);
+        }
+        if self.sys.as_ref().is_some_and(|sys| sys.next_ms <= now.monotonic_ms) {
+            self.publish_sys(now, to);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, in monotonic milliseconds.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let sys = self.sys.as_ref().map(|sys| sys.next_ms);
+        [self.wheel.next_ms(), self.judge.poll_timeout(), sys].into_iter().flatten().min()
+    }
+
+    /// Everything of this turn was handed in: subscriptions are written and answered.
+    pub fn end_turn(&mut self, now: Now, to: &mut impl Effects) {
+        self.write_changes(now, to);
+        self.forget_some_filters();
+    }
+
+    /// Whether the next turn has something to do even if nothing happens.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.changes.is_leaving()
+    }
+
+    /// Tells everybody goodbye.
+    pub fn shutdown(&mut self, now: Now, to: &mut impl Effects) {
+        self.sys = None;
+        for id in self.clients.ids() {
+            self.disconnect(id, DisconnectReason::ServerShuttingDown, to);
+            let ending = Ending {
+                reason: ReasonCode::ServerShuttingDown,
+                why: "the broker shuts down",
+                with_will: false,
+            };
+            self.end(id, ending, now, to);
+            to.close(id);
+        }
+    }
+
+    fn step(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> Step {
+        let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
+        if client.session.is_claiming() {
+            return Step::Wait;
+        }
+        let limits = client.session.limits(&self.settings);
+        let (packet, len) = match decode(bytes, client.session.version(), &limits) {
+            Ok(Decoded::Packet { packet, len }) => (packet, len),
+            Ok(Decoded::Need { .. }) => return Step::Wait,
+            Err(violation) => {
+                self.violated(id, &violation, now, to);
+                return Step::Ended;
+            }
+        };
+        self.counters.packets_received.add(1);
+        if matches!(packet, Packet::Connect(_)) {
+            self.counters.connects.add(1);
+        }
+        match client.session.handle_packet(packet, &self.settings, now) {
+            Ok(request) => self.carry_out(id, request, (bytes, len), now, to),
+            Err(violation) => {
+                self.violated(id, &violation, now, to);
+                Step::Ended
+            }
+        }
+    }
+
+    /// Does what a packet asks for. `bytes` begins with that packet, which is `len` long.
+    fn carry_out(
+        &mut self,
+        id: ConnectionId,
+        request: Request<'_>,
+        (bytes, len): (&[u8], usize),
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Step {
+        match request {
+            Request::None => {}
+            Request::Publish(publish) => return Step::Consumed(self.publish(id, &publish, (bytes, len), now, to)),
+            Request::Connect(connect) => {
+                self.connect(id, &connect, now, to);
+                if self.clients.get(id).is_none() {
+                    return Step::Ended;
+                }
+            }
+            Request::Subscribe(subscribe) => self.subscribe(id, &subscribe),
+            Request::Unsubscribe(unsubscribe) => self.unsubscribe(id, &unsubscribe),
+            Request::Answer(packet) => self.send(id, &packet, to),
+            Request::Disconnect { reason } => {
+                let with_will = reason != DisconnectReason::NormalDisconnection;
+                let why = "the client disconnected";
+                self.end(id, Ending { reason: reason.reason(), why, with_will }, now, to);
+                to.close(id);
+                return Step::Ended;
+            }
+        }
+        Step::Consumed(len)
+    }
+
+    /// Sends a packet of our own making, in the connection's version.
+    pub(crate) fn send(&mut self, id: ConnectionId, packet: &Packet<'_>, to: &mut impl Effects) {
+        let Some(version) = self.clients.get(id).and_then(|client| client.session.version()) else { return };
+        self.scratch.clear();
+        if packet.encode(version, &mut self.scratch).is_ok() {
+            self.counters.packets_sent.add(1);
+            to.send(id, &self.scratch);
+        }
+    }
+
+    /// Tells an MQTT 5 client why its connection ends.
+    pub(crate) fn disconnect(&mut self, id: ConnectionId, reason: DisconnectReason, to: &mut impl Effects) {
+        if let Some(packet) = self.clients.get(id).and_then(|client| client.session.disconnect(reason)) {
+            self.send(id, &packet, to);
+        }
+    }
+
+    /// A peer has broken a rule: it is told where its version has words for that, and the connection ends.
+    fn violated(&mut self, id: ConnectionId, violation: &Violation, now: Now, to: &mut impl Effects) {
+        let Some(client) = self.clients.get(id) else { return };
+        let is_connected = client.session.is_connected();
+        self.scratch.clear();
+        client.session.answer(violation, &mut self.scratch);
+        if !self.scratch.is_empty() {
+            self.counters.packets_sent.add(1);
+            to.send(id, &self.scratch);
+        }
+        match violation.reason {
+            _ if !is_connected => self.counters.refused_connect.add(1),
+            ReasonCode::MalformedPacket => self.counters.ended_malformed.add(1),
+            ReasonCode::PacketTooLarge => self.counters.ended_packet_too_large.add(1),
+            ReasonCode::KeepAliveTimeout => self.counters.ended_keep_alive.add(1),
+            _ => self.counters.ended_protocol_error.add(1),
+        }
+        let ending = Ending { reason: violation.reason, why: violation.text, with_will: true };
+        self.end(id, ending, now, to);
+        to.close(id);
+    }
+
+    /// The end of a connection's session. Its socket is not our concern any more.
+    pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending, now: Now, to: &mut impl Effects) {
+        let Some(mut client) = self.clients.remove(id) else { return };
+        let Ending { reason, why, with_will } = ending;
+        let client_id = client.client_id();
+        if client.session.is_connected() {
+            self.counters.clients_connected.sub(1);
+            to.notice(id, Notice::Disconnected { client_id, reason, why });
+        } else {
+            to.notice(id, Notice::Refused { client_id, reason, why });
+        }
+        let Some(subscriber) = client.subscriber.take() else { return };
+        let will = client.session.take_will(now).filter(|_| with_will && client.session.is_connected());
+        to.command(Command::Left(Left { subscriber: Arc::clone(&subscriber), will }));
+        self.open(&subscriber, now, to);
+        self.changes.leave(subscriber, std::mem::take(&mut client.filters));
+    }
+
+    /// A timer of a connection fired; it counts only if it is the one that was armed last.
+    fn timer(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.due_ms.is_none_or(|due| due > now.monotonic_ms) {
+            return;
+        }
+        client.due_ms = None;
+        if client.blocked.is_some() {
+            // We do not read it: what it may have sent is not its fault.
+            client.session.touch(now);
+        }
+        match client.session.handle_timeout(&self.settings, now) {
+            Ok(()) => self.arm(id),
+            Err(violation) => {
+                if !client.session.is_connected() {
+                    self.counters.refused_connect_timeout.add(1);
+                }
+                self.violated(id, &violation, now, to);
+            }
+        }
+    }
+
+    /// Arms the connection's timer if it should fire earlier than it would.
+    pub(crate) fn arm(&mut self, id: ConnectionId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if let Some(at) = client.session.poll_timeout(&self.settings)
+            && client.due_ms.is_none_or(|due| at < due)
+        {
+            client.due_ms = Some(at);
+            self.wheel.arm(at, id);
+        }
+    }
+
+    /// Stops reading a publisher until what blocks it has gone. Nothing happens if it has gone already.
+    pub(crate) fn block(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.blocked.is_some() {
+            return;
+        }
+        if let Blocker::Subscriber(subscriber) = &blocker
+            && !subscriber.gauge.wait(self.id)
+        {
+            return;
+        }
+        self.waiting.add(id, &blocker);
+        client.blocked = Some(Box::new(blocker));
+        self.counters.paused_publishers.add(1);
+        to.pause(id);
+    }
+
+    /// One of the things that blocked a publisher is gone: it is read again unless there is another.
+    fn unblock(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.blocked = None;
+        if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
+            self.block(id, next, to);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.blocked.is_none() {
+            client.session.touch(now);
+            to.resume(id);
+        }
+    }
+
+    /// A connection that does not take our answers is not asked for more questions.
+    fn block_on_itself(&mut self, id: ConnectionId, to: &mut impl Effects) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return true };
+        if client.blocked.is_none() {
+            client.blocked = Some(Box::new(Blocker::Itself));
+            to.pause(id);
+        }
+        false
+    }
+
+    fn unblock_itself(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        if let Some(client) = self.clients.get_mut(id)
+            && matches!(client.blocked.as_deref(), Some(Blocker::Itself))
+        {
+            self.unblock(id, now, to);
+        }
+    }
+
+    /// A subscriber of this shard has room, or has gone: everybody who waits for it may go on.
+    fn open(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
+        subscriber.gauge.set(Level::Open);
+        self.tell_waiting(subscriber, now, to);
+    }
+
+    fn tell_waiting(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
+        for shard in subscriber.gauge.take_waiting() {
+            if shard == self.id {
+                self.wake_for(subscriber, now, to);
+            } else {
+                to.mail(shard, Mail::Resume(Arc::clone(subscriber)));
+            }
+        }
+    }
+
+    fn wake_for(&mut self, subscriber: &Subscriber, now: Now, to: &mut impl Effects) {
+        for publisher in self.waiting.take_for_subscriber(subscriber) {
+            self.unblock(publisher, now, to);
+        }
+    }
+
+    fn judge(&mut self, now: Now, to: &mut impl Effects) {
+        let (clients, waiting) = (&self.clients, &self.waiting);
+        let verdicts = self.judge.judge(now.monotonic_ms, |subscriber| {
+            clients.get(subscriber.connection)?;
+            let feeds_others = |id: &ConnectionId| {
+                let route = clients.get(*id).and_then(|publisher| publisher.route.as_ref());
+                route.is_some_and(|route| route.targets.count > 1)
+            };
+            Some(Reading {
+                taken: to.taken_bytes(subscriber.connection),
+                waiting: to.waiting_bytes(subscriber.connection),
+                holds_others: waiting.for_subscriber(subscriber).iter().any(feeds_others),
+            })
+        });
+        for (subscriber, verdict) in verdicts {
+            match verdict {
+                Verdict::Open => self.open(&subscriber, now, to),
+                Verdict::Slow => {
+                    self.counters.slow_subscribers.add(1);
+                    subscriber.gauge.set(Level::Slow);
+                    self.tell_waiting(&subscriber, now, to);
+                }
+            }
+        }
+    }
+
+    fn publish_sys(&mut self, now: Now, to: &mut impl Effects) {
+        let Some(topics) = &mut self.sys else { return };
+        topics.next_ms = now.monotonic_ms + topics.peers.interval_ms;
+        let totals = Totals::of(topics.peers.counters.iter().map(|counters| &**counters));
+        let facts = Facts::of(&topics.peers.ledger, now);
+        for (topic, value) in topics.sys.changes(totals, facts, now.monotonic_ms) {
+            if let Some(message) = session::Message::of_server(&topic, value.as_bytes()) {
+                to.command(Command::Publish { connection: None, message: Arc::new(message) });
+            }
+        }
+    }
+}
+
+/// How a session ends.
+pub(crate) struct Ending {
+    pub(crate) reason: ReasonCode,
+    pub(crate) why: &'static str,
+    pub(crate) with_will: bool,
+}

@@ -1,0 +1,303 @@
+//! Subscriptions: collected during a turn, written to the index in one batch, then answered.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use index::{Applied, Change, ConnectionId, Interest, Subscriber};
+use session::Now;
+use topic::TopicFilter;
+use wire::{
+    AckProperties, DisconnectReason, OneOrMore, PacketId, RequestedFilter, RetainHandling, SubAck, SubAckReason,
+    Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe, Version,
+};
+
+use crate::filters::Filters;
+use crate::shard::Ending;
+use crate::{Effects, Shard};
+
+/// The filters of clients that have gone are taken out of the index at most so many a turn.
+const FORGOTTEN_PER_TURN: usize = 1_000;
+
+/// What is to be written to the index.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pending: Vec<Pending>,
+    leaving: VecDeque<(Arc<Subscriber>, Filters)>,
+}
+
+/// One SUBSCRIBE or UNSUBSCRIBE, to be answered when it is written.
+#[derive(Debug)]
+struct Pending {
+    subscriber: Arc<Subscriber>,
+    packet_id: PacketId,
+    asks: Asks,
+}
+
+#[derive(Debug)]
+enum Asks {
+    Subscribe(Vec<Result<Granted, SubAckReason>>),
+    Unsubscribe(Vec<Option<Box<str>>>),
+}
+
+#[derive(Debug)]
+struct Granted {
+    filter: Box<str>,
+    interest: Interest,
+    retain_handling: RetainHandling,
+}
+
+type ChangeOf<'a> = Change<'a, Arc<Subscriber>, Interest>;
+
+impl Pending {
+    fn changes(&self) -> Box<dyn Iterator<Item = ChangeOf<'_>> + '_> {
+        let subscriber = &self.subscriber;
+        match &self.asks {
+            Asks::Subscribe(asked) => Box::new(asked.iter().flatten().map(move |granted| Change::Subscribe {
+                filter: valid(&granted.filter),
+                subscriber,
+                options: granted.interest,
+            })),
+            Asks::Unsubscribe(filters) => Box::new(
+                filters.iter().flatten().map(move |filter| Change::Unsubscribe { filter: valid(filter), subscriber }),
+            ),
+        }
+    }
+}
+
+fn valid(filter: &str) -> TopicFilter<'_> {
+    TopicFilter::new(filter).expect("it was a filter when it was decoded")
+}
+
+impl Changes {
+    /// A subscriber is gone; its filters follow, a bounded number a turn. Until then they lead to a place
+    /// where it is not.
+    pub(crate) fn leave(&mut self, subscriber: Arc<Subscriber>, filters: Filters) {
+        if filters.len() > 0 {
+            self.leaving.push_back((subscriber, filters));
+        }
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+}
+
+impl Shard {
+    /// Takes a SUBSCRIBE in. It is answered when it is written.
+    pub(crate) fn subscribe(&mut self, id: ConnectionId, subscribe: &Subscribe<'_>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(subscriber) = client.subscriber.clone() else { return };
+        let identifier = subscribe.properties.subscription_identifier.and_then(|id| NonZeroU32::new(id.value()));
+        let mut asked = Vec::new();
+        for subscription in subscribe.subscriptions.iter() {
+            let filter = self.settings.accept_filter(&subscription, client.session.version());
+            let is_full = |filter: &str| {
+                client.filters.len() >= self.settings.subscriptions_max && !client.filters.contains(filter)
+            };
+            asked.push(match filter {
+                Ok(filter) if is_full(filter.as_str()) => Err(SubAckReason::QuotaExceeded),
+                Ok(filter) => {
+                    client.filters.insert(filter.as_str());
+                    Ok(grant(filter, &subscription, identifier, self.settings.qos_max))
+                }
+                Err(reason) => Err(reason),
+            });
+        }
+        let refused = asked.iter().filter(|answer| answer.is_err()).count();
+        self.counters.refused_subscriptions.add(refused as u64);
+        client.has_changes = true;
+        self.changes.pending.push(Pending {
+            subscriber,
+            packet_id: subscribe.packet_id,
+            asks: Asks::Subscribe(asked),
+        });
+    }
+
+    /// Takes an UNSUBSCRIBE in. It is answered when it is written.
+    pub(crate) fn unsubscribe(&mut self, id: ConnectionId, unsubscribe: &Unsubscribe<'_>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(subscriber) = client.subscriber.clone() else { return };
+        let known = |filter: RequestedFilter<'_>| {
+            let filter = filter.ok()?.as_str();
+            client.filters.contains(filter).then(|| filter.into())
+        };
+        let filters: Vec<Option<Box<str>>> = unsubscribe.filters.iter().map(known).collect();
+        filters.iter().flatten().for_each(|filter| client.filters.remove(filter));
+        client.has_changes = true;
+        let asks = Asks::Unsubscribe(filters);
+        self.changes.pending.push(Pending { subscriber, packet_id: unsubscribe.packet_id, asks });
+    }
+
+    /// Writes what has come in since the last time, and answers it.
+    pub(crate) fn write_changes(&mut self, now: Now, to: &mut impl Effects) {
+        if self.changes.pending.is_empty() {
+            return;
+        }
+        let mut pending = std::mem::take(&mut self.changes.pending);
+        // Who has ended meanwhile has no session that a subscription could belong to.
+        pending.retain(|pending| self.clients.get(pending.subscriber.connection).is_some());
+        let mut applied = Vec::new();
+        self.index.apply(pending.iter().flat_map(Pending::changes), &mut applied);
+        let mut applied = applied.into_iter();
+        for Pending { subscriber, packet_id, asks } in pending.drain(..) {
+            let id = subscriber.connection;
+            if let Some(client) = self.clients.get_mut(id) {
+                client.has_changes = false;
+            }
+            match asks {
+                Asks::Subscribe(asked) => self.subscribed(id, packet_id, asked, &mut applied, now, to),
+                Asks::Unsubscribe(filters) => self.unsubscribed(id, packet_id, &filters, &mut applied, to),
+            }
+        }
+        self.changes.pending = pending;
+    }
+
+    /// Takes some of the filters of those who have gone out of the index.
+    pub(crate) fn forget_some_filters(&mut self) {
+        let mut left = FORGOTTEN_PER_TURN;
+        let mut applied = Vec::new();
+        while left > 0
+            && let Some((subscriber, filters)) = self.changes.leaving.front_mut()
+        {
+            let taken = filters.take(left);
+            left -= taken.len().min(left);
+            let subscriber = &*subscriber;
+            let changes = taken.iter().map(|filter| Change::Unsubscribe { filter: valid(filter), subscriber });
+            self.index.apply(changes, &mut applied);
+            if filters.len() == 0 {
+                self.changes.leaving.pop_front();
+            }
+        }
+        let removed = applied.iter().filter(|applied| matches!(applied, Applied::Removed(_))).count();
+        self.counters.subscriptions.sub(removed as u64);
+    }
+
+    fn subscribed(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        asked: Vec<Result<Granted, SubAckReason>>,
+        applied: &mut impl Iterator<Item = Applied<Interest>>,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let mut reasons = Vec::with_capacity(asked.len());
+        let mut retained = Vec::new();
+        for answer in asked {
+            reasons.push(answer.as_ref().map_or_else(|reason| *reason, |g| SubAckReason::granted(g.interest.qos())));
+            let Ok(Granted { filter, interest, retain_handling }) = answer else { continue };
+            let is_new = applied.next() == Some(Applied::New);
+            self.counters.subscriptions.add(u64::from(is_new));
+            match retain_handling {
+                RetainHandling::Send => retained.push((filter, interest, is_new)),
+                RetainHandling::SendIfNew if is_new => retained.push((filter, interest, is_new)),
+                RetainHandling::SendIfNew | RetainHandling::DoNotSend => {}
+            }
+        }
+        self.acknowledge_subscribe(id, packet_id, &reasons, now, to);
+        for (filter, interest, is_new) in retained {
+            self.open_walk(id, filter, interest, is_new, to);
+        }
+    }
+
+    fn acknowledge_subscribe(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        reasons: &[SubAckReason],
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(session) = self.clients.get(id).map(|client| &client.session) else { return };
+        let (Some(version), Some(reasons)) = (session.version(), OneOrMore::new(reasons)) else { return };
+        let packet = SubAck { packet_id, properties: AckProperties::default(), reasons };
+        match packet.encoded_len(version) {
+            Ok(len) if len <= session.packet_bytes_max() => self.send(id, &packet.into(), to),
+            Ok(_) => {
+                let why = "the answer would be larger than the client takes";
+                self.give_up(id, DisconnectReason::PacketTooLarge, why, now, to);
+            }
+            // MQTT 3.1 cannot say that a subscription has failed.
+            Err(_) => self.give_up(id, DisconnectReason::TopicFilterInvalid, "a subscription was refused", now, to),
+        }
+    }
+
+    fn unsubscribed(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        filters: &[Option<Box<str>>],
+        applied: &mut impl Iterator<Item = Applied<Interest>>,
+        to: &mut impl Effects,
+    ) {
+        let mut reasons = Vec::with_capacity(filters.len());
+        for filter in filters {
+            let removed = filter.is_some() && matches!(applied.next(), Some(Applied::Removed(_)));
+            self.counters.subscriptions.sub(u64::from(removed));
+            reasons.push(if removed { UnsubAckReason::Success } else { UnsubAckReason::NoSubscriptionExisted });
+            if let Some(filter) = filter {
+                self.close_walk(id, filter, to);
+            }
+        }
+        let packet = UnsubAck { packet_id, properties: AckProperties::default(), reasons: OneOrMore::new(&reasons) };
+        self.send(id, &packet.into(), to);
+    }
+
+    /// Ends a connection because something cannot be answered.
+    fn give_up(
+        &mut self,
+        id: ConnectionId,
+        reason: DisconnectReason,
+        why: &'static str,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        self.disconnect(id, reason, to);
+        self.end(id, Ending { reason: reason.reason(), why, with_will: true }, now, to);
+        to.close(id);
+    }
+}
+
+fn grant(
+    filter: TopicFilter<'_>,
+    subscription: &Subscription<'_>,
+    identifier: Option<NonZeroU32>,
+    qos_max: wire::Qos,
+) -> Granted {
+    let options = subscription.options();
+    let interest = Interest::new(options.qos.min(qos_max))
+        .with_no_local(options.no_local)
+        .with_retain_as_published(options.retain_as_published)
+        .with_identifier(identifier);
+    Granted { filter: filter.as_str().into(), interest, retain_handling: options.retain_handling }
+}
+
+/// What a server does not take as a filter.
+trait AcceptFilter {
+    fn accept_filter<'a>(
+        &self,
+        subscription: &Subscription<'a>,
+        version: Option<Version>,
+    ) -> Result<TopicFilter<'a>, SubAckReason>;
+}
+
+impl AcceptFilter for session::Settings {
+    fn accept_filter<'a>(
+        &self,
+        subscription: &Subscription<'a>,
+        version: Option<Version>,
+    ) -> Result<TopicFilter<'a>, SubAckReason> {
+        let Ok(filter) = subscription.filter() else { return Err(SubAckReason::TopicFilterInvalid) };
+        if filter.shared().is_some() {
+            return Err(match version {
+                Some(Version::V5) => SubAckReason::SharedSubscriptionsNotSupported,
+                _ => SubAckReason::UnspecifiedError,
+            });
+        }
+        if filter.level_count() > self.topic_levels_max {
+            return Err(SubAckReason::TopicFilterInvalid);
+        }
+        Ok(filter)
+    }
+}

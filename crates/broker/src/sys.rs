@@ -1,0 +1,159 @@
+//! `$SYS/broker/…`: what the broker tells about itself, under the names that Mosquitto gave them, so that
+//! existing dashboards and exporters read them. Names of our own stand beside them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use session::Now;
+
+use crate::Totals;
+
+/// Load averages are taken over these many minutes.
+const SPANS_MIN: [u32; 3] = [1, 5, 15];
+
+/// Turns counters into messages; remembers what was said, since what has not changed is not said again.
+#[derive(Debug)]
+pub(crate) struct Sys {
+    said: HashMap<String, String>,
+    previous: Totals,
+    loads: [[f64; SPANS_MIN.len()]; LOADS.len()],
+    clients_maximum: u64,
+    previous_ms: Option<u64>,
+}
+
+/// What the shards' counters do not know.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    /// Retained messages, those of `$SYS` among them.
+    pub retained_messages: u64,
+    /// What they take.
+    pub retained_bytes: u64,
+    /// Messages that were not retained because there was no room.
+    pub retained_refused: u64,
+    /// Seconds since the start.
+    pub uptime_secs: u64,
+}
+
+impl Facts {
+    pub(crate) fn of(ledger: &ledger::Gauges, now: Now) -> Self {
+        let read = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
+        Self {
+            retained_messages: read(&ledger.retained_messages),
+            retained_bytes: read(&ledger.retained_bytes),
+            retained_refused: read(&ledger.retained_refused),
+            uptime_secs: now.monotonic_ms / 1_000,
+        }
+    }
+}
+
+type Read = fn(&Totals) -> u64;
+
+/// What load averages are kept of: the topic below `load/`, and the counter.
+const LOADS: [(&str, Read); 9] = [
+    ("messages/received", |t| t.packets_received),
+    ("messages/sent", |t| t.packets_sent),
+    ("publish/received", |t| t.publish_received),
+    ("publish/sent", |t| t.publish_sent),
+    ("publish/dropped", |t| t.publish_dropped),
+    ("bytes/received", |t| t.bytes_received),
+    ("bytes/sent", |t| t.bytes_sent),
+    ("sockets", |t| t.sockets),
+    ("connections", |t| t.connects),
+];
+
+impl Sys {
+    pub(crate) fn new() -> Self {
+        Self {
+            said: HashMap::new(),
+            previous: Totals::default(),
+            loads: Default::default(),
+            clients_maximum: 0,
+            previous_ms: None,
+        }
+    }
+
+    /// The topics whose values have changed since the last call, with what they are now.
+    pub(crate) fn changes(&mut self, totals: Totals, facts: Facts, now_ms: u64) -> Vec<(String, String)> {
+        self.average(&totals, now_ms);
+        self.clients_maximum = self.clients_maximum.max(totals.clients_connected);
+        let mut all = Vec::new();
+        self.tell(&totals, facts, |topic, value| all.push((format!("$SYS/broker/{topic}"), value)));
+        self.previous = totals;
+        all.retain(|(topic, value)| self.said.get(topic) != Some(value));
+        self.said.extend(all.iter().cloned());
+        all
+    }
+
+    fn tell(&self, totals: &Totals, facts: Facts, mut say: impl FnMut(&str, String)) {
+        say("version", format!("Pondhawk {}", env!("CARGO_PKG_VERSION")));
+        say("uptime", format!("{} seconds", facts.uptime_secs));
+        totals.topics().for_each(|(topic, value)| say(topic, value.to_string()));
+        say("clients/total", totals.clients_connected.to_string());
+        say("clients/active", totals.clients_connected.to_string());
+        say("clients/maximum", self.clients_maximum.to_string());
+        for none in ["clients/disconnected", "clients/inactive", "clients/expired", "shared_subscriptions/count"] {
+            say(none, "0".to_owned());
+        }
+        say("retained messages/count", facts.retained_messages.to_string());
+        say("refused/retained", facts.retained_refused.to_string());
+        say("messages/stored", facts.retained_messages.to_string());
+        say("store/messages/count", facts.retained_messages.to_string());
+        say("store/messages/bytes", facts.retained_bytes.to_string());
+        for ((topic, _), loads) in LOADS.iter().zip(&self.loads) {
+            for (minutes, load) in SPANS_MIN.iter().zip(loads) {
+                say(&format!("load/{topic}/{minutes}min"), format!("{load:.2}"));
+            }
+        }
+    }
+
+    /// Moves the averages, per minute, towards what happened since the last call.
+    fn average(&mut self, totals: &Totals, now_ms: u64) {
+        let Some(previous_ms) = self.previous_ms.replace(now_ms) else { return };
+        let minutes = (now_ms - previous_ms) as f64 / 60_000.0;
+        if minutes <= 0.0 {
+            return;
+        }
+        for ((_, read), loads) in LOADS.iter().zip(&mut self.loads) {
+            let rate = read(totals).wrapping_sub(read(&self.previous)) as f64 / minutes;
+            for (span, load) in SPANS_MIN.iter().zip(loads) {
+                let kept = (-minutes / f64::from(*span)).exp();
+                *load = rate + kept * (*load - rate);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: Facts = Facts { retained_messages: 2, retained_bytes: 99, retained_refused: 0, uptime_secs: 11 };
+
+    #[test]
+    fn what_has_not_changed_is_not_said_again() {
+        let mut sys = Sys::new();
+        let first = sys.changes(Totals::default(), FACTS, 0);
+        assert!(first.contains(&("$SYS/broker/uptime".into(), "11 seconds".into())));
+        assert!(first.contains(&("$SYS/broker/retained messages/count".into(), "2".into())));
+        assert!(sys.changes(Totals::default(), FACTS, 10_000).is_empty());
+        let totals = Totals { clients_connected: 3, ..Totals::default() };
+        let topics: Vec<_> = sys.changes(totals, FACTS, 20_000).into_iter().map(|(topic, _)| topic).collect();
+        for topic in ["connected", "total", "active", "maximum"] {
+            assert!(topics.contains(&format!("$SYS/broker/clients/{topic}")));
+        }
+        assert_eq!(topics.len(), 4);
+    }
+
+    #[test]
+    fn a_load_average_approaches_the_rate_per_minute() {
+        let mut sys = Sys::new();
+        let mut last = Vec::new();
+        for tick in 0..60 {
+            let totals = Totals { publish_received: tick * 100, ..Totals::default() };
+            last = sys.changes(totals, FACTS, tick * 10_000);
+        }
+        let load = last.iter().find(|(topic, _)| topic == "$SYS/broker/load/publish/received/1min");
+        let load: f64 = load.expect("it changes still").1.parse().expect("a number");
+        assert!((590.0..=600.0).contains(&load), "100 in 10 s are 600 a minute, not {load}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Time, read once a turn.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use session::Now;
+
+#[derive(Clone)]
+pub(crate) struct Clock {
+    start: Instant,
+    now: Now,
+}
+
+impl Clock {
+    /// A clock of the process: all copies of it count from the same moment.
+    pub(crate) fn start() -> Self {
+        let mut clock = Self { start: Instant::now(), now: Now { monotonic_ms: 0, unix_ms: 0 } };
+        clock.tick();
+        clock
+    }
+
+    /// Looks at the clocks of the machine.
+    pub(crate) fn tick(&mut self) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self.now = Now { monotonic_ms: ms(self.start.elapsed()), unix_ms: ms(unix) };
+    }
+
+    /// The time at the last [`tick`](Self::tick).
+    pub(crate) fn now(&self) -> Now {
+        self.now
+    }
+
+    /// The time at this moment, on the monotonic clock.
+    pub(crate) fn current_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}

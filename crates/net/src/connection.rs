@@ -1,0 +1,122 @@
+//! The connections of one shard: sockets, what was read and not understood yet, what waits to be written.
+
+use std::net::SocketAddr;
+
+use index::ConnectionId;
+use mio::net::TcpStream;
+
+use crate::output::{Output, Pool};
+
+/// A socket with its buffers. An idle one holds no memory beyond this.
+pub(crate) struct Connection {
+    pub(crate) socket: TcpStream,
+    pub(crate) peer: SocketAddr,
+    /// The beginning of a packet, or what was read while the connection was paused.
+    pub(crate) unparsed: Vec<u8>,
+    /// `None` while nothing waits.
+    pub(crate) output: Option<Box<Output>>,
+    /// All bytes that the socket has taken.
+    pub(crate) taken: u64,
+    pub(crate) phase: Phase,
+    /// The socket may hold bytes that we have not read.
+    pub(crate) readable: bool,
+    /// The socket took less than we had; a writable event is due.
+    pub(crate) blocked: bool,
+    pub(crate) paused: bool,
+    /// `unparsed` holds whole packets that waited for the end of a pause.
+    pub(crate) refeed: bool,
+    /// It is in the queue of connections to be read.
+    pub(crate) queued: bool,
+    pub(crate) in_direct: bool,
+    pub(crate) in_bulk: bool,
+    pub(crate) over: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Open,
+    /// The brain is done with it; what was sent leaves first.
+    Closing,
+    /// All is sent and our direction is shut; what still arrives is thrown away, so that the last
+    /// packet is not lost to a reset.
+    Lingering,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: TcpStream, peer: SocketAddr) -> Self {
+        Self {
+            socket,
+            peer,
+            unparsed: Vec::new(),
+            output: None,
+            taken: 0,
+            phase: Phase::Open,
+            readable: false,
+            blocked: false,
+            paused: false,
+            refeed: false,
+            queued: false,
+            in_direct: false,
+            in_bulk: false,
+            over: false,
+        }
+    }
+
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.output.as_ref().map_or(0, |output| output.len())
+    }
+
+    pub(crate) fn output<'a>(&'a mut self, pool: &mut Pool) -> &'a mut Output {
+        self.output.get_or_insert_with(|| pool.take_output())
+    }
+}
+
+/// Places for connections, reused; each new tenant of a place has another generation.
+#[derive(Default)]
+pub(crate) struct Connections {
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+struct Place {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+impl Connections {
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
+        if let Some(slot) = self.free.pop() {
+            let place = &mut self.places[slot as usize];
+            place.connection = Some(connection);
+            return ConnectionId { slot, generation: place.generation };
+        }
+        let slot = u32::try_from(self.places.len()).expect("descriptors are far fewer than 2^32");
+        self.places.push(Place { generation: 0, connection: Some(connection) });
+        ConnectionId { slot, generation: 0 }
+    }
+
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        let place = self.places.get(id.slot as usize)?;
+        if place.generation == id.generation { place.connection.as_ref() } else { None }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let place = self.places.get_mut(id.slot as usize)?;
+        if place.generation == id.generation { place.connection.as_mut() } else { None }
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+        let place = self.places.get_mut(id.slot as usize)?;
+        if place.generation != id.generation {
+            return None;
+        }
+        let connection = place.connection.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(id.slot);
+        Some(connection)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.len() == self.free.len()
+    }
+}

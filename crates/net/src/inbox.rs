@@ -1,0 +1,127 @@
+//! Mailboxes: every thread has one inbox; whoever writes to it appends a whole batch under one short lock.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::Thread;
+
+/// How a sleeping reader of an inbox is woken.
+pub(crate) enum Wake {
+    /// A shard, asleep in its poll.
+    Poll(mio::Waker),
+    /// The ledger, asleep in `park`.
+    Thread(Thread),
+}
+
+/// One thread's mail. Any thread posts, only its owner takes.
+pub(crate) struct Inbox<T> {
+    letters: Mutex<Vec<T>>,
+    /// Set from the first post until the next take, so that a burst of posts costs one wake.
+    woken: AtomicBool,
+    wake: Wake,
+}
+
+impl<T> Inbox<T> {
+    pub(crate) fn new(wake: Wake) -> Self {
+        Self { letters: Mutex::new(Vec::new()), woken: AtomicBool::new(false), wake }
+    }
+
+    /// Appends one letter and wakes the owner if it may sleep.
+    pub(crate) fn post(&self, letter: T) {
+        self.lock().push(letter);
+        if self.woken.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        match &self.wake {
+            // A failed wake means that the poll is gone, and with it the reader.
+            Wake::Poll(waker) => drop(waker.wake()),
+            Wake::Thread(thread) => thread.unpark(),
+        }
+    }
+
+    /// Moves everything that waits to `into`, which must be empty; its allocation goes back to the inbox.
+    pub(crate) fn take(&self, into: &mut Vec<T>) {
+        debug_assert!(into.is_empty(), "letters are handled before new ones are taken");
+        // Cleared before the look, so that a letter posted after it wakes again. Nothing in the
+        // inbox and nothing announced: the common turn pays one load.
+        if self.woken.swap(false, Ordering::AcqRel) {
+            std::mem::swap(&mut *self.lock(), into);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<T>> {
+        // Nothing in the critical sections can panic half-way, so that a poisoned lock is still whole.
+        self.letters.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The bytes that one sender has under way to one inbox, and whether it waits for them to be read.
+///
+/// The sender adds while it routes, the receiver takes off when it has handled a batch. Nobody ever
+/// waits for an inbox: over the bound the sender stops *reading* what would add to it.
+#[derive(Default)]
+pub(crate) struct UnderWay {
+    bytes: AtomicUsize,
+    waiting: AtomicBool,
+}
+
+impl UnderWay {
+    pub(crate) fn add(&self, bytes: usize) -> usize {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The sender is going to wait: announces that, then looks again, so that the wake cannot be missed.
+    /// Returns whether it has to wait.
+    pub(crate) fn wait_above(&self, bound: usize) -> bool {
+        self.waiting.store(true, Ordering::SeqCst);
+        self.bytes.load(Ordering::SeqCst) > bound
+    }
+
+    /// The receiver has handled `bytes`. Returns whether the sender waits and is to be told.
+    pub(crate) fn handled(&self, bytes: usize) -> bool {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.waiting.swap(false, Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_threads_post_arrives_once_and_in_each_senders_order() {
+        let inbox = Inbox::new(Wake::Thread(std::thread::current()));
+        let mut received: Vec<(u32, u32)> = Vec::new();
+        std::thread::scope(|scope| {
+            for sender in 0..4 {
+                let inbox = &inbox;
+                scope.spawn(move || (0..1_000).for_each(|number| inbox.post((sender, number))));
+            }
+            let mut letters = Vec::new();
+            while received.len() < 4_000 {
+                inbox.take(&mut letters);
+                if letters.is_empty() {
+                    std::thread::park();
+                }
+                received.append(&mut letters);
+            }
+        });
+        for sender in 0..4 {
+            let numbers: Vec<u32> = received.iter().filter(|l| l.0 == sender).map(|l| l.1).collect();
+            assert_eq!(numbers, (0..1_000).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_sender_that_waits_is_told_once() {
+        let under_way = UnderWay::default();
+        under_way.add(100);
+        assert!(under_way.wait_above(50));
+        assert!(under_way.handled(80));
+        assert!(!under_way.handled(20));
+        assert!(!under_way.wait_above(50));
+    }
+}

@@ -1,0 +1,312 @@
+//! One shard's hands: carries out what its brain asks, in batches that leave at the end of the turn.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use broker::{Counters, Effects, Flush, Mail, Notice, Room};
+use index::{ConnectionId, ShardId};
+use ledger::Command;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use crate::connection::{Connection, Connections, Phase};
+use crate::mail::Post;
+use crate::output::Pool;
+use crate::{Limits, log};
+
+/// Wide fan-outs are written at most this many connections a turn; meanwhile their buffers grow, and
+/// fewer, larger writes are the only way under the kernel's price per call.
+const BULK_PER_TURN: usize = 32;
+/// How long a connection that we close may take to accept its last bytes and to close its own side.
+const LINGER_MS: u64 = 3_000;
+
+pub(crate) struct Io {
+    pub(crate) shard: ShardId,
+    pub(crate) connections: Connections,
+    pub(crate) registry: Registry,
+    /// Connections that may have something to read.
+    pub(crate) ready: VecDeque<ConnectionId>,
+    pub(crate) pool: Pool,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) post: Post,
+    limits: Limits,
+    direct: Vec<ConnectionId>,
+    bulk: VecDeque<ConnectionId>,
+    /// Outputs that a flush has brought below a quarter of the mark, for the brain to hear of.
+    pub(crate) drained: Vec<ConnectionId>,
+    /// Connections whose socket failed while it was written.
+    pub(crate) failed: Vec<(ConnectionId, io::Error)>,
+    lingering: VecDeque<(u64, ConnectionId)>,
+    pub(crate) now_ms: u64,
+}
+
+impl Io {
+    pub(crate) fn new(shard: ShardId, registry: Registry, post: Post, counters: Arc<Counters>, limits: Limits) -> Self {
+        Self {
+            shard,
+            connections: Connections::default(),
+            registry,
+            ready: VecDeque::new(),
+            pool: Pool::default(),
+            counters,
+            post,
+            limits,
+            direct: Vec::new(),
+            bulk: VecDeque::new(),
+            drained: Vec::new(),
+            failed: Vec::new(),
+            lingering: VecDeque::new(),
+            now_ms: 0,
+        }
+    }
+
+    /// Takes a socket in and registers it. The kernel reports each change once.
+    pub(crate) fn add(&mut self, socket: TcpStream, peer: std::net::SocketAddr) -> io::Result<ConnectionId> {
+        let id = self.connections.insert(Connection::new(socket, peer));
+        let connection = self.connections.get_mut(id).expect("it was put there a line ago");
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.registry.register(&mut connection.socket, token(id), interest) {
+            self.connections.remove(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// A socket became readable, writable, or both.
+    pub(crate) fn woken(&mut self, id: ConnectionId, readable: bool, writable: bool) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if writable && connection.blocked {
+            connection.blocked = false;
+            if !connection.in_direct {
+                connection.in_direct = true;
+                self.direct.push(id);
+            }
+        }
+        if readable {
+            connection.readable = true;
+            self.make_ready(id);
+        }
+    }
+
+    pub(crate) fn make_ready(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Writes what is due: the direct queue whole, the bulk queue up to its share of a turn.
+    pub(crate) fn flush(&mut self) {
+        let mut direct = std::mem::take(&mut self.direct);
+        for id in direct.drain(..) {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.in_direct = false;
+                self.write(id);
+            }
+        }
+        self.direct = direct;
+        for _ in 0..BULK_PER_TURN.min(self.bulk.len()) {
+            let Some(id) = self.bulk.pop_front() else { break };
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.in_bulk = false;
+                self.write(id);
+            }
+        }
+    }
+
+    /// Whether the next turn must not sleep.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.ready.is_empty() || !self.bulk.is_empty() || !self.direct.is_empty()
+    }
+
+    pub(crate) fn next_linger_ms(&self) -> Option<u64> {
+        self.lingering.front().map(|(until, _)| *until)
+    }
+
+    /// Drops the connections that had their time to close.
+    pub(crate) fn end_lingering(&mut self) {
+        while let Some((until, id)) = self.lingering.front().copied() {
+            if until > self.now_ms {
+                break;
+            }
+            self.lingering.pop_front();
+            self.forget(id);
+        }
+    }
+
+    /// Frees a connection and everything it holds; its socket closes.
+    pub(crate) fn forget(&mut self, id: ConnectionId) {
+        let Some(mut connection) = self.connections.remove(id) else { return };
+        // A socket that cannot be deregistered is gone from the poll all the same once it is closed.
+        drop(self.registry.deregister(&mut connection.socket));
+        if let Some(output) = connection.output.take() {
+            self.post.waiting_bytes().sub(output.len());
+            self.pool.give_output(output);
+        }
+        self.post.left();
+    }
+
+    pub(crate) fn write(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if let Some(output) = connection.output.as_mut().filter(|_| !connection.blocked) {
+            let (taken, result) = output.write_to(&mut connection.socket, &mut self.pool);
+            connection.taken += taken as u64;
+            self.counters.bytes_sent.add(taken as u64);
+            self.post.waiting_bytes().sub(taken);
+            if output.is_empty()
+                && let Some(output) = connection.output.take()
+            {
+                self.pool.give_output(output);
+            }
+            match result {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.blocked = true,
+                Err(error) => self.failed.push((id, error)),
+            }
+        }
+        if connection.over && connection.waiting_bytes() <= self.limits.high_water_bytes / 4 {
+            connection.over = false;
+            self.drained.push(id);
+        }
+        if connection.phase == Phase::Closing && connection.output.is_none() {
+            connection.phase = Phase::Lingering;
+            // The peer may have reset the connection already: then there is nothing to shut.
+            drop(connection.socket.shutdown(Shutdown::Write));
+            connection.readable = true;
+            self.make_ready(id);
+        }
+    }
+
+    fn queue(&mut self, id: ConnectionId, flush: Flush) -> Room {
+        let Some(connection) = self.connections.get_mut(id) else { return Room::Open };
+        if !connection.blocked {
+            match flush {
+                Flush::Direct if !connection.in_direct => {
+                    connection.in_direct = true;
+                    self.direct.push(id);
+                }
+                Flush::Bulk if !connection.in_bulk && !connection.in_direct => {
+                    connection.in_bulk = true;
+                    self.bulk.push_back(id);
+                }
+                Flush::Direct | Flush::Bulk => {}
+            }
+        }
+        if connection.waiting_bytes() > self.limits.high_water_bytes {
+            connection.over = true;
+        }
+        if connection.over { Room::Over } else { Room::Open }
+    }
+}
+
+impl Effects for Io {
+    fn send(&mut self, to: ConnectionId, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(to) else { return };
+        connection.output(&mut self.pool).append(bytes, &mut self.pool);
+        self.post.waiting_bytes().add(bytes.len());
+        self.queue(to, Flush::Direct);
+    }
+
+    fn publish(&mut self, to: ConnectionId, bytes: &[u8], flush: Flush) -> Room {
+        let full = self.post.is_full();
+        let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
+        if full && connection.output.is_some() {
+            return Room::Full;
+        }
+        connection.output(&mut self.pool).append(bytes, &mut self.pool);
+        self.post.waiting_bytes().add(bytes.len());
+        self.queue(to, flush)
+    }
+
+    fn publish_shared(&mut self, to: ConnectionId, bytes: &Arc<[u8]>, flush: Flush) -> Room {
+        let full = self.post.is_full();
+        let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
+        if full && connection.output.is_some() {
+            return Room::Full;
+        }
+        connection.output(&mut self.pool).append_shared(Arc::clone(bytes));
+        self.post.waiting_bytes().add(bytes.len());
+        self.queue(to, flush)
+    }
+
+    fn is_over(&self, connection: ConnectionId) -> bool {
+        self.connections.get(connection).is_some_and(|connection| connection.over)
+    }
+
+    fn taken_bytes(&self, of: ConnectionId) -> u64 {
+        self.connections.get(of).map_or(0, |connection| connection.taken)
+    }
+
+    fn random(&mut self) -> u128 {
+        let mut bytes = [0; 16];
+        // Without the kernel's randomness nothing that must not be guessed can be made.
+        getrandom::fill(&mut bytes).expect("the kernel has random numbers");
+        u128::from_ne_bytes(bytes)
+    }
+
+    fn waiting_bytes(&self, of: ConnectionId) -> usize {
+        self.connections.get(of).map_or(0, Connection::waiting_bytes)
+    }
+
+    fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {
+        self.post.mail(to, mail)
+    }
+
+    fn mail_room(&mut self, to: ShardId) -> Room {
+        self.post.mail_room(to)
+    }
+
+    fn command(&mut self, command: Command) -> Room {
+        self.post.command(command)
+    }
+
+    fn command_room(&mut self) -> Room {
+        self.post.command_room()
+    }
+
+    fn pause(&mut self, connection: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(connection) {
+            connection.paused = true;
+        }
+    }
+
+    fn resume(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.paused = false;
+            connection.refeed = true;
+            self.make_ready(id);
+        }
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id).filter(|c| c.phase == Phase::Open) else { return };
+        connection.phase = Phase::Closing;
+        connection.paused = false;
+        connection.unparsed = Vec::new();
+        self.lingering.push_back((self.now_ms + LINGER_MS, id));
+        if !connection.in_direct {
+            connection.in_direct = true;
+            self.direct.push(id);
+        }
+    }
+
+    fn notice(&mut self, connection: ConnectionId, notice: Notice<'_>) {
+        if let Some(connection) = self.connections.get(connection) {
+            log::notice(connection.peer, notice);
+        }
+    }
+}
+
+pub(crate) fn token(id: ConnectionId) -> Token {
+    Token((id.generation as usize) << 32 | id.slot as usize)
+}
+
+pub(crate) fn connection_of(token: Token) -> ConnectionId {
+    let [slot, generation] = [token.0 & 0xffff_ffff, token.0 >> 32];
+    let half = |number| u32::try_from(number).expect("half of a token");
+    ConnectionId { slot: half(slot), generation: half(generation) }
+}

@@ -1,0 +1,216 @@
+//! The data plane: sockets and threads around the pure [`broker`], [`session`] and [`ledger`].
+//!
+//! Each shard is a thread with one event loop; one more thread runs the ledger. They share the subscription
+//! index and talk by mailboxes; nobody locks a shard. A turn of a shard reads from the connections that have
+//! something, lets its brain route, hands mail over and writes once per connection:
+//!
+//! ```text
+//! poll ─► read (64 KiB) ─► broker::Shard ─► output buffers ─► writev
+//!            ▲                 │    ▲
+//!            │ resume          ▼    │ mail, replies
+//!         mailboxes of the other shards and the ledger
+//! ```
+//! Nothing of the protocol lives here.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod connection;
+mod inbox;
+mod io;
+mod ledger;
+mod listener;
+mod log;
+mod mail;
+mod output;
+mod shard;
+
+use std::io as std_io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread::{self, JoinHandle};
+
+use ::ledger::{Gauges, Ledger};
+use broker::{Counters, Peers, Shard};
+use index::{ShardId, Subscriptions};
+use session::Settings;
+
+use crate::clock::Clock;
+use crate::inbox::{Inbox, Wake};
+use crate::io::Io;
+use crate::listener::Listeners;
+use crate::mail::{Letter, Post, Switchboard, ToLedger};
+use crate::shard::{EventLoop, new_poll};
+
+/// What a server needs to know before it starts.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Event loops, from 1 to 64.
+    pub shards: usize,
+    /// Of the protocol.
+    pub settings: Settings,
+    /// Of everything else.
+    pub limits: Limits,
+    /// How often `$SYS` is brought up to date, in milliseconds; `None` is never.
+    pub sys_interval_ms: Option<u64>,
+}
+
+/// What bounds connections and memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Connections at a time; one more is closed at once.
+    pub connections_max: usize,
+    /// Bytes that may wait to be written to one connection before its publishers are not read any more.
+    pub high_water_bytes: usize,
+    /// Bytes that may wait to be written in the whole process before more is dropped.
+    pub waiting_bytes_max: usize,
+    /// Bytes of all retained messages.
+    pub retained_bytes_max: usize,
+}
+
+/// A thread has ended: after [`Server::shut_down`] as it should, before that because something went wrong.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its name.
+    pub thread: String,
+}
+
+/// A server that runs.
+pub struct Server {
+    board: Arc<Switchboard>,
+    shards: Vec<JoinHandle<std_io::Result<()>>>,
+    ledger: JoinHandle<()>,
+}
+
+/// Binds a TCP socket and listens; connections wait until [`Server::start`] takes it.
+///
+/// # Errors
+/// As the system says: the address is in use, is not this machine's, or is not permitted.
+pub fn listen(address: SocketAddr) -> std_io::Result<TcpListener> {
+    listener::listen(address)
+}
+
+/// Raises the number of files the process may have open as far as the system lets it. Returns that number.
+pub fn raise_open_files() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // Where it cannot be raised, what there was is what there is.
+    let current = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
+    current.unwrap_or(u64::MAX)
+}
+
+impl Server {
+    /// Starts all threads and begins to accept. `ended` hears of each thread that ends.
+    ///
+    /// # Errors
+    /// When the system refuses a poll or a thread.
+    pub fn start(listeners: Vec<TcpListener>, options: &Options, ended: &Sender<Ended>) -> std_io::Result<Self> {
+        let clock = Clock::start();
+        let index = Arc::new(Subscriptions::new([random()?, random()?]));
+        let ledger_settings =
+            ::ledger::Settings { retained_bytes_max: options.limits.retained_bytes_max, seed: random()? };
+        let ledger = Ledger::new(ledger_settings, Arc::clone(&index));
+        let gauges = ledger.gauges();
+
+        let polls = (0..options.shards).map(|_| new_poll()).collect::<std_io::Result<Vec<_>>>()?;
+        let (board_sender, board_receiver) = std::sync::mpsc::sync_channel::<Arc<Switchboard>>(1);
+        let ledger_clock = clock.clone();
+        let ledger_thread = spawn("ledger", ended, move || {
+            if let Ok(board) = board_receiver.recv() {
+                ledger::run(ledger, &board, ledger_clock);
+            }
+        })?;
+        let inboxes = polls.iter().map(|(_, waker)| Inbox::new(Wake::Poll(Arc::clone(waker)))).collect();
+        let board =
+            Arc::new(Switchboard::new(inboxes, Inbox::new(Wake::Thread(ledger_thread.thread().clone()))));
+        // It waits for this message and for nothing else.
+        let _ = board_sender.send(Arc::clone(&board));
+
+        let mut started =
+            Started { options, clock, index, gauges, board: Arc::clone(&board), counters: Vec::new(), listeners };
+        started.counters = (0..options.shards).map(|_| Arc::default()).collect();
+        let mut shards = Vec::new();
+        for (number, (poll, _)) in polls.into_iter().enumerate() {
+            let event_loop = started.event_loop(ShardId::new(number), poll)?;
+            shards.push(spawn(&format!("shard-{number}"), ended, move || event_loop.run())?);
+        }
+        Ok(Self { board, shards, ledger: ledger_thread })
+    }
+
+    /// Stops accepting, tells every client goodbye, waits until that is written, and ends all threads.
+    ///
+    /// # Errors
+    /// What a shard failed with.
+    pub fn shut_down(self) -> std_io::Result<()> {
+        self.board.shards.iter().for_each(|inbox| inbox.post(Letter::Shutdown));
+        let mut outcome = Ok(());
+        for shard in self.shards {
+            let ended = shard.join().unwrap_or_else(|_| Err(std_io::Error::other("a shard has panicked")));
+            outcome = outcome.and(ended);
+        }
+        self.board.ledger.post(ToLedger::Stop);
+        outcome.and(self.ledger.join().map_err(|_| std_io::Error::other("the ledger has panicked")))
+    }
+}
+
+/// What the shards are made of.
+struct Started<'a> {
+    options: &'a Options,
+    clock: Clock,
+    index: Arc<Subscriptions>,
+    gauges: Arc<Gauges>,
+    board: Arc<Switchboard>,
+    counters: Vec<Arc<Counters>>,
+    listeners: Vec<TcpListener>,
+}
+
+impl Started<'_> {
+    fn event_loop(&mut self, id: ShardId, poll: mio::Poll) -> std_io::Result<EventLoop> {
+        let counters = Arc::clone(&self.counters[id.number()]);
+        let limits = self.options.limits;
+        let is_first = id.number() == 0;
+        let listeners = if is_first {
+            let sockets = std::mem::take(&mut self.listeners);
+            Some(Listeners::new(sockets, poll.registry(), limits.connections_max, Arc::clone(&counters))?)
+        } else {
+            None
+        };
+        let peers = self.options.sys_interval_ms.filter(|_| is_first).map(|interval_ms| Peers {
+            counters: self.counters.clone(),
+            ledger: Arc::clone(&self.gauges),
+            interval_ms,
+        });
+        let settings = Arc::new(self.options.settings.clone());
+        let index = Arc::clone(&self.index);
+        let brain = Shard::new(id, settings, index, Arc::clone(&counters), peers, self.clock.now());
+        let post = Post::new(id, Arc::clone(&self.board), limits.waiting_bytes_max);
+        let io = Io::new(id, poll.registry().try_clone()?, post, counters, limits);
+        Ok(EventLoop::new(poll, brain, io, self.clock.clone(), listeners))
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    ended: &Sender<Ended>,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std_io::Result<JoinHandle<T>> {
+    /// Tells when the thread ends, in whatever way.
+    struct Tell(Sender<Ended>, String);
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            // Who does not listen any more has stopped already.
+            let _ = self.0.send(Ended { thread: std::mem::take(&mut self.1) });
+        }
+    }
+    let tell = Tell(ended.clone(), name.to_owned());
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _tell = tell;
+        run()
+    })
+}
+
+fn random() -> std_io::Result<u64> {
+    getrandom::u64().map_err(std_io::Error::other)
+}

@@ -1,0 +1,142 @@
+//! Accepting connections: one thread accepts and deals them out, so that limits are kept in one place.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use broker::Counters;
+use index::ShardId;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::mail::{Letter, Switchboard};
+
+/// The queue of connections that the kernel has accepted and we have not.
+const BACKLOG: i32 = 4096;
+/// At most this many are taken in one turn, so that a storm of connects does not stop the others.
+const ACCEPTS_PER_TURN: usize = 256;
+/// Without descriptors accepting waits this long; without the wait it would spin.
+const PAUSE_MS: u64 = 250;
+/// Tokens from here on are listeners'; no connection's slot comes near.
+const FIRST_TOKEN: usize = 0xffff_0000;
+
+/// Binds a TCP socket and listens. Connections that it accepts inherit `TCP_NODELAY`.
+///
+/// # Errors
+/// As the system says: the address is in use, not of this machine, or not permitted.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        // Each address is listened on by name: [::] does not take 0.0.0.0 with it.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+pub(crate) struct Listeners {
+    listeners: Vec<Listener>,
+    connections_max: usize,
+    counters: Arc<Counters>,
+    /// Accepting pauses until then: the process was out of descriptors.
+    resume_ms: Option<u64>,
+}
+
+struct Listener {
+    socket: TcpListener,
+    ready: bool,
+}
+
+impl Listeners {
+    pub(crate) fn new(
+        sockets: Vec<std::net::TcpListener>,
+        registry: &Registry,
+        connections_max: usize,
+        counters: Arc<Counters>,
+    ) -> io::Result<Self> {
+        let mut listeners = Vec::new();
+        for (number, socket) in sockets.into_iter().enumerate() {
+            let mut socket = TcpListener::from_std(socket);
+            registry.register(&mut socket, Token(FIRST_TOKEN + number), Interest::READABLE)?;
+            listeners.push(Listener { socket, ready: false });
+        }
+        Ok(Self { listeners, connections_max, counters, resume_ms: None })
+    }
+
+    pub(crate) fn owns(token: Token) -> bool {
+        token.0 & 0xffff_ffff >= FIRST_TOKEN
+    }
+
+    pub(crate) fn woken(&mut self, token: Token) {
+        if let Some(listener) = self.listeners.get_mut(token.0 - FIRST_TOKEN) {
+            listener.ready = true;
+        }
+    }
+
+    /// When accepting goes on, if it waits for descriptors.
+    pub(crate) fn resume_ms(&self) -> Option<u64> {
+        self.resume_ms.or_else(|| self.listeners.iter().any(|l| l.ready).then_some(0))
+    }
+
+    /// Takes what waits and deals it out. What falls to `own` comes back, the rest is posted.
+    pub(crate) fn accept(
+        &mut self,
+        board: &Switchboard,
+        own: ShardId,
+        now_ms: u64,
+    ) -> Vec<(TcpStream, SocketAddr)> {
+        let mut kept = Vec::new();
+        if self.resume_ms.is_some_and(|resume| now_ms < resume) {
+            return kept;
+        }
+        self.resume_ms = None;
+        for listener in self.listeners.iter_mut().filter(|listener| listener.ready) {
+            for _ in 0..ACCEPTS_PER_TURN {
+                match listener.socket.accept() {
+                    Ok((socket, peer)) if board.connections() >= self.connections_max => {
+                        self.counters.refused_connections_max.add(1);
+                        tracing::debug!(%peer, "refused: the maximum number of connections is reached");
+                        drop(socket);
+                    }
+                    Ok((socket, peer)) => {
+                        let shard = board.charge_least_loaded();
+                        if shard == own {
+                            kept.push((socket, peer));
+                        } else {
+                            board.shards[shard.number()].post(Letter::Accepted(socket, peer));
+                        }
+                    }
+                    Err(error) => {
+                        listener.ready = goes_on(&error);
+                        if is_exhausted(&error) {
+                            self.counters.accept_pauses.add(1);
+                            tracing::warn!(%error, "accepting pauses for {PAUSE_MS} ms");
+                            listener.ready = true;
+                            self.resume_ms = Some(now_ms + PAUSE_MS);
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// Whether there may be more to accept behind this error. A connection that was reset while it waited
+/// is an error of its own, not of the listener.
+fn goes_on(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::WouldBlock
+}
+
+fn is_exhausted(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}

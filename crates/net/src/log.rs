@@ -1,0 +1,46 @@
+//! The lines that operators read: one for each connect, refusal and disconnect.
+
+use std::net::SocketAddr;
+
+use broker::Notice;
+
+/// Writes a notice about a connection to the log. What a peer has chosen is escaped.
+pub(crate) fn notice(peer: SocketAddr, notice: Notice<'_>) {
+    match notice {
+        Notice::Connected { client_id, version, keep_alive_secs } => {
+            tracing::info!(client_id = %Escaped(client_id), %peer, %version, keep_alive_secs, "connected");
+        }
+        Notice::Refused { client_id, reason, why } => {
+            let client_id = Escaped(client_id);
+            tracing::info!(%client_id, %peer, %reason, reason_code = Code(reason.code()), why, "refused");
+        }
+        Notice::Disconnected { client_id, reason, why } => {
+            let client_id = Escaped(client_id);
+            tracing::info!(%client_id, %peer, %reason, reason_code = Code(reason.code()), why, "disconnected");
+        }
+    }
+}
+
+/// A longer text is cut: the log is for people.
+const SHOWN_CHARS: usize = 128;
+
+/// Text from a peer, without anything that a terminal would obey.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut characters = self.0.chars();
+        for character in characters.by_ref().take(SHOWN_CHARS) {
+            write!(f, "{}", character.escape_debug())?;
+        }
+        if characters.next().is_some() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+struct Code(u8);
+
+impl tracing::Value for Code {
+    fn record(&self, key: &tracing::field::Field, visitor: &mut dyn tracing::field::Visit) {
+        visitor.record_debug(key, &format_args!("0x{:02X}", self.0));
+    }
+}

@@ -1,0 +1,274 @@
+//! What the threads tell each other, collected during a turn and posted at its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use broker::{Mail, Room, Run};
+use index::{ShardId, Subscriber, Target};
+use ledger::{Command, Reply};
+use mio::net::TcpStream;
+use wire::Version;
+
+use crate::inbox::{Inbox, UnderWay};
+
+/// One sender may have this much under way to one inbox before it stops reading what adds to it.
+const UNDER_WAY_BYTES: usize = 1024 * 1024;
+/// What an item of mail weighs beside its bytes.
+const ITEM_BYTES: usize = 64;
+/// Batches that are kept for reuse, and the largest that is.
+const SPARE_BATCHES: usize = 8;
+const SPARE_BYTES: usize = 1024 * 1024;
+
+/// What arrives in a shard's inbox.
+pub(crate) enum Letter {
+    /// Another shard's turn.
+    Mail { from: ShardId, batch: Box<Batch> },
+    /// What the ledger answered.
+    Replies(Vec<Reply>),
+    /// A new socket for this shard.
+    Accepted(TcpStream, SocketAddr),
+    /// That shard has read our mail; those who waited for it may go on.
+    MailRead(ShardId),
+    /// The ledger has read our commands.
+    CommandsRead,
+    /// Say goodbye and end.
+    Shutdown,
+}
+
+/// What arrives in the ledger's inbox.
+pub(crate) enum ToLedger {
+    /// One shard's turn.
+    Commands { from: ShardId, commands: Vec<Command>, bytes: usize },
+    /// No shard is left.
+    Stop,
+}
+
+/// Everything that one shard tells another in one turn: all bytes in one piece.
+#[derive(Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+    weight: usize,
+}
+
+enum Item {
+    Forward { end: usize, count: u32, payload_bytes: u64, version: Version, targets: Arc<[Target]> },
+    Resume(Arc<Subscriber>),
+}
+
+impl Batch {
+    fn push(&mut self, mail: Mail<'_>) -> usize {
+        let before = self.bytes.len();
+        self.items.push(match mail {
+            Mail::Forward(run, targets) => {
+                self.bytes.extend_from_slice(run.bytes);
+                let Run { count, payload_bytes, version, .. } = run;
+                Item::Forward { end: self.bytes.len(), count, payload_bytes, version, targets }
+            }
+            Mail::Resume(subscriber) => Item::Resume(subscriber),
+        });
+        let weight = self.bytes.len() - before + ITEM_BYTES;
+        self.weight += weight;
+        weight
+    }
+
+    /// Hands each piece of mail to `read`, in the order in which it was written.
+    pub(crate) fn drain(&mut self, mut read: impl FnMut(Mail<'_>)) {
+        let mut start = 0;
+        for item in self.items.drain(..) {
+            read(match item {
+                Item::Forward { end, count, payload_bytes, version, targets } => {
+                    let bytes = &self.bytes[start..end];
+                    start = end;
+                    Mail::Forward(Run { bytes, count, payload_bytes, version }, targets)
+                }
+                Item::Resume(subscriber) => Mail::Resume(subscriber),
+            });
+        }
+        self.bytes.clear();
+    }
+}
+
+/// The inboxes of all threads, and how full the ways between them are.
+pub(crate) struct Switchboard {
+    pub(crate) shards: Vec<Inbox<Letter>>,
+    pub(crate) ledger: Inbox<ToLedger>,
+    /// By sender, then receiver.
+    under_way: Vec<Vec<UnderWay>>,
+    to_ledger: Vec<UnderWay>,
+    waiting_bytes: Arc<AtomicI64>,
+    /// Connections of each shard, lingering ones included.
+    loads: Vec<AtomicUsize>,
+}
+
+impl Switchboard {
+    pub(crate) fn new(shards: Vec<Inbox<Letter>>, ledger: Inbox<ToLedger>) -> Self {
+        let count = shards.len();
+        let gauges = || (0..count).map(|_| UnderWay::default()).collect::<Vec<_>>();
+        Self {
+            shards,
+            ledger,
+            under_way: (0..count).map(|_| gauges()).collect(),
+            to_ledger: gauges(),
+            waiting_bytes: Arc::default(),
+            loads: (0..count).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// All connections of the process.
+    pub(crate) fn connections(&self) -> usize {
+        self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The shard with the fewest connections takes the next one, and is charged for it at once.
+    pub(crate) fn charge_least_loaded(&self) -> ShardId {
+        let loads = self.loads.iter().map(|load| load.load(Ordering::Relaxed));
+        let least = loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(number, _)| number);
+        self.loads[least].fetch_add(1, Ordering::Relaxed);
+        ShardId::new(least)
+    }
+
+    pub(crate) fn discharge(&self, shard: ShardId) {
+        self.loads[shard.number()].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The ledger has carried out a shard's commands.
+    pub(crate) fn commands_handled(&self, from: ShardId, bytes: usize) {
+        if self.to_ledger[from.number()].handled(bytes) {
+            self.shards[from.number()].post(Letter::CommandsRead);
+        }
+    }
+}
+
+/// One shard's outgoing mail.
+pub(crate) struct Post {
+    shard: ShardId,
+    board: Arc<Switchboard>,
+    outgoing: Vec<Option<Box<Batch>>>,
+    commands: Vec<Command>,
+    command_bytes: usize,
+    spare: Vec<Box<Batch>>,
+    waiting_bytes: WaitingBytes,
+}
+
+impl Post {
+    pub(crate) fn new(shard: ShardId, board: Arc<Switchboard>, waiting_bytes_max: usize) -> Self {
+        let outgoing = board.shards.iter().map(|_| None).collect();
+        let waiting_bytes = WaitingBytes::new(Arc::clone(&board.waiting_bytes), waiting_bytes_max);
+        Self { shard, board, outgoing, commands: Vec::new(), command_bytes: 0, spare: Vec::new(), waiting_bytes }
+    }
+
+    pub(crate) fn board(&self) -> &Switchboard {
+        &self.board
+    }
+
+    pub(crate) fn waiting_bytes(&mut self) -> &mut WaitingBytes {
+        &mut self.waiting_bytes
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting_bytes.is_full()
+    }
+
+    pub(crate) fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {
+        let place = &mut self.outgoing[to.number()];
+        let batch = place.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
+        let weight = batch.push(mail);
+        let under_way = self.board.under_way[self.shard.number()][to.number()].add(weight);
+        if under_way > UNDER_WAY_BYTES { Room::Over } else { Room::Open }
+    }
+
+    pub(crate) fn mail_room(&self, to: ShardId) -> Room {
+        room(&self.board.under_way[self.shard.number()][to.number()])
+    }
+
+    pub(crate) fn command(&mut self, command: Command) -> Room {
+        let bytes = command.weight_bytes();
+        self.command_bytes += bytes;
+        self.commands.push(command);
+        let under_way = self.board.to_ledger[self.shard.number()].add(bytes);
+        if under_way > UNDER_WAY_BYTES { Room::Over } else { Room::Open }
+    }
+
+    pub(crate) fn command_room(&self) -> Room {
+        room(&self.board.to_ledger[self.shard.number()])
+    }
+
+    /// Posts what the turn has collected: to the shards first, so that what happened before a command
+    /// is handled before the ledger's answer to it.
+    pub(crate) fn send(&mut self) {
+        for (to, batch) in self.outgoing.iter_mut().enumerate() {
+            if let Some(batch) = batch.take() {
+                self.board.shards[to].post(Letter::Mail { from: self.shard, batch });
+            }
+        }
+        if !self.commands.is_empty() {
+            let commands = std::mem::take(&mut self.commands);
+            let bytes = std::mem::take(&mut self.command_bytes);
+            self.board.ledger.post(ToLedger::Commands { from: self.shard, commands, bytes });
+        }
+        self.waiting_bytes.settle();
+    }
+
+    /// A batch from another shard has been read: frees its way, keeps its memory.
+    pub(crate) fn read(&mut self, from: ShardId, mut batch: Box<Batch>) {
+        let weight = std::mem::take(&mut batch.weight);
+        if self.board.under_way[from.number()][self.shard.number()].handled(weight) {
+            self.board.shards[from.number()].post(Letter::MailRead(self.shard));
+        }
+        if self.spare.len() < SPARE_BATCHES && batch.bytes.capacity() <= SPARE_BYTES {
+            self.spare.push(batch);
+        }
+    }
+
+    /// A connection of this shard is gone.
+    pub(crate) fn left(&self) {
+        self.board.discharge(self.shard);
+    }
+}
+
+fn room(way: &UnderWay) -> Room {
+    if way.bytes() > UNDER_WAY_BYTES && way.wait_above(UNDER_WAY_BYTES) { Room::Over } else { Room::Open }
+}
+
+/// How many bytes wait to be written in the whole process. Shards settle with each other once a turn.
+pub(crate) struct WaitingBytes {
+    all: Arc<AtomicI64>,
+    max: i64,
+    /// The sum when we last looked, our own changes since then included.
+    seen: i64,
+    unsettled: i64,
+}
+
+impl WaitingBytes {
+    fn new(all: Arc<AtomicI64>, max: usize) -> Self {
+        Self { all, max: i64::try_from(max).unwrap_or(i64::MAX), seen: 0, unsettled: 0 }
+    }
+
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.change(i64::try_from(bytes).expect("a buffer's length fits 63 bits"));
+    }
+
+    pub(crate) fn sub(&mut self, bytes: usize) {
+        self.change(-i64::try_from(bytes).expect("a buffer's length fits 63 bits"));
+    }
+
+    fn change(&mut self, by: i64) {
+        self.seen += by;
+        self.unsettled += by;
+    }
+
+    fn is_full(&self) -> bool {
+        self.seen > self.max
+    }
+
+    fn settle(&mut self) {
+        let by = std::mem::take(&mut self.unsettled);
+        self.seen = if by == 0 {
+            self.all.load(Ordering::Relaxed)
+        } else {
+            self.all.fetch_add(by, Ordering::Relaxed) + by
+        };
+    }
+}

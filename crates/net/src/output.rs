@@ -1,0 +1,229 @@
+//! What waits to be written to one connection, and the pool that its memory comes from.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+use std::sync::Arc;
+
+/// One piece is at most this large, so that a growing backlog is never moved in memory.
+const PIECE_BYTES: usize = 64 * 1024;
+/// A fresh piece starts with this much room: a turn's worth for most connections.
+const FIRST_BYTES: usize = 1024;
+/// As many pieces go into one `writev`.
+const PIECES_PER_WRITE: usize = 16;
+/// The pool keeps at most this much memory for reuse.
+const POOL_BYTES: usize = 4 * 1024 * 1024;
+/// And as many empty outputs.
+const POOL_OUTPUTS: usize = 1024;
+
+/// Bytes in the order in which they leave. Payloads large enough to be worth it are shared, not copied.
+#[derive(Default)]
+pub(crate) struct Output {
+    pieces: VecDeque<Piece>,
+    /// How much of the first piece is written already.
+    written: usize,
+    len: usize,
+}
+
+enum Piece {
+    Copied(Vec<u8>),
+    Shared(Arc<[u8]>),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Copied(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl Output {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
+        self.len += bytes.len();
+        let mut rest = bytes;
+        if let Some(Piece::Copied(last)) = self.pieces.back_mut() {
+            let room = PIECE_BYTES.saturating_sub(last.len()).min(rest.len());
+            last.extend_from_slice(&rest[..room]);
+            rest = &rest[room..];
+        }
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(PIECE_BYTES));
+            let mut fresh = pool.take();
+            fresh.extend_from_slice(piece);
+            self.pieces.push_back(Piece::Copied(fresh));
+            rest = after;
+        }
+    }
+
+    pub(crate) fn append_shared(&mut self, bytes: Arc<[u8]>) {
+        if !bytes.is_empty() {
+            self.len += bytes.len();
+            self.pieces.push_back(Piece::Shared(bytes));
+        }
+    }
+
+    /// Writes until everything is out or the socket takes no more. Returns how many bytes it took,
+    /// and the error that ended it; `WouldBlock` is one.
+    pub(crate) fn write_to(&mut self, socket: &mut impl Write, pool: &mut Pool) -> (usize, io::Result<()>) {
+        let mut total = 0;
+        while self.len > 0 {
+            match self.write_once(socket) {
+                Ok(0) => return (total, Err(io::ErrorKind::WriteZero.into())),
+                Ok(taken) => {
+                    total += taken;
+                    self.consume(taken, pool);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (total, Err(error)),
+            }
+        }
+        (total, Ok(()))
+    }
+
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        self.consume(self.len, pool);
+    }
+
+    fn write_once(&self, socket: &mut impl Write) -> io::Result<usize> {
+        let first = &self.pieces[0].bytes()[self.written..];
+        if self.pieces.len() == 1 {
+            return socket.write(first);
+        }
+        let mut slices = [IoSlice::new(&[]); PIECES_PER_WRITE];
+        slices[0] = IoSlice::new(first);
+        let mut count = 1;
+        for piece in self.pieces.iter().skip(1).take(PIECES_PER_WRITE - 1) {
+            slices[count] = IoSlice::new(piece.bytes());
+            count += 1;
+        }
+        socket.write_vectored(&slices[..count])
+    }
+
+    fn consume(&mut self, taken: usize, pool: &mut Pool) {
+        self.len -= taken;
+        let mut left = self.written + taken;
+        while let Some(first) = self.pieces.front() {
+            let size = first.bytes().len();
+            if left < size {
+                break;
+            }
+            left -= size;
+            if let Some(Piece::Copied(piece)) = self.pieces.pop_front() {
+                pool.give(piece);
+            }
+        }
+        self.written = left;
+    }
+}
+
+/// Memory that output buffers give back when they are empty: idle connections hold none.
+#[derive(Default)]
+pub(crate) struct Pool {
+    pieces: Vec<Vec<u8>>,
+    bytes: usize,
+    outputs: Vec<Box<Output>>,
+}
+
+impl Pool {
+    pub(crate) fn take_output(&mut self) -> Box<Output> {
+        self.outputs.pop().unwrap_or_default()
+    }
+
+    /// Takes back what [`take_output`](Self::take_output) gave, with whatever it still holds.
+    pub(crate) fn give_output(&mut self, mut output: Box<Output>) {
+        output.clear(self);
+        if self.outputs.len() < POOL_OUTPUTS {
+            self.outputs.push(output);
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        match self.pieces.pop() {
+            Some(piece) => {
+                self.bytes -= piece.capacity();
+                piece
+            }
+            None => Vec::with_capacity(FIRST_BYTES),
+        }
+    }
+
+    fn give(&mut self, mut piece: Vec<u8>) {
+        if self.bytes + piece.capacity() <= POOL_BYTES {
+            piece.clear();
+            self.bytes += piece.capacity();
+            self.pieces.push(piece);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes at most `room` bytes a call, then would block.
+    struct Trickle {
+        room: usize,
+        calls: usize,
+        taken: Vec<u8>,
+    }
+
+    impl Write for Trickle {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.calls == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.calls -= 1;
+            let count = bytes.len().min(self.room);
+            self.taken.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn bytes_leave_in_order_however_the_socket_takes_them() {
+        let mut pool = Pool::default();
+        let mut output = Output::default();
+        let mut expected = Vec::new();
+        for number in 0..200_u32 {
+            let block = vec![number.to_le_bytes()[0]; 1 + 997 * (number as usize % 5)];
+            expected.extend_from_slice(&block);
+            if number % 7 == 0 {
+                output.append_shared(block.into());
+            } else {
+                output.append(&block, &mut pool);
+            }
+        }
+        let mut socket = Trickle { room: 1_000, calls: 0, taken: Vec::new() };
+        while !output.is_empty() {
+            socket.calls = 3;
+            let before = output.len();
+            let (taken, _) = output.write_to(&mut socket, &mut pool);
+            assert_eq!(output.len(), before - taken);
+        }
+        assert_eq!(socket.taken, expected);
+        assert!(output.pieces.is_empty() && output.written == 0);
+    }
+
+    #[test]
+    fn one_large_append_is_cut_into_pieces_and_memory_returns_to_the_pool() {
+        let mut pool = Pool::default();
+        let mut output = Output::default();
+        output.append(&vec![7; 3 * PIECE_BYTES + 1], &mut pool);
+        assert_eq!(output.pieces.len(), 4);
+        output.clear(&mut pool);
+        assert!(output.is_empty() && pool.pieces.len() == 4);
+    }
+}

@@ -1,0 +1,277 @@
+//! The event loop of one shard. A turn: wait, read, route, hand over mail, write.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::{Cause, Shard};
+use index::ConnectionId;
+use ledger::Reply;
+use mio::{Events, Poll, Token};
+
+use crate::clock::Clock;
+use crate::connection::Phase;
+use crate::inbox::Inbox;
+use crate::io::{Io, connection_of};
+use crate::listener::Listeners;
+use crate::mail::Letter;
+
+/// One read takes at most this much.
+const READ_BYTES: usize = 64 * 1024;
+/// A packet that began in an earlier read is completed in front of the next one up to this size; a
+/// larger one is read where it is kept.
+const CARRY_BYTES: usize = 64 * 1024;
+/// A turn handles as many socket events.
+const EVENTS_PER_TURN: usize = 64;
+/// After the last goodbye the slowest client has this long to take it.
+const GOODBYE_MS: u64 = 2_000;
+
+/// Mail and commands announce themselves under this token.
+pub(crate) const WAKE: Token = Token(usize::MAX);
+
+pub(crate) struct EventLoop {
+    poll: Poll,
+    brain: Shard,
+    io: Io,
+    clock: Clock,
+    listeners: Option<Listeners>,
+    letters: Vec<Letter>,
+    buffer: Box<[u8]>,
+    /// When a shutdown ends at the latest.
+    ends_ms: Option<u64>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(poll: Poll, brain: Shard, io: Io, clock: Clock, listeners: Option<Listeners>) -> Self {
+        let buffer = vec![0; CARRY_BYTES + READ_BYTES].into_boxed_slice();
+        Self { poll, brain, io, clock, listeners, letters: Vec::new(), buffer, ends_ms: None }
+    }
+
+    /// Turns until a shutdown is done.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        while !self.is_done() {
+            let timeout = self.timeout();
+            match self.poll.poll(&mut events, timeout) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
+                Err(error) => return Err(error),
+            }
+            self.turn(&events);
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, events: &Events) {
+        self.clock.tick();
+        self.io.now_ms = self.clock.now().monotonic_ms;
+        for event in events {
+            match event.token() {
+                WAKE => {}
+                token if Listeners::owns(token) => self.listeners.iter_mut().for_each(|l| l.woken(token)),
+                token => {
+                    let readable = event.is_readable() || event.is_read_closed() || event.is_error();
+                    self.io.woken(connection_of(token), readable, event.is_writable());
+                }
+            }
+        }
+        self.accept();
+        for _ in 0..self.io.ready.len() {
+            let Some(id) = self.io.ready.pop_front() else { break };
+            self.serve(id);
+        }
+        self.read_letters();
+        self.brain.handle_timeout(self.clock.now(), &mut self.io);
+        self.brain.end_turn(self.clock.now(), &mut self.io);
+        self.io.post.send();
+        self.io.flush();
+        self.after_flush();
+    }
+
+    /// What the sockets said while they were written: some have room again, some are gone.
+    fn after_flush(&mut self) {
+        while let Some(id) = self.io.drained.pop() {
+            self.brain.drained(id, self.clock.now(), &mut self.io);
+        }
+        while let Some((id, error)) = self.io.failed.pop() {
+            self.lost(id, &Cause::Failed(error.kind()));
+        }
+        self.io.end_lingering();
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if self.io.is_busy() || self.brain.has_work() {
+            return Some(Duration::ZERO);
+        }
+        let timers = [
+            self.brain.poll_timeout(),
+            self.io.next_linger_ms(),
+            self.listeners.as_ref().and_then(Listeners::resume_ms),
+            self.ends_ms,
+        ];
+        let next = timers.into_iter().flatten().min()?;
+        Some(Duration::from_millis(next.saturating_sub(self.clock.current_ms())))
+    }
+
+    fn is_done(&self) -> bool {
+        self.ends_ms.is_some_and(|ends| self.io.connections.is_empty() || self.clock.now().monotonic_ms >= ends)
+    }
+
+    fn accept(&mut self) {
+        let Some(listeners) = &mut self.listeners else { return };
+        let now_ms = self.clock.now().monotonic_ms;
+        for (socket, peer) in listeners.accept(self.io.post.board(), self.io.shard, now_ms) {
+            admit(&mut self.brain, &mut self.io, &self.clock, socket, peer);
+        }
+    }
+
+    fn read_letters(&mut self) {
+        let inbox: &Inbox<Letter> = &self.io.post.board().shards[self.io.shard.number()];
+        inbox.take(&mut self.letters);
+        let mut letters = std::mem::take(&mut self.letters);
+        for letter in letters.drain(..) {
+            self.read_letter(letter);
+        }
+        self.letters = letters;
+    }
+
+    fn read_letter(&mut self, letter: Letter) {
+        let now = self.clock.now();
+        let (brain, io) = (&mut self.brain, &mut self.io);
+        match letter {
+            Letter::Mail { from, mut batch } => {
+                batch.drain(|mail| brain.mail(mail, now, io));
+                io.post.read(from, batch);
+            }
+            Letter::Replies(replies) => replies.into_iter().for_each(|reply: Reply| brain.reply(reply, now, io)),
+            Letter::Accepted(socket, peer) => admit(brain, io, &self.clock, socket, peer),
+            Letter::MailRead(shard) => brain.mail_resumed(shard, now, io),
+            Letter::CommandsRead => brain.ledger_resumed(now, io),
+            Letter::Shutdown => {
+                self.listeners = None;
+                brain.shutdown(now, io);
+                self.ends_ms = Some(now.monotonic_ms + GOODBYE_MS);
+            }
+        }
+    }
+
+    /// Reads once from a connection that may have something, and feeds its brain.
+    fn serve(&mut self, id: ConnectionId) {
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        connection.queued = false;
+        match connection.phase {
+            Phase::Open => {}
+            Phase::Closing => return,
+            Phase::Lingering => return self.discard(id),
+        }
+        if connection.paused || !self.brain.may_read(id, &mut self.io) {
+            return;
+        }
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        if std::mem::take(&mut connection.refeed) && !connection.unparsed.is_empty() {
+            let bytes = std::mem::take(&mut connection.unparsed);
+            let consumed = self.brain.received(id, &bytes, self.clock.now(), &mut self.io);
+            self.keep(id, &bytes[consumed..]);
+        }
+        let Some(connection) = self.io.connections.get(id) else { return };
+        if connection.readable && !connection.paused && connection.phase == Phase::Open {
+            self.read(id);
+        }
+    }
+
+    fn read(&mut self, id: ConnectionId) {
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        let carried = connection.unparsed.len();
+        let result = if carried <= CARRY_BYTES {
+            self.buffer[..carried].copy_from_slice(&connection.unparsed);
+            connection.socket.read(&mut self.buffer[carried..carried + READ_BYTES])
+        } else {
+            connection.unparsed.resize(carried + READ_BYTES, 0);
+            let result = connection.socket.read(&mut connection.unparsed[carried..]);
+            connection.unparsed.truncate(carried + result.as_ref().map_or(0, |count| *count));
+            result
+        };
+        match result {
+            Ok(0) => self.lost(id, &Cause::EndOfStream),
+            Ok(count) => {
+                // A short read has emptied the socket: what comes later is reported anew.
+                connection.readable = count == READ_BYTES;
+                self.io.counters.bytes_received.add(count as u64);
+                self.feed(id, carried, count);
+                if self.io.connections.get(id).is_some_and(|c| c.readable && !c.paused) {
+                    self.io.make_ready(id);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.readable = false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.io.make_ready(id),
+            Err(error) => self.lost(id, &Cause::Failed(error.kind())),
+        }
+    }
+
+    fn feed(&mut self, id: ConnectionId, carried: usize, count: usize) {
+        let now = self.clock.now();
+        if carried <= CARRY_BYTES {
+            let bytes = &self.buffer[..carried + count];
+            let consumed = self.brain.received(id, bytes, now, &mut self.io);
+            let rest = consumed..carried + count;
+            let Some(connection) = self.io.connections.get_mut(id) else { return };
+            connection.unparsed.clear();
+            if connection.phase == Phase::Open && !rest.is_empty() {
+                connection.unparsed.extend_from_slice(&self.buffer[rest]);
+            } else if connection.unparsed.capacity() > 0 {
+                connection.unparsed = Vec::new();
+            }
+            return;
+        }
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        let bytes = std::mem::take(&mut connection.unparsed);
+        let consumed = self.brain.received(id, &bytes, now, &mut self.io);
+        if consumed == 0 {
+            if let Some(connection) = self.io.connections.get_mut(id).filter(|c| c.phase == Phase::Open) {
+                connection.unparsed = bytes;
+            }
+        } else {
+            self.keep(id, &bytes[consumed..]);
+        }
+    }
+
+    fn keep(&mut self, id: ConnectionId, rest: &[u8]) {
+        if let Some(connection) = self.io.connections.get_mut(id).filter(|c| c.phase == Phase::Open) {
+            connection.unparsed.extend_from_slice(rest);
+        }
+    }
+
+    /// Reads what a connection that we have closed still sends, until its peer closes too.
+    fn discard(&mut self, id: ConnectionId) {
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        match connection.socket.read(&mut self.buffer) {
+            Ok(count) if count == self.buffer.len() => self.io.make_ready(id),
+            Ok(count) if count > 0 => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => self.io.forget(id),
+        }
+    }
+
+    /// The peer is gone: what was sent to it leaves if it still can, then everything is freed.
+    fn lost(&mut self, id: ConnectionId, cause: &Cause) {
+        self.brain.closed(id, cause, self.clock.now(), &mut self.io);
+        self.io.write(id);
+        self.io.forget(id);
+    }
+}
+
+fn admit(brain: &mut Shard, io: &mut Io, clock: &Clock, socket: mio::net::TcpStream, peer: std::net::SocketAddr) {
+    match io.add(socket, peer) {
+        Ok(id) => brain.accepted(id, clock.now(), io),
+        Err(error) => {
+            tracing::warn!(%peer, %error, "cannot watch a new connection; it is closed");
+            io.post.left();
+        }
+    }
+}
+
+pub(crate) fn new_poll() -> io::Result<(Poll, Arc<mio::Waker>)> {
+    let poll = Poll::new()?;
+    let waker = Arc::new(mio::Waker::new(poll.registry(), WAKE)?);
+    Ok((poll, waker))
+}
