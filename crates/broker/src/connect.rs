@@ -12,7 +12,13 @@ use crate::{Effects, Notice, Shard};
 
 impl Shard {
     /// A CONNECT was read and found in order: its client identifier is claimed. What stands behind it waits.
-    pub(crate) fn connect(&mut self, id: ConnectionId, connect: &Connect<'_>, now: Now, to: &mut impl Effects) {
+    pub(crate) fn connect(
+        &mut self,
+        id: ConnectionId,
+        connect: &Connect<'_>,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
         let client_id: Arc<str> = match connect.client_id.as_str() {
             // Nobody may guess it, since whoever knows it can take the session over.
             "" => format!("auto-{:032x}", to.random()).into(),
@@ -30,7 +36,9 @@ impl Shard {
     /// The client identifier is this connection's: CONNACK.
     pub(crate) fn claimed(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let (Some(subscriber), Some(version)) = (&client.subscriber, client.session.version()) else { return };
+        let (Some(subscriber), Some(version)) = (&client.subscriber, client.session.version()) else {
+            return;
+        };
         self.scratch.clear();
         if !client.session.accept(&subscriber.client_id, &self.settings, &mut self.scratch) {
             let why = "the answer would be larger than the client takes";

@@ -244,7 +244,11 @@ impl<'a> Source<'a> {
         self.for_each(now, |publish| {
             let publish = Publish {
                 retain: shape.retain,
-                subscription_identifiers: if shape.is_5 { identifiers } else { SubscriptionIdentifiers::EMPTY },
+                subscription_identifiers: if shape.is_5 {
+                    identifiers
+                } else {
+                    SubscriptionIdentifiers::EMPTY
+                },
                 ..*publish
             };
             if publish.encoded_len(version).is_ok_and(|len| len <= bytes_max)

@@ -106,7 +106,14 @@ impl Shard {
     }
 
     /// The ledger's way: the message gets its place among all others of its topic.
-    fn post(&mut self, id: ConnectionId, publish: &Incoming<'_>, route: &mut Route, now: Now, to: &mut impl Effects) {
+    fn post(
+        &mut self,
+        id: ConnectionId,
+        publish: &Incoming<'_>,
+        route: &mut Route,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let publisher = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
         let message = Arc::new(Message::new(publish.topic(), &publish.packet, publisher, now));
@@ -165,7 +172,14 @@ impl Shard {
         self.rewritten = bytes;
     }
 
-    fn forward(&mut self, id: ConnectionId, packets: Run<'_>, route: &Route, now: Now, to: &mut impl Effects) {
+    fn forward(
+        &mut self,
+        id: ConnectionId,
+        packets: Run<'_>,
+        route: &Route,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
         if route.targets.count == 0 {
             self.counters.no_subscribers.add(u64::from(packets.count));
             return;

@@ -63,7 +63,9 @@ impl Shard {
 
     /// A subscription has ended: what it would still have brought is not wanted.
     pub(crate) fn close_walk(&mut self, connection: ConnectionId, filter: &str, to: &mut impl Effects) {
-        let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else { return };
+        let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {
+            return;
+        };
         for walk in walks.walks.extract_if(.., |walk| *walk.filter == *filter) {
             to.command(Command::Close { connection, id: walk.id });
         }
@@ -71,7 +73,9 @@ impl Shard {
 
     /// The client has taken what it got: walks go on.
     pub(crate) fn continue_walks(&mut self, connection: ConnectionId, to: &mut impl Effects) {
-        let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else { return };
+        let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {
+            return;
+        };
         for walk in walks.walks.iter_mut().filter(|walk| walk.waits) {
             walk.waits = false;
             to.command(Command::Credit { connection, id: walk.id });

@@ -284,7 +284,9 @@ impl Shard {
     ) -> Step {
         match request {
             Request::None => {}
-            Request::Publish(publish) => return Step::Consumed(self.publish(id, &publish, (bytes, len), now, to)),
+            Request::Publish(publish) => {
+                return Step::Consumed(self.publish(id, &publish, (bytes, len), now, to));
+            }
             Request::Connect(connect) => {
                 self.connect(id, &connect, now, to);
                 if self.clients.get(id).is_none() {

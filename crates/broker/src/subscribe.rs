@@ -8,8 +8,8 @@ use index::{Applied, Change, ConnectionId, Interest, Subscriber};
 use session::Now;
 use topic::TopicFilter;
 use wire::{
-    AckProperties, DisconnectReason, OneOrMore, PacketId, RequestedFilter, RetainHandling, SubAck, SubAckReason,
-    Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe, Version,
+    AckProperties, DisconnectReason, OneOrMore, PacketId, RequestedFilter, RetainHandling, SubAck,
+    SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe, Version,
 };
 
 use crate::filters::Filters;
@@ -53,13 +53,14 @@ impl Pending {
     fn changes(&self) -> Box<dyn Iterator<Item = ChangeOf<'_>> + '_> {
         let subscriber = &self.subscriber;
         match &self.asks {
-            Asks::Subscribe(asked) => Box::new(asked.iter().flatten().map(move |granted| Change::Subscribe {
-                filter: valid(&granted.filter),
-                subscriber,
-                options: granted.interest,
+            Asks::Subscribe(asked) => Box::new(asked.iter().flatten().map(move |granted| {
+                Change::Subscribe { filter: valid(&granted.filter), subscriber, options: granted.interest }
             })),
             Asks::Unsubscribe(filters) => Box::new(
-                filters.iter().flatten().map(move |filter| Change::Unsubscribe { filter: valid(filter), subscriber }),
+                filters
+                    .iter()
+                    .flatten()
+                    .map(move |filter| Change::Unsubscribe { filter: valid(filter), subscriber }),
             ),
         }
     }
@@ -88,7 +89,8 @@ impl Shard {
     pub(crate) fn subscribe(&mut self, id: ConnectionId, subscribe: &Subscribe<'_>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(subscriber) = client.subscriber.clone() else { return };
-        let identifier = subscribe.properties.subscription_identifier.and_then(|id| NonZeroU32::new(id.value()));
+        let identifier =
+            subscribe.properties.subscription_identifier.and_then(|id| NonZeroU32::new(id.value()));
         let mut asked = Vec::new();
         for subscription in subscribe.subscriptions.iter() {
             let filter = self.settings.accept_filter(&subscription, client.session.version());
@@ -163,7 +165,8 @@ impl Shard {
             let taken = filters.take(left);
             left -= taken.len().min(left);
             let subscriber = &*subscriber;
-            let changes = taken.iter().map(|filter| Change::Unsubscribe { filter: valid(filter), subscriber });
+            let changes =
+                taken.iter().map(|filter| Change::Unsubscribe { filter: valid(filter), subscriber });
             self.index.apply(changes, &mut applied);
             if filters.len() == 0 {
                 self.changes.leaving.pop_front();
@@ -185,7 +188,9 @@ impl Shard {
         let mut reasons = Vec::with_capacity(asked.len());
         let mut retained = Vec::new();
         for answer in asked {
-            reasons.push(answer.as_ref().map_or_else(|reason| *reason, |g| SubAckReason::granted(g.interest.qos())));
+            reasons.push(
+                answer.as_ref().map_or_else(|reason| *reason, |g| SubAckReason::granted(g.interest.qos())),
+            );
             let Ok(Granted { filter, interest, retain_handling }) = answer else { continue };
             let is_new = applied.next() == Some(Applied::New);
             self.counters.subscriptions.add(u64::from(is_new));
@@ -219,7 +224,9 @@ impl Shard {
                 self.give_up(id, DisconnectReason::PacketTooLarge, why, now, to);
             }
             // MQTT 3.1 cannot say that a subscription has failed.
-            Err(_) => self.give_up(id, DisconnectReason::TopicFilterInvalid, "a subscription was refused", now, to),
+            Err(_) => {
+                self.give_up(id, DisconnectReason::TopicFilterInvalid, "a subscription was refused", now, to)
+            }
         }
     }
 
@@ -235,12 +242,17 @@ impl Shard {
         for filter in filters {
             let removed = filter.is_some() && matches!(applied.next(), Some(Applied::Removed(_)));
             self.counters.subscriptions.sub(u64::from(removed));
-            reasons.push(if removed { UnsubAckReason::Success } else { UnsubAckReason::NoSubscriptionExisted });
+            reasons.push(if removed {
+                UnsubAckReason::Success
+            } else {
+                UnsubAckReason::NoSubscriptionExisted
+            });
             if let Some(filter) = filter {
                 self.close_walk(id, filter, to);
             }
         }
-        let packet = UnsubAck { packet_id, properties: AckProperties::default(), reasons: OneOrMore::new(&reasons) };
+        let packet =
+            UnsubAck { packet_id, properties: AckProperties::default(), reasons: OneOrMore::new(&reasons) };
         self.send(id, &packet.into(), to);
     }
 

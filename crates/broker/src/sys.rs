@@ -91,7 +91,9 @@ impl Sys {
         say("clients/total", totals.clients_connected.to_string());
         say("clients/active", totals.clients_connected.to_string());
         say("clients/maximum", self.clients_maximum.to_string());
-        for none in ["clients/disconnected", "clients/inactive", "clients/expired", "shared_subscriptions/count"] {
+        for none in
+            ["clients/disconnected", "clients/inactive", "clients/expired", "shared_subscriptions/count"]
+        {
             say(none, "0".to_owned());
         }
         say("retained messages/count", facts.retained_messages.to_string());
@@ -127,7 +129,8 @@ impl Sys {
 mod tests {
     use super::*;
 
-    const FACTS: Facts = Facts { retained_messages: 2, retained_bytes: 99, retained_refused: 0, uptime_secs: 11 };
+    const FACTS: Facts =
+        Facts { retained_messages: 2, retained_bytes: 99, retained_refused: 0, uptime_secs: 11 };
 
     #[test]
     fn what_has_not_changed_is_not_said_again() {

@@ -26,7 +26,12 @@ impl<T> Wheel<T> {
     /// An empty wheel whose time begins at `now_ms`.
     #[must_use]
     pub(crate) fn new(now_ms: u64) -> Self {
-        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), next: now_ms / SLOT_MS, soonest: None, armed: 0 }
+        Self {
+            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
+            next: now_ms / SLOT_MS,
+            soonest: None,
+            armed: 0,
+        }
     }
 
     /// Arms a timer for `at_ms`, on the clock of [`new`](Self::new).

@@ -48,7 +48,8 @@ impl Claims {
     /// Somebody wants its identifier [MQTT-3.1.4-3].
     pub(crate) fn claim(&mut self, claimant: &Arc<Subscriber>) -> Outcome {
         let hash = self.hasher.hash_one(&*claimant.client_id);
-        if let Some(claim) = self.claims.find_mut(hash, |claim| claim.holder.client_id == claimant.client_id) {
+        if let Some(claim) = self.claims.find_mut(hash, |claim| claim.holder.client_id == claimant.client_id)
+        {
             // A holder that was asked to leave is not asked twice: who waited gives way to the newer one.
             let waited = claim.waiting.replace(Arc::clone(claimant));
             let evicted = waited.unwrap_or_else(|| Arc::clone(&claim.holder));

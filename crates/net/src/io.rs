@@ -43,7 +43,13 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    pub(crate) fn new(shard: ShardId, registry: Registry, post: Post, counters: Arc<Counters>, limits: Limits) -> Self {
+    pub(crate) fn new(
+        shard: ShardId,
+        registry: Registry,
+        post: Post,
+        counters: Arc<Counters>,
+        limits: Limits,
+    ) -> Self {
         Self {
             shard,
             connections: Connections::default(),
@@ -283,7 +289,9 @@ impl Effects for Io {
     }
 
     fn close(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id).filter(|c| c.phase == Phase::Open) else { return };
+        let Some(connection) = self.connections.get_mut(id).filter(|c| c.phase == Phase::Open) else {
+            return;
+        };
         connection.phase = Phase::Closing;
         connection.paused = false;
         connection.unparsed = Vec::new();

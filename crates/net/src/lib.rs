@@ -106,7 +106,11 @@ impl Server {
     ///
     /// # Errors
     /// When the system refuses a poll or a thread.
-    pub fn start(listeners: Vec<TcpListener>, options: &Options, ended: &Sender<Ended>) -> std_io::Result<Self> {
+    pub fn start(
+        listeners: Vec<TcpListener>,
+        options: &Options,
+        ended: &Sender<Ended>,
+    ) -> std_io::Result<Self> {
         let clock = Clock::start();
         let index = Arc::new(Subscriptions::new([random()?, random()?]));
         let ledger_settings =
@@ -115,6 +119,7 @@ impl Server {
         let gauges = ledger.gauges();
 
         let polls = (0..options.shards).map(|_| new_poll()).collect::<std_io::Result<Vec<_>>>()?;
+        let (polls, wakers): (Vec<_>, Vec<_>) = polls.into_iter().unzip();
         let (board_sender, board_receiver) = std::sync::mpsc::sync_channel::<Arc<Switchboard>>(1);
         let ledger_clock = clock.clone();
         let ledger_thread = spawn("ledger", ended, move || {
@@ -122,17 +127,24 @@ impl Server {
                 ledger::run(ledger, &board, ledger_clock);
             }
         })?;
-        let inboxes = polls.iter().map(|(_, waker)| Inbox::new(Wake::Poll(Arc::clone(waker)))).collect();
+        let inboxes = wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect();
         let board =
             Arc::new(Switchboard::new(inboxes, Inbox::new(Wake::Thread(ledger_thread.thread().clone()))));
         // It waits for this message and for nothing else.
         let _ = board_sender.send(Arc::clone(&board));
 
-        let mut started =
-            Started { options, clock, index, gauges, board: Arc::clone(&board), counters: Vec::new(), listeners };
+        let mut started = Started {
+            options,
+            clock,
+            index,
+            gauges,
+            board: Arc::clone(&board),
+            counters: Vec::new(),
+            listeners,
+        };
         started.counters = (0..options.shards).map(|_| Arc::default()).collect();
         let mut shards = Vec::new();
-        for (number, (poll, _)) in polls.into_iter().enumerate() {
+        for (number, poll) in polls.into_iter().enumerate() {
             let event_loop = started.event_loop(ShardId::new(number), poll)?;
             shards.push(spawn(&format!("shard-{number}"), ended, move || event_loop.run())?);
         }

@@ -12,11 +12,11 @@ pub(crate) fn notice(peer: SocketAddr, notice: Notice<'_>) {
         }
         Notice::Refused { client_id, reason, why } => {
             let client_id = Escaped(client_id);
-            tracing::info!(%client_id, %peer, %reason, reason_code = Code(reason.code()), why, "refused");
+            tracing::info!(%client_id, %peer, %reason, code = reason.code(), why, "refused");
         }
         Notice::Disconnected { client_id, reason, why } => {
             let client_id = Escaped(client_id);
-            tracing::info!(%client_id, %peer, %reason, reason_code = Code(reason.code()), why, "disconnected");
+            tracing::info!(%client_id, %peer, %reason, code = reason.code(), why, "disconnected");
         }
     }
 }
@@ -34,13 +34,5 @@ impl std::fmt::Display for Escaped<'_> {
             write!(f, "{}", character.escape_debug())?;
         }
         if characters.next().is_some() { f.write_str("…") } else { Ok(()) }
-    }
-}
-
-struct Code(u8);
-
-impl tracing::Value for Code {
-    fn record(&self, key: &tracing::field::Field, visitor: &mut dyn tracing::field::Visit) {
-        visitor.record_debug(key, &format_args!("0x{:02X}", self.0));
     }
 }

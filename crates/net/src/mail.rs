@@ -156,7 +156,15 @@ impl Post {
     pub(crate) fn new(shard: ShardId, board: Arc<Switchboard>, waiting_bytes_max: usize) -> Self {
         let outgoing = board.shards.iter().map(|_| None).collect();
         let waiting_bytes = WaitingBytes::new(Arc::clone(&board.waiting_bytes), waiting_bytes_max);
-        Self { shard, board, outgoing, commands: Vec::new(), command_bytes: 0, spare: Vec::new(), waiting_bytes }
+        Self {
+            shard,
+            board,
+            outgoing,
+            commands: Vec::new(),
+            command_bytes: 0,
+            spare: Vec::new(),
+            waiting_bytes,
+        }
     }
 
     pub(crate) fn board(&self) -> &Switchboard {

@@ -1,7 +1,6 @@
 //! The event loop of one shard. A turn: wait, read, route, hand over mail, write.
 
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::time::Duration;
 
 use broker::{Cause, Shard};
@@ -114,7 +113,8 @@ impl EventLoop {
     }
 
     fn is_done(&self) -> bool {
-        self.ends_ms.is_some_and(|ends| self.io.connections.is_empty() || self.clock.now().monotonic_ms >= ends)
+        self.ends_ms
+            .is_some_and(|ends| self.io.connections.is_empty() || self.clock.now().monotonic_ms >= ends)
     }
 
     fn accept(&mut self) {
@@ -143,7 +143,9 @@ impl EventLoop {
                 batch.drain(|mail| brain.mail(mail, now, io));
                 io.post.read(from, batch);
             }
-            Letter::Replies(replies) => replies.into_iter().for_each(|reply: Reply| brain.reply(reply, now, io)),
+            Letter::Replies(replies) => {
+                replies.into_iter().for_each(|reply: Reply| brain.reply(reply, now, io))
+            }
             Letter::Accepted(socket, peer) => admit(brain, io, &self.clock, socket, peer),
             Letter::MailRead(shard) => brain.mail_resumed(shard, now, io),
             Letter::CommandsRead => brain.ledger_resumed(now, io),
@@ -260,7 +262,13 @@ impl EventLoop {
     }
 }
 
-fn admit(brain: &mut Shard, io: &mut Io, clock: &Clock, socket: mio::net::TcpStream, peer: std::net::SocketAddr) {
+fn admit(
+    brain: &mut Shard,
+    io: &mut Io,
+    clock: &Clock,
+    socket: mio::net::TcpStream,
+    peer: std::net::SocketAddr,
+) {
     match io.add(socket, peer) {
         Ok(id) => brain.accepted(id, clock.now(), io),
         Err(error) => {
@@ -270,8 +278,8 @@ fn admit(brain: &mut Shard, io: &mut Io, clock: &Clock, socket: mio::net::TcpStr
     }
 }
 
-pub(crate) fn new_poll() -> io::Result<(Poll, Arc<mio::Waker>)> {
+pub(crate) fn new_poll() -> io::Result<(Poll, mio::Waker)> {
     let poll = Poll::new()?;
-    let waker = Arc::new(mio::Waker::new(poll.registry(), WAKE)?);
+    let waker = mio::Waker::new(poll.registry(), WAKE)?;
     Ok((poll, waker))
 }

@@ -4,6 +4,7 @@
 mod args;
 mod banner;
 mod check;
+mod logging;
 mod serve;
 
 use std::io::{self, IsTerminal};

@@ -1,14 +1,112 @@
 //! `pondhawk serve`: the broker.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc;
+use std::thread;
 
-use config::Config;
+use config::{Config, Limits};
+use net::{Ended, Options, Server};
+use session::Settings;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use wire::Qos;
 
-/// Runs the broker until it is told to stop.
+use crate::{banner, logging};
+
+/// Runs the broker until SIGTERM or SIGINT, then says goodbye to its clients and returns.
 ///
 /// # Errors
-/// When an address cannot be listened on.
+/// When an address cannot be listened on, the system refuses a thread, or a thread fails.
 pub(crate) fn serve(config: &Config) -> io::Result<()> {
-    eprint!("{}", crate::banner::text(config, &[]));
-    Err(io::Error::new(io::ErrorKind::Unsupported, "serving is not built yet"))
+    logging::start(&config.log);
+    net::raise_open_files();
+    // Before any thread, so that none is interrupted instead.
+    let signals = Signals::new([SIGTERM, SIGINT])?;
+    let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
+    let bound = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
+    let (ended, events) = mpsc::channel();
+    let server = Server::start(listeners, &options(config), &ended)?;
+    eprint!("{}", banner::text(config, &bound));
+    forward(signals, ended);
+    match events.recv() {
+        Ok(Ended { thread }) if thread == SIGNAL => {
+            tracing::info!("stopping");
+            server.shut_down()
+        }
+        Ok(Ended { thread }) => {
+            let failure = server.shut_down();
+            Err(io::Error::other(format!("{thread} has stopped unexpectedly: {failure:?}")))
+        }
+        Err(mpsc::RecvError) => server.shut_down(),
+    }
+}
+
+/// The name under which a signal is told.
+const SIGNAL: &str = "signal";
+
+fn forward(mut signals: Signals, to: mpsc::Sender<Ended>) {
+    thread::spawn(move || {
+        // The second signal does not wait for goodbyes.
+        let mut signals = signals.forever();
+        if signals.next().is_some() {
+            let _ = to.send(Ended { thread: SIGNAL.to_owned() });
+        }
+        if signals.next().is_some() {
+            std::process::exit(1);
+        }
+    });
+}
+
+fn listen(listener: &config::Listener) -> io::Result<TcpListener> {
+    let explain = |error: io::Error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => "; another program uses it, perhaps another broker",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 are the administrator's",
+            io::ErrorKind::AddrNotAvailable => "; no network interface of this machine has it",
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {}: {error}{hint}", listener.address))
+    };
+    net::listen(listener.address.resolve().map_err(explain)?).map_err(explain)
+}
+
+fn options(config: &Config) -> Options {
+    let limits = &config.limits;
+    Options {
+        shards: usize::from(config.shards),
+        settings: settings(limits),
+        limits: net::Limits {
+            connections_max: size(limits.connections),
+            high_water_bytes: size(limits.output_buffer_bytes),
+            waiting_bytes_max: size(limits.memory_budget_bytes / 4),
+            retained_bytes_max: size(limits.retained_bytes),
+        },
+        sys_interval_ms: config.sys.interval.map(millis),
+    }
+}
+
+fn settings(limits: &Limits) -> Settings {
+    Settings {
+        packet_bytes_max: limits.packet_bytes,
+        connect_packet_bytes_max: limits.connect_packet_bytes,
+        topic_levels_max: usize::from(limits.topic_levels),
+        client_id_bytes_max: usize::from(limits.client_id_bytes),
+        will_bytes_max: size(limits.will_bytes),
+        subscriptions_max: size(limits.subscriptions_per_client),
+        qos_max: Qos::AtMostOnce,
+        topic_alias_max: limits.topic_alias_maximum,
+        keep_alive_secs_max: limits
+            .keep_alive
+            .map_or(0, |longest| u16::try_from(longest.as_secs()).unwrap_or(u16::MAX)),
+        connect_timeout_ms: millis(limits.connect_timeout),
+    }
+}
+
+fn size(number: impl TryInto<usize>) -> usize {
+    number.try_into().unwrap_or(usize::MAX)
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,8 @@
 //! CONNECT and its answer.
 
 use wire::{
-    Answer, ConnAck, ConnAckProperties, Connect, ConnectRefusal, Connected, MaximumQos, Packet, Qos, ReasonCode, Utf8,
-    Version, Violation,
+    Answer, ConnAck, ConnAckProperties, Connect, ConnectRefusal, Connected, MaximumQos, Packet, Qos,
+    ReasonCode, Utf8, Version, Violation,
 };
 
 use crate::incoming::may_be_published;
@@ -34,15 +34,27 @@ impl Asked {
         };
         if client_id.is_empty() && needs_own_id {
             let statements = ["MQTT-3.1.3-8", "MQTT-3.1.3-8"];
-            return refuse(ConnectRefusal::ClientIdentifierNotValid, statements, "an empty client identifier");
+            return refuse(
+                ConnectRefusal::ClientIdentifierNotValid,
+                statements,
+                "an empty client identifier",
+            );
         }
         if client_id.len() > settings.client_id_bytes_max {
             let statements = ["MQTT-3.1.3-8", "MQTT-3.1.3-9"];
-            return refuse(ConnectRefusal::ClientIdentifierNotValid, statements, "the client identifier is too long");
+            return refuse(
+                ConnectRefusal::ClientIdentifierNotValid,
+                statements,
+                "the client identifier is too long",
+            );
         }
         if connect.properties.authentication_method.is_some() {
             let statements = ["MQTT-4.12.0-1", "MQTT-3.2.2-6"];
-            return refuse(ConnectRefusal::BadAuthenticationMethod, statements, "no authentication method is known");
+            return refuse(
+                ConnectRefusal::BadAuthenticationMethod,
+                statements,
+                "no authentication method is known",
+            );
         }
         check_will(connect, settings)?;
         let longest = settings.keep_alive_secs_max;
@@ -103,7 +115,11 @@ fn check_will(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violatio
     }
     if !may_be_published(will.topic, settings) {
         let statements = ["MQTT-3.1.4-2", "MQTT-3.2.2-6"];
-        return refuse(ConnectRefusal::TopicNameInvalid, statements, "a will topic that clients may not publish to");
+        return refuse(
+            ConnectRefusal::TopicNameInvalid,
+            statements,
+            "a will topic that clients may not publish to",
+        );
     }
     if will.topic.as_str().len() + will.payload.as_bytes().len() > settings.will_bytes_max {
         let statements = ["MQTT-3.1.4-2", "MQTT-3.2.2-6"];

@@ -79,12 +79,14 @@ impl Aliases {
     ) -> Result<Incoming<'p>, Violation> {
         let checked = |alias: TopicAlias| {
             let in_range = alias.value() <= alias_max;
-            in_range.then(|| usize::from(alias.value())).ok_or_else(|| Violation::after_connect(
-                version,
-                ReasonCode::TopicAliasInvalid,
-                ["MQTT-3.3.2-9", "MQTT-4.8.0-1"],
-                "a topic alias above the maximum",
-            ))
+            in_range.then(|| usize::from(alias.value())).ok_or_else(|| {
+                Violation::after_connect(
+                    version,
+                    ReasonCode::TopicAliasInvalid,
+                    ["MQTT-3.3.2-9", "MQTT-4.8.0-1"],
+                    "a topic alias above the maximum",
+                )
+            })
         };
         let topic = match packet.topic {
             PublishTopic::Name(name) => Resolved::Own(name),
@@ -98,12 +100,14 @@ impl Aliases {
             }
             PublishTopic::Alias(alias) => {
                 let known = self.names.get(checked(alias)?).and_then(Clone::clone);
-                Resolved::Aliased(known.ok_or_else(|| Violation::after_connect(
-                    version,
-                    ReasonCode::ProtocolError,
-                    ["MQTT-3.3.2-7", "MQTT-4.8.0-1"],
-                    "a topic alias that stands for nothing on this connection",
-                ))?)
+                Resolved::Aliased(known.ok_or_else(|| {
+                    Violation::after_connect(
+                        version,
+                        ReasonCode::ProtocolError,
+                        ["MQTT-3.3.2-7", "MQTT-4.8.0-1"],
+                        "a topic alias that stands for nothing on this connection",
+                    )
+                })?)
             }
         };
         Ok(Incoming { packet, version, topic })

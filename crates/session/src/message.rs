@@ -37,7 +37,8 @@ impl Message {
     /// which is `now`.
     #[must_use]
     pub fn of_will(will: &Will<'_>, publisher: Arc<str>, now: Now) -> Self {
-        let content = Content { topic: will.topic, properties: &will.properties, payload: will.payload.as_bytes() };
+        let content =
+            Content { topic: will.topic, properties: &will.properties, payload: will.payload.as_bytes() };
         Self::build(&content, will.qos, will.retain, Some(publisher), now)
     }
 
@@ -121,12 +122,17 @@ impl Message {
             // Rounded up: a message that is not expired yet has something left.
             u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX)
         });
-        Publish { topic: PublishTopic::Name(self.topic()), properties, ..Publish::new(self.topic(), self.payload()) }
+        Publish {
+            topic: PublishTopic::Name(self.topic()),
+            properties,
+            ..Publish::new(self.topic(), self.payload())
+        }
     }
 
     /// Its expiry begins now: a will waits for its moment without growing old (MQTT 5.0, 3.1.3.2.4).
     pub(crate) fn restart_expiry(&mut self, now: Now) {
-        self.expires_unix_ms = self.expiry_secs.map(|secs| now.unix_ms.saturating_add(u64::from(secs) * 1_000));
+        self.expires_unix_ms =
+            self.expiry_secs.map(|secs| now.unix_ms.saturating_add(u64::from(secs) * 1_000));
     }
 
     /// What it holds of memory, about.
@@ -158,7 +164,10 @@ mod tests {
         let publish = Publish { properties, retain: true, ..Publish::new(topic, b"hey") };
         let at = |unix_ms| Now { monotonic_ms: 0, unix_ms };
         let message = Message::new(topic, &publish, Some("me".into()), at(1_000));
-        assert_eq!((message.topic(), message.payload(), message.publisher()), (topic, &b"hey"[..], Some("me")));
+        assert_eq!(
+            (message.topic(), message.payload(), message.publisher()),
+            (topic, &b"hey"[..], Some("me"))
+        );
         assert!(message.retain());
         let sent = message.publish(at(5_500));
         assert_eq!(sent.properties.message_expiry_interval_secs, Some(6), "5.5 s have been 5 s at the most");

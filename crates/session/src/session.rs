@@ -4,8 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use wire::{
-    Answer, ConnAck, ConnectRefusal, Disconnect, DisconnectReason, Limits, Packet, PingResp, PubComp, PubRec, PubRel,
-    PubRelReason, Publish, PublishTopic, ReasonCode, Role, Subscribe, Unsubscribe, Version, Violation,
+    Answer, ConnAck, ConnectRefusal, Disconnect, DisconnectReason, Limits, Packet, PingResp, PubComp, PubRec,
+    PubRel, PubRelReason, Publish, PublishTopic, ReasonCode, Role, Subscribe, Unsubscribe, Version,
+    Violation,
 };
 
 use crate::connect::Asked;
@@ -151,7 +152,9 @@ impl Session {
             Packet::PingReq(_) => Ok(Request::Answer(PingResp.into())),
             Packet::Disconnect(disconnect) => self.disconnected(&disconnect),
             // An exchange is begun by a method in CONNECT, and every method was refused there.
-            Packet::Auth(_) => Err(self.violation("MQTT-4.12.0-7", "AUTH without an authentication method in CONNECT")),
+            Packet::Auth(_) => {
+                Err(self.violation("MQTT-4.12.0-7", "AUTH without an authentication method in CONNECT"))
+            }
             // No exchange of QoS 1 or 2 can be open. An identifier that is not in use may be what the peer
             // remembers of an exchange that we have finished: it is told, and nothing changes.
             Packet::PubRec(PubRec { packet_id, .. }) => {
@@ -212,7 +215,8 @@ impl Session {
         match (&self.state, self.version) {
             (State::Connected, Some(Version::V5)) => Some(Disconnect::new(reason).into()),
             (State::Claiming(_), Some(version)) => {
-                let refusal = ConnectRefusal::try_from(reason.reason()).unwrap_or(ConnectRefusal::ServerUnavailable);
+                let refusal =
+                    ConnectRefusal::try_from(reason.reason()).unwrap_or(ConnectRefusal::ServerUnavailable);
                 (version.is_5() || refusal.return_code().is_some()).then(|| ConnAck::refused(refusal).into())
             }
             _ => None,
@@ -246,7 +250,9 @@ impl Session {
     /// # Errors
     /// It has.
     pub fn handle_timeout(&mut self, settings: &Settings, now: Now) -> Result<(), Violation> {
-        let Some(due) = self.poll_timeout(settings).filter(|due| *due <= now.monotonic_ms) else { return Ok(()) };
+        let Some(due) = self.poll_timeout(settings).filter(|due| *due <= now.monotonic_ms) else {
+            return Ok(());
+        };
         if matches!(self.state, State::AwaitingConnect) {
             return Err(Violation {
                 reason: ReasonCode::UnspecifiedError,
@@ -294,7 +300,9 @@ impl Session {
     fn disconnected<'p>(&self, disconnect: &Disconnect<'_>) -> Result<Request<'p>, Violation> {
         // Every session ends with its connection, as CONNACK has said.
         if disconnect.properties.session_expiry_interval_secs.is_some_and(|secs| secs > 0) {
-            return Err(self.violation("MQTT-3.14.2-1", "a session expiry in DISCONNECT after none in CONNECT"));
+            return Err(
+                self.violation("MQTT-3.14.2-1", "a session expiry in DISCONNECT after none in CONNECT")
+            );
         }
         Ok(Request::Disconnect { reason: disconnect.reason })
     }
