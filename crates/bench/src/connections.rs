@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+#[cfg(target_os = "linux")]
+use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::crew::Crew;
@@ -168,6 +170,7 @@ impl Connections {
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
         if let Some(source) = source_address(self.address, self.worker, number) {
+            share_source_ports(&socket)?;
             socket.bind(&SocketAddr::new(source, 0).into())?;
         }
         match socket.connect(&self.address.into()) {
@@ -255,6 +258,18 @@ fn source_address(server: SocketAddr, worker: usize, number: usize) -> Option<Ip
     }
     let octet = |number: usize| u8::try_from(number % 255).unwrap_or(0);
     Some(Ipv4Addr::new(127, 0, octet(worker), octet(block + 1)).into())
+}
+
+/// Lets the port be chosen when the connection is made: closed connections that the system still remembers then do
+/// not keep theirs from being used for another server.
+#[cfg(target_os = "linux")]
+fn share_source_ports(socket: &Socket) -> io::Result<()> {
+    Ok(setsockopt(socket, IpBindAddressNoPort, &true)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn share_source_ports(_: &Socket) -> io::Result<()> {
+    Ok(())
 }
 
 fn is_in_progress(error: &io::Error) -> bool {

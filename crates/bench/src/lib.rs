@@ -1,12 +1,12 @@
-//! Load tests for MQTT brokers, and the table that compares several of them.
+#![doc = include_str!("../README.md")]
+//! ## Inside
 //!
 //! From the outside in: [`run`] is the command; `campaign` measures several servers in turn, round after round;
 //! `measure` is one run of one load against one server; `load` are the loads; `connections` drives them over mio;
 //! `relay` is the built-in ceiling. What a figure means is said in the help of each test (`args`).
 //!
-//! The generator must never be the reason for a figure: one thread, no allocation per message, one poll for up to
-//! 1,024 events, reads of 64 KiB, and packets that are made once and only renumbered. Its own CPU share is measured
-//! and printed.
+//! The generator must never be the reason for a figure: one poll for up to 1,024 events, and packets that are made
+//! once and only renumbered.
 
 #![forbid(unsafe_code)]
 

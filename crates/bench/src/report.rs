@@ -45,7 +45,7 @@ impl Report {
 
     /// Rows are servers, columns sizes, one section for each quantity that was measured.
     pub(crate) fn table(&self) -> Table {
-        let mut headings = vec![self.title.clone()];
+        let mut headings = vec![String::new()];
         headings.extend(self.sizes.iter().cloned());
         let sections = [
             self.compared(
@@ -74,7 +74,12 @@ impl Report {
             ),
             self.plain("generator busy", |cell| cell.busy().map(share)),
         ];
-        Table { headings, sections: sections.into_iter().flatten().collect(), notes: self.notes() }
+        Table {
+            title: self.title.clone(),
+            headings,
+            sections: sections.into_iter().flatten().collect(),
+            notes: self.notes(),
+        }
     }
 
     /// Everything, run by run.

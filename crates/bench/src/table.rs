@@ -5,6 +5,8 @@ use std::fmt;
 /// Rows in sections, under one heading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
+    /// Above the table.
+    pub(crate) title: String,
     /// Column headings; the first is that of the row names.
     pub(crate) headings: Vec<String>,
     pub(crate) sections: Vec<Section>,
@@ -22,6 +24,7 @@ pub(crate) struct Section {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n\n", self.title)?;
         let columns = self.headings.len();
         let mut lines = vec![self.headings.clone()];
         for section in &self.sections {
@@ -69,6 +72,7 @@ mod tests {
     fn columns_line_up_and_sections_have_titles() {
         let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
         let table = Table {
+            title: "A title".into(),
             headings: row(&["", "100", "1000"]),
             sections: vec![Section {
                 title: "messages/s".into(),
@@ -77,6 +81,7 @@ mod tests {
             notes: vec!["A note.".into()],
         };
         let expected = "\
+            A title\n\n\
             |                |          100 | 1000 |\n\
             |----------------|-------------:|-----:|\n\
             | **messages/s** |              |      |\n\
