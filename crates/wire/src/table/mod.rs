@@ -11,6 +11,7 @@ mod acknowledge;
 mod auth;
 mod connack;
 mod connect;
+mod connect_properties;
 mod disconnect;
 mod framing;
 mod ping;
@@ -65,9 +66,10 @@ pub enum Expected {
 
 /// All cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    let all: [&'static [Case]; 12] = [
+    let all: [&'static [Case]; 13] = [
         framing::CASES,
         connect::CASES,
+        connect_properties::CASES,
         connack::CASES,
         publish::CASES,
         acknowledge::CASES,
