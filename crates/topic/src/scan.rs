@@ -8,22 +8,40 @@ pub(crate) struct Found {
 }
 
 /// Scans `bytes` for U+0000, `+` and `#`.
+#[inline]
 pub(crate) const fn scan(bytes: &[u8]) -> Found {
-    let (mut nul, mut wildcard) = (0, 0);
+    let Some(last) = bytes.last_chunk::<8>() else { return scan_short(bytes) };
+    let (mut nul, mut wildcard) = found_in(*last);
     let mut rest = bytes;
-    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
-        let word = u64::from_ne_bytes(*word);
-        nul |= zero_bytes(word);
-        wildcard |= zero_bytes((word & !WILDCARD_DIFFERENCE) ^ HASHES);
+    while rest.len() > 8
+        && let Some((word, tail)) = rest.split_first_chunk::<8>()
+    {
+        let found = found_in(*word);
+        nul |= found.0;
+        wildcard |= found.1;
         rest = tail;
     }
-    let (mut nul, mut wildcard) = (nul != 0, wildcard != 0);
+    Found { nul: nul != 0, wildcard: wildcard != 0 }
+}
+
+/// Fewer than eight bytes.
+#[inline]
+const fn scan_short(bytes: &[u8]) -> Found {
+    let (mut nul, mut wildcard) = (false, false);
+    let mut rest = bytes;
     while let Some((&byte, tail)) = rest.split_first() {
         nul |= byte == 0;
         wildcard |= byte == b'+' || byte == b'#';
         rest = tail;
     }
     Found { nul, wildcard }
+}
+
+/// Not 0 where there is U+0000, and not 0 where there is a wildcard.
+#[inline]
+const fn found_in(word: [u8; 8]) -> (u64, u64) {
+    let word = u64::from_ne_bytes(word);
+    (zero_bytes(word), zero_bytes((word & !WILDCARD_DIFFERENCE) ^ HASHES))
 }
 
 const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);

@@ -61,16 +61,13 @@ pub fn decode<'a>(
     let Some(body) = bytes.get(header.len..header.total) else {
         return Ok(Decoded::Need { total: Some(header.total) });
     };
-    let packet = match version {
-        Some(version) => {
-            let from = Reader { rest: body, version, flags: header.flags, sender: limits.sender };
-            Packet::read(header.packet_type, from).map_err(|fault| Violation::of(fault, version))?
-        }
-        None => first_packet(body, header.is_shortest)?,
-    };
-    Ok(Decoded::Packet { packet, len: header.total })
+    let decoded = |packet| Decoded::Packet { packet, len: header.total };
+    let Some(version) = version else { return first_packet(body, header.is_shortest, decoded) };
+    let from = Reader { rest: body, version, flags: header.flags, sender: limits.sender };
+    Packet::read(header.packet_type, from, decoded, |fault| Violation::of(fault, version))
 }
 
+#[cold]
 fn violation(fault: Fault, version: Option<Version>) -> Violation {
     match version {
         Some(version) => Violation::of(fault, version),
@@ -79,12 +76,16 @@ fn violation(fault: Fault, version: Option<Version>) -> Violation {
 }
 
 /// Reads a CONNECT, after which it is known what the rules were.
-fn first_packet(body: &[u8], is_shortest: bool) -> Result<Packet<'_>, Violation> {
+fn first_packet<'a>(
+    body: &'a [u8],
+    is_shortest: bool,
+    decoded: impl FnOnce(Packet<'a>) -> Decoded<'a>,
+) -> Result<Decoded<'a>, Violation> {
     let version = crate::packet::read_protocol(&mut Reader::new(body, Version::V3_1_1))
         .map_err(|fault| Violation::in_connect(fault, None))?;
     let in_connect = |fault| Violation::in_connect(fault, Some(version));
     if version.is_5() && !is_shortest {
         return Err(in_connect(&rule::LENGTH_NOT_SHORTEST));
     }
-    Packet::read(PacketType::Connect, Reader::new(body, version)).map_err(in_connect)
+    Packet::read(PacketType::Connect, Reader::new(body, version), decoded, in_connect)
 }

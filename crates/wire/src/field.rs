@@ -21,6 +21,10 @@ pub(crate) trait Field<'a>: Sized {
 /// puts it to a sink. Rules are checked on both ways: what may not be received cannot be sent.
 pub(crate) trait Walk<'a, P> {
     type Error;
+    /// What comes of a walk: a packet on the way in, nothing on the way out.
+    type Built;
+
+    fn build(&self, packet: impl FnOnce() -> P) -> Self::Built;
 
     fn version(&self) -> Version;
     /// The end that the packet comes from, where that is known.
@@ -135,6 +139,12 @@ impl<'a> Reader<'a> {
 
 impl<'a, P> Walk<'a, P> for Reader<'a> {
     type Error = Fault;
+    type Built = P;
+
+    #[inline]
+    fn build(&self, packet: impl FnOnce() -> P) -> P {
+        packet()
+    }
 
     #[inline]
     fn version(&self) -> Version {
@@ -246,6 +256,10 @@ pub(crate) struct Writer<'w, P, S: ?Sized> {
 
 impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     type Error = EncodeError;
+    type Built = ();
+
+    #[inline]
+    fn build(&self, _: impl FnOnce() -> P) {}
 
     #[inline]
     fn version(&self) -> Version {
@@ -300,14 +314,7 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     fn properties<T: PropertySet<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, EncodeError> {
         let set = of(self.packet);
         if self.version.is_5() {
-            if set.is_empty() {
-                self.sink.put(&[0]);
-            } else {
-                let mut counter = Counter::default();
-                set.put(&mut counter)?;
-                varint::write(counter.len, self.sink)?;
-                set.put(self.sink)?;
-            }
+            put_block(&set, self.sink)?;
         }
         Ok(set)
     }
@@ -348,7 +355,8 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     ) -> Result<Option<Q>, EncodeError> {
         let Some(part) = of(self.packet) else { return Ok(None) };
         let flags = announced.unwrap_or_default();
-        Q::layout(&mut Writer { packet: &part, version: self.version, flags, sink: self.sink }).map(Some)
+        Q::layout(&mut Writer { packet: &part, version: self.version, flags, sink: self.sink })?;
+        Ok(Some(part))
     }
 
     fn unread_bytes(&self) -> Option<usize> {
@@ -356,9 +364,26 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     }
 }
 
+/// A property length, and the properties.
+#[inline]
+fn put_block<'a, T: PropertySet<'a>, S: Sink + ?Sized>(set: &T, sink: &mut S) -> Result<(), EncodeError> {
+    if set.is_empty() {
+        sink.put(&[0]);
+        return Ok(());
+    }
+    let mut counter = Counter::default();
+    set.put(&mut counter)?;
+    varint::write(counter.len, sink)?;
+    match sink.count() {
+        Some(len) => *len += counter.len,
+        None => set.put(sink)?,
+    }
+    Ok(())
+}
+
 /// Fields in the order of the wire.
 pub(crate) trait Layout<'a>: Sized {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error>;
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error>;
 }
 
 /// A control packet: what its fixed header says.
@@ -372,18 +397,17 @@ pub(crate) trait ControlPacket<'a>: Layout<'a> {
 }
 
 /// Writes a packet to a sink, after a first walk that only counts.
+#[inline]
 pub(crate) fn encode<'a, P: ControlPacket<'a>, S: Sink + ?Sized>(
     packet: &P,
     version: Version,
     sink: &mut S,
 ) -> Result<usize, EncodeError> {
     let flags = packet.flags();
-    let mut counter = Counter::default();
-    P::layout(&mut Writer { packet, version, flags, sink: &mut counter })?;
-    let len = 1 + varint::len(counter.len)? + counter.len;
+    let remaining = remaining_len(packet, version, flags)?;
+    let len = 1 + varint::len(remaining)? + remaining;
     sink.reserve(len).map_err(|_| EncodeError::Full { len })?;
-    sink.put(&[(P::TYPE as u8) << 4 | flags]);
-    varint::write(counter.len, sink)?;
+    varint::write_behind((P::TYPE as u8) << 4 | flags, remaining, sink)?;
     P::layout(&mut Writer { packet, version, flags, sink })?;
     Ok(len)
 }
@@ -393,7 +417,17 @@ pub(crate) fn encoded_len<'a, P: ControlPacket<'a>>(
     packet: &P,
     version: Version,
 ) -> Result<usize, EncodeError> {
+    let remaining = remaining_len(packet, version, packet.flags())?;
+    Ok(1 + varint::len(remaining)? + remaining)
+}
+
+#[inline]
+fn remaining_len<'a, P: ControlPacket<'a>>(
+    packet: &P,
+    version: Version,
+    flags: u8,
+) -> Result<usize, EncodeError> {
     let mut counter = Counter::default();
-    P::layout(&mut Writer { packet, version, flags: packet.flags(), sink: &mut counter })?;
-    Ok(1 + varint::len(counter.len)? + counter.len)
+    P::layout(&mut Writer { packet, version, flags, sink: &mut counter })?;
+    Ok(counter.len)
 }

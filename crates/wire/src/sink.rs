@@ -16,6 +16,12 @@ pub trait Sink {
 
     /// Appends `bytes`, for which there is room.
     fn put(&mut self, bytes: &[u8]);
+
+    /// The number of bytes, if they are only counted. What has been counted once is then not walked again.
+    #[doc(hidden)]
+    fn count(&mut self) -> Option<&mut usize> {
+        None
+    }
 }
 
 /// A [`Sink`] that has no room for the packet.
@@ -80,6 +86,11 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     fn put(&mut self, bytes: &[u8]) {
         (**self).put(bytes);
     }
+
+    #[inline]
+    fn count(&mut self) -> Option<&mut usize> {
+        (**self).count()
+    }
 }
 
 /// Writes into memory of fixed size.
@@ -139,5 +150,10 @@ impl Sink for Counter {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.len += bytes.len();
+    }
+
+    #[inline]
+    fn count(&mut self) -> Option<&mut usize> {
+        Some(&mut self.len)
     }
 }

@@ -45,14 +45,36 @@ pub(crate) fn read(from: &mut Reader<'_>) -> Result<u32, Fault> {
 
 #[inline]
 pub(crate) fn write<S: Sink + ?Sized>(value: usize, sink: &mut S) -> Result<(), EncodeError> {
+    let (bytes, len) = encode(value)?;
+    sink.put(&bytes[..len]);
+    Ok(())
+}
+
+/// Writes `first` and behind it the value, in one piece.
+#[inline]
+pub(crate) fn write_behind<S: Sink + ?Sized>(
+    first: u8,
+    value: usize,
+    sink: &mut S,
+) -> Result<(), EncodeError> {
+    if value < 0x80 {
+        sink.put(&[first, value.to_le_bytes()[0]]);
+        return Ok(());
+    }
+    let ([a, b, c, d], len) = encode(value)?;
+    sink.put(&[first, a, b, c, d][..1 + len]);
+    Ok(())
+}
+
+#[inline]
+fn encode(value: usize) -> Result<([u8; 4], usize), EncodeError> {
     let len = len(value)?;
     let mut bytes = [0; 4];
     for (at, byte) in bytes[..len].iter_mut().enumerate() {
         let goes_on = if at + 1 < len { 0x80 } else { 0 };
         *byte = (value >> (7 * at)).to_le_bytes()[0] & 0x7F | goes_on;
     }
-    sink.put(&bytes[..len]);
-    Ok(())
+    Ok((bytes, len))
 }
 
 /// How many bytes the value takes.

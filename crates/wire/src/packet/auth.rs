@@ -37,7 +37,7 @@ impl<'a> ControlPacket<'a> for Auth<'a> {
 }
 
 impl<'a> Layout<'a> for Auth<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         walk.check(walk.version().is_5(), &rule::UNKNOWN_TYPE)?;
         let is_bare = walk.unread_bytes() == Some(0);
         let omit = |packet: &Self| packet.reason == AuthReason::Success && packet.properties.is_empty();
@@ -52,7 +52,7 @@ impl<'a> Layout<'a> for Auth<'a> {
         walk.check(!from_client || reason != AuthReason::Success, &rule::AUTH_REASON_OF_SERVER)?;
         let from_server = sender == Some(Role::Server);
         walk.check(!from_server || reason != AuthReason::ReAuthenticate, &rule::AUTH_REASON_OF_CLIENT)?;
-        Ok(Self { reason, properties })
+        Ok(walk.build(|| Self { reason, properties }))
     }
 }
 

@@ -124,12 +124,12 @@ impl<'a> ControlPacket<'a> for ConnAck<'a> {
 }
 
 impl<'a> Layout<'a> for ConnAck<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let outcome = walk.field(|packet| packet.outcome)?;
         let properties = walk.properties(|packet| packet.properties)?;
         let has_method = properties.authentication_method.is_some();
         walk.check(has_method || properties.authentication_data.is_none(), &rule::DATA_WITHOUT_METHOD)?;
-        Ok(Self { outcome, properties })
+        Ok(walk.build(|| Self { outcome, properties }))
     }
 }
 

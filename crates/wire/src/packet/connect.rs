@@ -161,7 +161,7 @@ impl<'a> ControlPacket<'a> for Connect<'a> {
 }
 
 impl<'a> Layout<'a> for Connect<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let Protocol(version) = walk.field(|packet| Protocol(packet.version))?;
         walk.set_version(version);
         let flags = walk.field(Connect::connect_flags)?;
@@ -183,12 +183,21 @@ impl<'a> Layout<'a> for Connect<'a> {
         walk.check(is_all || flags.user_name, &rule::USER_NAME_UNANNOUNCED)?;
         walk.check(is_all || flags.password, &rule::PASSWORD_UNANNOUNCED)?;
         let clean_start = flags.clean_start;
-        Ok(Self { version, client_id, clean_start, keep_alive_secs, will, properties, user_name, password })
+        Ok(walk.build(|| Self {
+            version,
+            client_id,
+            clean_start,
+            keep_alive_secs,
+            will,
+            properties,
+            user_name,
+            password,
+        }))
     }
 }
 
 impl<'a> Layout<'a> for Will<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let WillFlags { qos, retain } =
             WillFlags::from_bits(walk.flags()).map_err(|fault| walk.error(fault))?;
         walk.check(walk.unread_bytes() != Some(0), &rule::WILL_MISSING)?;
@@ -200,7 +209,7 @@ impl<'a> Layout<'a> for Will<'a> {
         let topic = walk.field(|will| will.topic)?;
         walk.check(walk.unread_bytes() != Some(0), &rule::WILL_MISSING)?;
         let payload = walk.field(|will| will.payload)?;
-        Ok(Self { topic, payload, qos, retain, delay_interval_secs, properties })
+        Ok(walk.build(|| Self { topic, payload, qos, retain, delay_interval_secs, properties }))
     }
 }
 

@@ -72,7 +72,7 @@ impl<'a> ControlPacket<'a> for Disconnect<'a> {
 }
 
 impl<'a> Layout<'a> for Disconnect<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let before_5 = !walk.version().is_5();
         let reason = walk.tail(
             &rule::DISCONNECT_REASON,
@@ -101,7 +101,7 @@ impl<'a> Layout<'a> for Disconnect<'a> {
             }
             None => {}
         }
-        Ok(Self { reason, properties })
+        Ok(walk.build(|| Self { reason, properties }))
     }
 }
 

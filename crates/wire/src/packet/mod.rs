@@ -90,11 +90,20 @@ macro_rules! packets {
                 }
             }
 
-            /// Reads what is behind the fixed header, up to the last byte.
+            /// Reads what is behind the fixed header, up to the last byte. Packets are large: each is made
+            /// where the caller wants to have it.
             #[inline]
-            pub(crate) fn read(packet_type: PacketType, mut from: Reader<'a>) -> Result<Self, Fault> {
+            pub(crate) fn read<T, E>(
+                packet_type: PacketType,
+                mut from: Reader<'a>,
+                ok: impl FnOnce(Self) -> T,
+                err: impl FnOnce(Fault) -> E,
+            ) -> Result<T, E> {
                 match packet_type {
-                    $(PacketType::$name => read_all::<$name>(&mut from).map(Self::$name),)*
+                    $(PacketType::$name => match read_all::<$name>(&mut from) {
+                        Ok(packet) => Ok(ok(Self::$name(packet))),
+                        Err(fault) => Err(err(fault)),
+                    },)*
                 }
             }
         }

@@ -14,8 +14,8 @@ macro_rules! ping {
         }
 
         impl<'a> Layout<'a> for $name {
-            fn layout<W: Walk<'a, Self>>(_: &mut W) -> Result<Self, W::Error> {
-                Ok(Self)
+            fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+                Ok(walk.build(|| Self))
             }
         }
 

@@ -196,7 +196,7 @@ impl<'a> ControlPacket<'a> for Publish<'a> {
 
 impl<'a> Layout<'a> for Publish<'a> {
     #[inline]
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let PublishFlags { dup, qos, retain } =
             PublishFlags::from_bits(walk.flags()).map_err(|fault| walk.error(fault))?;
         let name = walk.field(|packet| packet.topic.name())?;
@@ -220,7 +220,7 @@ impl<'a> Layout<'a> for Publish<'a> {
             &rule::SUBSCRIPTION_IDENTIFIER_FROM_CLIENT,
         )?;
         let payload = walk.rest(|packet| packet.payload)?;
-        Ok(Self { topic, delivery, retain, subscription_identifiers, properties, payload })
+        Ok(walk.build(|| Self { topic, delivery, retain, subscription_identifiers, properties, payload }))
     }
 }
 

@@ -26,11 +26,11 @@ impl<'a> ControlPacket<'a> for SubAck<'a> {
 }
 
 impl<'a> Layout<'a> for SubAck<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let packet_id = walk.field(|packet| packet.packet_id)?;
         let properties = walk.properties(|packet| packet.properties)?;
         let reasons = walk.list(&rule::NO_SUBACK_REASON, |packet| Some(packet.reasons))?;
-        Ok(Self { packet_id, properties, reasons })
+        Ok(walk.build(|| Self { packet_id, properties, reasons }))
     }
 }
 

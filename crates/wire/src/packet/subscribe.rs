@@ -120,11 +120,11 @@ impl<'a> ControlPacket<'a> for Subscribe<'a> {
 }
 
 impl<'a> Layout<'a> for Subscribe<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let packet_id = walk.field(|packet| packet.packet_id)?;
         let properties = walk.properties(|packet| packet.properties)?;
         let subscriptions = walk.list(&rule::NO_SUBSCRIPTION, |packet| Some(packet.subscriptions))?;
-        Ok(Self { packet_id, properties, subscriptions })
+        Ok(walk.build(|| Self { packet_id, properties, subscriptions }))
     }
 }
 

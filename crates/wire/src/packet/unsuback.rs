@@ -27,7 +27,7 @@ impl<'a> ControlPacket<'a> for UnsubAck<'a> {
 }
 
 impl<'a> Layout<'a> for UnsubAck<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let packet_id = walk.field(|packet| packet.packet_id)?;
         let properties = walk.properties(|packet| packet.properties)?;
         let reasons = if walk.version().is_5() {
@@ -35,7 +35,7 @@ impl<'a> Layout<'a> for UnsubAck<'a> {
         } else {
             None
         };
-        Ok(Self { packet_id, properties, reasons })
+        Ok(walk.build(|| Self { packet_id, properties, reasons }))
     }
 }
 

@@ -33,11 +33,11 @@ impl<'a> ControlPacket<'a> for Unsubscribe<'a> {
 }
 
 impl<'a> Layout<'a> for Unsubscribe<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<Self, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
         let packet_id = walk.field(|packet| packet.packet_id)?;
         let properties = walk.properties(|packet| packet.properties)?;
         let filters = walk.list(&rule::NO_FILTER, |packet| Some(packet.filters))?;
-        Ok(Self { packet_id, properties, filters })
+        Ok(walk.build(|| Self { packet_id, properties, filters }))
     }
 }
 
