@@ -45,7 +45,8 @@ fn a_dependency_without_a_reason_is_found() {
         license.workspace = true\nrepository.workspace = true\n[lints]\nworkspace = true\n";
     let found = |tail: &str| findings("Cargo.toml", &format!("{head}{tail}"));
     assert!(
-        found("[dependencies]\n# Why.\na = \"1\"\nb = { workspace = true }\nc = \"1\" # Why.\nc-d = \"1\"\n").is_empty()
+        found("[dependencies]\n# Why.\na = \"1\"\nb = { workspace = true }\nc = \"1\" # Why.\nc-d = \"1\"\n")
+            .is_empty()
     );
     assert_eq!(found("[dependencies]\n# Why.\na = \"1\"\nb = \"1\"").len(), 1);
     assert_eq!(found("[target.'cfg(unix)'.dev-dependencies]\na = \"1\"").len(), 1);
