@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use config::{Config, Flags, LogFormat, LogLevel, Machine, Report, Source};
+use proptest::prelude::*;
 
 const MACHINE: Machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 20_064 };
 
@@ -247,4 +248,66 @@ fn no_file_makes_the_parser_panic() {
     }
     let deep = format!("shards = {}", "[".repeat(100_000));
     assert!(parse(&deep).is_err());
+}
+
+/// Something that stands in configuration files, or nearly.
+fn token() -> impl Strategy<Value = String> {
+    let tokens = [
+        "[limits]",
+        "[[listener]]",
+        "[",
+        "]",
+        "=",
+        "\n",
+        "\r\n",
+        "\"",
+        "'",
+        "\"\"\"",
+        "#",
+        "{",
+        "}",
+        ",",
+        ".",
+        " ",
+        "\u{feff}",
+        "shards",
+        "address",
+        "packet_bytes",
+        "keep_alive",
+        "log",
+        "allow_anonymous",
+        "1",
+        "-1",
+        "1e9",
+        "0x",
+        "true",
+        "é",
+        "\"127.0.0.1:1\"",
+        "\"2 MiB\"",
+        "\"auto\"",
+        "\"off\"",
+        "1979-05-27",
+        "\\u00",
+        "\0",
+        "\t",
+        "\u{1f98e}",
+    ];
+    prop_oneof![
+        proptest::sample::select(tokens.to_vec()).prop_map(str::to_owned),
+        any::<char>().prop_map(String::from)
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_file_is_parsed_or_reported_in_full(tokens in prop::collection::vec(token(), 0..40)) {
+        let text = tokens.concat();
+        if let Err(report) = parse(&text) {
+            prop_assert!(!report.problems().is_empty());
+            prop_assert!(!report.render(true).is_empty());
+            for problem in report.problems() {
+                report.line_and_column(problem);
+            }
+        }
+    }
 }

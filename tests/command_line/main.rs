@@ -1,0 +1,70 @@
+//! The command line of the real binary.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `pondhawk` with these arguments to its end; `file` is what `/dev/stdin` holds.
+fn pondhawk(arguments: &[&str], file: &str) -> Output {
+    let mut process = Command::new(pondhawk_tests::pondhawk())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    process.stdin.take().unwrap().write_all(file.as_bytes()).unwrap();
+    process.wait_with_output().unwrap()
+}
+
+fn check(file: &str) -> (bool, String, String) {
+    let output = pondhawk(&["check", "/dev/stdin"], file);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_good_file_is_printed_with_all_its_defaults_and_is_good_again() {
+    let (is_good, printed, said) = check("shards = 3\n[sys]\ninterval = \"1 min\"\n");
+    assert!(is_good && said.contains("is good"), "{said}");
+    assert!(printed.contains("shards = 3\n") && printed.contains("interval = \"1 min\"\n"), "{printed}");
+    let (is_good, again, _) = check(&printed);
+    assert!(is_good);
+    assert_eq!(printed, again);
+}
+
+#[test]
+fn a_bad_file_is_refused_with_every_error_at_its_place() {
+    let (is_good, printed, said) = check("shard = 3\n[limits]\nkeep_alive = 60\n");
+    assert!(!is_good && printed.is_empty(), "{printed}");
+    assert!(said.contains("/dev/stdin:1:1") && said.contains("did you mean `shards`?"), "{said}");
+    assert!(said.contains("/dev/stdin:3:14") && said.contains("`limits.keep_alive` needs a unit"), "{said}");
+}
+
+#[test]
+fn the_broker_does_not_start_with_what_check_refuses() {
+    let output = pondhawk(&["-c", "/dev/stdin"], "[[listener]]\naddress = \"0.0.0.0:0\"\n");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(said.contains("0.0.0.0:0 is open to other machines"), "{said}");
+    assert!(said.contains("allow_anonymous = true"), "{said}");
+}
+
+#[test]
+fn help_names_every_flag_and_every_key() {
+    let output = pondhawk(&["serve", "--help"], "");
+    let help = String::from_utf8(output.stdout).unwrap();
+    for word in
+        ["--config", "--port", "--listen", "--allow-anonymous", "--data-dir", "--verbose", "packet_bytes"]
+    {
+        assert!(help.contains(word), "{word} is missing in:\n{help}");
+    }
+}
+
+#[test]
+fn the_version_is_the_workspace_s() {
+    let output = pondhawk(&["--version"], "");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
