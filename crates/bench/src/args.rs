@@ -292,3 +292,73 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let secs = positive(text)?;
     Duration::try_from_secs_f64(secs).map_err(|_| format!("{secs} seconds are too long"))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    /// A program that has the load tests as a subcommand.
+    #[derive(Debug, Parser)]
+    #[command(version, propagate_version = true)]
+    struct Program {
+        #[command(subcommand)]
+        command: Nested,
+    }
+
+    #[derive(Debug, Subcommand)]
+    enum Nested {
+        Bench(BenchArgs),
+    }
+
+    fn parse(line: &str) -> Result<BenchCommand, clap::Error> {
+        let Nested::Bench(args) = Program::try_parse_from(line.split(' '))?.command;
+        Ok(args.command)
+    }
+
+    #[test]
+    fn the_arguments_fit_into_another_program() {
+        Program::command().debug_assert();
+    }
+
+    #[test]
+    fn rows_come_in_the_order_server_spawn_mosquitto_relay() {
+        let line = "pondhawk bench fanin --with-relay --with-mosquitto --server a=127.0.0.1:1 --server b=127.0.0.1:2";
+        let BenchCommand::Fanin(args) = parse(line).unwrap() else { panic!("fanin was asked for") };
+        let names: Vec<_> = args.common.contenders(&["bench"]).into_iter().map(|row| row.name).collect();
+        assert_eq!(names, ["a", "b", "mosquitto", "relay"]);
+    }
+
+    #[test]
+    fn lists_of_sizes_make_columns() {
+        use crate::load::Test;
+
+        let BenchCommand::Loadtest(args) = parse("p bench loadtest --conns 100,501 --version 5").unwrap()
+        else {
+            panic!("loadtest was asked for")
+        };
+        assert_eq!(args.test(Pattern::Pairs).sizes(), ["100 connections", "500 connections"]);
+        let BenchCommand::Pingtest(args) = parse("p bench pingtest --sizes 400p20w,1p0w").unwrap() else {
+            panic!("pingtest was asked for")
+        };
+        assert_eq!(args.test().sizes(), ["400p20w", "1p0w"]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "p bench loadtest --conns 1",
+            "p bench loadtest --per-write 0",
+            "p bench loadtest --payload 15",
+            "p bench pingtest --sizes 0p1w",
+            "p bench pingtest --rate 0",
+            "p bench pingtest --pairs 5 --sizes 1p1w",
+            "p bench many --interval -1",
+            "p bench idle 0",
+            "p bench loadtest --version 4",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

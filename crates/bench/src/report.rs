@@ -18,6 +18,12 @@ const GENERATOR_BOUND: f64 = 0.9;
 /// What a cell says about which nothing is known.
 const UNKNOWN: &str = "-";
 
+/// What a cell says if one of its runs does not count.
+const FAILED: &str = "FAILED";
+
+/// The section that shows speed.
+const RATE: &str = "messages/s";
+
 const PERCENTILES: [(f64, &str); 3] = [(50.0, "p50"), (99.0, "p99"), (99.9, "p99.9")];
 
 /// All runs of a comparison, with the names of what was compared.
@@ -49,7 +55,7 @@ impl Report {
         headings.extend(self.sizes.iter().cloned());
         let sections = [
             self.compared(
-                "messages/s",
+                RATE,
                 |cell| cell.rate(),
                 |cell, sample| {
                     let mark = if cell.is_bound_by_generator() { " *" } else { "" };
@@ -74,12 +80,12 @@ impl Report {
             ),
             self.plain("generator busy", |cell| cell.busy().map(share)),
         ];
-        Table {
-            title: self.title.clone(),
-            headings,
-            sections: sections.into_iter().flatten().collect(),
-            notes: self.notes(),
+        let mut sections: Vec<_> = sections.into_iter().flatten().collect();
+        if sections.is_empty() {
+            // Nothing was measured, because everything failed: say so in every cell.
+            sections.push(Section { title: RATE.to_owned(), rows: self.rows(|_, _| None) });
         }
+        Table { title: self.title.clone(), headings, sections, notes: self.notes() }
     }
 
     /// Everything, run by run.
@@ -102,7 +108,9 @@ impl Report {
         sample: impl Fn(&Cell<'_>) -> Option<Sample>,
         text: impl Fn(&Cell<'_>, Sample) -> String,
     ) -> Option<Section> {
-        let first: Vec<_> = (0..self.sizes.len()).map(|size| sample(&self.cell(0, size))).collect();
+        let first = |size| Some(self.cell(0, size)).filter(|cell| cell.failures.is_empty());
+        let first: Vec<_> =
+            (0..self.sizes.len()).map(|size| first(size).and_then(|cell| sample(&cell))).collect();
         self.section(title, |server, size| {
             let cell = self.cell(server, size);
             let own = sample(&cell)?;
@@ -118,20 +126,20 @@ impl Report {
 
     /// `None` if no cell has anything to say.
     fn section(&self, title: &str, text: impl Fn(usize, usize) -> Option<String>) -> Option<Section> {
-        let cells = |server| (0..self.sizes.len()).map(|size| text(server, size)).collect::<Vec<_>>();
-        let rows: Vec<Vec<Option<String>>> = (0..self.servers.len()).map(cells).collect();
-        if rows.iter().flatten().all(Option::is_none) {
-            return None;
-        }
-        let named = rows.into_iter().enumerate().map(|(server, cells)| {
-            let text = |(size, cell): (usize, Option<String>)| match cell {
-                _ if !self.cell(server, size).failures.is_empty() => "FAILED".to_owned(),
-                cell => cell.unwrap_or_else(|| UNKNOWN.to_owned()),
-            };
-            let name = self.servers[server].clone();
-            std::iter::once(name).chain(cells.into_iter().enumerate().map(text)).collect()
-        });
-        Some(Section { title: title.to_owned(), rows: named.collect() })
+        let is_known = self.cells().any(|(server, size, _)| text(server, size).is_some());
+        is_known.then(|| Section { title: title.to_owned(), rows: self.rows(text) })
+    }
+
+    fn rows(&self, text: impl Fn(usize, usize) -> Option<String>) -> Vec<Vec<String>> {
+        let cell = |server, size| match self.cell(server, size).failures[..] {
+            [] => text(server, size).unwrap_or_else(|| UNKNOWN.to_owned()),
+            [..] => FAILED.to_owned(),
+        };
+        let named = |(server, name): (usize, &String)| {
+            let cells = (0..self.sizes.len()).map(|size| cell(server, size));
+            std::iter::once(name.clone()).chain(cells).collect()
+        };
+        self.servers.iter().enumerate().map(named).collect()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -148,7 +156,7 @@ impl Report {
         }
         for (server, size, cell) in self.cells() {
             for failure in cell.failures {
-                notes.push(format!("FAILED: {}, {}: {failure}.", self.servers[server], self.sizes[size]));
+                notes.push(format!("{FAILED}: {}, {}: {failure}.", self.servers[server], self.sizes[size]));
             }
         }
         notes
@@ -341,6 +349,13 @@ mod tests {
             report(vec![run(0, 0, Err("closed connection 3".into())), run(1, 0, Ok(measured(1, 1)))]);
         assert!(!report.is_clean());
         assert_eq!(report.table().sections[0].rows[0][1], "FAILED");
+    }
+
+    #[test]
+    fn where_everything_failed_every_cell_says_so() {
+        let report = report(vec![run(0, 0, Err("gone".into())), run(1, 0, Err("gone".into()))]);
+        let rows = &report.table().sections[0].rows;
+        assert_eq!(rows, &[["first", "FAILED"], ["second", "FAILED"]]);
     }
 
     #[test]

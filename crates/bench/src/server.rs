@@ -116,7 +116,8 @@ impl Contender {
             Origin::Relay(words) => (relay(words, address)?, None),
         };
         let mut started = Started::new(command, config, cpus)?;
-        started.wait_until_it_accepts(address)?;
+        let accepts = started.wait_until_it_accepts(address);
+        accepts.map_err(|error| Error::Server(format!("{} {error}", self.name)))?;
         let process = i32::try_from(started.child.id()).ok().map(Process::new);
         Ok(Server { target: Target { address, process }, _started: Some(started) })
     }
