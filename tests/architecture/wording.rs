@@ -37,7 +37,7 @@ fn refuse(keyword: &str, name: &str) -> Option<String> {
     if !defines {
         return None;
     }
-    if keyword == "fn" && name.starts_with("get_") {
+    if keyword == "fn" && name.starts_with("get_") && name != "get_mut" {
         return Some(format!("{name}: a getter is called after what it gets"));
     }
     let empty = words(name).into_iter().find(|word| keyword != "fn" && EMPTY_WORDS.contains(&word.as_str()));
@@ -84,7 +84,7 @@ fn names_that_say_nothing_are_found() {
     assert_eq!(found_in("struct SessionManager;"), 1);
     assert_eq!(found_in("mod utils;"), 1);
     assert_eq!(found_in("fn get_topic() {}"), 1);
-    assert_eq!(found_in("fn target() {} fn handle() {} struct Manage; fn get() {}"), 0);
+    assert_eq!(found_in("fn target() {} fn handle() {} struct Manage; fn get_mut() {}"), 0);
 }
 
 #[test]

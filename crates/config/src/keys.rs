@@ -47,8 +47,6 @@ keys! {
             auto: allow_anonymous_global.unwrap_or_else(|| address.is_loopback()),
             "the global `allow_anonymous`",
         }
-        /// The most connections this listener holds at a time; `limits.connections` bounds all listeners together.
-        max_connections: Option<u32> { kind: OrOff<Count<u32>>, default: None, bounds: 1..=CONNECTIONS_MAX }
     }
 }
 
@@ -99,36 +97,35 @@ keys! {
         subscriptions_per_client: u32 {
             kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000
         }
-        /// The most User Properties in one packet, will included. Real clients send a few dozen; each costs the broker
-        /// and every receiver time, which an attacker would get for five bytes apiece.
-        user_properties_per_packet: u32 { kind: Count<u32>, default: 1_000, bounds: 0..=1_000_000 }
         /// How many topic aliases a client may use towards the broker on one connection (MQTT 5.0 Topic Alias Maximum),
         /// and the most the broker uses towards a client. Each holds a topic name in memory.
         topic_alias_maximum: u16 { kind: Count<u16>, default: 16, bounds: 0..=u16::MAX }
         /// How many bytes may wait to be written to one connection before the broker stops reading from those who
         /// publish to it; they go on when a quarter is left.
         output_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=1024 * MIB }
-        /// The memory for messages of all kinds together: waiting to be written, retained, and wills. What it leaves
-        /// of the machine is for connections, sessions and subscriptions.
+        /// The memory for messages: the bounds that follow are shares of it where they are not given. What it leaves of
+        /// the machine is for connections, sessions and subscriptions.
         memory_budget_bytes: u64 {
             kind: Size<u64>, auto: (machine.memory_bytes / 2).clamp(MEMORY_MIN, MEMORY_MAX),
             "half of the machine's memory, or of the control group's if that is less",
             bounds: MEMORY_MIN..=MEMORY_MAX,
         }
-        /// The most retained messages. Off: only their bytes are bounded.
-        retained_messages: Option<u64> {
-            kind: OrOff<Count<u64>>, default: None, bounds: 0..=u64::from(u32::MAX)
-        }
         /// The memory for all retained messages together, topic names and properties included. A message that does not
-        /// fit is refused with reason code 0x97; replacing one by a smaller one and clearing always work.
+        /// fit is not retained, and counted; clearing always works.
         retained_bytes: u64 {
             kind: Size<u64>, auto: memory_budget_bytes / 2, "half of `memory_budget_bytes`", bounds: 0..=MEMORY_MAX
         }
-        /// The memory for the wills of all connected clients together. A client whose will does not fit is refused with
-        /// reason code 0x97 (0x03 before MQTT 5.0). One will is bounded by `connect_packet_bytes`.
-        will_bytes: u64 {
-            kind: Size<u64>, auto: memory_budget_bytes / 8, "an eighth of `memory_budget_bytes`", bounds: 0..=MEMORY_MAX
+        /// The memory for messages that wait to be written, of all connections together. Past it, messages are dropped
+        /// and counted.
+        waiting_bytes: u64 {
+            kind: Size<u64>,
+            auto: memory_budget_bytes / 4,
+            "a quarter of `memory_budget_bytes`",
+            bounds: MEMORY_MIN / 4..=MEMORY_MAX,
         }
+        /// The longest will, topic name and payload together. A client that has a longer one is refused with reason code
+        /// 0x97 (0x03 before MQTT 5.0).
+        will_bytes: u32 { kind: Size<u32>, default: 64 * KIB, bounds: 0..=PACKET_BYTES_MAX }
     }
 }
 

@@ -55,7 +55,6 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
         let listener = Listener {
             address: address.clone(),
             allow_anonymous: anonymous.unwrap_or_else(|| address.is_loopback()),
-            max_connections: None,
         };
         if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
             top.note(problem);

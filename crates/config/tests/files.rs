@@ -32,7 +32,7 @@ fn without_a_file_the_broker_listens_on_loopback_and_is_bounded_by_the_machine()
     assert_eq!(config.limits.connections, 20_000);
     assert_eq!(config.limits.memory_budget_bytes, 4 << 30);
     assert_eq!(config.limits.retained_bytes, 2 << 30);
-    assert_eq!(config.limits.will_bytes, 512 << 20);
+    assert_eq!(config.limits.waiting_bytes, 1 << 30);
     assert_eq!(config.limits.keep_alive, None);
     assert_eq!(config.sys.interval, Some(Duration::from_secs(10)));
     assert_eq!(config, parse("").unwrap());
@@ -46,7 +46,6 @@ fn every_key_can_be_set() {
         data_dir = "/var/lib/pond"
         [[listener]]
         address = "[::1]:1884"
-        max_connections = 10
         [[listener]]
         address = "0.0.0.0:0"
         allow_anonymous = true
@@ -59,12 +58,11 @@ fn every_key_can_be_set() {
         client_id_bytes = 65_535
         topic_levels = 8
         subscriptions_per_client = 5
-        user_properties_per_packet = 0
         topic_alias_maximum = 0
         output_buffer_bytes = "64KiB"
         memory_budget_bytes = "1 GiB"
-        retained_messages = 7
         retained_bytes = "auto"
+        waiting_bytes = "8 MiB"
         will_bytes = 0
         [log]
         level = "trace"
@@ -76,16 +74,15 @@ fn every_key_can_be_set() {
     .unwrap();
     assert_eq!(addresses(&config), ["[::1]:1884", "0.0.0.0:0"]);
     assert!(!config.loopback_by_default);
-    assert_eq!(config.listeners[0].max_connections, Some(10));
     assert_eq!((config.shards, config.data_dir.as_deref()), (2, Some("/var/lib/pond".as_ref())));
     let limits = &config.limits;
     assert_eq!((limits.packet_bytes, limits.connect_packet_bytes), (3 << 19, 16_384));
     assert_eq!(limits.connect_timeout, Duration::from_millis(1_500));
     assert_eq!(limits.keep_alive, Some(Duration::from_secs(3_600)));
     assert_eq!((limits.connections, limits.client_id_bytes, limits.topic_levels), (1_000, 65_535, 8));
-    assert_eq!((limits.subscriptions_per_client, limits.user_properties_per_packet), (5, 0));
-    assert_eq!((limits.topic_alias_maximum, limits.output_buffer_bytes), (0, 64 << 10));
-    assert_eq!((limits.retained_messages, limits.retained_bytes, limits.will_bytes), (Some(7), 512 << 20, 0));
+    assert_eq!((limits.subscriptions_per_client, limits.topic_alias_maximum), (5, 0));
+    assert_eq!((limits.output_buffer_bytes, limits.will_bytes), (64 << 10, 0));
+    assert_eq!((limits.retained_bytes, limits.waiting_bytes), (512 << 20, 8 << 20));
     assert_eq!((config.log.level, config.log.format), (LogLevel::Trace, LogFormat::Json));
     assert_eq!(config.sys.interval, None);
     assert_eq!(config, parse(&config.to_toml()).unwrap(), "what is printed means the same");
@@ -125,7 +122,7 @@ fn every_error_of_a_file_is_reported_in_its_order() {
         keep_alive = true
         connections = -1
         [[listener]]
-        max_connections = "of"
+        allow_anonymous = "of"
         [log]
         level = "loud"
         format = = 3

@@ -79,7 +79,7 @@ fn options(config: &Config) -> Options {
         limits: net::Limits {
             connections_max: size(limits.connections),
             high_water_bytes: size(limits.output_buffer_bytes),
-            waiting_bytes_max: size(limits.memory_budget_bytes / 4),
+            waiting_bytes_max: size(limits.waiting_bytes),
             retained_bytes_max: size(limits.retained_bytes),
         },
         sys_interval_ms: config.sys.interval.map(millis),
