@@ -57,14 +57,16 @@ fn bytes_where_the_end_is_expected_fail_the_test() {
 #[test]
 fn a_broker_is_started_talked_to_and_stopped() {
     for shards in [1, 4] {
-        let broker = Broker::start(&Options { shards, ..Options::default() });
+        let mut broker = Broker::start(&Options { shards, ..Options::default() });
         let mut client = broker.connect();
         client.send(b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04frog");
         client.expect(b"\x20\x02\x00\x00");
         client.expect_only_pong();
         assert!(broker.wait_for_log("frog").contains(&client.local_address().to_string()));
-        assert!(broker.stop().success());
+        broker.terminate();
         client.expect_closed();
+        drop(client);
+        assert!(broker.wait().success());
     }
 }
 

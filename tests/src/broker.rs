@@ -107,15 +107,15 @@ impl Broker {
     /// # Panics
     /// When it has not before the deadline.
     pub fn stop(mut self) -> ExitStatus {
-        self.signal(Signal::TERM);
+        self.terminate();
         self.wait()
     }
 
-    /// Sends a signal to the broker's process.
-    pub fn signal(&self, signal: Signal) {
+    /// Asks the broker to stop (SIGTERM); its clients can watch how it does.
+    pub fn terminate(&self) {
         let id =
             i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id is positive");
-        kill_process(id, signal).expect("our own child can be signalled");
+        kill_process(id, Signal::TERM).expect("our own child can be signalled");
     }
 
     /// Waits until the broker has ended by itself.
