@@ -23,6 +23,8 @@ pub(crate) struct Client {
     pub(crate) walks: Option<Box<Walks>>,
     /// Why it is not read.
     pub(crate) blocked: Option<Box<Blocker>>,
+    /// Answers that were sent while its output was full.
+    pub(crate) untaken_answer_bytes: usize,
     /// It has changes to the index that are not written.
     pub(crate) has_changes: bool,
     /// How many of its messages went to the ledger, and how many of those are decided.
@@ -41,6 +43,7 @@ impl Client {
             route: None,
             walks: None,
             blocked: None,
+            untaken_answer_bytes: 0,
             has_changes: false,
             posted: 0,
             decided: 0,

@@ -9,6 +9,8 @@ pub(crate) enum Filters {
     #[default]
     None,
     One(Box<str>),
+    /// Boxed, because nearly everybody has one of the others.
+    #[allow(clippy::box_collection)]
     Many(Box<HashSet<Box<str>>>),
 }
 
@@ -56,21 +58,12 @@ impl Filters {
         match mem::take(self) {
             Self::None => Vec::new(),
             Self::One(one) => vec![one],
+            Self::Many(mut all) if all.len() <= count => all.drain().collect(),
             Self::Many(mut all) => {
-                let taken = if all.len() <= count {
-                    all.drain().collect()
-                } else {
-                    let mut left = count;
-                    let take = |_: &Box<str>| {
-                        let takes = left > 0;
-                        left -= usize::from(takes);
-                        takes
-                    };
-                    let taken = all.extract_if(take).collect();
-                    *self = Self::Many(all);
-                    taken
-                };
-                taken
+                let first: Vec<Box<str>> = all.iter().take(count).cloned().collect();
+                first.iter().for_each(|filter| drop(all.take(filter)));
+                *self = Self::Many(all);
+                first
             }
         }
     }

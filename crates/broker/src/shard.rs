@@ -16,6 +16,10 @@ use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
 use crate::{Counters, Effects, Flush, Mail, Notice, Totals};
 
+/// A client whose output is full may ask for so many bytes of answers before it is not read any more. Full of
+/// messages is no reason: it must be heard to unsubscribe, and to acknowledge.
+const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
+
 /// One event loop's protocol: see the crate's documentation.
 pub struct Shard {
     pub(crate) id: ShardId,
@@ -124,11 +128,13 @@ impl Shard {
 
     /// Whether a connection may be read now. Where it may not, it has been paused.
     pub fn may_read(&mut self, id: ConnectionId, to: &mut impl Effects) -> bool {
-        if to.is_over(id) {
+        match self.clients.get(id) {
             // It does not take what it asks for: `drained` goes on.
-            return self.block_on_itself(id, to);
+            Some(client) if client.untaken_answer_bytes > UNTAKEN_ANSWER_BYTES_MAX => {
+                self.block_on_itself(id, to)
+            }
+            Some(_) | None => true,
         }
-        true
     }
 
     /// What waited for a connection is below a quarter of the mark again.
@@ -138,6 +144,9 @@ impl Shard {
             && subscriber.gauge.level() == Level::Over
         {
             self.open(&subscriber, now, to);
+        }
+        if let Some(client) = self.clients.get_mut(id) {
+            client.untaken_answer_bytes = 0;
         }
         self.unblock_itself(id, now, to);
         self.continue_walks(id, to);
@@ -314,6 +323,11 @@ impl Shard {
         if packet.encode(version, &mut self.scratch).is_ok() {
             self.counters.packets_sent.add(1);
             to.send(id, &self.scratch);
+            if to.is_over(id)
+                && let Some(client) = self.clients.get_mut(id)
+            {
+                client.untaken_answer_bytes += self.scratch.len();
+            }
         }
     }
 
@@ -508,6 +522,7 @@ impl Shard {
 }
 
 /// How a session ends.
+#[derive(Clone, Copy)]
 pub(crate) struct Ending {
     pub(crate) reason: ReasonCode,
     pub(crate) why: &'static str,

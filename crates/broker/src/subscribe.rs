@@ -225,7 +225,7 @@ impl Shard {
             }
             // MQTT 3.1 cannot say that a subscription has failed.
             Err(_) => {
-                self.give_up(id, DisconnectReason::TopicFilterInvalid, "a subscription was refused", now, to)
+                self.give_up(id, DisconnectReason::TopicFilterInvalid, "a subscription was refused", now, to);
             }
         }
     }

@@ -148,6 +148,8 @@ pub(crate) struct Post {
     outgoing: Vec<Option<Box<Batch>>>,
     commands: Vec<Command>,
     command_bytes: usize,
+    /// Boxed as they travel.
+    #[allow(clippy::vec_box)]
     spare: Vec<Box<Batch>>,
     waiting_bytes: WaitingBytes,
 }

@@ -130,6 +130,8 @@ impl Output {
 pub(crate) struct Pool {
     pieces: Vec<Vec<u8>>,
     bytes: usize,
+    /// Boxed as connections keep them.
+    #[allow(clippy::vec_box)]
     outputs: Vec<Box<Output>>,
 }
 

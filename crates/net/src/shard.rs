@@ -144,7 +144,7 @@ impl EventLoop {
                 io.post.read(from, batch);
             }
             Letter::Replies(replies) => {
-                replies.into_iter().for_each(|reply: Reply| brain.reply(reply, now, io))
+                replies.into_iter().for_each(|reply: Reply| brain.reply(reply, now, io));
             }
             Letter::Accepted(socket, peer) => admit(brain, io, &self.clock, socket, peer),
             Letter::MailRead(shard) => brain.mail_resumed(shard, now, io),

@@ -263,8 +263,7 @@ impl Session {
         }
         // A large packet on a slow line is life; one byte a second is not.
         let came = u64::from(self.partial_bytes - self.counted_bytes.min(self.partial_bytes));
-        let silent_secs = (due - self.heard_ms).div_ceil(1_000);
-        if came >= TRICKLE_BYTES_PER_SEC * silent_secs {
+        if came * 1_000 >= TRICKLE_BYTES_PER_SEC * (due - self.heard_ms) {
             self.counted_bytes = self.partial_bytes;
             self.heard_ms = now.monotonic_ms;
             return Ok(());

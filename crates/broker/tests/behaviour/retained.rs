@@ -1,0 +1,167 @@
+//! Retained messages: what a subscription brings, and that everybody agrees on the winner.
+
+use wire::{RetainHandling, SubscribeProperties, SubscriptionOptions, Version};
+
+use crate::world::{Peer, World, bytes, name};
+
+fn with_handling(retain_handling: RetainHandling) -> SubscriptionOptions {
+    SubscriptionOptions { retain_handling, ..SubscriptionOptions::default() }
+}
+
+fn subscribe(world: &mut World, peer: Peer, filter: &str, handling: RetainHandling) -> Vec<String> {
+    let mut packets =
+        world.subscribe_with(peer, filter, with_handling(handling), SubscribeProperties::default());
+    assert!(packets.remove(0).starts_with("SUBACK"), "SUBACK comes first");
+    packets
+}
+
+#[test]
+fn a_subscription_brings_the_last_value_of_each_matching_topic() {
+    for (shards, version) in [(1, Version::V3_1_1), (2, Version::V5), (2, Version::V3_1)] {
+        let mut world = World::new(shards);
+        let publisher = world.connect(0, version, "p");
+        world.publish_retained(publisher, "a/1", "old");
+        world.publish_retained(publisher, "a/1", "new");
+        world.publish_retained(publisher, "a/2", "two");
+        world.publish_retained(publisher, "b/1", "other");
+        world.publish_retained(publisher, "a/3", "three");
+        world.publish_retained(publisher, "a/3", "");
+        let subscriber = world.connect(shards - 1, version, "s");
+        let packets = subscribe(&mut world, subscriber, "a/+", RetainHandling::Send);
+        assert_eq!(
+            packets,
+            ["PUBLISH q0 retain \"a/1\" 3 B \"new\"", "PUBLISH q0 retain \"a/2\" 3 B \"two\""]
+        );
+    }
+}
+
+#[test]
+fn retain_handling_decides_whether_it_does() {
+    let mut world = World::new(1);
+    let peer = world.connect(0, Version::V5, "p");
+    world.publish_retained(peer, "t", "x");
+    assert_eq!(subscribe(&mut world, peer, "t", RetainHandling::DoNotSend).len(), 0);
+    assert_eq!(subscribe(&mut world, peer, "t", RetainHandling::SendIfNew).len(), 0, "it is not new");
+    assert_eq!(subscribe(&mut world, peer, "t", RetainHandling::Send).len(), 1);
+    assert_eq!(subscribe(&mut world, peer, "+", RetainHandling::SendIfNew).len(), 1);
+}
+
+#[test]
+fn established_subscriptions_get_retain_0_unless_they_ask_for_it_as_published() {
+    let mut world = World::new(1);
+    let plain = world.connect(0, Version::V3_1_1, "plain");
+    world.subscribe(plain, "t");
+    let asking = world.connect(0, Version::V5, "asking");
+    let options = SubscriptionOptions { retain_as_published: true, ..SubscriptionOptions::default() };
+    world.subscribe_with(asking, "t", options, SubscribeProperties::default());
+    let publisher = world.connect(0, Version::V5, "p");
+    world.publish_retained(publisher, "t", "x");
+    assert_eq!(world.packets(plain), ["PUBLISH q0 \"t\" 1 B \"x\""]);
+    assert_eq!(world.packets(asking), ["PUBLISH q0 retain \"t\" 1 B \"x\""]);
+}
+
+#[test]
+fn a_retained_message_and_the_next_one_without_the_flag_keep_their_order() {
+    let mut world = World::new(2);
+    let subscriber = world.connect(1, Version::V3_1_1, "s");
+    world.subscribe(subscriber, "#");
+    let publisher = world.connect(0, Version::V3_1_1, "p");
+    let packet = |retain, payload: &[u8]| {
+        let publish = wire::Publish { retain, ..wire::Publish::new(name("t"), payload) };
+        bytes(&publish.into(), Version::V3_1_1)
+    };
+    // Both in one turn, and the shard's mail is carried before the ledger is asked.
+    world.feed_only(publisher, &[packet(true, b"1"), packet(false, b"2")].concat());
+    world.carry_mail();
+    world.settle();
+    world.publish(publisher, "t", "3");
+    let payloads: Vec<String> =
+        world.packets(subscriber).iter().map(|p| p[p.len() - 2..].to_owned()).collect();
+    assert_eq!(payloads, ["1\"", "2\"", "3\""]);
+}
+
+#[test]
+fn subscribers_and_the_store_agree_on_the_winner_of_two_publishers() {
+    for first in [0, 1] {
+        let mut world = World::new(2);
+        let publishers = [world.connect(0, Version::V5, "p0"), world.connect(1, Version::V5, "p1")];
+        let watchers = [world.connect(0, Version::V5, "w0"), world.connect(1, Version::V5, "w1")];
+        watchers.iter().for_each(|watcher| drop(world.subscribe(*watcher, "t")));
+        for number in [first, 1 - first] {
+            let payload = [b'0' + u8::try_from(number).expect("0 or 1")];
+            let publish = wire::Publish { retain: true, ..wire::Publish::new(name("t"), &payload) };
+            world.feed_only(publishers[number], &bytes(&publish.into(), Version::V5));
+        }
+        world.settle();
+        let seen = watchers.map(|watcher| world.packets(watcher));
+        assert_eq!(seen[0], seen[1], "both saw them in one order");
+        let late = world.connect(0, Version::V5, "late");
+        let value = &subscribe(&mut world, late, "t", RetainHandling::Send)[0];
+        let last = seen[0].last().expect("two messages");
+        assert_eq!(value.replace(" retain", ""), *last);
+    }
+}
+
+#[test]
+fn a_new_subscription_gets_a_value_once_however_the_answers_cross() {
+    let mut world = World::new(2);
+    let publisher = world.connect(0, Version::V5, "p");
+    world.publish_retained(publisher, "t", "1");
+    let subscriber = world.connect(1, Version::V5, "s");
+    // The ledger hears of the new value after the subscription is written, and before it hears of that.
+    let subscription = wire::Subscription::with_qos(topic::filter!("t"), wire::Qos::AtMostOnce);
+    let subscribe = wire::Subscribe {
+        packet_id: wire::PacketId::MIN,
+        properties: SubscribeProperties::default(),
+        subscriptions: wire::OneOrMore::one(&subscription),
+    };
+    world.feed_only(subscriber, &bytes(&subscribe.into(), Version::V5));
+    let publish = wire::Publish { retain: true, ..wire::Publish::new(name("t"), b"2") };
+    world.feed_only(publisher, &bytes(&publish.into(), Version::V5));
+    world.settle();
+    let packets = world.packets(subscriber);
+    assert_eq!(packets[1..], ["PUBLISH q0 retain \"t\" 1 B \"2\""], "{packets:?}");
+}
+
+#[test]
+fn many_retained_messages_come_at_the_pace_of_the_reader() {
+    let mut world = World::new(1);
+    let publisher = world.connect(0, Version::V3_1_1, "p");
+    let payload = "x".repeat(1_000);
+    for number in 0..500 {
+        world.publish_retained(publisher, &format!("t/{number:03}"), &payload);
+    }
+    let subscriber = world.connect(0, Version::V3_1_1, "s");
+    world.socket(subscriber).stuck = true;
+    let mut received = world.subscribe(subscriber, "#");
+    received.remove(0);
+    assert!(received.len() < 150, "only one step has come: {}", received.len());
+    while received.len() < 500 {
+        world.drain(subscriber);
+        let more = world.packets(subscriber);
+        assert!(!more.is_empty(), "the walk goes on");
+        received.extend(more);
+    }
+    received.sort_unstable();
+    received.dedup();
+    assert_eq!(received.len(), 500);
+    assert!(world.drain(subscriber).is_empty());
+}
+
+#[test]
+fn unsubscribing_ends_what_would_still_have_come() {
+    let mut world = World::new(1);
+    let publisher = world.connect(0, Version::V3_1_1, "p");
+    let payload = "x".repeat(1_000);
+    for number in 0..200 {
+        world.publish_retained(publisher, &format!("t/{number}"), &payload);
+    }
+    let subscriber = world.connect(0, Version::V5, "s");
+    world.socket(subscriber).stuck = true;
+    world.subscribe(subscriber, "#");
+    world.feed(subscriber, b"\xA2\x06\x00\x05\x00\x00\x01#");
+    world.socket(subscriber).sent.clear();
+    world.drain(subscriber);
+    let rest = world.packets(subscriber);
+    assert!(rest.is_empty(), "{} messages", rest.len());
+}

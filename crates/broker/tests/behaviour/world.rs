@@ -1,0 +1,397 @@
+//! Shards and a ledger without sockets and threads: what they ask of the world is carried out at once, or when
+//! a test says so.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use broker::{Cause, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
+use index::{ConnectionId, ShardId, Subscriber, Subscriptions, Target};
+use ledger::{Command, Ledger, Reply};
+use session::{Now, Settings};
+use topic::{TopicFilter, TopicName};
+use wire::{
+    Connect, Decoded, Limits, OneOrMore, Packet, PacketId, Publish, Qos, Role, Subscribe,
+    SubscribeProperties, Subscription, SubscriptionOptions, Utf8, Version, decode,
+};
+
+/// Above this many bytes a connection is over its mark.
+pub(crate) const HIGH_WATER_BYTES: usize = 1_000;
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        packet_bytes_max: 100_000,
+        connect_packet_bytes_max: 10_000,
+        topic_levels_max: 8,
+        client_id_bytes_max: 100,
+        will_bytes_max: 1_000,
+        subscriptions_max: 3,
+        qos_max: Qos::AtMostOnce,
+        topic_alias_max: 2,
+        keep_alive_secs_max: 0,
+        connect_timeout_ms: 10_000,
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) outside: Vec<Outside>,
+    pub(crate) counters: Vec<Arc<Counters>>,
+    ledger: Ledger,
+    pub(crate) now: Now,
+}
+
+/// A client, as the test sees it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Peer {
+    pub(crate) shard: usize,
+    pub(crate) id: ConnectionId,
+    pub(crate) version: Version,
+}
+
+#[derive(Default)]
+pub(crate) struct Outside {
+    pub(crate) peers: BTreeMap<ConnectionId, Socket>,
+    mail: VecDeque<(usize, Letter)>,
+    commands: VecDeque<Command>,
+    random: u128,
+    pub(crate) notices: Vec<String>,
+}
+
+#[derive(Default)]
+pub(crate) struct Socket {
+    /// What was sent and not read by the test.
+    pub(crate) sent: Vec<u8>,
+    unparsed: Vec<u8>,
+    pub(crate) paused: bool,
+    pub(crate) closed: bool,
+    /// The client takes nothing: what is sent waits.
+    pub(crate) stuck: bool,
+    over: bool,
+    taken: u64,
+}
+
+enum Letter {
+    Forward { bytes: Vec<u8>, count: u32, payload_bytes: u64, version: Version, targets: Arc<[Target]> },
+    Resume(Arc<Subscriber>),
+}
+
+impl Effects for Outside {
+    fn send(&mut self, to: ConnectionId, bytes: &[u8]) {
+        self.publish(to, bytes, Flush::Direct);
+    }
+
+    fn publish(&mut self, to: ConnectionId, bytes: &[u8], _: Flush) -> Room {
+        let Some(socket) = self.peers.get_mut(&to).filter(|socket| !socket.closed) else { return Room::Open };
+        socket.sent.extend_from_slice(bytes);
+        socket.over |= socket.stuck && socket.sent.len() > HIGH_WATER_BYTES;
+        if socket.over { Room::Over } else { Room::Open }
+    }
+
+    fn publish_shared(&mut self, to: ConnectionId, bytes: &Arc<[u8]>, flush: Flush) -> Room {
+        self.publish(to, bytes, flush)
+    }
+
+    fn is_over(&self, connection: ConnectionId) -> bool {
+        self.peers.get(&connection).is_some_and(|socket| socket.over)
+    }
+
+    fn taken_bytes(&self, of: ConnectionId) -> u64 {
+        self.peers.get(&of).map_or(0, |socket| socket.taken)
+    }
+
+    fn waiting_bytes(&self, of: ConnectionId) -> usize {
+        self.peers.get(&of).filter(|socket| socket.stuck).map_or(0, |socket| socket.sent.len())
+    }
+
+    fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {
+        let letter = match mail {
+            Mail::Forward(Run { bytes, count, payload_bytes, version }, targets) => {
+                Letter::Forward { bytes: bytes.to_vec(), count, payload_bytes, version, targets }
+            }
+            Mail::Resume(subscriber) => Letter::Resume(subscriber),
+        };
+        self.mail.push_back((to.number(), letter));
+        Room::Open
+    }
+
+    fn mail_room(&mut self, _: ShardId) -> Room {
+        Room::Open
+    }
+
+    fn command(&mut self, command: Command) -> Room {
+        self.commands.push_back(command);
+        Room::Open
+    }
+
+    fn command_room(&mut self) -> Room {
+        Room::Open
+    }
+
+    fn pause(&mut self, connection: ConnectionId) {
+        self.peers.entry(connection).or_default().paused = true;
+    }
+
+    fn resume(&mut self, connection: ConnectionId) {
+        self.peers.entry(connection).or_default().paused = false;
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        self.peers.entry(connection).or_default().closed = true;
+    }
+
+    fn random(&mut self) -> u128 {
+        self.random += 1;
+        self.random
+    }
+
+    fn notice(&mut self, _: ConnectionId, notice: Notice<'_>) {
+        self.notices.push(format!("{notice:?}"));
+    }
+}
+
+struct Posted(Vec<(ShardId, Reply)>);
+
+impl ledger::Effects for Posted {
+    fn post(&mut self, to: ShardId, reply: Reply) {
+        self.0.push((to, reply));
+    }
+}
+
+impl World {
+    pub(crate) fn new(shards: usize) -> Self {
+        Self::with(shards, settings())
+    }
+
+    pub(crate) fn with(shards: usize, settings: Settings) -> Self {
+        let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
+        let index = Arc::new(Subscriptions::new([1, 2]));
+        let ledger =
+            Ledger::new(ledger::Settings { retained_bytes_max: 1 << 20, seed: 3 }, Arc::clone(&index));
+        let settings = Arc::new(settings);
+        let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
+        let shard = |number: usize| {
+            let (settings, index) = (Arc::clone(&settings), Arc::clone(&index));
+            Shard::new(ShardId::new(number), settings, index, Arc::clone(&counters[number]), None, now)
+        };
+        let shards = (0..shards).map(shard).collect::<Vec<_>>();
+        let outside = shards.iter().map(|_| Outside::default()).collect();
+        Self { shards, outside, counters, ledger, now }
+    }
+
+    /// A connection on which nothing has been sent.
+    pub(crate) fn accept(&mut self, shard: usize, version: Version) -> Peer {
+        let slot = u32::try_from(self.outside[shard].peers.len()).expect("few connections");
+        let id = ConnectionId { slot, generation: 7 };
+        self.outside[shard].peers.insert(id, Socket::default());
+        self.shards[shard].accepted(id, self.now, &mut self.outside[shard]);
+        Peer { shard, id, version }
+    }
+
+    /// A client that has connected.
+    pub(crate) fn connect(&mut self, shard: usize, version: Version, client_id: &str) -> Peer {
+        let peer = self.accept(shard, version);
+        self.send(peer, &Connect::new(version, utf8(client_id)).into());
+        let [answer] = &self.packets(peer)[..] else { panic!("one CONNACK") };
+        assert!(answer.starts_with("CONNACK Success"), "{answer}");
+        peer
+    }
+
+    pub(crate) fn send(&mut self, peer: Peer, packet: &Packet<'_>) {
+        self.feed(peer, &bytes(packet, peer.version));
+    }
+
+    pub(crate) fn subscribe(&mut self, peer: Peer, filter: &str) -> Vec<String> {
+        self.subscribe_with(peer, filter, SubscriptionOptions::default(), SubscribeProperties::default())
+    }
+
+    pub(crate) fn subscribe_with(
+        &mut self,
+        peer: Peer,
+        filter: &str,
+        options: SubscriptionOptions,
+        properties: SubscribeProperties<'_>,
+    ) -> Vec<String> {
+        let filter = TopicFilter::new(filter).expect("a filter");
+        let subscription = Subscription::new(filter, options).expect("a subscription");
+        let subscriptions = OneOrMore::one(&subscription);
+        self.send(peer, &Subscribe { packet_id: PacketId::MIN, properties, subscriptions }.into());
+        self.packets(peer)
+    }
+
+    pub(crate) fn publish(&mut self, peer: Peer, topic: &str, payload: &str) {
+        self.send(peer, &Publish::new(name(topic), payload.as_bytes()).into());
+    }
+
+    pub(crate) fn publish_retained(&mut self, peer: Peer, topic: &str, payload: &str) {
+        let publish = Publish { retain: true, ..Publish::new(name(topic), payload.as_bytes()) };
+        self.send(peer, &publish.into());
+    }
+
+    /// Bytes arrive, and everything that follows from them happens.
+    pub(crate) fn feed(&mut self, peer: Peer, bytes: &[u8]) {
+        self.feed_only(peer, bytes);
+        self.settle();
+    }
+
+    /// Bytes arrive, and the turn ends; mail and commands stay where they are.
+    pub(crate) fn feed_only(&mut self, peer: Peer, bytes: &[u8]) {
+        let outside = &mut self.outside[peer.shard];
+        outside.peers.entry(peer.id).or_default().unparsed.extend_from_slice(bytes);
+        self.read(peer.shard, peer.id);
+        self.shards[peer.shard].end_turn(self.now, &mut self.outside[peer.shard]);
+    }
+
+    fn read(&mut self, shard: usize, id: ConnectionId) {
+        let outside = &mut self.outside[shard];
+        let socket = outside.peers.entry(id).or_default();
+        if socket.paused || socket.closed || socket.unparsed.is_empty() {
+            return;
+        }
+        if !self.shards[shard].may_read(id, outside) {
+            return;
+        }
+        let bytes = std::mem::take(&mut outside.peers.entry(id).or_default().unparsed);
+        let consumed = self.shards[shard].received(id, &bytes, self.now, outside);
+        let socket = outside.peers.entry(id).or_default();
+        socket.unparsed = [&bytes[consumed..], &socket.unparsed].concat();
+    }
+
+    /// Carries mail and commands until nobody has anything to say.
+    pub(crate) fn settle(&mut self) {
+        while self.carry_mail() | self.carry_commands() | self.read_again() {}
+    }
+
+    pub(crate) fn carry_mail(&mut self) -> bool {
+        let mut carried = false;
+        for from in 0..self.outside.len() {
+            while let Some((to, letter)) = self.outside[from].mail.pop_front() {
+                carried = true;
+                let (shard, outside) = (&mut self.shards[to], &mut self.outside[to]);
+                match letter {
+                    Letter::Forward { bytes, count, payload_bytes, version, targets } => {
+                        let run = Run { bytes: &bytes, count, payload_bytes, version };
+                        shard.mail(Mail::Forward(run, targets), self.now, outside);
+                    }
+                    Letter::Resume(subscriber) => shard.mail(Mail::Resume(subscriber), self.now, outside),
+                }
+            }
+        }
+        carried
+    }
+
+    pub(crate) fn carry_commands(&mut self) -> bool {
+        let mut posted = Posted(Vec::new());
+        let mut carried = false;
+        for shard in 0..self.shards.len() {
+            carried |= self.carry_commands_of(shard, &mut posted);
+        }
+        self.ledger.work(self.now, &mut posted);
+        carried |= !posted.0.is_empty();
+        self.deliver(posted);
+        carried
+    }
+
+    fn carry_commands_of(&mut self, shard: usize, posted: &mut Posted) -> bool {
+        let mut carried = false;
+        while let Some(command) = self.outside[shard].commands.pop_front() {
+            carried = true;
+            self.ledger.handle(ShardId::new(shard), command, self.now, posted);
+        }
+        carried
+    }
+
+    fn deliver(&mut self, posted: Posted) {
+        for (to, reply) in posted.0 {
+            let shard = to.number();
+            self.shards[shard].reply(reply, self.now, &mut self.outside[shard]);
+            self.shards[shard].end_turn(self.now, &mut self.outside[shard]);
+        }
+    }
+
+    /// Connections that were paused go on with what had come meanwhile.
+    fn read_again(&mut self) -> bool {
+        let mut has_read = false;
+        for shard in 0..self.shards.len() {
+            let waits = |(id, s): (&ConnectionId, &Socket)| {
+                (!s.unparsed.is_empty()).then_some((*id, s.unparsed.len()))
+            };
+            let waiting: Vec<_> = self.outside[shard].peers.iter().filter_map(waits).collect();
+            for (id, before) in waiting {
+                self.read(shard, id);
+                has_read |= self.outside[shard].peers[&id].unparsed.len() != before;
+            }
+            self.shards[shard].end_turn(self.now, &mut self.outside[shard]);
+        }
+        has_read
+    }
+
+    /// What a client has received since the last look, as a trace prints it.
+    pub(crate) fn packets(&mut self, peer: Peer) -> Vec<String> {
+        let sent = std::mem::take(&mut self.socket(peer).sent);
+        trace(&sent, peer.version)
+    }
+
+    pub(crate) fn socket(&mut self, peer: Peer) -> &mut Socket {
+        self.outside[peer.shard].peers.get_mut(&peer.id).expect("it was accepted")
+    }
+
+    /// A client that took nothing takes everything.
+    pub(crate) fn drain(&mut self, peer: Peer) -> Vec<String> {
+        let socket = self.socket(peer);
+        socket.taken += socket.sent.len() as u64;
+        socket.over = false;
+        let packets = self.packets(peer);
+        self.shards[peer.shard].drained(peer.id, self.now, &mut self.outside[peer.shard]);
+        self.settle();
+        packets
+    }
+
+    pub(crate) fn hang_up(&mut self, peer: Peer) {
+        self.socket(peer).closed = true;
+        self.shards[peer.shard].closed(peer.id, &Cause::EndOfStream, self.now, &mut self.outside[peer.shard]);
+        self.settle();
+    }
+
+    pub(crate) fn wait(&mut self, ms: u64) {
+        let until = self.now.monotonic_ms + ms;
+        while self.now.monotonic_ms < until {
+            let step = 50.min(until - self.now.monotonic_ms);
+            self.now.monotonic_ms += step;
+            self.now.unix_ms += step;
+            for shard in 0..self.shards.len() {
+                self.shards[shard].handle_timeout(self.now, &mut self.outside[shard]);
+                self.shards[shard].end_turn(self.now, &mut self.outside[shard]);
+            }
+            self.settle();
+        }
+    }
+}
+
+pub(crate) fn trace(mut bytes: &[u8], version: Version) -> Vec<String> {
+    let limits = Limits { sender: Some(Role::Server), ..Limits::default() };
+    let mut packets = Vec::new();
+    while !bytes.is_empty() {
+        match decode(bytes, Some(version), &limits) {
+            Ok(Decoded::Packet { packet, len }) => {
+                packets.push(packet.to_string());
+                bytes = &bytes[len..];
+            }
+            other => panic!("the broker sends whole packets: {other:?}"),
+        }
+    }
+    packets
+}
+
+pub(crate) fn bytes(packet: &Packet<'_>, version: Version) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    packet.encode(version, &mut bytes).expect("a packet of this version");
+    bytes
+}
+
+pub(crate) fn name(topic: &str) -> TopicName<'_> {
+    TopicName::new(topic).expect("a topic")
+}
+
+pub(crate) fn utf8(text: &str) -> Utf8<'_> {
+    Utf8::new(text).expect("a string")
+}
