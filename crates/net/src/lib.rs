@@ -1,4 +1,4 @@
-//! The data plane: sockets and threads around the pure [`broker`], [`session`] and [`ledger`].
+//! The data plane: sockets and threads around the pure crates `broker`, `session` and `ledger`.
 //!
 //! Each shard is a thread with one event loop; one more thread runs the ledger. They share the subscription
 //! index and talk by mailboxes; nobody locks a shard. A turn of a shard reads from the connections that have

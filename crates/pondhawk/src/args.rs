@@ -43,6 +43,8 @@ pub(crate) enum Command {
         /// The configuration file
         file: PathBuf,
     },
+    /// Load tests, for this broker and any other
+    Bench(bench::BenchArgs),
 }
 
 #[derive(Debug, Args)]

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         None => start(arguments.serve),
         Some(Command::Serve(serve)) => start(serve),
         Some(Command::Check { file }) => check(&file),
+        Some(Command::Bench(arguments)) => run_bench(arguments),
     }
 }
 
@@ -45,6 +46,10 @@ fn check(file: &Path) -> ExitCode {
         }
         Err(error) => fail(&error.render(has_colour())),
     }
+}
+
+fn run_bench(arguments: bench::BenchArgs) -> ExitCode {
+    bench::run(arguments, &["bench"]).unwrap_or_else(|error| fail(&format!("error: {error}")))
 }
 
 fn fail(message: &str) -> ExitCode {
