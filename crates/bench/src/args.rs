@@ -146,7 +146,7 @@ pub(crate) struct IdleArgs {
     /// Connections; several numbers make several columns
     #[arg(value_name = "N", value_delimiter = ',', default_value = "8000", value_parser = value_parser!(u32).range(1..))]
     conns: Vec<u32>,
-    /// Each connection has one subscription, to a topic of its own
+    /// Each connection has one subscription, to idle/CLIENT-ID/commands
     #[arg(long)]
     subscribe: bool,
     #[command(flatten)]

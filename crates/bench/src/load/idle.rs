@@ -17,7 +17,7 @@ const PACKET_LEN_MAX: usize = 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct IdleTest {
     pub(crate) sizes: Vec<u32>,
-    /// Whether each has one subscription, to a topic of its own.
+    /// Whether each has one subscription, to `idle/{client id}/commands`.
     pub(crate) subscribe: bool,
     pub(crate) version: Version,
 }
@@ -48,7 +48,12 @@ impl Test for IdleTest {
 
     fn parts(&self, size: usize, run: RunId, workers: usize) -> Vec<Idle> {
         let numbers = 0..self.sizes[size] as usize;
-        let client = |number| Client::new(run, number, self.subscribe.then(|| format!("idle/{number}")));
+        let client = |number| {
+            let mut client = Client::new(run, number, None);
+            // As devices do: a level of its own, and one below it.
+            client.filter = self.subscribe.then(|| format!("idle/{}/commands", client.client_id));
+            client
+        };
         let part = |worker| Idle {
             clients: numbers.clone().skip(worker).step_by(workers).map(client).collect(),
             version: self.version,
