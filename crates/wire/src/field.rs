@@ -4,7 +4,7 @@ use crate::header::PacketType;
 use crate::property::PropertySet;
 use crate::repeated::OneOrMore;
 use crate::rule::{self, Fault, Rule};
-use crate::sink::{Counter, EncodeError, Sink};
+use crate::sink::{Counter, EncodeError, Sink, SliceSink};
 use crate::varint;
 use crate::version::{Role, Version};
 
@@ -54,6 +54,13 @@ pub(crate) trait Walk<'a, P> {
 
     /// A property length and the properties: nothing before MQTT 5.
     fn properties<T: PropertySet<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, Self::Error>;
+
+    /// As [`properties`](Self::properties), where mostly there is none: `any` tells, and saves putting them together.
+    fn rare_properties<T: PropertySet<'a>>(
+        &mut self,
+        any: impl FnOnce(&P) -> bool,
+        of: impl FnOnce(&P) -> T,
+    ) -> Result<T, Self::Error>;
 
     /// As [`properties`](Self::properties), at the end of the packet as in [`tail`](Self::tail).
     fn tail_properties<T: PropertySet<'a>>(
@@ -206,6 +213,15 @@ impl<'a, P> Walk<'a, P> for Reader<'a> {
         T::read_block(self.take(len as usize)?)
     }
 
+    #[inline]
+    fn rare_properties<T: PropertySet<'a>>(
+        &mut self,
+        _: impl FnOnce(&P) -> bool,
+        of: impl FnOnce(&P) -> T,
+    ) -> Result<T, Fault> {
+        Walk::<P>::properties(self, of)
+    }
+
     fn tail_properties<T: PropertySet<'a>>(
         &mut self,
         _: impl FnOnce(&P) -> bool,
@@ -252,6 +268,8 @@ pub(crate) struct Writer<'w, P, S: ?Sized> {
     version: Version,
     flags: u8,
     sink: &'w mut S,
+    /// Bytes of the properties: known to the second walk from the first.
+    block_len: Option<usize>,
 }
 
 impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
@@ -314,9 +332,29 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     fn properties<T: PropertySet<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, EncodeError> {
         let set = of(self.packet);
         if self.version.is_5() {
-            put_block(&set, self.sink)?;
+            self.block_len = Some(put_block(&set, self.block_len, self.sink)?);
         }
         Ok(set)
+    }
+
+    #[inline]
+    fn rare_properties<T: PropertySet<'a>>(
+        &mut self,
+        any: impl FnOnce(&P) -> bool,
+        of: impl FnOnce(&P) -> T,
+    ) -> Result<T, EncodeError> {
+        let is_empty = match self.block_len {
+            Some(len) => len == 0,
+            None => !any(self.packet),
+        };
+        if !is_empty {
+            return self.properties(of);
+        }
+        self.block_len = Some(0);
+        if self.version.is_5() {
+            self.sink.put(&[0]);
+        }
+        Ok(T::default())
     }
 
     fn tail_properties<T: PropertySet<'a>>(
@@ -355,7 +393,13 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     ) -> Result<Option<Q>, EncodeError> {
         let Some(part) = of(self.packet) else { return Ok(None) };
         let flags = announced.unwrap_or_default();
-        Q::layout(&mut Writer { packet: &part, version: self.version, flags, sink: self.sink })?;
+        Q::layout(&mut Writer {
+            packet: &part,
+            version: self.version,
+            flags,
+            sink: self.sink,
+            block_len: None,
+        })?;
         Ok(Some(part))
     }
 
@@ -364,21 +408,35 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     }
 }
 
-/// A property length, and the properties.
+/// A property length, and the properties. Tells their length, if it is not known already.
 #[inline]
-fn put_block<'a, T: PropertySet<'a>, S: Sink + ?Sized>(set: &T, sink: &mut S) -> Result<(), EncodeError> {
+fn put_block<'a, T: PropertySet<'a>, S: Sink + ?Sized>(
+    set: &T,
+    known_len: Option<usize>,
+    sink: &mut S,
+) -> Result<usize, EncodeError> {
     if set.is_empty() {
         sink.put(&[0]);
-        return Ok(());
+        return Ok(0);
     }
-    let mut counter = Counter::default();
-    set.put(&mut counter)?;
-    varint::write(counter.len, sink)?;
-    match sink.count() {
-        Some(len) => *len += counter.len,
+    let len = match known_len {
+        Some(len) => len,
+        None => {
+            let mut counter = Counter::default();
+            set.put(&mut counter)?;
+            counter.len
+        }
+    };
+    varint::write(len, sink)?;
+    if let Some(count) = sink.count() {
+        *count += len;
+        return Ok(len);
+    }
+    match sink.lend(len) {
+        Some(lent) => set.put(&mut SliceSink::new(lent))?,
         None => set.put(sink)?,
     }
-    Ok(())
+    Ok(len)
 }
 
 /// Fields in the order of the wire.
@@ -404,11 +462,11 @@ pub(crate) fn encode<'a, P: ControlPacket<'a>, S: Sink + ?Sized>(
     sink: &mut S,
 ) -> Result<usize, EncodeError> {
     let flags = packet.flags();
-    let remaining = remaining_len(packet, version, flags)?;
+    let (remaining, block_len) = remaining_len(packet, version, flags)?;
     let len = 1 + varint::len(remaining)? + remaining;
     sink.reserve(len).map_err(|_| EncodeError::Full { len })?;
     varint::write_behind((P::TYPE as u8) << 4 | flags, remaining, sink)?;
-    P::layout(&mut Writer { packet, version, flags, sink })?;
+    P::layout(&mut Writer { packet, version, flags, sink, block_len })?;
     Ok(len)
 }
 
@@ -417,17 +475,20 @@ pub(crate) fn encoded_len<'a, P: ControlPacket<'a>>(
     packet: &P,
     version: Version,
 ) -> Result<usize, EncodeError> {
-    let remaining = remaining_len(packet, version, packet.flags())?;
+    let (remaining, _) = remaining_len(packet, version, packet.flags())?;
     Ok(1 + varint::len(remaining)? + remaining)
 }
 
+/// Remaining Length, and how much of it are the properties.
 #[inline]
 fn remaining_len<'a, P: ControlPacket<'a>>(
     packet: &P,
     version: Version,
     flags: u8,
-) -> Result<usize, EncodeError> {
+) -> Result<(usize, Option<usize>), EncodeError> {
     let mut counter = Counter::default();
-    P::layout(&mut Writer { packet, version, flags, sink: &mut counter })?;
-    Ok(counter.len)
+    let mut writer = Writer { packet, version, flags, sink: &mut counter, block_len: None };
+    P::layout(&mut writer)?;
+    let block_len = writer.block_len;
+    Ok((counter.len, block_len))
 }

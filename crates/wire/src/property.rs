@@ -207,8 +207,9 @@ impl<'a, T: RepeatedField<'a>> Slot<'a> for Repeated<'a, T> {
         Ok(())
     }
 
+    #[inline]
     fn put<S: Sink + ?Sized>(&self, _: Property, sink: &mut S) -> Result<(), EncodeError> {
-        self.write(sink)
+        if self.is_empty() { Ok(()) } else { self.write(sink) }
     }
 
     #[inline]

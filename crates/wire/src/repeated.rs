@@ -91,14 +91,18 @@ impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
 
     /// Identifier and value of each. What came in one piece goes in one piece.
     pub(crate) fn write<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), EncodeError> {
-        if let Source::Block { block, len, is_pure: true } = self.0 {
-            sink.put(&block[..len]);
-            return Ok(());
-        }
-        self.iter().try_for_each(|item| {
+        let mut put_one = |item: &T| {
             sink.put(&[T::PROPERTY.id()]);
             item.write(Version::V5, sink)
-        })
+        };
+        match self.0 {
+            Source::Slice(items) => items.iter().try_for_each(put_one),
+            Source::Block { block, len, is_pure: true } => {
+                sink.put(&block[..len]);
+                Ok(())
+            }
+            Source::Block { .. } => self.iter().try_for_each(|item| put_one(&item)),
+        }
     }
 }
 
@@ -151,6 +155,7 @@ impl<'a> Field<'a> for UserProperty<'a> {
         Ok(Self { name: half()?, value: half()? })
     }
 
+    #[inline]
     fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
         self.name.write(version, sink)?;
         self.value.write(version, sink)

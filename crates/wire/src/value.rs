@@ -71,6 +71,7 @@ impl<'a> Field<'a> for Utf8<'a> {
         Self::new(text).map_err(|_| &rule::NUL)
     }
 
+    #[inline]
     fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
         put_counted(self.0.as_bytes(), sink);
         Ok(())
@@ -105,6 +106,7 @@ impl<'a> Field<'a> for Binary<'a> {
         from.counted().map(Self)
     }
 
+    #[inline]
     fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
         put_counted(self.0, sink);
         Ok(())
@@ -145,6 +147,7 @@ impl<'a> Field<'a> for TopicName<'a> {
         Option::read(from)?.ok_or(&rule::TOPIC_EMPTY)
     }
 
+    #[inline]
     fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
         Some(*self).write(version, sink)
     }
@@ -162,6 +165,7 @@ impl<'a> Field<'a> for ResponseTopic<'a> {
         }
     }
 
+    #[inline]
     fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
         self.0.write(version, sink)
     }
@@ -234,6 +238,7 @@ impl<'a> Field<'a> for SubscriptionIdentifier {
         Self::new(varint::read(from)?).ok_or(&rule::PROPERTY_OUT_OF_RANGE)
     }
 
+    #[inline]
     fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
         varint::write(self.value() as usize, sink)
     }

@@ -68,13 +68,14 @@ pub(crate) fn write_behind<S: Sink + ?Sized>(
 
 #[inline]
 fn encode(value: usize) -> Result<([u8; 4], usize), EncodeError> {
-    let len = len(value)?;
-    let mut bytes = [0; 4];
-    for (at, byte) in bytes[..len].iter_mut().enumerate() {
-        let goes_on = if at + 1 < len { 0x80 } else { 0 };
-        *byte = (value >> (7 * at)).to_le_bytes()[0] & 0x7F | goes_on;
+    let seven_bits = |from: u32| (value >> from).to_le_bytes()[0] & 0x7F;
+    let more = |from| seven_bits(from) | 0x80;
+    match len(value)? {
+        1 => Ok(([seven_bits(0), 0, 0, 0], 1)),
+        2 => Ok(([more(0), seven_bits(7), 0, 0], 2)),
+        3 => Ok(([more(0), more(7), seven_bits(14), 0], 3)),
+        _ => Ok(([more(0), more(7), more(14), seven_bits(21)], 4)),
     }
-    Ok((bytes, len))
 }
 
 /// How many bytes the value takes.

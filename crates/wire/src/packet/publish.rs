@@ -94,6 +94,12 @@ impl<'a> Publish<'a> {
             payload,
         }
     }
+
+    #[inline]
+    fn has_properties(&self) -> bool {
+        let of_packet = self.topic.alias().is_some() || !self.subscription_identifiers.is_empty();
+        of_packet || !self.properties.is_empty()
+    }
 }
 
 impl<'a> PublishTopic<'a> {
@@ -206,7 +212,7 @@ impl<'a> Layout<'a> for Publish<'a> {
             Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id: packet_id(walk)?, dup },
         };
         let (AliasProperties { topic_alias }, (DeliveryProperties { subscription_identifiers }, properties)) =
-            walk.properties(|packet| {
+            walk.rare_properties(Publish::has_properties, |packet| {
                 let topic_alias = packet.topic.alias();
                 let subscription_identifiers = packet.subscription_identifiers;
                 let of_packet = DeliveryProperties { subscription_identifiers };
