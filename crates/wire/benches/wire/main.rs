@@ -4,8 +4,9 @@
 //! case, and allocates nothing to write and to read a PUBLISH. The codecs in Go are measured by a program of their own,
 //! in `crates/bench/peers/wire`, on the same cases; without Go, `-- --no-peers` leaves them out.
 //!
-//! What a step is, is chosen in favour of the others: payloads that a library keeps by reference are made before, the
-//! median leaves out the batches that a garbage collector interrupted.
+//! What a step is, is chosen in favour of the others: payloads that a library keeps by reference are made before, and
+//! what counts is the median of many batches, which leaves out those that a garbage collector interrupted. Codecs in Rust
+//! take turns batch by batch, so that they share whatever else the machine does.
 
 mod cases;
 #[path = "../../../index/benches/counting_allocator.rs"]
@@ -16,7 +17,7 @@ mod ours;
 mod rumq;
 mod table;
 
-use cases::VALUES;
+use cases::{Case, VALUES};
 use counting_allocator::CountingAllocator;
 use measure::Measured;
 use std::process::ExitCode;
@@ -27,11 +28,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 fn main() -> ExitCode {
     let with_peers = !std::env::args().any(|argument| argument == "--no-peers");
     let cases = cases::all();
-    let mut measured: Vec<Measured> = Vec::new();
-    for case in &cases {
-        measured.push(ours::measure(case, &VALUES));
-        measured.extend(rumq::measure(case, &VALUES));
-    }
+    let mut measured: Vec<Measured> = cases.iter().flat_map(measure_case).collect();
     if with_peers {
         match go::measure(&cases, &VALUES) {
             Ok(peers) => measured.extend(peers),
@@ -46,4 +43,12 @@ fn main() -> ExitCode {
     let faults = table::faults(&cases, &measured);
     faults.iter().for_each(|fault| println!("{fault}"));
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Measures the codecs in Rust.
+fn measure_case(case: &Case) -> Vec<Measured> {
+    ours::with_steps(case, &VALUES, |ours| {
+        let codecs = [Some((ours::NAME, ours)), rumq::steps(case, &VALUES).map(|steps| (rumq::NAME, steps))];
+        measure::in_turns(case, codecs.into_iter().flatten().collect())
+    })
 }

@@ -1,5 +1,6 @@
 //! Times and allocations of one step.
 
+use crate::cases::Case;
 use crate::counting_allocator::Tally;
 use serde::Deserialize;
 use std::time::{Duration, Instant};
@@ -7,8 +8,11 @@ use std::time::{Duration, Instant};
 /// Packets that are handled between two looks at the clock.
 pub(crate) const BATCH: usize = 256;
 
+/// Packets are written one behind the other, until there are as many bytes: few enough for the nearest cache.
+pub(crate) const BUFFER_BYTES: usize = 8_192;
+
 /// Time spent on each step of each case.
-const BUDGET: Duration = Duration::from_millis(40);
+const BUDGET: Duration = Duration::from_millis(50);
 
 pub(crate) const STEPS: [&str; 4] = ["make", "write", "read", "all"];
 
@@ -54,20 +58,49 @@ pub(crate) fn sample(mut one: impl FnMut()) -> Sample {
     }
 }
 
-/// Runs batches until the budget is spent, and takes the median of their times.
-pub(crate) fn costs(mut batch: impl FnMut() -> Sample) -> Costs {
-    batch();
-    let Sample { allocations, bytes, .. } = batch();
+/// One codec's way to do one case.
+pub(crate) struct Steps<'s> {
+    /// The packet as it writes it.
+    pub(crate) wire: Vec<u8>,
+    /// Each handles a batch of packets, in the order of [`STEPS`].
+    pub(crate) batches: [Box<dyn FnMut() -> Sample + 's>; 4],
+}
+
+/// Measures the codecs side by side, and takes the median of their times.
+pub(crate) fn in_turns(case: &Case, mut codecs: Vec<(&str, Steps<'_>)>) -> Vec<Measured> {
+    let costs: Vec<Vec<Costs>> = (0..STEPS.len())
+        .map(|step| in_turns_step(codecs.iter_mut().map(|(_, steps)| &mut steps.batches[step]).collect()))
+        .collect();
+    let measured = codecs.into_iter().enumerate().map(|(codec, (name, steps))| Measured {
+        codec: name.into(),
+        case: case.name.clone(),
+        wire: steps.wire,
+        costs: std::array::from_fn(|step| costs[step][codec]),
+    });
+    measured.collect()
+}
+
+fn in_turns_step(mut batches: Vec<&mut Box<dyn FnMut() -> Sample + '_>>) -> Vec<Costs> {
+    let mut warm = || batches.iter_mut().map(|batch| batch()).collect::<Vec<Sample>>();
+    warm();
+    let settled = warm();
+    let mut times = vec![Vec::new(); batches.len()];
     let begin = Instant::now();
-    let mut times = Vec::new();
     while begin.elapsed() < BUDGET {
-        times.push(batch().took);
+        batches.iter_mut().zip(&mut times).for_each(|(batch, times)| times.push(batch().took));
     }
-    times.sort_unstable();
-    let per_packet = |count: f64| count / BATCH as f64;
-    Costs {
-        ns: per_packet(times[times.len() / 2].as_nanos() as f64),
-        allocations: per_packet(allocations as f64),
-        bytes: per_packet(bytes as f64),
+    settled.iter().zip(times).map(|(sample, times)| sample.costs(times)).collect()
+}
+
+impl Sample {
+    /// Per packet: the allocations of this sample, and the median of `times`.
+    fn costs(&self, mut times: Vec<Duration>) -> Costs {
+        times.sort_unstable();
+        let per_packet = |count: f64| count / BATCH as f64;
+        Costs {
+            ns: per_packet(times[times.len() / 2].as_nanos() as f64),
+            allocations: per_packet(self.allocations as f64),
+            bytes: per_packet(self.bytes as f64),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Pondhawk's codec.
 
 use crate::cases::{Case, Kind, Values};
-use crate::measure::{BATCH, Measured, costs, sample};
+use crate::measure::{BATCH, BUFFER_BYTES, Measured, Steps, sample};
 use std::hint::black_box;
 use std::num::{NonZeroU16, NonZeroU32};
 use wire::{
@@ -12,11 +12,12 @@ use wire::{
 
 pub(crate) const NAME: &str = "Pondhawk";
 
-pub(crate) fn measure(case: &Case, values: &Values) -> Measured {
+pub(crate) fn with_steps<R>(case: &Case, values: &Values, then: impl FnOnce(Steps<'_>) -> R) -> R {
+    let payload = &vec![b'x'; case.payload_bytes];
     match case.packet {
-        Kind::Connect => steps(case, &MakeConnect { case, values }),
-        Kind::Publish => steps(case, &MakePublish { case, values, payload: &vec![b'x'; case.payload_bytes] }),
-        Kind::Auth => steps(case, &MakeAuth { values }),
+        Kind::Connect => with_steps_of(case, &MakeConnect { case, values }, then),
+        Kind::Publish => with_steps_of(case, &MakePublish { case, values, payload }, then),
+        Kind::Auth => with_steps_of(case, &MakeAuth { values }, then),
     }
 }
 
@@ -39,36 +40,41 @@ fn in_our_order(bytes: &[u8], case: &Case) -> String {
     read(bytes, before(case)).to_string()
 }
 
-fn steps(case: &Case, maker: &impl Make) -> Measured {
+fn with_steps_of<R>(case: &Case, maker: &impl Make, then: impl FnOnce(Steps<'_>) -> R) -> R {
     let version = version(case);
-    let mut buffer = Vec::with_capacity(4_096);
-    let make = costs(|| sample(|| maker.with_packet(|packet| _ = black_box(packet))));
-    let (write, wire) = maker.with_packet(|packet| {
-        let write = costs(|| {
-            sample(|| {
-                buffer.clear();
-                black_box(packet).put(version, &mut buffer);
-            })
-        });
-        (write, buffer.clone())
-    });
+    let mut wire = Vec::new();
+    maker.with_packet(|packet| packet.put(version, &mut wire));
     let stream = wire.repeat(BATCH);
-    let read_one = costs(|| {
+    let mut buffer = Vec::with_capacity(2 * BUFFER_BYTES);
+    let mut buffer_of_all = Vec::with_capacity(2 * BUFFER_BYTES);
+
+    let make = || sample(|| maker.with_packet(|packet| _ = black_box(packet)));
+    let read_stream = || {
         let mut rest = stream.as_slice();
         sample(|| {
             let (packet, len) = read_first(rest, before(case));
             black_box(&packet);
             rest = &rest[len..];
         })
-    });
-    let all = costs(|| {
+    };
+    let all = || {
         sample(|| {
-            buffer.clear();
-            maker.with_packet(|packet| black_box(packet).put(version, &mut buffer));
-            black_box(&read(&buffer, before(case)));
+            buffer_of_all.clear();
+            maker.with_packet(|packet| black_box(packet).put(version, &mut buffer_of_all));
+            black_box(&read(&buffer_of_all, before(case)));
         })
-    });
-    Measured { codec: NAME.into(), case: case.name.clone(), wire, costs: [make, write, read_one, all] }
+    };
+    maker.with_packet(|packet| {
+        let write = || {
+            sample(|| {
+                if buffer.len() >= BUFFER_BYTES {
+                    buffer.clear();
+                }
+                black_box(packet).put(version, &mut buffer);
+            })
+        };
+        then(Steps { wire, batches: [Box::new(make), Box::new(write), Box::new(read_stream), Box::new(all)] })
+    })
 }
 
 fn read(bytes: &[u8], before: Option<Version>) -> Packet<'_> {

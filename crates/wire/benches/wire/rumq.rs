@@ -1,50 +1,56 @@
 //! The codecs of rumqttc: `mqttbytes::v4` for 3.1.1, `v5::mqttbytes::v5` for 5.0.
 
 use crate::cases::{Case, Kind, Values};
-use crate::measure::{BATCH, Measured, costs, sample};
+use crate::measure::{BATCH, BUFFER_BYTES, Steps, sample};
 use bytes::{Bytes, BytesMut};
 use rumqttc::mqttbytes::{QoS as QoS4, v4};
 use rumqttc::v5::mqttbytes::{QoS as QoS5, v5};
 use std::hint::black_box;
 
+pub(crate) const NAME: &str = "rumqttc";
+
 /// Nothing for AUTH: the library cannot read it, and does not export what it is made of.
-pub(crate) fn measure(case: &Case, values: &Values) -> Option<Measured> {
+pub(crate) fn steps<'s>(case: &'s Case, values: &'s Values) -> Option<Steps<'s>> {
     // Kept by reference, so that making a packet need not copy it.
     let payload = Bytes::from(vec![b'x'; case.payload_bytes]);
-    let payload = &payload;
     match (case.version, case.packet) {
-        (4, Kind::Connect) => Some(steps(case, || connect_4(black_box(values)))),
-        (4, Kind::Publish) => Some(steps(case, || publish_4(case, black_box(values), payload))),
-        (5, Kind::Connect) => Some(steps(case, || connect_5(case, black_box(values)))),
-        (5, Kind::Publish) => Some(steps(case, || publish_5(case, black_box(values), payload))),
+        (4, Kind::Connect) => Some(steps_of(|| connect_4(black_box(values)))),
+        (4, Kind::Publish) => Some(steps_of(move || publish_4(case, black_box(values), &payload))),
+        (5, Kind::Connect) => Some(steps_of(|| connect_5(case, black_box(values)))),
+        (5, Kind::Publish) => Some(steps_of(move || publish_5(case, black_box(values), &payload))),
         _ => None,
     }
 }
 
-fn steps<P: Codec>(case: &Case, make: impl Fn() -> P) -> Measured {
-    let mut buffer = BytesMut::with_capacity(4_096);
-    let make_one = costs(|| sample(|| _ = black_box(make())));
+fn steps_of<'s, P: Codec + 's>(make: impl Fn() -> P + Clone + 's) -> Steps<'s> {
     let packet = make();
-    let write = costs(|| {
-        sample(|| {
-            buffer.clear();
-            black_box(&packet).put(&mut buffer);
-        })
-    });
+    let mut buffer = BytesMut::with_capacity(2 * BUFFER_BYTES);
+    let mut buffer_of_all = BytesMut::with_capacity(2 * BUFFER_BYTES);
+    packet.put(&mut buffer);
     let wire = buffer.to_vec();
     let stream = wire.repeat(BATCH);
-    let read = costs(|| {
+
+    let make_again = make.clone();
+    let make_one = move || sample(|| _ = black_box(make()));
+    let write = move || {
+        sample(|| {
+            if buffer.len() >= BUFFER_BYTES {
+                buffer.clear();
+            }
+            black_box(&packet).put(&mut buffer);
+        })
+    };
+    let read = move || {
         let mut stream = BytesMut::from(stream.as_slice());
         sample(|| _ = black_box(P::read(&mut stream)))
-    });
-    let all = costs(|| {
+    };
+    let all = move || {
         sample(|| {
-            black_box(&make()).put(&mut buffer);
-            black_box(P::read(&mut buffer));
+            black_box(&make_again()).put(&mut buffer_of_all);
+            black_box(P::read(&mut buffer_of_all));
         })
-    });
-    let case = case.name.clone();
-    Measured { codec: "rumqttc".into(), case, wire, costs: [make_one, write, read, all] }
+    };
+    Steps { wire, batches: [Box::new(make_one), Box::new(write), Box::new(read), Box::new(all)] }
 }
 
 trait Codec {
