@@ -40,6 +40,15 @@ struct Shape {
     retain: bool,
 }
 
+/// One target, as its connection is now.
+struct Receiver {
+    shape: Shape,
+    /// The largest packet it takes.
+    bytes_max: usize,
+    /// It has published itself: it may be waiting for this message to go on.
+    publishes: bool,
+}
+
 /// Buffers for packets that are put together, kept from one delivery to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
@@ -62,14 +71,14 @@ impl Shard {
         let mut over = None;
         for target in targets {
             let subscriber = &target.subscriber;
-            let Some((shape, bytes_max)) = self.shape(source, target) else { continue };
+            let Some(receiver) = self.receiver(source, target) else { continue };
             let level = subscriber.gauge.level();
             if level == Level::Slow {
                 self.counters.dropped_slow.add(u64::from(source.count()));
                 self.counters.publish_dropped.add(u64::from(source.count()));
                 continue;
             }
-            let room = dispatch.send(target, shape, bytes_max, to);
+            let room = dispatch.send(target, &receiver, to);
             self.count_sent(&dispatch.made, room);
             if room == Room::Over {
                 if level == Level::Open {
@@ -83,9 +92,8 @@ impl Shard {
         over
     }
 
-    /// What the receiver's packets look like, and how large they may be; `None` if it is gone, or is not to
-    /// get this message.
-    fn shape(&self, source: Source<'_>, target: &Target) -> Option<(Shape, usize)> {
+    /// How a target gets the message; `None` if it is gone, or is not to get this one.
+    fn receiver(&self, source: Source<'_>, target: &Target) -> Option<Receiver> {
         let client = self.clients.get(target.subscriber.connection)?;
         let is_5 = client.session.version()?.is_5();
         let retain = match source {
@@ -97,7 +105,8 @@ impl Shard {
                 message.retain() && target.retain_as_published
             }
         };
-        Some((Shape { is_5, retain }, client.session.packet_bytes_max()))
+        let bytes_max = client.session.packet_bytes_max();
+        Some(Receiver { shape: Shape { is_5, retain }, bytes_max, publishes: client.route.is_some() })
     }
 
     /// Hands a step of retained messages to one client, with RETAIN 1 [MQTT-3.3.1-8 of 3.1.1].
@@ -143,6 +152,9 @@ impl Shard {
 struct Dispatch<'a> {
     source: Source<'a>,
     flush: Flush,
+    /// So many more receivers of a wide fan-out are written at the end of the turn, if they publish: in a
+    /// dialogue that many listen to, the listeners can wait, and get more at a time.
+    direct_left: usize,
     now: Now,
     /// What the receiver before got, ready for the next of its shape.
     shape: Option<Shape>,
@@ -172,11 +184,23 @@ impl std::ops::AddAssign for Made {
 impl<'a> Dispatch<'a> {
     fn new(source: Source<'a>, flush: Flush, now: Now, buffers: &'a mut Buffers) -> Self {
         let made = Made::default();
-        Self { source, flush, now, shape: None, common: made, shared: None, buffers, made }
+        Self {
+            source,
+            flush,
+            direct_left: DIRECT_TARGETS,
+            now,
+            shape: None,
+            common: made,
+            shared: None,
+            buffers,
+            made,
+        }
     }
 
-    fn send(&mut self, target: &Target, shape: Shape, bytes_max: usize, to: &mut impl Effects) -> Room {
+    fn send(&mut self, target: &Target, receiver: &Receiver, to: &mut impl Effects) -> Room {
+        let Receiver { shape, bytes_max, .. } = *receiver;
         let connection = target.subscriber.connection;
+        let flush = self.flush_of(receiver);
         self.prepare(shape);
         let common = self.source.as_is(shape).unwrap_or(&self.buffers.shaped);
         if !target.identifiers.is_empty() || common.len() > bytes_max {
@@ -185,14 +209,22 @@ impl<'a> Dispatch<'a> {
             let single = &mut self.buffers.single;
             single.clear();
             self.made = self.source.encode(shape, identifiers, bytes_max, self.now, single);
-            return to.publish(connection, single, self.flush);
+            return to.publish(connection, single, flush);
         }
         self.made = self.common;
         if common.len() >= SHARED_BYTES * self.common.count.max(1) as usize && self.flush == Flush::Bulk {
             let shared = self.shared.get_or_insert_with(|| common.into());
-            return to.publish_shared(connection, shared, self.flush);
+            return to.publish_shared(connection, shared, flush);
         }
-        to.publish(connection, common, self.flush)
+        to.publish(connection, common, flush)
+    }
+
+    fn flush_of(&mut self, receiver: &Receiver) -> Flush {
+        if self.flush == Flush::Bulk && receiver.publishes && self.direct_left > 0 {
+            self.direct_left -= 1;
+            return Flush::Direct;
+        }
+        self.flush
     }
 
     fn prepare(&mut self, shape: Shape) {
