@@ -85,7 +85,7 @@ pub(crate) struct FloodArgs {
     #[command(flatten)]
     payload: PayloadArgs,
     #[command(flatten)]
-    pub(crate) common: CommonArgs,
+    pub(crate) comparison: ComparisonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -116,7 +116,7 @@ pub(crate) struct PingtestArgs {
     #[command(flatten)]
     payload: PayloadArgs,
     #[command(flatten)]
-    pub(crate) common: CommonArgs,
+    pub(crate) comparison: ComparisonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -137,7 +137,7 @@ pub(crate) struct ManyArgs {
     #[command(flatten)]
     payload: PayloadArgs,
     #[command(flatten)]
-    pub(crate) common: CommonArgs,
+    pub(crate) comparison: ComparisonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -150,11 +150,11 @@ pub(crate) struct IdleArgs {
     #[arg(long)]
     subscribe: bool,
     #[command(flatten)]
-    pub(crate) common: CommonArgs,
+    pub(crate) comparison: ComparisonArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CommonArgs {
+pub(crate) struct ComparisonArgs {
     /// A server that runs already (default: server=127.0.0.1:1883); may be given several times
     ///
     /// Its process is found by its listening socket if it is on this machine and its id is not given. All ratios in
@@ -219,7 +219,7 @@ impl FloodArgs {
             messages: self.messages,
             per_write: self.per_write,
             payload_len: self.payload.len as usize,
-            version: self.common.version,
+            version: self.comparison.version,
         }
     }
 }
@@ -233,7 +233,7 @@ impl PingtestArgs {
             messages: self.messages,
             rate: self.rate,
             payload_len: self.payload.len as usize,
-            version: self.common.version,
+            version: self.comparison.version,
         }
     }
 }
@@ -247,7 +247,7 @@ impl ManyArgs {
             interval: self.interval,
             duration: self.duration,
             payload_len: self.payload.len as usize,
-            version: self.common.version,
+            version: self.comparison.version,
         }
     }
 }
@@ -255,11 +255,11 @@ impl ManyArgs {
 impl IdleArgs {
     /// The test that is asked for.
     pub(crate) fn test(&self) -> IdleTest {
-        IdleTest { sizes: self.conns.clone(), subscribe: self.subscribe, version: self.common.version }
+        IdleTest { sizes: self.conns.clone(), subscribe: self.subscribe, version: self.comparison.version }
     }
 }
 
-impl CommonArgs {
+impl ComparisonArgs {
     /// The rows of the table, in order.
     pub(crate) fn contenders(self, own_words: &[&str]) -> Vec<Contender> {
         let running = self.servers.into_iter().map(Contender::running);
@@ -326,7 +326,7 @@ mod tests {
     fn rows_come_in_the_order_server_spawn_mosquitto_relay() {
         let line = "pondhawk bench fanin --with-relay --with-mosquitto --server a=127.0.0.1:1 --server b=127.0.0.1:2";
         let BenchCommand::Fanin(args) = parse(line).unwrap() else { panic!("fanin was asked for") };
-        let names: Vec<_> = args.common.contenders(&["bench"]).into_iter().map(|row| row.name).collect();
+        let names: Vec<_> = args.comparison.contenders(&["bench"]).into_iter().map(|row| row.name).collect();
         assert_eq!(names, ["a", "b", "mosquitto", "relay"]);
     }
 

@@ -36,7 +36,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::{fs, thread};
 
-use crate::args::{BenchCommand, CommonArgs, RelayArgs};
+use crate::args::{BenchCommand, ComparisonArgs, RelayArgs};
 use crate::campaign::Campaign;
 use crate::load::{Pattern, Test};
 use crate::measure::Generator;
@@ -58,17 +58,17 @@ pub use crate::error::{Error, Result};
 /// exist, a file cannot be written.
 pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
     match args.command {
-        BenchCommand::Loadtest(args) => compare(&args.test(Pattern::Pairs), args.common, own_words),
-        BenchCommand::Pingtest(args) => compare(&args.test(), args.common, own_words),
-        BenchCommand::Many(args) => compare(&args.test(), args.common, own_words),
-        BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), args.common, own_words),
-        BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), args.common, own_words),
-        BenchCommand::Idle(args) => compare(&args.test(), args.common, own_words),
+        BenchCommand::Loadtest(args) => compare(&args.test(Pattern::Pairs), args.comparison, own_words),
+        BenchCommand::Pingtest(args) => compare(&args.test(), args.comparison, own_words),
+        BenchCommand::Many(args) => compare(&args.test(), args.comparison, own_words),
+        BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), args.comparison, own_words),
+        BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), args.comparison, own_words),
+        BenchCommand::Idle(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::Relay(args) => relay(&args),
     }
 }
 
-fn compare<T: Test>(test: &T, args: CommonArgs, own_words: &[&str]) -> Result<ExitCode> {
+fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Result<ExitCode> {
     let connections = (0..test.sizes().len()).map(|size| test.connections(size)).max().unwrap_or(0);
     host::raise_descriptor_limit(connections)?;
     let json = args.json.clone();
