@@ -8,8 +8,9 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::log::Log;
+use crate::packet::{self, Connect};
 use crate::raw::RawClient;
-use crate::{DEADLINE, binary};
+use crate::{DEADLINE, Version, binary};
 
 /// How a broker is started.
 #[derive(Debug, Clone)]
@@ -21,12 +22,14 @@ pub struct Options {
     pub settings: String,
     /// More arguments for the command line.
     pub arguments: Vec<String>,
+    /// How many files the broker may have open, sockets included; nothing leaves it as the test has it.
+    pub open_files_max: Option<u16>,
 }
 
 impl Default for Options {
     /// One shard and nothing else.
     fn default() -> Self {
-        Self { shards: 1, settings: String::new(), arguments: Vec::new() }
+        Self { shards: 1, settings: String::new(), arguments: Vec::new(), open_files_max: None }
     }
 }
 
@@ -52,7 +55,7 @@ impl Broker {
     /// # Errors
     /// What it wrote, if it ended before it listened or did not before the deadline.
     pub fn try_start(options: &Options) -> Result<Self, String> {
-        let mut process = Command::new(binary::pondhawk())
+        let mut process = program(options)
             .args(["serve", "--config", "/dev/stdin"])
             .args(&options.arguments)
             .stdin(Stdio::piped())
@@ -89,6 +92,26 @@ impl Broker {
         RawClient::connect(self.address)
     }
 
+    /// A new connection on which a client with this identifier has been accepted.
+    ///
+    /// # Panics
+    /// When it has not been before the deadline.
+    pub fn client(&self, version: Version, client_id: &str) -> RawClient {
+        self.client_with(&Connect::new(version, client_id))
+    }
+
+    /// A new connection on which this CONNECT has been accepted.
+    ///
+    /// # Panics
+    /// When it has not been before the deadline.
+    pub fn client_with(&self, connect: &Connect<'_>) -> RawClient {
+        let mut client = self.connect();
+        client.send(&connect.bytes());
+        let answer = client.read_packet();
+        assert!(packet::is_accepted(&answer), "refused: {answer:02x?}");
+        client
+    }
+
     /// What the broker has written so far.
     pub fn log(&self) -> String {
         self.log.text()
@@ -100,6 +123,11 @@ impl Broker {
     /// When there is none before the deadline.
     pub fn wait_for_log(&self, needle: &str) -> String {
         self.log.wait_for(needle, DEADLINE).unwrap_or_else(|| panic!("the log never says {needle:?}"))
+    }
+
+    /// Every line of the log so far that contains `needle`.
+    pub fn log_lines(&self, needle: &str) -> Vec<String> {
+        self.log.lines_with(needle)
     }
 
     /// Asks the broker to stop (SIGTERM) and waits until it has, with the status it exits with.
@@ -137,6 +165,14 @@ impl Drop for Broker {
             eprintln!("--- log of the broker ---\n{}\n---", self.log.text());
         }
     }
+}
+
+/// The broker, started by a shell where it is to have fewer files.
+fn program(options: &Options) -> Command {
+    let Some(open_files_max) = options.open_files_max else { return Command::new(binary::pondhawk()) };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -n {open_files_max} && exec \"$0\" \"$@\"")]).arg(binary::pondhawk());
+    shell
 }
 
 fn configuration(options: &Options) -> String {

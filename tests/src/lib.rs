@@ -18,6 +18,8 @@
 mod binary;
 mod broker;
 mod log;
+pub mod packet;
+mod program;
 mod raw;
 mod tools;
 
@@ -25,8 +27,10 @@ use std::time::Duration;
 
 pub use binary::pondhawk;
 pub use broker::{Broker, Options};
+pub use program::Program;
 pub use raw::RawClient;
 pub use tools::{node, python};
+pub use wire::Version;
 
 /// How long a test waits for anything before it fails: far longer than a loaded machine needs, and short enough for
 /// somebody to wait for it.

@@ -12,6 +12,15 @@ struct Lines {
     is_closed: bool,
 }
 
+/// What has become of a log while somebody waited.
+pub(crate) enum Progress {
+    /// So many lines are there now.
+    Lines(usize),
+    /// Its source has ended.
+    Ended,
+    None,
+}
+
 /// A log that grows; clones see the same one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log {
@@ -46,6 +55,23 @@ impl Log {
     pub(crate) fn wait_for(&self, needle: &str, patience: Duration) -> Option<String> {
         let find = |lines: &Lines| lines.lines.iter().find(|line| line.contains(needle)).cloned();
         find(&self.wait_until(patience, |lines| lines.is_closed || find(lines).is_some()))
+    }
+
+    /// Every line so far that contains `needle`.
+    pub(crate) fn lines_with(&self, needle: &str) -> Vec<String> {
+        let (mutex, _) = &*self.shared;
+        let lines = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.lines.iter().filter(|line| line.contains(needle)).cloned().collect()
+    }
+
+    /// Whether there is more than `count` lines, or there can be no more, as soon as it is so or after `patience`.
+    pub(crate) fn wait_for_more(&self, count: usize, patience: Duration) -> Progress {
+        let lines = self.wait_until(patience, |lines| lines.is_closed || lines.lines.len() > count);
+        match lines.lines.len() {
+            _ if lines.is_closed => Progress::Ended,
+            length if length > count => Progress::Lines(length),
+            _ => Progress::None,
+        }
     }
 
     /// Whether the source ended, as soon as it did or after `patience`.

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::DEADLINE;
 
@@ -60,6 +60,15 @@ impl RawClient {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
+    /// Ends the connection at once and not in order: the broker reads a reset. What was sent and not read yet is lost.
+    ///
+    /// # Panics
+    /// When the system does not allow it.
+    pub fn reset(self) {
+        let at_once = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&self.stream, at_once).expect("a TCP stream can be told so");
+    }
+
     /// Reads exactly these bytes, no more.
     ///
     /// # Panics
@@ -94,6 +103,16 @@ impl RawClient {
                 return;
             }
         }
+    }
+
+    /// Reads everything until the broker closes the connection.
+    ///
+    /// # Panics
+    /// When it has not closed before the deadline.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let end = Instant::now() + DEADLINE;
+        while let Arrival::Bytes = self.read_some(end) {}
+        std::mem::take(&mut self.received)
     }
 
     /// Sends PINGREQ and reads the answer: what the broker sent before it would arrive first and fail the test. So

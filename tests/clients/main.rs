@@ -1,0 +1,85 @@
+//! Clients that nobody here wrote, through the real broker: Mosquitto's programs, paho-mqtt in Python and MQTT.js.
+
+mod mosquitto;
+
+use std::path::Path;
+use std::process::Command;
+
+use pondhawk_tests::{Broker, Options, Program, Version, node, packet, python};
+
+/// The versions that all three speak.
+const VERSIONS: [Version; 2] = [Version::V3_1_1, Version::V5];
+
+/// What the last line of a conversation is.
+const ALL_SAID: &str = "all said";
+
+/// A new broker, with one shard and with four.
+fn brokers() -> impl Iterator<Item = Broker> {
+    [1, 4].into_iter().map(|shards| Broker::start(&Options { shards, ..Options::default() }))
+}
+
+/// A program with one of the scripts beside this file.
+fn script(mut program: Command, script: &str, broker: &Broker, version: Version) -> Command {
+    program.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(script));
+    program.args([broker.address().port().to_string(), version.to_string()]);
+    program
+}
+
+fn converse(program: fn() -> Command, path: &str, version: Version) {
+    for broker in brokers() {
+        let said = Program::start(script(program(), path, &broker, version)).finish();
+        assert!(said.ends_with(ALL_SAID), "{said}");
+        assert!(broker.stop().success());
+    }
+}
+
+#[test]
+fn paho_converses_in_3_1_1() {
+    converse(python, "python/talk.py", Version::V3_1_1);
+}
+
+#[test]
+fn paho_converses_in_5_0() {
+    converse(python, "python/talk.py", Version::V5);
+}
+
+#[test]
+fn mqtt_js_converses_in_3_1_1() {
+    converse(node, "javascript/talk.js", Version::V3_1_1);
+}
+
+#[test]
+fn mqtt_js_converses_in_5_0() {
+    converse(node, "javascript/talk.js", Version::V5);
+}
+
+#[test]
+fn clients_of_all_kinds_and_versions_hear_each_other() {
+    let kinds = ["mosquitto", "paho", "mqtt.js"];
+    let names = kinds.map(|kind| VERSIONS.map(|version| format!("{kind} {version}")));
+    for broker in brokers() {
+        let meet = |(kind, names_of_kind): (&str, &[String; 2])| {
+            [0, 1].map(|number| {
+                let (version, name) = (VERSIONS[number], names_of_kind[number].as_str());
+                let mut guest = match kind {
+                    "mosquitto" => return mosquitto::guest(&broker, version, name, names.len() * 2),
+                    "paho" => script(python(), "python/meet.py", &broker, version),
+                    _ => script(node(), "javascript/meet.js", &broker, version),
+                };
+                guest.arg(name).args(names.as_flattened());
+                let guest = Program::start(guest);
+                guest.wait_for("ready");
+                guest
+            })
+        };
+        let guests: Vec<Program> = kinds.into_iter().zip(&names).flat_map(meet).collect();
+        broker.client(Version::V5, "host").send(&packet::publish(Version::V5, "meeting/open", b""));
+        for (name, version) in names[0].iter().zip(VERSIONS) {
+            mosquitto::publish(&broker, version, &["-t", &format!("meeting/names/{name}"), "-m", name]);
+        }
+        for guest in guests {
+            guest.finish();
+        }
+        assert!(broker.stop().success());
+    }
+}

@@ -1,0 +1,218 @@
+//! The packets that nearly every test needs, made without the crates under test: what these encode wrongly, tests
+//! should see.
+
+use crate::Version;
+
+/// A CONNECT.
+#[derive(Debug, Clone, Copy)]
+pub struct Connect<'a> {
+    /// The version it asks for.
+    pub version: Version,
+    /// Who connects; empty leaves it to the broker.
+    pub client_id: &'a str,
+    /// Clean Session, or Clean Start.
+    pub clean_start: bool,
+    /// 0 is no keep alive.
+    pub keep_alive_secs: u16,
+    /// Left behind for a connection that ends badly.
+    pub will: Option<Will<'a>>,
+    /// Properties, encoded, without the length before them; MQTT 5 only.
+    pub properties: &'a [u8],
+}
+
+/// A will at QoS 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Will<'a> {
+    /// Where it is published.
+    pub topic: &'a str,
+    /// The message.
+    pub payload: &'a [u8],
+    /// Whether it is retained.
+    pub retain: bool,
+    /// Properties, encoded, without the length before them; MQTT 5 only.
+    pub properties: &'a [u8],
+}
+
+impl<'a> Will<'a> {
+    /// A will without properties that is not retained.
+    pub const fn new(topic: &'a str, payload: &'a [u8]) -> Self {
+        Self { topic, payload, retain: false, properties: &[] }
+    }
+}
+
+impl<'a> Connect<'a> {
+    /// A clean start without keep alive, will or properties.
+    pub const fn new(version: Version, client_id: &'a str) -> Self {
+        Self { version, client_id, clean_start: true, keep_alive_secs: 0, will: None, properties: &[] }
+    }
+
+    /// The packet.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut flags = u8::from(self.clean_start) << 1;
+        if let Some(will) = &self.will {
+            flags |= 1 << 2 | u8::from(will.retain) << 5;
+        }
+        let mut body = string(self.version.protocol_name());
+        body.extend([self.version.protocol_level(), flags]);
+        body.extend(self.keep_alive_secs.to_be_bytes());
+        body.extend(properties(self.version, self.properties));
+        body.extend(string(self.client_id));
+        if let Some(will) = &self.will {
+            body.extend(properties(self.version, will.properties));
+            body.extend(string(will.topic));
+            body.extend(binary(will.payload));
+        }
+        packet(0x10, &body)
+    }
+}
+
+/// Whether this is a CONNACK that says Success.
+pub fn is_accepted(packet: &[u8]) -> bool {
+    matches!(packet, [0x20, _, _, 0x00, ..])
+}
+
+/// SUBSCRIBE to one filter, with these subscription options: before MQTT 5 the QoS.
+pub fn subscribe_with(version: Version, packet_id: u16, filter: &str, options: u8) -> Vec<u8> {
+    let mut body = packet_id.to_be_bytes().to_vec();
+    body.extend(properties(version, &[]));
+    body.extend(string(filter));
+    body.push(options);
+    packet(0x82, &body)
+}
+
+/// SUBSCRIBE to one filter at QoS 0.
+pub fn subscribe(version: Version, packet_id: u16, filter: &str) -> Vec<u8> {
+    subscribe_with(version, packet_id, filter, 0)
+}
+
+/// The SUBACK that grants [`subscribe`], or with another code the one that does not.
+pub fn suback(version: Version, packet_id: u16, code: u8) -> Vec<u8> {
+    let mut body = packet_id.to_be_bytes().to_vec();
+    body.extend(properties(version, &[]));
+    body.push(code);
+    packet(0x90, &body)
+}
+
+/// UNSUBSCRIBE from one filter.
+pub fn unsubscribe(version: Version, packet_id: u16, filter: &str) -> Vec<u8> {
+    let mut body = packet_id.to_be_bytes().to_vec();
+    body.extend(properties(version, &[]));
+    body.extend(string(filter));
+    packet(0xA2, &body)
+}
+
+/// The UNSUBACK to [`unsubscribe`]; the code is told in MQTT 5 only.
+pub fn unsuback(version: Version, packet_id: u16, code: u8) -> Vec<u8> {
+    let mut body = packet_id.to_be_bytes().to_vec();
+    body.extend(properties(version, &[]));
+    body.extend(version.is_5().then_some(code));
+    packet(0xB0, &body)
+}
+
+/// PUBLISH at QoS 0, as it is sent and as it is received.
+pub fn publish(version: Version, topic: &str, payload: &[u8]) -> Vec<u8> {
+    publish_with(version, 0x30, topic, &[], payload)
+}
+
+/// PUBLISH at QoS 0 with RETAIN 1: a message to be retained, or one that was.
+pub fn retained(version: Version, topic: &str, payload: &[u8]) -> Vec<u8> {
+    publish_with(version, 0x31, topic, &[], payload)
+}
+
+/// PUBLISH at QoS 0 with another first byte, or with properties, encoded, without the length before them.
+pub fn publish_with(version: Version, first: u8, topic: &str, of_message: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut body = string(topic);
+    body.extend(properties(version, of_message));
+    body.extend(payload);
+    packet(first, &body)
+}
+
+/// DISCONNECT with a reason code, which is told in MQTT 5 only.
+pub fn disconnect(version: Version, reason: u8) -> Vec<u8> {
+    if version.is_5() { vec![0xE0, 0x01, reason] } else { vec![0xE0, 0x00] }
+}
+
+/// A packet of this first byte, with the Remaining Length that fits.
+///
+/// # Panics
+/// When the body is longer than any packet's (MQTT 5.0 section 1.5.5).
+pub fn packet(first: u8, body: &[u8]) -> Vec<u8> {
+    let mut packet = vec![first];
+    packet.extend(variable_byte_integer(body.len()));
+    packet.extend(body);
+    packet
+}
+
+/// A length or value in the fewest bytes (MQTT 5.0 section 1.5.5).
+///
+/// # Panics
+/// When it does not fit into four bytes.
+pub fn variable_byte_integer(mut value: usize) -> Vec<u8> {
+    assert!(value < 1 << 28, "{value} does not fit into four bytes");
+    let mut bytes = Vec::new();
+    loop {
+        let low = u8::try_from(value & 0x7F).expect("seven bits");
+        value >>= 7;
+        bytes.push(if value > 0 { low | 0x80 } else { low });
+        if value == 0 {
+            return bytes;
+        }
+    }
+}
+
+/// A string with its length (MQTT 5.0 section 1.5.4).
+///
+/// # Panics
+/// When it is longer than 65,535 bytes.
+pub fn string(text: &str) -> Vec<u8> {
+    binary(text.as_bytes())
+}
+
+/// Binary data with its length (MQTT 5.0 section 1.5.6).
+///
+/// # Panics
+/// When there is more than 65,535 bytes.
+pub fn binary(data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(data.len()).expect("at most 65,535 bytes");
+    [&length.to_be_bytes(), data].concat()
+}
+
+/// A User Property (MQTT 5.0 section 2.2.2.2).
+///
+/// # Panics
+/// When either is longer than 65,535 bytes.
+pub fn user_property(name: &str, value: &str) -> Vec<u8> {
+    [vec![0x26], string(name), string(value)].concat()
+}
+
+/// Properties with their length, where the version has them.
+fn properties(version: Version, encoded: &[u8]) -> Vec<u8> {
+    if !version.is_5() {
+        assert!(encoded.is_empty(), "MQTT {version} has no properties");
+        return Vec::new();
+    }
+    [&variable_byte_integer(encoded.len()), encoded].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_as_the_standard_draws_them() {
+        let connect = Connect { keep_alive_secs: 60, ..Connect::new(Version::V3_1, "frog") };
+        assert_eq!(connect.bytes(), b"\x10\x12\x00\x06MQIsdp\x03\x02\x00\x3C\x00\x04frog");
+        let will = Some(Will { retain: true, ..Will::new("w", b"bye") });
+        let connect = Connect { will, properties: &[0x21, 0, 1], ..Connect::new(Version::V5, "") };
+        assert_eq!(
+            connect.bytes(),
+            b"\x10\x19\x00\x04MQTT\x05\x26\x00\x00\x03\x21\x00\x01\x00\x00\x00\x00\x01w\x00\x03bye"
+        );
+        assert_eq!(subscribe(Version::V3_1_1, 1, "a"), b"\x82\x06\x00\x01\x00\x01a\x00");
+        assert_eq!(suback(Version::V5, 1, 0), b"\x90\x04\x00\x01\x00\x00");
+        assert_eq!(unsubscribe(Version::V5, 1, "a"), b"\xA2\x06\x00\x01\x00\x00\x01a");
+        assert_eq!(unsuback(Version::V3_1_1, 1, 0), b"\xB0\x02\x00\x01");
+        assert_eq!(publish(Version::V5, "a", b"hey"), b"\x30\x07\x00\x01a\x00hey");
+        assert_eq!(variable_byte_integer(128), [0x80, 0x01]);
+    }
+}
