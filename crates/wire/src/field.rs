@@ -1,10 +1,11 @@
 //! How fields are read and written, and how one description of a packet does both.
 
+use crate::block::Block;
 use crate::header::PacketType;
 use crate::property::PropertySet;
 use crate::repeated::OneOrMore;
 use crate::rule::{self, Fault, Rule};
-use crate::sink::{Counter, EncodeError, Sink, SliceSink};
+use crate::sink::{Counter, EncodeError, Sink};
 use crate::varint;
 use crate::version::{Role, Version};
 
@@ -268,8 +269,8 @@ pub(crate) struct Writer<'w, P, S: ?Sized> {
     version: Version,
     flags: u8,
     sink: &'w mut S,
-    /// Bytes of the properties: known to the second walk from the first.
-    block_len: Option<usize>,
+    /// What the first walk has found out for the second.
+    block: &'w mut Block,
 }
 
 impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
@@ -332,7 +333,7 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     fn properties<T: PropertySet<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, EncodeError> {
         let set = of(self.packet);
         if self.version.is_5() {
-            self.block_len = Some(put_block(&set, self.block_len, self.sink)?);
+            self.block.put(&set, self.sink)?;
         }
         Ok(set)
     }
@@ -343,14 +344,15 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
         any: impl FnOnce(&P) -> bool,
         of: impl FnOnce(&P) -> T,
     ) -> Result<T, EncodeError> {
-        let is_empty = match self.block_len {
-            Some(len) => len == 0,
-            None => !any(self.packet),
+        let is_empty = match self.block {
+            Block::Unknown => !any(self.packet),
+            Block::Empty => true,
+            Block::Known(_) => false,
         };
         if !is_empty {
             return self.properties(of);
         }
-        self.block_len = Some(0);
+        *self.block = Block::Empty;
         if self.version.is_5() {
             self.sink.put(&[0]);
         }
@@ -398,7 +400,7 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
             version: self.version,
             flags,
             sink: self.sink,
-            block_len: None,
+            block: &mut Block::Unknown,
         })?;
         Ok(Some(part))
     }
@@ -406,37 +408,6 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     fn unread_bytes(&self) -> Option<usize> {
         None
     }
-}
-
-/// A property length, and the properties. Tells their length, if it is not known already.
-#[inline]
-fn put_block<'a, T: PropertySet<'a>, S: Sink + ?Sized>(
-    set: &T,
-    known_len: Option<usize>,
-    sink: &mut S,
-) -> Result<usize, EncodeError> {
-    if set.is_empty() {
-        sink.put(&[0]);
-        return Ok(0);
-    }
-    let len = match known_len {
-        Some(len) => len,
-        None => {
-            let mut counter = Counter::default();
-            set.put(&mut counter)?;
-            counter.len
-        }
-    };
-    varint::write(len, sink)?;
-    if let Some(count) = sink.count() {
-        *count += len;
-        return Ok(len);
-    }
-    match sink.lend(len) {
-        Some(lent) => set.put(&mut SliceSink::new(lent))?,
-        None => set.put(sink)?,
-    }
-    Ok(len)
 }
 
 /// Fields in the order of the wire.
@@ -462,11 +433,12 @@ pub(crate) fn encode<'a, P: ControlPacket<'a>, S: Sink + ?Sized>(
     sink: &mut S,
 ) -> Result<usize, EncodeError> {
     let flags = packet.flags();
-    let (remaining, block_len) = remaining_len(packet, version, flags)?;
+    let mut block = Block::Unknown;
+    let remaining = remaining_len(packet, version, flags, &mut block)?;
     let len = 1 + varint::len(remaining)? + remaining;
     sink.reserve(len).map_err(|_| EncodeError::Full { len })?;
     varint::write_behind((P::TYPE as u8) << 4 | flags, remaining, sink)?;
-    P::layout(&mut Writer { packet, version, flags, sink, block_len })?;
+    P::layout(&mut Writer { packet, version, flags, sink, block: &mut block })?;
     Ok(len)
 }
 
@@ -475,20 +447,18 @@ pub(crate) fn encoded_len<'a, P: ControlPacket<'a>>(
     packet: &P,
     version: Version,
 ) -> Result<usize, EncodeError> {
-    let (remaining, _) = remaining_len(packet, version, packet.flags())?;
+    let remaining = remaining_len(packet, version, packet.flags(), &mut Block::Unknown)?;
     Ok(1 + varint::len(remaining)? + remaining)
 }
 
-/// Remaining Length, and how much of it are the properties.
 #[inline]
 fn remaining_len<'a, P: ControlPacket<'a>>(
     packet: &P,
     version: Version,
     flags: u8,
-) -> Result<(usize, Option<usize>), EncodeError> {
+    block: &mut Block,
+) -> Result<usize, EncodeError> {
     let mut counter = Counter::default();
-    let mut writer = Writer { packet, version, flags, sink: &mut counter, block_len: None };
-    P::layout(&mut writer)?;
-    let block_len = writer.block_len;
-    Ok((counter.len, block_len))
+    P::layout(&mut Writer { packet, version, flags, sink: &mut counter, block })?;
+    Ok(counter.len)
 }

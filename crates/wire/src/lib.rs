@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod block;
 mod decode;
 mod field;
 mod header;

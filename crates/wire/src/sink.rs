@@ -17,13 +17,6 @@ pub trait Sink {
     /// Appends `bytes`, for which there is room.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Appends `len` bytes, for which there is room, and lends them to be filled: what consists of many small pieces
-    /// is then written without as many calls. `None`, and nothing is appended: the memory is not of one piece.
-    fn lend(&mut self, len: usize) -> Option<&mut [u8]> {
-        _ = len;
-        None
-    }
-
     /// The number of bytes, if they are only counted. What has been counted once is then not walked again.
     #[doc(hidden)]
     fn count(&mut self) -> Option<&mut usize> {
@@ -82,12 +75,6 @@ impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
-
-    fn lend(&mut self, len: usize) -> Option<&mut [u8]> {
-        let start = self.len();
-        self.resize(start + len, 0);
-        Some(&mut self[start..])
-    }
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
@@ -101,10 +88,6 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 
     #[inline]
-    fn lend(&mut self, len: usize) -> Option<&mut [u8]> {
-        (**self).lend(len)
-    }
-
     fn count(&mut self) -> Option<&mut usize> {
         (**self).count()
     }
@@ -149,12 +132,6 @@ impl Sink for SliceSink<'_> {
     fn put(&mut self, bytes: &[u8]) {
         self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
-    }
-
-    fn lend(&mut self, len: usize) -> Option<&mut [u8]> {
-        let start = self.len;
-        self.len += len;
-        Some(&mut self.buffer[start..self.len])
     }
 }
 
