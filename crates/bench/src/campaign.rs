@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result};
 use crate::host::CpuList;
+use crate::interrupt::Interrupt;
 use crate::load::Test;
 use crate::measure::{Generator, Measured};
 use crate::message::RunId;
@@ -18,6 +19,8 @@ pub(crate) struct Campaign {
     pub(crate) generator: Generator,
     /// The processors of servers that are started for a run.
     pub(crate) server_cpus: Option<CpuList>,
+    /// Ends the campaign, and the server that runs at that moment.
+    pub(crate) interrupt: Interrupt,
 }
 
 /// One run.
@@ -26,15 +29,16 @@ pub(crate) struct Run {
     pub(crate) contender: usize,
     pub(crate) size: usize,
     pub(crate) round: u32,
-    /// Or why it ended early.
+    /// Or why it ended early, or could not begin.
     pub(crate) result: std::result::Result<Measured, String>,
 }
 
 impl Campaign {
-    /// Runs every size on every server, `rounds` times. A server that breaks the rules fails its run only.
+    /// Runs every size on every server, `rounds` times. A server that does not start, or breaks the rules, fails its
+    /// run only.
     ///
     /// # Errors
-    /// If a server cannot be started, or the machine refuses something to the generator.
+    /// If the machine refuses something to the generator, or there is an interrupt. No server runs on.
     pub(crate) fn run<T: Test>(&self, test: &T) -> Result<Vec<Run>> {
         let sizes = test.sizes();
         let progress = Progress::new(u64::from(self.rounds) * (sizes.len() * self.contenders.len()) as u64);
@@ -44,7 +48,10 @@ impl Campaign {
                 for (contender, Contender { name, .. }) in self.contenders.iter().enumerate() {
                     let number = runs.len() as u64;
                     progress.begin(number, format!("{name}, {size_name}, round {}", round + 1));
-                    let look = |arrived, expected| progress.advance(number, arrived, expected);
+                    let look = |arrived, expected| {
+                        progress.advance(number, arrived, expected);
+                        self.interrupt.check()
+                    };
                     let result = self.run_once(test, contender, size, look)?;
                     runs.push(Run { contender, size, round, result });
                 }
@@ -59,11 +66,12 @@ impl Campaign {
         test: &T,
         contender: usize,
         size: usize,
-        look: impl FnMut(u64, u64),
+        look: impl FnMut(u64, u64) -> Result<()>,
     ) -> Result<std::result::Result<Measured, String>> {
-        let server = self.contenders[contender].start(self.server_cpus.as_ref())?;
+        self.interrupt.check()?;
+        let server = self.contenders[contender].start(self.server_cpus.as_ref(), &self.interrupt);
         let parts = test.parts(size, new_run_id(), self.generator.workers);
-        match self.generator.measure(parts, server.target, look) {
+        match server.and_then(|server| self.generator.measure(parts, server.target, look)) {
             Ok(measured) => Ok(Ok(measured)),
             Err(Error::Server(what)) => Ok(Err(what)),
             Err(error) => Err(error),
@@ -105,6 +113,8 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
     use wire::Version;
 
     use super::*;
@@ -132,6 +142,7 @@ mod tests {
                 rounds: 1,
                 generator: Generator { workers, cpus: None, version },
                 server_cpus: None,
+                interrupt: Interrupt::default(),
             };
             let runs = campaign.run(test).unwrap();
             assert_eq!(runs.len(), test.sizes().len());
@@ -209,15 +220,44 @@ mod tests {
         assert_eq!(messages_of(&test, Version::V3_1_1), [0, 0]);
     }
 
+    /// Runs the shortest loadtest, twice, on these.
+    fn run_on(contenders: Vec<Contender>, interrupt: Interrupt) -> Result<Vec<Run>> {
+        let generator = Generator { workers: 2, cpus: None, version: Version::V5 };
+        let campaign = Campaign { contenders, rounds: 2, generator, server_cpus: None, interrupt };
+        campaign.run(&flood(Pattern::Pairs, 64, 16, Version::V5))
+    }
+
+    fn spawned(command: &str) -> Contender {
+        // What follows the sign is a comment to the shell.
+        Contender::command(format!("spawned={command} # {{port}}").parse().unwrap())
+    }
+
     #[test]
-    fn a_server_that_is_not_there_fails_its_run_and_not_the_campaign() {
-        let campaign = Campaign {
-            contenders: vec![Contender::running("gone=127.0.0.1:1".parse().unwrap())],
-            rounds: 2,
-            generator: Generator { workers: 2, cpus: None, version: Version::V5 },
-            server_cpus: None,
-        };
-        let runs = campaign.run(&flood(Pattern::Pairs, 64, 16, Version::V5)).unwrap();
+    fn a_server_that_is_not_there_fails_its_runs_and_not_the_campaign() {
+        let gone = Contender::running("gone=127.0.0.1:1".parse().unwrap());
+        let runs = run_on(vec![gone], Interrupt::default()).unwrap();
         assert!(runs.len() == 2 && runs.iter().all(|run| run.failure().is_some()));
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_fails_its_runs_and_not_those_of_others() {
+        let relay = Contender::running(format!("relay={}", relay()).parse().unwrap());
+        let runs = run_on(vec![spawned("false"), relay], Interrupt::default()).unwrap();
+        let failures: Vec<_> = runs.iter().map(Run::failure).collect();
+        let [Some(first), None, Some(second), None] = &failures[..] else { panic!("{failures:?}") };
+        assert!(first == second && first.contains("before it accepted connections"), "{first}");
+    }
+
+    #[test]
+    fn a_signal_ends_the_campaign_and_the_server_that_it_has_started() {
+        let pid_file = std::env::temp_dir().join(format!("pondhawk-bench-test-{}", std::process::id()));
+        // A server that is in no hurry to accept connections, while somebody ends the program.
+        let script = format!("echo $$ > {}; kill -TERM $PPID; exec sleep 1000", pid_file.display());
+        let server = spawned(&format!("sh -c '{script}'"));
+        let error = run_on(vec![server], Interrupt::on_signals().unwrap()).unwrap_err();
+        assert!(matches!(error, Error::Interrupted { signal: 15 }), "{error}");
+        let pid = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        std::fs::remove_file(pid_file).unwrap();
+        assert_eq!(kill(Pid::from_raw(pid), None), Err(nix::Error::ESRCH));
     }
 }

@@ -118,8 +118,8 @@ impl Connections {
         self.links[connection].write(bytes).map_err(broken(connection))
     }
 
-    /// Lets `load` publish and receive until it is complete, or nothing has arrived for `patience` anywhere in
-    /// the crew. Returns whether it is complete.
+    /// Lets `load` publish and receive until it is complete, nothing has arrived for `patience` anywhere in the
+    /// crew, or the crew has failed. Returns whether it is complete.
     ///
     /// # Errors
     /// What the load finds wrong, and connections that break or are closed by the server.
@@ -131,10 +131,13 @@ impl Connections {
             if load.is_complete() {
                 return Ok(true);
             }
+            if crew.has_failed() {
+                return Ok(false);
+            }
             if self.turn(&mut events, load, next)? {
                 crew.note_arrivals(load.arrived() - counted);
                 counted = load.arrived();
-            } else if crew.has_failed() || crew.silence() > patience {
+            } else if crew.silence() > patience {
                 return Ok(false);
             }
         }

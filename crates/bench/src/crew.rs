@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::error::Result;
+
 /// The threads of one run, seen from each of them and from the thread that measures.
 ///
 /// ```text
@@ -35,7 +37,7 @@ pub(crate) struct Promise<'a> {
     is_kept: bool,
 }
 
-/// A worker has failed: nobody waits any longer.
+/// A worker has failed, or the measurer has given up: nobody waits any longer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failed;
 
@@ -63,7 +65,7 @@ impl Crew {
     ///
     /// # Errors
     /// If another worker has failed.
-    pub(crate) fn pass(&self) -> Result<(), Failed> {
+    pub(crate) fn pass(&self) -> std::result::Result<(), Failed> {
         let mut gate = self.gate();
         let times_opened = gate.times_opened;
         gate.waiting += 1;
@@ -77,20 +79,24 @@ impl Crew {
         Ok(())
     }
 
-    /// The measurer waits until all workers are at the gate, and calls `tick` now and then.
+    /// The measurer waits until all workers are at the gate, and calls `tick` now and then. Returns whether they are
+    /// there: not if one has failed.
     ///
     /// # Errors
-    /// If a worker has failed.
-    pub(crate) fn await_all(&self, interval: Duration, mut tick: impl FnMut()) -> Result<(), Failed> {
+    /// What `tick` returns: it ends the run, and nobody waits any longer.
+    pub(crate) fn await_all(&self, interval: Duration, mut tick: impl FnMut() -> Result<()>) -> Result<bool> {
         let mut gate = self.gate();
         while gate.waiting < self.workers {
             if self.has_failed() {
-                return Err(Failed);
+                return Ok(false);
             }
             gate = self.moved.wait_timeout(gate, interval).unwrap_or_else(PoisonError::into_inner).0;
-            tick();
+            if let Err(error) = tick() {
+                self.fail(&gate);
+                return Err(error);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The measurer lets all workers pass.
@@ -131,9 +137,15 @@ impl Crew {
         Duration::from_nanos(self.last_arrival_nanos.load(Ordering::Relaxed).saturating_sub(started))
     }
 
-    /// Whether a worker has failed.
+    /// Whether a worker has failed, or the measurer has given up.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Under the lock, so that nobody goes to sleep between looking and this.
+    fn fail(&self, _gate: &MutexGuard<'_, Gate>) {
+        self.has_failed.store(true, Ordering::Relaxed);
+        self.moved.notify_all();
     }
 
     fn nanos(&self) -> u64 {
@@ -155,10 +167,7 @@ impl Promise<'_> {
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Under the lock, so that nobody goes to sleep between looking and this.
-            let _gate = self.crew.gate();
-            self.crew.has_failed.store(true, Ordering::Relaxed);
-            self.crew.moved.notify_all();
+            self.crew.fail(&self.crew.gate());
         }
     }
 }
@@ -168,6 +177,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn workers_pass_only_when_all_are_there_and_the_measurer_opens() {
@@ -184,7 +194,7 @@ mod tests {
                 })
                 .collect();
             for _ in 0..2 {
-                assert_eq!(crew.await_all(Duration::from_secs(1), || {}), Ok(()));
+                assert!(crew.await_all(Duration::from_secs(1), || Ok(())).unwrap());
                 crew.open();
             }
             assert!(workers.into_iter().all(|worker| worker.join().unwrap() == Ok(())));
@@ -199,6 +209,17 @@ mod tests {
             drop(crew.promise());
             assert_eq!(waiting.join().unwrap(), Err(Failed));
         });
-        assert_eq!(crew.await_all(Duration::from_secs(1), || {}), Err(Failed));
+        assert!(!crew.await_all(Duration::from_secs(1), || Ok(())).unwrap());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_measurer_that_has_given_up() {
+        let crew = Crew::new(2);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| crew.pass());
+            let given_up = crew.await_all(Duration::ZERO, || Err(Error::Server("gone".to_owned())));
+            assert!(given_up.is_err());
+            assert_eq!(waiting.join().unwrap(), Err(Failed));
+        });
     }
 }

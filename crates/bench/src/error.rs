@@ -4,8 +4,8 @@ use std::{fmt, io};
 
 /// Why a load test ended early.
 ///
-/// During a run every variant is reported as that run's failure and the other runs go on; before the first run
-/// it ends the program.
+/// What a server did, [`Error::Server`], is reported as the failure of that run, and the other runs go on. All else
+/// ends the program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,8 +23,13 @@ pub enum Error {
         /// Descriptors that the process may open.
         limit: u64,
     },
-    /// The server did what no MQTT server may do, or refused what the test needs.
+    /// The server could not be started, did what no MQTT server may do, or refused what the test needs.
     Server(String),
+    /// The program was asked to stop.
+    Interrupted {
+        /// The number of the signal that asked.
+        signal: i32,
+    },
 }
 
 /// The result of everything in this crate that can fail.
@@ -53,6 +58,7 @@ impl fmt::Display for Error {
                 "{needed} file descriptors are needed and {limit} are allowed: raise the hard limit (`ulimit -Hn {needed}`) or ask for fewer connections"
             ),
             Self::Server(what) => f.write_str(what),
+            Self::Interrupted { signal } => write!(f, "interrupted by signal {signal}"),
         }
     }
 }
@@ -61,7 +67,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
-            Self::Descriptors { .. } | Self::Server(_) => None,
+            Self::Descriptors { .. } | Self::Server(_) | Self::Interrupted { .. } => None,
         }
     }
 }

@@ -18,6 +18,7 @@ mod error;
 mod figure;
 mod frames;
 mod host;
+mod interrupt;
 mod link;
 mod load;
 mod measure;
@@ -38,6 +39,7 @@ use std::{fs, thread};
 
 use crate::args::{BenchCommand, ComparisonArgs, RelayArgs};
 use crate::campaign::Campaign;
+use crate::interrupt::Interrupt;
 use crate::load::{Pattern, Test};
 use crate::measure::Generator;
 use crate::relay::Relay;
@@ -54,8 +56,11 @@ pub use crate::error::{Error, Result};
 /// Returns success if every run was clean: nothing lost, duplicated, out of order or altered.
 ///
 /// # Errors
-/// If a test could not be run at all: a server cannot be started, descriptors do not suffice, a processor does not
-/// exist, a file cannot be written.
+/// If a test could not be run at all: descriptors do not suffice, a processor does not exist, a file cannot be written.
+///
+/// # Signals
+/// While servers are measured, SIGINT and SIGTERM are caught: first the servers that were started are ended, then the
+/// signal ends this process.
 pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
     match args.command {
         BenchCommand::Loadtest(args) => compare(&args.test(Pattern::Pairs), args.comparison, own_words),
@@ -76,9 +81,13 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
         rounds: args.repeat,
         generator: Generator { workers: args.threads.into(), cpus: args.pin.clone(), version: args.version },
         server_cpus: args.server_cpu.clone(),
+        interrupt: Interrupt::on_signals()?,
         contenders: args.contenders(own_words),
     };
-    let runs = campaign.run(test)?;
+    let runs = campaign.run(test);
+    // All that was started has ended by now.
+    campaign.interrupt.take_effect()?;
+    let runs = runs?;
     let servers = campaign.contenders.into_iter().map(|contender| contender.name).collect();
     let report = Report { title: test.title(), servers, sizes: test.sizes(), runs };
     print!("{}", report.table());

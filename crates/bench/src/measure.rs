@@ -82,15 +82,15 @@ struct Share {
 
 impl Generator {
     /// Runs a load, one part per thread. `look` is called now and then with the messages that have arrived and the
-    /// number that will.
+    /// number that will; an error of its ends the run.
     ///
     /// # Errors
-    /// If the server cannot be reached, closes a connection, or does what MQTT forbids.
+    /// What `look` returns; or if the server cannot be reached, closes a connection, or does what MQTT forbids.
     pub(crate) fn measure<P: Part>(
         &self,
         parts: Vec<P>,
         target: Target,
-        mut look: impl FnMut(u64, u64),
+        mut look: impl FnMut(u64, u64) -> Result<()>,
     ) -> Result<Measured> {
         let crew = &Crew::new(parts.len());
         let expected = parts.iter().map(|part| part.expected()).sum();
@@ -110,6 +110,8 @@ impl Generator {
             };
             (threads.into_iter().map(join).collect::<Result<Vec<_>>>(), observed)
         });
+        // If the run was ended from here, what the threads made of it is of no interest.
+        let observed = observed?;
         let (shares, observed) = (shares?, observed.expect("if a thread failed, its error was returned"));
         let mut outcome = Outcome::default();
         let generator_busy = shares.iter().flatten().map(|share| share.busy).fold(0.0, f64::max);
@@ -163,23 +165,30 @@ impl Generator {
 }
 
 /// Opens the gates for the crew, and looks at the server at the right times; `None` if a thread failed.
+///
+/// # Errors
+/// What `look` returns.
 fn observe(
     process: Option<Process>,
     crew: &Crew,
     settles: bool,
-    mut look: impl FnMut(u64),
-) -> Option<Observed> {
-    crew.await_all(LOOK_INTERVAL, || {}).ok()?;
+    mut look: impl FnMut(u64) -> Result<()>,
+) -> Result<Option<Observed>> {
+    if !crew.await_all(LOOK_INTERVAL, || look(0))? {
+        return Ok(None);
+    }
     let resident_bytes = process.and_then(|process| resident_bytes(process, settles));
     let cpu_before = process.and_then(Process::cpu_time);
     crew.start();
     crew.open();
-    crew.await_all(LOOK_INTERVAL, || look(crew.arrived())).ok()?;
+    if !crew.await_all(LOOK_INTERVAL, || look(crew.arrived()))? {
+        return Ok(None);
+    }
     let cpu_after = process.and_then(Process::cpu_time);
     let cpu = cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before));
     let observed = Observed { resident_bytes, cpu, peak_bytes: process.and_then(Process::peak_bytes) };
     crew.open();
-    Some(observed)
+    Ok(Some(observed))
 }
 
 /// Resident memory; if it `settles`, once two looks in a row see the same.

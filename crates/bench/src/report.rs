@@ -159,6 +159,8 @@ impl Report {
                 notes.push(format!("{FAILED}: {}, {}: {failure}.", self.servers[server], self.sizes[size]));
             }
         }
+        // A server may fail in the same way in every round.
+        notes.dedup();
         notes
     }
 
@@ -365,6 +367,15 @@ mod tests {
         assert_eq!(table.sections[0].rows[0][1], "1.00 k * (1.00×)");
         assert_eq!(table.sections[0].rows[1][1], "1.00 k (1.00×)");
         assert_eq!(table.notes.len(), 1);
+    }
+
+    #[test]
+    fn a_reason_to_fail_is_given_once_for_all_rounds() {
+        let failed = |round| run(1, round, Err("gone".into()));
+        assert_eq!(
+            report(vec![failed(0), failed(1)]).table().notes,
+            ["Mean ± standard deviation of 2 rounds.", "FAILED: second, 10: gone."]
+        );
     }
 
     #[test]

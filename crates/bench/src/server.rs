@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
 use crate::host::{CpuList, while_confined};
+use crate::interrupt::Interrupt;
 use crate::measure::Target;
 use crate::process::Process;
 
@@ -72,10 +73,17 @@ pub(crate) struct Server {
     _started: Option<Started>,
 }
 
+/// A process that ends, with its configuration, when this is dropped.
 #[derive(Debug)]
 struct Started {
     child: Child,
-    config: Option<PathBuf>,
+    _config: Option<TemporaryFile>,
+}
+
+/// A file that is removed when this is dropped.
+#[derive(Debug)]
+struct TemporaryFile {
+    path: PathBuf,
 }
 
 impl Contender {
@@ -103,21 +111,21 @@ impl Contender {
     /// Starts the server, confined to `cpus`, and waits until it accepts connections; or finds it running.
     ///
     /// # Errors
-    /// If it cannot be started, or does not accept connections in time.
-    pub(crate) fn start(&self, cpus: Option<&CpuList>) -> Result<Server> {
+    /// [`Error::Server`] if it cannot be started or does not accept connections in time; else what the machine
+    /// refused, or that there was an interrupt.
+    pub(crate) fn start(&self, cpus: Option<&CpuList>, interrupt: &Interrupt) -> Result<Server> {
         let address = free_address()?;
         let (command, config) = match &self.origin {
             Origin::Running(server) => return Ok(server.find()),
             Origin::Command(command) => (shell(command, address), None),
             Origin::Mosquitto => {
                 let config = write_mosquitto_config(address)?;
-                (mosquitto(&config), Some(config))
+                (mosquitto(&config.path), Some(config))
             }
             Origin::Relay(words) => (relay(words, address)?, None),
         };
         let mut started = Started::new(command, config, cpus)?;
-        let accepts = started.wait_until_it_accepts(address);
-        accepts.map_err(|error| Error::Server(format!("{} {error}", self.name)))?;
+        started.wait_until_it_accepts(address, interrupt)?;
         let process = i32::try_from(started.child.id()).ok().map(Process::new);
         Ok(Server { target: Target { address, process }, _started: Some(started) })
     }
@@ -171,19 +179,21 @@ impl FromStr for ServerCommand {
 }
 
 impl Started {
-    fn new(mut command: Command, config: Option<PathBuf>, cpus: Option<&CpuList>) -> Result<Self> {
+    fn new(mut command: Command, config: Option<TemporaryFile>, cpus: Option<&CpuList>) -> Result<Self> {
         // The relay ends with its standard input, so that it does not outlive this process.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A child starts with the processors of the thread that starts it: it never runs elsewhere.
-        let spawned =
-            while_confined(cpus, || command.spawn().map_err(Error::io(format!("start {command:?}"))));
-        spawned.map(|child| Self { child, config })
+        let program = command.get_program().to_owned();
+        let refused = |error| Error::Server(format!("could not be started: {}: {error}", program.display()));
+        let child = while_confined(cpus, || command.spawn().map_err(refused))?;
+        Ok(Self { child, _config: config })
     }
 
-    fn wait_until_it_accepts(&mut self, address: SocketAddr) -> Result<()> {
+    fn wait_until_it_accepts(&mut self, address: SocketAddr, interrupt: &Interrupt) -> Result<()> {
         let started = Instant::now();
         while started.elapsed() < START_PATIENCE {
-            if TcpStream::connect_timeout(&address, START_PATIENCE).is_ok() {
+            interrupt.check()?;
+            if accepts(address) {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait().map_err(Error::io("look at a server"))? {
@@ -193,7 +203,7 @@ impl Started {
             }
             thread::sleep(LOOK_INTERVAL);
         }
-        Err(Error::Server(format!("did not accept connections on {address} within {START_PATIENCE:?}")))
+        Err(Error::Server(format!("did not accept connections within {START_PATIENCE:?}")))
     }
 
     fn end(&mut self) -> io::Result<()> {
@@ -217,10 +227,21 @@ impl Drop for Started {
     fn drop(&mut self) {
         // Fails only if the process has ended already.
         let _ = self.end();
-        if let Some(config) = &self.config {
-            let _ = fs::remove_file(config);
-        }
     }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        // Fails only if somebody else has removed it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether somebody else accepts connections there: as long as nobody listens, a connection that is given the same
+/// port to come from is connected to itself.
+fn accepts(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, START_PATIENCE)
+        .is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
 }
 
 fn name_and_rest<'a>(text: &'a str, rest: &str) -> std::result::Result<(String, &'a str), String> {
@@ -260,15 +281,17 @@ fn mosquitto(config: &Path) -> Command {
 /// The default configuration but for four things: anybody may connect; `max_queued_messages 0` lets the queue of a
 /// slow subscriber grow without bound instead of dropping (with the default of 1,000 a flood loses messages);
 /// Nagle's algorithm is off as in the other servers; nothing is logged.
-fn write_mosquitto_config(address: SocketAddr) -> Result<PathBuf> {
+fn write_mosquitto_config(address: SocketAddr) -> Result<TemporaryFile> {
     let text = format!(
         "listener {} {}\nallow_anonymous true\nmax_queued_messages 0\nset_tcp_nodelay true\nlog_type none\n",
         address.port(),
         address.ip()
     );
     let path = env::temp_dir().join(format!("mosquitto-{}-{}.conf", std::process::id(), address.port()));
-    fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))?;
-    Ok(path)
+    // First the guard: what was written in part is removed too.
+    let file = TemporaryFile { path };
+    fs::write(&file.path, text).map_err(Error::io(format!("write {}", file.path.display())))?;
+    Ok(file)
 }
 
 #[cfg(test)]
