@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use wire::Version;
 use clap::{Args, Subcommand, value_parser};
 
 use crate::host::CpuList;
-use crate::load::{FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest};
+use crate::load::{
+    ChurnPlace, ChurnPlan, FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest,
+};
 use crate::server::{Contender, RunningServer, ServerCommand};
 
 /// Load tests for MQTT brokers
@@ -35,7 +38,7 @@ pub(crate) enum BenchCommand {
     ///
     /// Counted are deliveries, which are as many as messages published. A run ends when every subscriber has all its
     /// messages, or 5 seconds after the last arrival.
-    Loadtest(FloodArgs),
+    Loadtest(LoadtestArgs),
     /// Pairs play strict request and reply, while wildcard subscribers listen in on the first pair
     ///
     /// Counted are requests and replies; what the wildcard subscribers receive is checked and not counted. Latency is
@@ -68,6 +71,22 @@ pub(crate) enum BenchCommand {
     /// that had subscribed to that PUBLISH's topic, one read of up to 64 KiB and one write per target. What it costs
     /// is what the kernel costs. Listens on 127.0.0.1 only.
     Relay(RelayArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct LoadtestArgs {
+    #[command(flatten)]
+    pub(crate) flood: FloodArgs,
+    /// Meanwhile one more connection subscribes to this many other topics per second and unsubscribes from them
+    ///
+    /// The requests are evenly spread and not held back by their answers, but for a server that owes 256 of them. The
+    /// table says so if the rate fell short; a request that is refused or never answered fails the run.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    churn_per_sec: u32,
+    /// Which topics those are
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = ChurnPlace::Apart)]
+    churn_topics: ChurnPlace,
 }
 
 #[derive(Debug, Args)]
@@ -210,6 +229,14 @@ pub(crate) struct RelayArgs {
     pub(crate) until_stdin_closes: bool,
 }
 
+impl LoadtestArgs {
+    /// The test that is asked for.
+    pub(crate) fn test(&self) -> FloodTest {
+        let plan = |topics_per_sec| ChurnPlan { topics_per_sec, place: self.churn_topics };
+        FloodTest { churn: NonZeroU32::new(self.churn_per_sec).map(plan), ..self.flood.test(Pattern::Pairs) }
+    }
+}
+
 impl FloodArgs {
     /// The test that is asked for.
     pub(crate) fn test(&self, pattern: Pattern) -> FloodTest {
@@ -220,6 +247,7 @@ impl FloodArgs {
             per_write: self.per_write,
             payload_len: self.payload.len as usize,
             version: self.comparison.version,
+            churn: None,
         }
     }
 }
@@ -298,6 +326,7 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
+    use crate::load::Test;
 
     /// A program that has the load tests as a subcommand.
     #[derive(Debug, Parser)]
@@ -332,17 +361,30 @@ mod tests {
 
     #[test]
     fn lists_of_sizes_make_columns() {
-        use crate::load::Test;
-
         let BenchCommand::Loadtest(args) = parse("p bench loadtest --conns 100,501 --version 5").unwrap()
         else {
             panic!("loadtest was asked for")
         };
-        assert_eq!(args.test(Pattern::Pairs).sizes(), ["100 connections", "500 connections"]);
+        assert_eq!(args.test().sizes(), ["100 connections", "500 connections"]);
         let BenchCommand::Pingtest(args) = parse("p bench pingtest --sizes 400p20w,1p0w").unwrap() else {
             panic!("pingtest was asked for")
         };
         assert_eq!(args.test().sizes(), ["400p20w", "1p0w"]);
+    }
+
+    #[test]
+    fn topics_come_and_go_only_where_that_is_asked_for() {
+        let title = |line| {
+            let BenchCommand::Loadtest(args) = parse(line).unwrap() else { panic!("loadtest was asked for") };
+            args.test().title()
+        };
+        assert!(!title("p bench loadtest").contains("SUBSCRIBE"));
+        let title = title("p bench loadtest --churn-per-sec 7 --churn-topics beside");
+        assert!(
+            title.ends_with("; 7 × SUBSCRIBE and UNSUBSCRIBE per second on topics beside them"),
+            "{title}"
+        );
+        assert!(parse("p bench fanout --churn-per-sec 7").is_err());
     }
 
     #[test]

@@ -110,6 +110,7 @@ fn new_run_id() -> RunId {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::num::NonZeroU32;
     use std::thread;
     use std::time::Duration;
 
@@ -118,7 +119,9 @@ mod tests {
     use wire::Version;
 
     use super::*;
-    use crate::load::{FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest};
+    use crate::load::{
+        ChurnPlace, ChurnPlan, FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest,
+    };
     use crate::relay::Relay;
     use crate::server::RunningServer;
 
@@ -155,7 +158,7 @@ mod tests {
     }
 
     fn flood(pattern: Pattern, per_write: u64, payload_len: usize, version: Version) -> FloodTest {
-        FloodTest { pattern, sizes: vec![10], messages: 200, per_write, payload_len, version }
+        FloodTest { pattern, sizes: vec![10], messages: 200, per_write, payload_len, version, churn: None }
     }
 
     #[test]
@@ -169,6 +172,18 @@ mod tests {
     fn loadtest_delivers_everything_when_the_kernel_takes_packets_in_pieces() {
         let test = flood(Pattern::Pairs, 7, 100_000, Version::V5);
         assert_eq!(messages_of(&test, Version::V5), [1_000, 1_000]);
+    }
+
+    #[test]
+    fn loadtest_delivers_everything_while_other_topics_come_and_go() {
+        for (version, place) in
+            VERSIONS.into_iter().zip([ChurnPlace::Apart, ChurnPlace::Beside].into_iter().cycle())
+        {
+            let topics_per_sec = NonZeroU32::new(10_000).unwrap();
+            let plan = ChurnPlan { topics_per_sec, place };
+            let test = FloodTest { churn: Some(plan), ..flood(Pattern::Pairs, 1, 16, version) };
+            assert_eq!(messages_of(&test, version), [1_000, 1_000]);
+        }
     }
 
     #[test]

@@ -35,6 +35,12 @@ pub(crate) trait Load {
     /// The kernel takes bytes for this connection again.
     fn handle_writable(&mut self, _connection: usize) {}
 
+    /// Whether what arrives on this connection shows that messages still come: once nothing has for a while, the
+    /// run is over.
+    fn shows_progress(&self, _connection: usize) -> bool {
+        true
+    }
+
     /// Publishes (or opens) what is due. Called once a turn.
     ///
     /// # Errors
@@ -183,7 +189,7 @@ impl Connections {
         Ok(TcpStream::from_std(socket.into()))
     }
 
-    /// Waits for events and handles them. Returns whether anything arrived.
+    /// Waits for events and handles them. Returns whether anything arrived that shows progress.
     fn turn(&mut self, events: &mut Events, load: &mut impl Load, next: Next) -> Result<bool> {
         let timeout = match next {
             Next::Now => Duration::ZERO,
@@ -202,7 +208,8 @@ impl Connections {
                 load.handle_writable(connection);
             }
             if event.is_readable() || event.is_read_closed() || event.is_error() {
-                has_received |= self.receive(connection, load, event.is_read_closed())?;
+                let has_arrived = self.receive(connection, load, event.is_read_closed())?;
+                has_received |= has_arrived && load.shows_progress(connection);
             }
         }
         Ok(has_received)

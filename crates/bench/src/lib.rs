@@ -63,7 +63,7 @@ pub use crate::error::{Error, Result};
 /// signal ends this process.
 pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
     match args.command {
-        BenchCommand::Loadtest(args) => compare(&args.test(Pattern::Pairs), args.comparison, own_words),
+        BenchCommand::Loadtest(args) => compare(&args.test(), args.flood.comparison, own_words),
         BenchCommand::Pingtest(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::Many(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), args.comparison, own_words),

@@ -1,6 +1,9 @@
 //! Control packets to bytes and back, as load tests need them: whole packets, and errors that name the server.
 
-use wire::{Decoded, Limits, Packet, Role, TopicFilter, TopicName, Version};
+use wire::{
+    Decoded, Limits, OneOrMore, Packet, PacketId, Qos, Role, Subscribe, SubscribeProperties, Subscription,
+    TopicFilter, TopicName, Unsubscribe, UnsubscribeProperties, Version,
+};
 
 use crate::error::{Error, Result};
 
@@ -23,6 +26,20 @@ pub(crate) fn packet_in(bytes: &[u8], version: Option<Version>, sender: Role) ->
         Ok(Decoded::Need { .. }) => Err(Error::Server("sent half a packet".to_owned())),
         Err(violation) => Err(Error::Server(format!("sent what MQTT forbids: {violation}"))),
     }
+}
+
+/// A SUBSCRIBE for one filter at QoS 0.
+pub(crate) fn subscribe(packet_id: PacketId, filter: &str, version: Version) -> Vec<u8> {
+    let subscription = Subscription::with_qos(topic_filter(filter), Qos::AtMostOnce);
+    let subscriptions = OneOrMore::one(&subscription);
+    to_bytes(Subscribe { packet_id, properties: SubscribeProperties::EMPTY, subscriptions }, version)
+}
+
+/// An UNSUBSCRIBE for one filter.
+pub(crate) fn unsubscribe(packet_id: PacketId, filter: &str, version: Version) -> Vec<u8> {
+    let filter = Ok(topic_filter(filter));
+    let filters = OneOrMore::one(&filter);
+    to_bytes(Unsubscribe { packet_id, properties: UnsubscribeProperties::EMPTY, filters }, version)
 }
 
 /// The name of a topic of the load tests.

@@ -13,10 +13,10 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
-use topic::TopicFilterBuf;
+use topic::{TopicFilter, TopicFilterBuf};
 use wire::{
     AckProperties, ConnAck, OneOrMore, Packet, PingResp, Role, SubAck, SubAckReason, Subscribe, TopicName,
-    Version,
+    UnsubAck, UnsubAckReason, Unsubscribe, Version,
 };
 
 use crate::error::{Error, Result};
@@ -225,6 +225,11 @@ impl Relay {
                     .extend(subscribe.subscriptions.iter().filter_map(|s| Some(s.filter().ok()?.into())));
                 suback(&subscribe, version)
             }
+            Packet::Unsubscribe(unsubscribe) => {
+                let gone = |own: TopicFilter<'_>| unsubscribe.filters.iter().any(|filter| filter == Ok(own));
+                peer.filters.retain(|own| !gone(own.filter()));
+                unsuback(&unsubscribe, version)
+            }
             Packet::PingReq(_) => to_bytes(PingResp, version),
             Packet::Publish(publish) => {
                 let alias = || Error::Server("an alias, but the relay gave none".to_owned());
@@ -302,6 +307,15 @@ fn suback(subscribe: &Subscribe<'_>, version: Version) -> Vec<u8> {
     let reasons = vec![SubAckReason::GrantedQos0; subscribe.subscriptions.iter().count()];
     let reasons = OneOrMore::new(&reasons).expect("a SUBSCRIBE has at least one subscription");
     to_bytes(SubAck { packet_id: subscribe.packet_id, properties: AckProperties::EMPTY, reasons }, version)
+}
+
+fn unsuback(unsubscribe: &Unsubscribe<'_>, version: Version) -> Vec<u8> {
+    let reasons = vec![UnsubAckReason::Success; unsubscribe.filters.iter().count()];
+    let reasons = OneOrMore::new(&reasons);
+    to_bytes(
+        UnsubAck { packet_id: unsubscribe.packet_id, properties: AckProperties::EMPTY, reasons },
+        version,
+    )
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

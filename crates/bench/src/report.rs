@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::campaign::Run;
 use crate::figure::{Sample, bytes, duration, quantity, share};
-use crate::load::Outcome;
+use crate::load::{Churned, Outcome};
 use crate::measure::Measured;
 use crate::sequence::Tally;
 use crate::table::{Section, Table};
@@ -155,6 +155,13 @@ impl Report {
             );
         }
         for (server, size, cell) in self.cells() {
+            if let Some(churned) = cell.lowest_churn().filter(|churned| churned.fell_short()) {
+                let Churned { planned_per_sec, per_sec } = churned;
+                let (server, size, per_sec) = (&self.servers[server], &self.sizes[size], quantity(per_sec));
+                notes.push(format!(
+                    "{server}, {size}: SUBSCRIBE and UNSUBSCRIBE fell short, {per_sec} of {planned_per_sec} per second."
+                ));
+            }
             for failure in cell.failures {
                 notes.push(format!("{FAILED}: {}, {}: {failure}.", self.servers[server], self.sizes[size]));
             }
@@ -192,6 +199,11 @@ impl Cell<'_> {
     fn connection_bytes(&self) -> Option<Sample> {
         // Of interest where nothing else is measured.
         if self.rate().is_some() { None } else { self.sample(|measured| measured.connection_bytes) }
+    }
+
+    fn lowest_churn(&self) -> Option<Churned> {
+        let churned = self.measured.iter().filter_map(|measured| measured.outcome.churned);
+        churned.min_by(|a, b| a.per_sec.total_cmp(&b.per_sec))
     }
 
     fn busy(&self) -> Option<f64> {
@@ -269,6 +281,8 @@ struct JsonMeasured {
     generator_busy: f64,
     bound_by_generator: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    churned_per_sec: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     latency_nanos: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
@@ -291,6 +305,7 @@ impl From<&Measured> for JsonMeasured {
             server_bytes_per_connection: measured.connection_bytes,
             generator_busy: measured.generator_busy,
             bound_by_generator: measured.generator_busy > GENERATOR_BOUND,
+            churned_per_sec: measured.outcome.churned.map(|churned| churned.per_sec),
             latency_nanos: latency,
         }
     }
@@ -376,6 +391,19 @@ mod tests {
             report(vec![failed(0), failed(1)]).table().notes,
             ["Mean ± standard deviation of 2 rounds.", "FAILED: second, 10: gone."]
         );
+    }
+
+    #[test]
+    fn churn_that_fell_short_is_told_with_its_rate() {
+        let churned = |per_sec| {
+            let mut measured = measured(1_000, 1_000);
+            measured.outcome.churned = Some(Churned { planned_per_sec: 1_000, per_sec });
+            Ok(measured)
+        };
+        let report = report(vec![run(0, 0, churned(1_000.0)), run(1, 0, churned(120.0))]);
+        let notes = ["second, 10: SUBSCRIBE and UNSUBSCRIBE fell short, 120 of 1000 per second."];
+        assert_eq!(report.table().notes, notes);
+        assert!(report.is_clean());
     }
 
     #[test]

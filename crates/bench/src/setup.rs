@@ -1,15 +1,12 @@
 //! Bringing clients to where a load can start: connected, and subscribed if they are subscribers.
 
-use wire::{
-    Connect, Connected, OneOrMore, Packet, PacketId, Qos, Role, Subscribe, SubscribeProperties, Subscription,
-    Utf8, Version,
-};
+use wire::{Connect, Connected, Packet, PacketId, Role, Utf8, Version};
 
 use crate::connections::{Connections, Load, Next};
 use crate::error::{Error, Result};
 use crate::frames::for_each_packet;
 use crate::message::RunId;
-use crate::protocol::{packet_in, to_bytes, topic_filter};
+use crate::protocol::{packet_in, subscribe, to_bytes};
 
 /// Connections being set up at a time: fewer than the shortest backlog of a listener that is in use (100).
 pub(crate) const IN_FLIGHT_MAX: usize = 64;
@@ -54,7 +51,7 @@ impl Client {
         let unwanted = match (packet_in(packet, Some(version), Role::Server)?, &self.filter) {
             (Packet::ConnAck(answer), filter) if matches!(answer.outcome, Connected::Accepted { .. }) => {
                 let Some(filter) = filter else { return Ok(true) };
-                connections.send(connection, &subscribe(filter, version))?;
+                connections.send(connection, &subscribe(PacketId::MIN, filter, version))?;
                 return Ok(false);
             }
             (Packet::SubAck(answer), Some(_)) if answer.reasons.iter().all(|reason| !reason.is_error()) => {
@@ -110,13 +107,6 @@ impl Load for Setup<'_> {
     fn is_complete(&self) -> bool {
         self.ready == self.clients.len()
     }
-}
-
-fn subscribe(filter: &str, version: Version) -> Vec<u8> {
-    let subscription = Subscription::with_qos(topic_filter(filter), Qos::AtMostOnce);
-    let subscriptions = OneOrMore::one(&subscription);
-    let properties = SubscribeProperties::EMPTY;
-    to_bytes(Subscribe { packet_id: PacketId::MIN, properties, subscriptions }, version)
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use wire::Version;
 
+use super::churn::{Churn, ChurnPlan};
 use super::{Outcome, Part, Test, unexpected};
 use crate::connections::{Connections, Load, Next};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::frames::for_each_packet;
 use crate::message::{RunId, Stream, claimed_stream};
 use crate::sequence::{Arrival, Sequence, Tally};
@@ -35,9 +37,12 @@ pub(crate) struct FloodTest {
     pub(crate) per_write: u64,
     pub(crate) payload_len: usize,
     pub(crate) version: Version,
+    /// What one more connection does meanwhile.
+    pub(crate) churn: Option<ChurnPlan>,
 }
 
-/// One thread's part of a flood. Subscribers are the first connections, publishers the others.
+/// One thread's part of a flood. Subscribers are the first connections, publishers the next; the one that churns, if
+/// it is in this part, is the last.
 #[derive(Debug)]
 pub(crate) struct Flood {
     /// All streams of the run, by number.
@@ -55,6 +60,7 @@ pub(crate) struct Flood {
     arrived: u64,
     expected: u64,
     stray: Tally,
+    churn: Option<Churn>,
 }
 
 #[derive(Debug)]
@@ -104,7 +110,10 @@ impl Test for FloodTest {
             Pattern::ManyToOne => "fanin",
         };
         let Self { messages, per_write, payload_len, version, .. } = self;
-        format!("{name}: MQTT {version}, {messages} × {payload_len} B per publisher, {per_write} per write")
+        let churn = self.churn.map_or(String::new(), |churn| format!("; {churn}"));
+        format!(
+            "{name}: MQTT {version}, {messages} × {payload_len} B per publisher, {per_write} per write{churn}"
+        )
     }
 
     fn sizes(&self) -> Vec<String> {
@@ -118,7 +127,7 @@ impl Test for FloodTest {
     }
 
     fn connections(&self, size: usize) -> u64 {
-        u64::from(self.sizes[size]) + 1
+        u64::from(self.sizes[size]) + 1 + u64::from(self.churn.is_some())
     }
 
     fn parts(&self, size: usize, run: RunId, workers: usize) -> Vec<Flood> {
@@ -135,6 +144,10 @@ impl Test for FloodTest {
         }
         for stream in 0..streams.len() {
             parts[stream % workers].add_publisher(client(None), stream);
+        }
+        if let Some(plan) = self.churn {
+            parts[0].clients.push(client(None));
+            parts[0].churn = Some(Churn::new(plan, self.version));
         }
         parts
     }
@@ -156,6 +169,7 @@ impl FloodTest {
             arrived: 0,
             expected: 0,
             stray: Tally::default(),
+            churn: None,
         }
     }
 }
@@ -172,6 +186,31 @@ impl Flood {
         self.clients.push(client);
         self.ready.push(self.publishers.len());
         self.publishers.push(Publisher { stream, written_bytes: 0, is_blocked: false });
+    }
+
+    fn is_delivered(&self) -> bool {
+        // A thread may have publishers and no subscribers.
+        self.arrived == self.expected
+            && self.ready.is_empty()
+            && !self.publishers.iter().any(|p| p.is_blocked)
+    }
+
+    /// Handles a packet on a connection that is no subscriber's.
+    #[cold]
+    fn handle_aside(&mut self, connection: usize, packet: &[u8]) -> Result<()> {
+        match &mut self.churn {
+            Some(churn) if connection + 1 == self.clients.len() => churn.handle_packet(packet),
+            _ => unexpected(packet, self.version, &mut self.stray),
+        }
+    }
+
+    /// Sends the requests of the churn that are due, each in a write of its own.
+    fn send_churn(&mut self, connections: &mut Connections) -> Result<()> {
+        let Some(churn) = &mut self.churn else { return Ok(()) };
+        while let Some(packet) = churn.next_packet(Instant::now()) {
+            connections.send(self.clients.len() - 1, &packet)?;
+        }
+        Ok(())
     }
 
     /// Lets a publisher write once. Returns whether it can write again.
@@ -198,7 +237,7 @@ impl Load for Flood {
     #[inline]
     fn receive(&mut self, connection: usize, bytes: &[u8], _: &mut Connections) -> Result<usize> {
         let Some(subscriber) = self.subscribers.get_mut(connection) else {
-            return for_each_packet(bytes, |packet| unexpected(packet, self.version, &mut self.stray));
+            return for_each_packet(bytes, |packet| self.handle_aside(connection, packet));
         };
         for_each_packet(bytes, |packet| {
             match subscriber.record(packet, &self.streams, self.payload_len) {
@@ -218,16 +257,27 @@ impl Load for Flood {
         }
     }
 
+    fn shows_progress(&self, connection: usize) -> bool {
+        connection < self.subscribers.len() + self.publishers.len()
+    }
+
     fn publish(&mut self, connections: &mut Connections) -> Result<Next> {
+        if self.is_delivered() {
+            return Ok(Next::WhenWoken);
+        }
         let mut at = 0;
         while at < self.ready.len() {
+            // Between any two writes: a turn takes milliseconds, in which many requests are due.
+            self.send_churn(connections)?;
             if self.write_batch(self.ready[at], connections)? {
                 at += 1;
             } else {
                 self.ready.swap_remove(at);
             }
         }
-        Ok(if self.ready.is_empty() { Next::WhenWoken } else { Next::Now })
+        self.send_churn(connections)?;
+        let until_churn = self.churn.as_ref().and_then(Churn::until_next);
+        Ok(if self.ready.is_empty() { until_churn.map_or(Next::WhenWoken, Next::After) } else { Next::Now })
     }
 
     fn arrived(&self) -> u64 {
@@ -239,10 +289,7 @@ impl Load for Flood {
     }
 
     fn is_complete(&self) -> bool {
-        // A thread may have publishers and no subscribers.
-        self.arrived == self.expected
-            && self.ready.is_empty()
-            && !self.publishers.iter().any(|p| p.is_blocked)
+        self.is_delivered() && self.churn.as_ref().is_none_or(Churn::is_answered)
     }
 }
 
@@ -256,11 +303,15 @@ impl Part for Flood {
     }
 
     fn outcome(self) -> Result<Outcome> {
+        if self.is_delivered() && !self.is_complete() {
+            return Err(Error::Server("left a SUBSCRIBE or UNSUBSCRIBE on other topics unanswered".into()));
+        }
         let mut tally = self.stray;
         for sequence in self.subscribers.iter().flat_map(|subscriber| &subscriber.sequences) {
             tally.add(sequence.tally());
         }
-        Ok(Outcome { messages: self.arrived, tally, latency: None })
+        let churned = self.churn.as_ref().map(Churn::outcome);
+        Ok(Outcome { messages: self.arrived, tally, latency: None, churned })
     }
 }
 
@@ -294,6 +345,7 @@ mod tests {
             per_write: 1,
             payload_len: 20,
             version: Version::V3_1_1,
+            churn: None,
         };
         let mut part = test.parts(0, 7, 1).remove(0);
         let bytes = packets(&part.streams);
@@ -346,6 +398,7 @@ mod tests {
             per_write: 1,
             payload_len: 16,
             version: Version::V5,
+            churn: None,
         }
         .parts(0, 0, 1)
         .remove(0);

@@ -259,6 +259,6 @@ impl Part for Many {
         }
         let mut tally = self.stray;
         self.members.iter().for_each(|member| tally.add(member.received.tally()));
-        Ok(Outcome { messages: self.arrived, tally, latency: Some(self.latency) })
+        Ok(Outcome { messages: self.arrived, tally, latency: Some(self.latency), ..Outcome::default() })
     }
 }

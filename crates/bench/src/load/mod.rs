@@ -1,5 +1,6 @@
 //! The loads, and what they have in common.
 
+mod churn;
 mod flood;
 mod idle;
 mod many;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use wire::{Packet, Role, Version};
 
+pub(crate) use self::churn::{ChurnPlace, ChurnPlan, Churned};
 pub(crate) use self::flood::{FloodTest, Pattern};
 pub(crate) use self::idle::IdleTest;
 pub(crate) use self::many::ManyTest;
@@ -82,6 +84,8 @@ pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     /// In nanoseconds, for the tests that measure it.
     pub(crate) latency: Option<Histogram<u64>>,
+    /// Of other people's subscriptions, if they were to come and go.
+    pub(crate) churned: Option<Churned>,
 }
 
 impl Outcome {
@@ -89,6 +93,7 @@ impl Outcome {
     pub(crate) fn add(&mut self, other: Self) {
         self.messages += other.messages;
         self.tally.add(other.tally);
+        self.churned = self.churned.or(other.churned);
         match (&mut self.latency, other.latency) {
             (Some(own), Some(others)) => {
                 own.add(others).expect("all latencies are kept within the same bounds");

@@ -322,7 +322,7 @@ impl Part for Pingtest {
         let of_pairs = self.pairs.iter().flat_map(|pair| [&pair.requests_received, &pair.replies_received]);
         let of_watchers = self.watchers.iter().flat_map(|watcher| &watcher.received);
         of_pairs.chain(of_watchers).for_each(|sequence| tally.add(sequence.tally()));
-        Ok(Outcome { messages: self.arrived, tally, latency: Some(self.latency) })
+        Ok(Outcome { messages: self.arrived, tally, latency: Some(self.latency), ..Outcome::default() })
     }
 }
 
