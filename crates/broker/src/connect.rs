@@ -7,7 +7,7 @@ use ledger::Command;
 use session::{Message, Now};
 use wire::{Connect, DisconnectReason, ReasonCode};
 
-use crate::shard::Ending;
+use crate::shard::{By, Ending};
 use crate::{Effects, Notice, Shard};
 
 impl Shard {
@@ -43,7 +43,12 @@ impl Shard {
         if !client.session.accept(&subscriber.client_id, &self.settings, &mut self.scratch) {
             let why = "the answer would be larger than the client takes";
             self.counters.refused_connect.add(1);
-            self.end(id, Ending { reason: ReasonCode::PacketTooLarge, why, with_will: false }, now, to);
+            self.end(
+                id,
+                Ending { reason: ReasonCode::PacketTooLarge, why, with_will: false, by: By::Server },
+                now,
+                to,
+            );
             return to.close(id);
         }
         client.session.touch(now);
@@ -65,7 +70,12 @@ impl Shard {
         self.counters.ended_taken_over.add(1);
         self.disconnect(id, DisconnectReason::SessionTakenOver, to);
         let why = "another connection has the same client identifier";
-        self.end(id, Ending { reason: ReasonCode::SessionTakenOver, why, with_will: true }, now, to);
+        self.end(
+            id,
+            Ending { reason: ReasonCode::SessionTakenOver, why, with_will: true, by: By::Server },
+            now,
+            to,
+        );
         to.close(id);
     }
 }

@@ -119,9 +119,10 @@ impl Shard {
         let message = Arc::new(Message::new(publish.topic(), &publish.packet, publisher, now));
         client.posted = client.posted.wrapping_add(1);
         route.undecided = client.posted;
-        let room = to.command(Command::Publish { connection: Some(id), message });
-        if room == Room::Over {
-            self.block(id, Blocker::Ledger, to);
+        to.command(Command::Publish { connection: Some(id), message });
+        // Its copies take another way than this shard sees; what holds them up holds this publisher up.
+        if let Some(blocker) = route.blocker(self.id, to) {
+            self.block(id, blocker, to);
         }
     }
 

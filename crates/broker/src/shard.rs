@@ -159,7 +159,12 @@ impl Shard {
             Cause::Failed(io::ErrorKind::ConnectionReset) => "the client reset the connection",
             Cause::Failed(_) => "the connection failed",
         };
-        self.end(id, Ending { reason: ReasonCode::UnspecifiedError, why, with_will: true }, now, to);
+        self.end(
+            id,
+            Ending { reason: ReasonCode::UnspecifiedError, why, with_will: true, by: By::Peer },
+            now,
+            to,
+        );
     }
 
     /// Mail from another shard.
@@ -249,6 +254,7 @@ impl Shard {
                 reason: ReasonCode::ServerShuttingDown,
                 why: "the broker shuts down",
                 with_will: false,
+                by: By::Server,
             };
             self.end(id, ending, now, to);
             to.close(id);
@@ -308,7 +314,7 @@ impl Shard {
             Request::Disconnect { reason } => {
                 let with_will = reason != DisconnectReason::NormalDisconnection;
                 let why = "the client disconnected";
-                self.end(id, Ending { reason: reason.reason(), why, with_will }, now, to);
+                self.end(id, Ending { reason: reason.reason(), why, with_will, by: By::Peer }, now, to);
                 to.close(id);
                 return Step::Ended;
             }
@@ -355,7 +361,8 @@ impl Shard {
             ReasonCode::KeepAliveTimeout => self.counters.ended_keep_alive.add(1),
             _ => self.counters.ended_protocol_error.add(1),
         }
-        let ending = Ending { reason: violation.reason, why: violation.text, with_will: true };
+        let ending =
+            Ending { reason: violation.reason, why: violation.text, with_will: true, by: By::Server };
         self.end(id, ending, now, to);
         to.close(id);
     }
@@ -363,14 +370,17 @@ impl Shard {
     /// The end of a connection's session. Its socket is not our concern any more.
     pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending, now: Now, to: &mut impl Effects) {
         let Some(mut client) = self.clients.remove(id) else { return };
-        let Ending { reason, why, with_will } = ending;
+        let Ending { reason, why, with_will, by } = ending;
         let client_id = client.client_id();
-        if client.session.is_connected() {
-            self.counters.clients_connected.sub(1);
-            to.notice(id, Notice::Disconnected { client_id, reason, why });
-        } else {
-            to.notice(id, Notice::Refused { client_id, reason, why });
-        }
+        let is_connected = client.session.is_connected();
+        self.counters.clients_connected.sub(u64::from(is_connected));
+        to.notice(
+            id,
+            match by {
+                By::Server if !is_connected => Notice::Refused { client_id, reason, why },
+                By::Server | By::Peer => Notice::Disconnected { client_id, reason, why },
+            },
+        );
         let Some(subscriber) = client.subscriber.take() else { return };
         let will = client.session.take_will(now).filter(|_| with_will && client.session.is_connected());
         to.command(Command::Left(Left { subscriber: Arc::clone(&subscriber), will }));
@@ -527,4 +537,12 @@ pub(crate) struct Ending {
     pub(crate) reason: ReasonCode,
     pub(crate) why: &'static str,
     pub(crate) with_will: bool,
+    pub(crate) by: By,
+}
+
+/// Who ends it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Server,
+    Peer,
 }

@@ -13,7 +13,7 @@ use wire::{
 };
 
 use crate::filters::Filters;
-use crate::shard::Ending;
+use crate::shard::{By, Ending};
 use crate::{Effects, Shard};
 
 /// The filters of clients that have gone are taken out of the index at most so many a turn.
@@ -266,7 +266,7 @@ impl Shard {
         to: &mut impl Effects,
     ) {
         self.disconnect(id, reason, to);
-        self.end(id, Ending { reason: reason.reason(), why, with_will: true }, now, to);
+        self.end(id, Ending { reason: reason.reason(), why, with_will: true, by: By::Server }, now, to);
         to.close(id);
     }
 }

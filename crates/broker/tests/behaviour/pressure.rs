@@ -34,6 +34,26 @@ fn a_publisher_is_not_read_while_its_subscriber_is_full_and_loses_nothing() {
 }
 
 #[test]
+fn retained_messages_wait_for_a_full_subscriber_too() {
+    let mut world = World::new(2);
+    let subscriber = world.connect(1, Version::V3_1_1, "s");
+    world.subscribe(subscriber, "t");
+    world.socket(subscriber).stuck = true;
+    let publisher = world.connect(0, Version::V3_1_1, "p");
+    for _ in 0..100 {
+        world.publish_retained(publisher, "t", SOME);
+    }
+    assert!(world.socket(publisher).paused);
+    let waiting = world.socket(subscriber).sent.len();
+    assert!(waiting < 2 * HIGH_WATER_BYTES, "{waiting} bytes");
+    let mut received = 0;
+    while !world.socket(subscriber).sent.is_empty() {
+        received += world.drain(subscriber).len();
+    }
+    assert_eq!(received, 100);
+}
+
+#[test]
 fn a_subscriber_that_stands_still_does_not_hold_the_others() {
     for shards in [1, 2] {
         let mut world = World::new(shards);
