@@ -7,7 +7,7 @@ use ledger::Command;
 use session::{Message, Now};
 use wire::{Connect, DisconnectReason, ReasonCode};
 
-use crate::shard::{By, Ending};
+use crate::ending::{By, Ending};
 use crate::{Effects, Notice, Shard};
 
 impl Shard {

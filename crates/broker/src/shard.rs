@@ -3,18 +3,19 @@
 use std::io;
 use std::sync::Arc;
 
-use index::{ConnectionId, Level, ShardId, Subscriber, Subscriptions};
-use ledger::{Command, Left, Reply};
+use index::{ConnectionId, Level, ShardId, Subscriptions};
+use ledger::{Command, Reply};
 use session::{Now, Request, Session, Settings};
-use wire::{Decoded, DisconnectReason, Packet, ReasonCode, Violation, decode};
+use wire::{Decoded, DisconnectReason, Packet, ReasonCode, decode};
 
 use crate::client::{Client, Clients};
 use crate::deliver::{Buffers, Source};
-use crate::pressure::{Blocker, Judge, Reading, Verdict, Waiting};
+use crate::ending::{By, Ending};
+use crate::pressure::{Judge, Waiting};
 use crate::subscribe::Changes;
 use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
-use crate::{Counters, Effects, Flush, Mail, Notice, Totals};
+use crate::{Counters, Effects, Flush, Mail, Totals};
 
 /// A client whose output is full may ask for so many bytes of answers before it is not read any more. Full of
 /// messages is no reason: it must be heard to unsubscribe, and to acknowledge.
@@ -337,57 +338,6 @@ impl Shard {
         }
     }
 
-    /// Tells an MQTT 5 client why its connection ends.
-    pub(crate) fn disconnect(&mut self, id: ConnectionId, reason: DisconnectReason, to: &mut impl Effects) {
-        if let Some(packet) = self.clients.get(id).and_then(|client| client.session.disconnect(reason)) {
-            self.send(id, &packet, to);
-        }
-    }
-
-    /// A peer has broken a rule: it is told where its version has words for that, and the connection ends.
-    fn violated(&mut self, id: ConnectionId, violation: &Violation, now: Now, to: &mut impl Effects) {
-        let Some(client) = self.clients.get(id) else { return };
-        let is_connected = client.session.is_connected();
-        self.scratch.clear();
-        client.session.answer(violation, &mut self.scratch);
-        if !self.scratch.is_empty() {
-            self.counters.packets_sent.add(1);
-            to.send(id, &self.scratch);
-        }
-        match violation.reason {
-            _ if !is_connected => self.counters.refused_connect.add(1),
-            ReasonCode::MalformedPacket => self.counters.ended_malformed.add(1),
-            ReasonCode::PacketTooLarge => self.counters.ended_packet_too_large.add(1),
-            ReasonCode::KeepAliveTimeout => self.counters.ended_keep_alive.add(1),
-            _ => self.counters.ended_protocol_error.add(1),
-        }
-        let ending =
-            Ending { reason: violation.reason, why: violation.text, with_will: true, by: By::Server };
-        self.end(id, ending, now, to);
-        to.close(id);
-    }
-
-    /// The end of a connection's session. Its socket is not our concern any more.
-    pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending, now: Now, to: &mut impl Effects) {
-        let Some(mut client) = self.clients.remove(id) else { return };
-        let Ending { reason, why, with_will, by } = ending;
-        let client_id = client.client_id();
-        let is_connected = client.session.is_connected();
-        self.counters.clients_connected.sub(u64::from(is_connected));
-        to.notice(
-            id,
-            match by {
-                By::Server if !is_connected => Notice::Refused { client_id, reason, why },
-                By::Server | By::Peer => Notice::Disconnected { client_id, reason, why },
-            },
-        );
-        let Some(subscriber) = client.subscriber.take() else { return };
-        let will = client.session.take_will(now).filter(|_| with_will && client.session.is_connected());
-        to.command(Command::Left(Left { subscriber: Arc::clone(&subscriber), will }));
-        self.open(&subscriber, now, to);
-        self.changes.leave(subscriber, std::mem::take(&mut client.filters));
-    }
-
     /// A timer of a connection fired; it counts only if it is the one that was armed last.
     fn timer(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -421,103 +371,6 @@ impl Shard {
         }
     }
 
-    /// Stops reading a publisher until what blocks it has gone. Nothing happens if it has gone already.
-    pub(crate) fn block(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        if client.blocked.is_some() {
-            return;
-        }
-        if let Blocker::Subscriber(subscriber) = &blocker
-            && !subscriber.gauge.wait(self.id)
-        {
-            return;
-        }
-        self.waiting.add(id, &blocker);
-        client.blocked = Some(Box::new(blocker));
-        self.counters.paused_publishers.add(1);
-        to.pause(id);
-    }
-
-    /// One of the things that blocked a publisher is gone: it is read again unless there is another.
-    fn unblock(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        client.blocked = None;
-        if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
-            self.block(id, next, to);
-        }
-        let Some(client) = self.clients.get_mut(id) else { return };
-        if client.blocked.is_none() {
-            client.session.touch(now);
-            to.resume(id);
-        }
-    }
-
-    /// A connection that does not take our answers is not asked for more questions.
-    fn block_on_itself(&mut self, id: ConnectionId, to: &mut impl Effects) -> bool {
-        let Some(client) = self.clients.get_mut(id) else { return true };
-        if client.blocked.is_none() {
-            client.blocked = Some(Box::new(Blocker::Itself));
-            to.pause(id);
-        }
-        false
-    }
-
-    fn unblock_itself(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
-        if let Some(client) = self.clients.get_mut(id)
-            && matches!(client.blocked.as_deref(), Some(Blocker::Itself))
-        {
-            self.unblock(id, now, to);
-        }
-    }
-
-    /// A subscriber of this shard has room, or has gone: everybody who waits for it may go on.
-    fn open(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
-        subscriber.gauge.set(Level::Open);
-        self.tell_waiting(subscriber, now, to);
-    }
-
-    fn tell_waiting(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
-        for shard in subscriber.gauge.take_waiting() {
-            if shard == self.id {
-                self.wake_for(subscriber, now, to);
-            } else {
-                to.mail(shard, Mail::Resume(Arc::clone(subscriber)));
-            }
-        }
-    }
-
-    fn wake_for(&mut self, subscriber: &Subscriber, now: Now, to: &mut impl Effects) {
-        for publisher in self.waiting.take_for_subscriber(subscriber) {
-            self.unblock(publisher, now, to);
-        }
-    }
-
-    fn judge(&mut self, now: Now, to: &mut impl Effects) {
-        let (clients, waiting) = (&self.clients, &self.waiting);
-        let verdicts = self.judge.judge(now.monotonic_ms, |subscriber| {
-            clients.get(subscriber.connection)?;
-            let feeds_others = |id: &ConnectionId| {
-                let route = clients.get(*id).and_then(|publisher| publisher.route.as_ref());
-                route.is_some_and(|route| route.targets.count > 1)
-            };
-            Some(Reading {
-                taken: to.taken_bytes(subscriber.connection),
-                waiting: to.waiting_bytes(subscriber.connection),
-                holds_others: waiting.for_subscriber(subscriber).iter().any(feeds_others),
-            })
-        });
-        for (subscriber, verdict) in verdicts {
-            match verdict {
-                Verdict::Open => self.open(&subscriber, now, to),
-                Verdict::Slow => {
-                    self.counters.slow_subscribers.add(1);
-                    subscriber.gauge.set(Level::Slow);
-                    self.tell_waiting(&subscriber, now, to);
-                }
-            }
-        }
-    }
-
     fn publish_sys(&mut self, now: Now, to: &mut impl Effects) {
         let Some(topics) = &mut self.sys else { return };
         topics.next_ms = now.monotonic_ms + topics.peers.interval_ms;
@@ -529,20 +382,4 @@ impl Shard {
             }
         }
     }
-}
-
-/// How a session ends.
-#[derive(Clone, Copy)]
-pub(crate) struct Ending {
-    pub(crate) reason: ReasonCode,
-    pub(crate) why: &'static str,
-    pub(crate) with_will: bool,
-    pub(crate) by: By,
-}
-
-/// Who ends it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
-    Server,
-    Peer,
 }

@@ -12,8 +12,8 @@ use wire::{
     SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe, Version,
 };
 
+use crate::ending::{By, Ending};
 use crate::filters::Filters;
-use crate::shard::{By, Ending};
 use crate::{Effects, Shard};
 
 /// The filters of clients that have gone are taken out of the index at most so many a turn.

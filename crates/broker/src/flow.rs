@@ -1,0 +1,108 @@
+//! Who is not read, and when that ends: the shard's side of back pressure.
+
+use std::sync::Arc;
+
+use index::{ConnectionId, Level, Subscriber};
+use session::Now;
+
+use crate::pressure::{Blocker, Reading, Verdict};
+use crate::{Effects, Mail, Shard};
+
+impl Shard {
+    /// Stops reading a publisher until what blocks it has gone. Nothing happens if it has gone already.
+    pub(crate) fn block(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.blocked.is_some() {
+            return;
+        }
+        if let Blocker::Subscriber(subscriber) = &blocker
+            && !subscriber.gauge.wait(self.id)
+        {
+            return;
+        }
+        self.waiting.add(id, &blocker);
+        client.blocked = Some(Box::new(blocker));
+        self.counters.paused_publishers.add(1);
+        to.pause(id);
+    }
+
+    /// One of the things that blocked a publisher is gone: it is read again unless there is another.
+    pub(crate) fn unblock(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.blocked = None;
+        if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
+            self.block(id, next, to);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.blocked.is_none() {
+            client.session.touch(now);
+            to.resume(id);
+        }
+    }
+
+    /// A connection that does not take our answers is not asked for more questions.
+    pub(crate) fn block_on_itself(&mut self, id: ConnectionId, to: &mut impl Effects) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return true };
+        if client.blocked.is_none() {
+            client.blocked = Some(Box::new(Blocker::Itself));
+            to.pause(id);
+        }
+        false
+    }
+
+    pub(crate) fn unblock_itself(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        if let Some(client) = self.clients.get_mut(id)
+            && matches!(client.blocked.as_deref(), Some(Blocker::Itself))
+        {
+            self.unblock(id, now, to);
+        }
+    }
+
+    /// A subscriber of this shard has room, or has gone: everybody who waits for it may go on.
+    pub(crate) fn open(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
+        subscriber.gauge.set(Level::Open);
+        self.tell_waiting(subscriber, now, to);
+    }
+
+    pub(crate) fn tell_waiting(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
+        for shard in subscriber.gauge.take_waiting() {
+            if shard == self.id {
+                self.wake_for(subscriber, now, to);
+            } else {
+                to.mail(shard, Mail::Resume(Arc::clone(subscriber)));
+            }
+        }
+    }
+
+    pub(crate) fn wake_for(&mut self, subscriber: &Subscriber, now: Now, to: &mut impl Effects) {
+        for publisher in self.waiting.take_for_subscriber(subscriber) {
+            self.unblock(publisher, now, to);
+        }
+    }
+
+    pub(crate) fn judge(&mut self, now: Now, to: &mut impl Effects) {
+        let (clients, waiting) = (&self.clients, &self.waiting);
+        let verdicts = self.judge.judge(now.monotonic_ms, |subscriber| {
+            clients.get(subscriber.connection)?;
+            let feeds_others = |id: &ConnectionId| {
+                let route = clients.get(*id).and_then(|publisher| publisher.route.as_ref());
+                route.is_some_and(|route| route.targets.count > 1)
+            };
+            Some(Reading {
+                taken: to.taken_bytes(subscriber.connection),
+                waiting: to.waiting_bytes(subscriber.connection),
+                holds_others: waiting.for_subscriber(subscriber).iter().any(feeds_others),
+            })
+        });
+        for (subscriber, verdict) in verdicts {
+            match verdict {
+                Verdict::Open => self.open(&subscriber, now, to),
+                Verdict::Slow => {
+                    self.counters.slow_subscribers.add(1);
+                    subscriber.gauge.set(Level::Slow);
+                    self.tell_waiting(&subscriber, now, to);
+                }
+            }
+        }
+    }
+}
