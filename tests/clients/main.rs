@@ -5,7 +5,7 @@ mod mosquitto;
 use std::path::Path;
 use std::process::Command;
 
-use pondhawk_tests::{Broker, Options, Program, Version, node, packet, python};
+use pondhawk_tests::{Broker, Options, Program, Version, node, python};
 
 /// The versions that all three speak.
 const VERSIONS: [Version; 2] = [Version::V3_1_1, Version::V5];
@@ -73,7 +73,7 @@ fn clients_of_all_kinds_and_versions_hear_each_other() {
             })
         };
         let guests: Vec<Program> = kinds.into_iter().zip(&names).flat_map(meet).collect();
-        broker.client(Version::V5, "host").send(&packet::publish(Version::V5, "meeting/open", b""));
+        broker.client(Version::V5, "host").publish("meeting/open", b"");
         for (name, version) in names[0].iter().zip(VERSIONS) {
             mosquitto::publish(&broker, version, &["-t", &format!("meeting/names/{name}"), "-m", name]);
         }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use pondhawk_tests::{Broker, Program, Version, packet};
+use pondhawk_tests::{Broker, Program, Version};
 
 use crate::brokers;
 
@@ -152,13 +152,12 @@ fn properties_are_printed_as_they_were_sent() {
 fn a_request_is_answered() {
     for broker in brokers() {
         let mut frog = broker.client(Version::V3_1_1, "frog");
-        frog.send(&packet::subscribe(Version::V3_1_1, 1, "ask"));
-        frog.expect(&packet::suback(Version::V3_1_1, 1, 0));
+        frog.subscribe("ask");
         let mut command = command("mosquitto_rr", &broker, Version::V5);
         command.args(["-t", "ask", "-e", "answer", "-m", "how deep?"]);
         let asker = Program::start(command);
-        frog.expect(&packet::publish(Version::V3_1_1, "ask", b"how deep?"));
-        frog.send(&packet::publish(Version::V3_1_1, "answer", b"two metres"));
+        frog.expect_message("ask", b"how deep?");
+        frog.publish("answer", b"two metres");
         assert_eq!(asker.finish(), "two metres");
         assert!(broker.stop().success());
     }

@@ -7,6 +7,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::client::Client;
 use crate::log::Log;
 use crate::packet::{self, Connect};
 use crate::raw::RawClient;
@@ -96,7 +97,7 @@ impl Broker {
     ///
     /// # Panics
     /// When it has not been before the deadline.
-    pub fn client(&self, version: Version, client_id: &str) -> RawClient {
+    pub fn client(&self, version: Version, client_id: &str) -> Client {
         self.client_with(&Connect::new(version, client_id))
     }
 
@@ -104,12 +105,12 @@ impl Broker {
     ///
     /// # Panics
     /// When it has not been before the deadline.
-    pub fn client_with(&self, connect: &Connect<'_>) -> RawClient {
-        let mut client = self.connect();
-        client.send(&connect.bytes());
-        let answer = client.read_packet();
+    pub fn client_with(&self, connect: &Connect<'_>) -> Client {
+        let mut connection = self.connect();
+        connection.send(&connect.bytes());
+        let answer = connection.read_packet();
         assert!(packet::is_accepted(&answer), "refused: {answer:02x?}");
-        client
+        Client::new(connection, connect.version)
     }
 
     /// What the broker has written so far.
@@ -141,9 +142,12 @@ impl Broker {
 
     /// Asks the broker to stop (SIGTERM); its clients can watch how it does.
     pub fn terminate(&self) {
-        let id =
-            i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id is positive");
-        kill_process(id, Signal::TERM).expect("our own child can be signalled");
+        self.signal(Signal::TERM);
+    }
+
+    /// The same as from a terminal (SIGINT).
+    pub fn interrupt(&self) {
+        self.signal(Signal::INT);
     }
 
     /// Waits until the broker has ended by itself.
@@ -154,6 +158,11 @@ impl Broker {
         // Its standard error closes when the process ends, so waiting for the process does not block after that.
         assert!(self.log.wait_for_end(DEADLINE), "the broker does not stop");
         self.process.wait().expect("our own child can be waited for")
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        kill_process(id.expect("a process id is positive"), signal).expect("our own child can be signalled");
     }
 }
 

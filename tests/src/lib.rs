@@ -17,16 +17,18 @@
 
 mod binary;
 mod broker;
+mod client;
 mod log;
 pub mod packet;
 mod program;
 mod raw;
 mod tools;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use binary::pondhawk;
 pub use broker::{Broker, Options};
+pub use client::{Client, Innocents};
 pub use program::Program;
 pub use raw::RawClient;
 pub use tools::{node, python};
@@ -35,3 +37,17 @@ pub use wire::Version;
 /// How long a test waits for anything before it fails: far longer than a loaded machine needs, and short enough for
 /// somebody to wait for it.
 pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Does something that ends by itself, again and again, until it comes to something.
+///
+/// # Panics
+/// When it has not before the deadline.
+pub fn until<T>(wish: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + DEADLINE;
+    while Instant::now() < end {
+        if let Some(outcome) = attempt() {
+            return outcome;
+        }
+    }
+    panic!("not before the deadline: {wish}");
+}

@@ -83,11 +83,23 @@ impl RawClient {
     /// # Panics
     /// When it is not whole before the deadline, or the connection is closed.
     pub fn read_packet(&mut self) -> Vec<u8> {
+        self.next_packet().expect("the broker has closed the connection")
+    }
+
+    /// Reads the next control packet, fixed header included; nothing if the broker has closed the connection instead.
+    ///
+    /// # Panics
+    /// When it is not whole before the deadline, or the connection is closed inside it.
+    pub fn next_packet(&mut self) -> Option<Vec<u8>> {
+        let end = Instant::now() + DEADLINE;
         loop {
             if let Some(length) = packet_length(&self.received) {
-                return self.take(length);
+                return Some(self.take(length));
             }
-            self.fill_to(self.received.len() + 1);
+            if let Arrival::Closed = self.read_some(end) {
+                assert!(self.received.is_empty(), "closed inside a packet: {}", hex(&self.received));
+                return None;
+            }
         }
     }
 

@@ -1,0 +1,108 @@
+//! One line for each connect, refusal and disconnect: who, from where, and why.
+
+use pondhawk_tests::packet::Connect;
+use pondhawk_tests::{Broker, RawClient, Version, packet};
+
+use crate::brokers;
+
+/// The line about what happened to this connection.
+fn line(broker: &Broker, event: &str, client_id: &str, connection: &RawClient) -> String {
+    broker.wait_for_log(&format!("{event} client_id={client_id} peer={} ", connection.local_address()))
+}
+
+#[test]
+fn connects_and_disconnects_are_logged_with_client_address_and_reason() {
+    for broker in brokers("") {
+        for version in Version::ALL {
+            let connect = Connect { keep_alive_secs: 60, ..Connect::new(version, "frog") };
+            let mut frog = broker.client_with(&connect);
+            let connected = line(&broker, "connected", "frog", &frog);
+            assert!(connected.ends_with(&format!("version={version} keep_alive_secs=60")), "{connected}");
+            frog.send(&packet::disconnect(version, 0));
+            frog.expect_closed();
+            let left = line(&broker, "disconnected", "frog", &frog);
+            assert!(left.ends_with("code=0 why=\"the client disconnected\""), "{left}");
+        }
+    }
+}
+
+#[test]
+fn every_end_of_a_connection_has_its_reason() {
+    for broker in brokers("") {
+        let ended = |client_id: &str, end: &dyn Fn(&mut RawClient)| {
+            let mut client = broker.client(Version::V5, client_id);
+            end(&mut client);
+            line(&broker, "disconnected", client_id, &client)
+        };
+        let closed = ended("closes", &|client| client.finish());
+        assert!(closed.contains("why=\"the client closed the connection\""), "{closed}");
+        let malformed = ended("malformed", &|client| client.send(&[0x30, 0x00]));
+        assert!(malformed.contains("code=129 why="), "{malformed}");
+        let with_will = ended("with will", &|client| client.send(&packet::disconnect(Version::V5, 4)));
+        assert!(with_will.contains("code=4 why=\"the client disconnected\""), "{with_will}");
+        let taken_over = ended("twin", &|_| drop(broker.client(Version::V3_1_1, "twin")));
+        assert!(taken_over.contains("code=142 why=\"another connection"), "{taken_over}");
+
+        let client = broker.client(Version::V5, "resets");
+        let address = client.local_address();
+        client.into_raw().reset();
+        let reset = broker.wait_for_log(&format!("disconnected client_id=resets peer={address} "));
+        assert!(reset.contains("why=\"the client reset the connection\""), "{reset}");
+    }
+}
+
+#[test]
+fn refusals_are_logged_with_client_address_and_reason() {
+    for broker in brokers("") {
+        let refused = |client_id: &str, bytes: &[u8]| {
+            let mut connection = broker.connect();
+            connection.send(bytes);
+            connection.read_to_end();
+            line(&broker, "refused", client_id, &connection)
+        };
+        let nameless = Connect { clean_start: false, ..Connect::new(Version::V3_1_1, "") };
+        let line = refused("", &nameless.bytes());
+        assert!(line.contains("code=133 why=\"an empty client identifier\""), "{line}");
+        let long = "f".repeat(2_000);
+        let line = refused("", &Connect::new(Version::V5, &long).bytes());
+        assert!(line.contains("code=133 why=\"the client identifier is too long\""), "{line}");
+        let line = refused("", b"GET / HTTP/1.1\r\n\r\n");
+        assert!(line.contains("why=\"the first packet is a CONNECT\""), "{line}");
+    }
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_refused_with_its_address() {
+    for broker in brokers("[limits]\nconnect_timeout = \"100 ms\"\n") {
+        let mut silent = broker.connect();
+        silent.expect_closed();
+        let line = line(&broker, "refused", "", &silent);
+        assert!(line.contains("why=\"no CONNECT in time\""), "{line}");
+    }
+}
+
+#[test]
+fn what_a_client_chose_cannot_forge_lines_or_colours() {
+    for broker in brokers("") {
+        let client = broker.client(Version::V5, "frog\n2026 INFO connected client_id=king\u{1b}[31m");
+        let peer = format!("peer={} ", client.local_address());
+        let line = broker.wait_for_log(&peer);
+        assert!(line.contains("frog\\n2026 INFO connected client_id=king\\u{1b}[31m"), "{line}");
+        assert!(!broker.log().contains('\u{1b}'));
+    }
+}
+
+#[test]
+fn lines_for_programs_are_json_objects() {
+    for broker in brokers("[log]\nformat = \"json\"\n") {
+        let client = broker.client(Version::V5, "frog");
+        let address = client.local_address();
+        client.leave();
+        let line = broker.wait_for_log("\"disconnected\"");
+        let line: serde_json::Value = serde_json::from_str(&line).expect("a line is a JSON object");
+        assert_eq!(line["client_id"], "frog", "{line}");
+        assert_eq!(line["peer"], address.to_string(), "{line}");
+        assert_eq!(line["code"], 0, "{line}");
+        assert_eq!(line["why"], "the client disconnected", "{line}");
+    }
+}

@@ -1,0 +1,17 @@
+//! What an operator relies on: limits, the log, `$SYS`, and an orderly end.
+
+mod descriptors;
+mod limits;
+mod log;
+mod stop;
+mod sys;
+
+use pondhawk_tests::{Broker, Options};
+
+/// A new broker with these settings, with one shard and with four.
+fn brokers(settings: &str) -> impl Iterator<Item = Broker> + use<> {
+    let settings = settings.to_owned();
+    [1, 4].into_iter().map(move |shards| {
+        Broker::start(&Options { shards, settings: settings.clone(), ..Options::default() })
+    })
+}
