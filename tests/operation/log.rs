@@ -82,6 +82,17 @@ fn a_connection_that_says_nothing_is_refused_with_its_address() {
 }
 
 #[test]
+fn a_connection_beyond_the_maximum_is_refused_with_its_address() {
+    for broker in brokers("[limits]\nconnections = 1\n") {
+        let _only = broker.client(Version::V5, "only");
+        let mut other = broker.connect();
+        other.expect_closed();
+        let line = line(&broker, "refused", "", &other);
+        assert!(line.contains("code=151 why=\"there are as many connections as there may be\""), "{line}");
+    }
+}
+
+#[test]
 fn what_a_client_chose_cannot_forge_lines_or_colours() {
     for broker in brokers("") {
         let client = broker.client(Version::V5, "frog\n2026 INFO connected client_id=king\u{1b}[31m");

@@ -4,12 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::Counters;
+use broker::{Counters, Notice};
 use index::ShardId;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
+use wire::ReasonCode;
 
+use crate::log;
 use crate::mail::{Letter, Switchboard};
 
 /// The queue of connections that the kernel has accepted and we have not.
@@ -18,6 +20,12 @@ const BACKLOG: i32 = 4096;
 const ACCEPTS_PER_TURN: usize = 256;
 /// Without descriptors accepting waits this long; without the wait it would spin.
 const PAUSE_MS: u64 = 250;
+/// Said of a connection that is one too many.
+const FULL: Notice<'_> = Notice::Refused {
+    client_id: "",
+    reason: ReasonCode::QuotaExceeded,
+    why: "there are as many connections as there may be",
+};
 /// Tokens from here on are listeners'; no connection's slot comes near.
 const FIRST_TOKEN: usize = 0xffff_0000;
 
@@ -100,7 +108,7 @@ impl Listeners {
                 match listener.socket.accept() {
                     Ok((socket, peer)) if board.connections() >= self.connections_max => {
                         self.counters.refused_connections_max.add(1);
-                        tracing::debug!(%peer, "refused: the maximum number of connections is reached");
+                        log::notice(peer, FULL);
                         drop(socket);
                     }
                     Ok((socket, peer)) => {
