@@ -120,7 +120,7 @@ fn a_program_with_the_same_client_identifier_takes_over() {
         let first = subscribe(&broker, version, "twin", &["-t", "a"]);
         let second = subscribe(&broker, version, "twin", &["-t", "a"]);
         let line = broker.wait_for_log("disconnected client_id=twin");
-        assert!(line.contains("code=142"), "{line}");
+        assert!(line.contains("reason=0x8E (Session taken over)"), "{line}");
         first.kill();
         second.kill();
         assert!(broker.stop().success());

@@ -21,7 +21,10 @@ fn connects_and_disconnects_are_logged_with_client_address_and_reason() {
             frog.send(&packet::disconnect(version, 0));
             frog.expect_closed();
             let left = line(&broker, "disconnected", "frog", &frog);
-            assert!(left.ends_with("code=0 why=\"the client disconnected\""), "{left}");
+            assert!(
+                left.ends_with("reason=0x00 (Normal disconnection) why=\"the client disconnected\""),
+                "{left}"
+            );
         }
     }
 }
@@ -37,11 +40,17 @@ fn every_end_of_a_connection_has_its_reason() {
         let closed = ended("closes", &|client| client.finish());
         assert!(closed.contains("why=\"the client closed the connection\""), "{closed}");
         let malformed = ended("malformed", &|client| client.send(&[0x30, 0x00]));
-        assert!(malformed.contains("code=129 why="), "{malformed}");
+        assert!(malformed.contains("reason=0x81 (Malformed Packet) why="), "{malformed}");
         let with_will = ended("with will", &|client| client.send(&packet::disconnect(Version::V5, 4)));
-        assert!(with_will.contains("code=4 why=\"the client disconnected\""), "{with_will}");
+        assert!(
+            with_will.contains("reason=0x04 (Disconnect with Will Message) why=\"the client disconnected\""),
+            "{with_will}"
+        );
         let taken_over = ended("twin", &|_| drop(broker.client(Version::V3_1_1, "twin")));
-        assert!(taken_over.contains("code=142 why=\"another connection"), "{taken_over}");
+        assert!(
+            taken_over.contains("reason=0x8E (Session taken over) why=\"another connection"),
+            "{taken_over}"
+        );
 
         let client = broker.client(Version::V5, "resets");
         let address = client.local_address();
@@ -62,10 +71,18 @@ fn refusals_are_logged_with_client_address_and_reason() {
         };
         let nameless = Connect { clean_start: false, ..Connect::new(Version::V3_1_1, "") };
         let line = refused("", &nameless.bytes());
-        assert!(line.contains("code=133 why=\"an empty client identifier\""), "{line}");
+        assert!(
+            line.contains("reason=0x85 (Client Identifier not valid) why=\"an empty client identifier\""),
+            "{line}"
+        );
         let long = "f".repeat(2_000);
         let line = refused("", &Connect::new(Version::V5, &long).bytes());
-        assert!(line.contains("code=133 why=\"the client identifier is too long\""), "{line}");
+        assert!(
+            line.contains(
+                "reason=0x85 (Client Identifier not valid) why=\"the client identifier is too long\""
+            ),
+            "{line}"
+        );
         let line = refused("", b"GET / HTTP/1.1\r\n\r\n");
         assert!(line.contains("why=\"the first packet is a CONNECT\""), "{line}");
     }
@@ -88,7 +105,12 @@ fn a_connection_beyond_the_maximum_is_refused_with_its_address() {
         let mut other = broker.connect();
         other.expect_closed();
         let line = line(&broker, "refused", "", &other);
-        assert!(line.contains("code=151 why=\"there are as many connections as there may be\""), "{line}");
+        assert!(
+            line.contains(
+                "reason=0x97 (Quota exceeded) why=\"there are as many connections as there may be\""
+            ),
+            "{line}"
+        );
     }
 }
 

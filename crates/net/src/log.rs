@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use broker::Notice;
+use wire::{DisconnectReason, ReasonCode};
 
 /// Writes a notice about a connection to the log. What a peer has chosen is escaped.
 pub(crate) fn notice(peer: SocketAddr, notice: Notice<'_>) {
@@ -11,12 +12,12 @@ pub(crate) fn notice(peer: SocketAddr, notice: Notice<'_>) {
             tracing::info!(client_id = %Escaped(client_id), %peer, %version, keep_alive_secs, "connected");
         }
         Notice::Refused { client_id, reason, why } => {
-            let client_id = Escaped(client_id);
-            tracing::info!(%client_id, %peer, %reason, code = reason.code(), why, "refused");
+            let (client_id, code) = (Escaped(client_id), Code(reason));
+            tracing::info!(%client_id, %peer, reason = %code, why, "refused");
         }
         Notice::Disconnected { client_id, reason, why } => {
-            let client_id = Escaped(client_id);
-            tracing::info!(%client_id, %peer, %reason, code = reason.code(), why, "disconnected");
+            let (client_id, code) = (Escaped(client_id), Code(reason));
+            tracing::info!(%client_id, %peer, reason = %code, why, "disconnected");
         }
     }
 }
@@ -34,5 +35,18 @@ impl std::fmt::Display for Escaped<'_> {
             write!(f, "{}", character.escape_debug())?;
         }
         if characters.next().is_some() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+/// A reason as the standard writes it, and as DISCONNECT calls it.
+struct Code(ReasonCode);
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(reason) = self;
+        match DisconnectReason::try_from(*reason) {
+            Ok(reason) => write!(f, "0x{:02X} ({reason})", reason.code()),
+            Err(_) => write!(f, "0x{:02X} ({reason})", reason.code()),
+        }
     }
 }
