@@ -1,7 +1,7 @@
 use crate::field::Reader;
 use crate::header::{FixedHeader, Limits, PacketType};
 use crate::packet::Packet;
-use crate::rule::{self, Fault, Violation};
+use crate::rule::{Fault, Violation};
 use crate::version::Version;
 
 /// What the first bytes of a stream are.
@@ -61,10 +61,23 @@ pub fn decode<'a>(
     let Some(body) = bytes.get(header.len..header.total) else {
         return Ok(Decoded::Need { total: Some(header.total) });
     };
+    let mut from = Reader {
+        rest: body,
+        version: version.unwrap_or(Version::V3_1_1),
+        is_version_known: version.is_some(),
+        flags: header.flags,
+        is_shortest: header.is_shortest,
+        sender: limits.sender,
+    };
     let decoded = |packet| Decoded::Packet { packet, len: header.total };
-    let Some(version) = version else { return first_packet(body, header.is_shortest, decoded) };
-    let from = Reader { rest: body, version, flags: header.flags, sender: limits.sender };
-    Packet::read(header.packet_type, from, decoded, |fault| Violation::of(fault, version))
+    match version {
+        Some(version) => {
+            Packet::read(header.packet_type, &mut from, decoded, |fault, _| Violation::of(fault, version))
+        }
+        None => Packet::read(PacketType::Connect, &mut from, decoded, |fault, from| {
+            Violation::in_connect(fault, from.is_version_known.then_some(from.version))
+        }),
+    }
 }
 
 #[cold]
@@ -73,19 +86,4 @@ fn violation(fault: Fault, version: Option<Version>) -> Violation {
         Some(version) => Violation::of(fault, version),
         None => Violation::in_connect(fault, None),
     }
-}
-
-/// Reads a CONNECT, after which it is known what the rules were.
-fn first_packet<'a>(
-    body: &'a [u8],
-    is_shortest: bool,
-    decoded: impl FnOnce(Packet<'a>) -> Decoded<'a>,
-) -> Result<Decoded<'a>, Violation> {
-    let version = crate::packet::read_protocol(&mut Reader::new(body, Version::V3_1_1))
-        .map_err(|fault| Violation::in_connect(fault, None))?;
-    let in_connect = |fault| Violation::in_connect(fault, Some(version));
-    if version.is_5() && !is_shortest {
-        return Err(in_connect(&rule::LENGTH_NOT_SHORTEST));
-    }
-    Packet::read(PacketType::Connect, Reader::new(body, version), decoded, in_connect)
 }

@@ -1,10 +1,9 @@
 //! How fields are read and written, and how one description of a packet does both.
 
-use crate::block::Block;
 use crate::header::PacketType;
-use crate::property::PropertySet;
+use crate::property::{PropertySet, read_block};
 use crate::repeated::OneOrMore;
-use crate::rule::{self, Fault, Rule};
+use crate::rule::{self, Fault};
 use crate::sink::{Counter, EncodeError, Sink};
 use crate::varint;
 use crate::version::{Role, Version};
@@ -12,7 +11,20 @@ use crate::version::{Role, Version};
 /// A value that stands on the wire as it is.
 pub(crate) trait Field<'a>: Sized {
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault>;
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError>;
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault>;
+
+    /// Writes `id` and behind it the value, as properties stand. Values of a fixed width go in one piece.
+    #[inline]
+    fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
+        sink.put_byte(id);
+        self.write(Version::V5, sink)
+    }
+}
+
+/// Flags that stand before what they are about.
+pub(crate) trait Flags: Sized {
+    fn from_bits(bits: u8) -> Result<Self, Fault>;
+    fn bits(&self) -> u8;
 }
 
 /// One walk over the fields of a packet `P`, in the order of the wire.
@@ -21,7 +33,6 @@ pub(crate) trait Field<'a>: Sized {
 /// the bytes and ignores the closures; walking with a [`Writer`] takes each from the packet by its closure and
 /// puts it to a sink. Rules are checked on both ways: what may not be received cannot be sent.
 pub(crate) trait Walk<'a, P> {
-    type Error;
     /// What comes of a walk: a packet on the way in, nothing on the way out.
     type Built;
 
@@ -30,71 +41,72 @@ pub(crate) trait Walk<'a, P> {
     fn version(&self) -> Version;
     /// The end that the packet comes from, where that is known.
     fn sender(&self) -> Option<Role>;
-    /// The flags of the fixed header.
-    fn flags(&self) -> u8;
-    fn error(&self, rule: &'static Rule) -> Self::Error;
+    /// The flags of the fixed header, or those that announced this part.
+    fn flags<F: Flags>(&self, of: impl FnOnce(&P) -> F) -> Result<F, Fault>;
 
-    fn field<T: Field<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, Self::Error>;
+    fn field<T: Field<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, Fault>;
 
     /// A field at the end of the packet, where it may be left out if it, and all after it, have their default
     /// values: if `omit` is true. `unlisted` is broken by a value that the packet does not have.
     fn tail<T: Field<'a> + Default>(
         &mut self,
-        unlisted: &'static Rule,
+        unlisted: Fault,
         omit: impl FnOnce(&P) -> bool,
         of: impl FnOnce(&P) -> T,
-    ) -> Result<T, Self::Error>;
+    ) -> Result<T, Fault>;
 
     /// A field that is there if a flag before it says so; `missing` is broken if it is not.
     fn announced<T: Field<'a>>(
         &mut self,
         announced: bool,
-        missing: &'static Rule,
+        missing: Fault,
         of: impl FnOnce(&P) -> Option<T>,
-    ) -> Result<Option<T>, Self::Error>;
+    ) -> Result<Option<T>, Fault>;
 
     /// A property length and the properties: nothing before MQTT 5.
-    fn properties<T: PropertySet<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, Self::Error>;
+    #[inline]
+    fn properties<T: PropertySet<'a>>(&mut self, of: impl FnOnce(&P) -> &T) -> Result<T, Fault> {
+        self.property_sets(|packet| ((), &(), of(packet))).map(|((), (), set)| set)
+    }
 
-    /// As [`properties`](Self::properties), where mostly there is none: `any` tells, and saves putting them together.
-    fn rare_properties<T: PropertySet<'a>>(
+    /// As [`properties`](Self::properties), where a packet does not keep all of them in one place.
+    fn property_sets<A: PropertySet<'a>, B: PropertySet<'a>, T: PropertySet<'a>>(
         &mut self,
-        any: impl FnOnce(&P) -> bool,
-        of: impl FnOnce(&P) -> T,
-    ) -> Result<T, Self::Error>;
+        of: impl FnOnce(&P) -> (A, &B, &T),
+    ) -> Result<(A, B, T), Fault>;
 
     /// As [`properties`](Self::properties), at the end of the packet as in [`tail`](Self::tail).
     fn tail_properties<T: PropertySet<'a>>(
         &mut self,
         omit: impl FnOnce(&P) -> bool,
-        of: impl FnOnce(&P) -> T,
-    ) -> Result<T, Self::Error>;
+        of: impl FnOnce(&P) -> &T,
+    ) -> Result<T, Fault>;
 
     /// Items up to the end of the packet; `none` is broken if there is none.
     fn list<T: Field<'a> + Copy>(
         &mut self,
-        none: &'static Rule,
+        none: Fault,
         of: impl FnOnce(&P) -> Option<OneOrMore<'a, T>>,
-    ) -> Result<OneOrMore<'a, T>, Self::Error>;
+    ) -> Result<OneOrMore<'a, T>, Fault>;
 
     /// All the bytes up to the end of the packet.
-    fn rest(&mut self, of: impl FnOnce(&P) -> &'a [u8]) -> Result<&'a [u8], Self::Error>;
+    fn rest(&mut self, of: impl FnOnce(&P) -> &'a [u8]) -> Result<&'a [u8], Fault>;
 
     /// From here on the packet is of this version: for CONNECT, which says so itself.
-    fn set_version(&mut self, version: Version);
+    fn set_version(&mut self, version: Version) -> Result<(), Fault>;
 
     /// A part with a layout of its own, there if `announced` holds the flags for it.
-    fn part<Q: Layout<'a>>(
+    fn part<Q: Layout<'a>, F: Flags>(
         &mut self,
-        announced: Option<u8>,
+        announced: Option<F>,
         of: impl FnOnce(&P) -> Option<Q>,
-    ) -> Result<Option<Q>, Self::Error>;
+    ) -> Result<Option<Q>, Fault>;
 
     /// How many bytes are left to read; `None` on the way out.
     fn unread_bytes(&self) -> Option<usize>;
 
-    fn check(&self, holds: bool, rule: &'static Rule) -> Result<(), Self::Error> {
-        if holds { Ok(()) } else { Err(self.error(rule)) }
+    fn check(&self, holds: bool, rule: Fault) -> Result<(), Fault> {
+        if holds { Ok(()) } else { Err(rule) }
     }
 }
 
@@ -102,14 +114,18 @@ pub(crate) trait Walk<'a, P> {
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a [u8],
+    /// Until a CONNECT has said what it is, it is read as one of 3.1.1.
     pub(crate) version: Version,
+    pub(crate) is_version_known: bool,
     pub(crate) flags: u8,
+    /// Whether Remaining Length is as short as can be, as MQTT 5 demands.
+    pub(crate) is_shortest: bool,
     pub(crate) sender: Option<Role>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(rest: &'a [u8], version: Version) -> Self {
-        Self { rest, version, flags: 0, sender: None }
+        Self { rest, version, is_version_known: true, flags: 0, is_shortest: true, sender: None }
     }
 
     #[inline]
@@ -146,7 +162,6 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a, P> Walk<'a, P> for Reader<'a> {
-    type Error = Fault;
     type Built = P;
 
     #[inline]
@@ -164,22 +179,18 @@ impl<'a, P> Walk<'a, P> for Reader<'a> {
     }
 
     #[inline]
-    fn flags(&self) -> u8 {
-        self.flags
+    fn flags<F: Flags>(&self, _: impl FnOnce(&P) -> F) -> Result<F, Fault> {
+        F::from_bits(self.flags)
     }
 
-    fn error(&self, rule: &'static Rule) -> Fault {
-        rule
-    }
-
-    #[inline]
+    #[inline(always)]
     fn field<T: Field<'a>>(&mut self, _: impl FnOnce(&P) -> T) -> Result<T, Fault> {
         T::read(self)
     }
 
     fn tail<T: Field<'a> + Default>(
         &mut self,
-        unlisted: &'static Rule,
+        unlisted: Fault,
         _: impl FnOnce(&P) -> bool,
         _: impl FnOnce(&P) -> T,
     ) -> Result<T, Fault> {
@@ -190,7 +201,7 @@ impl<'a, P> Walk<'a, P> for Reader<'a> {
     fn announced<T: Field<'a>>(
         &mut self,
         announced: bool,
-        missing: &'static Rule,
+        missing: Fault,
         _: impl FnOnce(&P) -> Option<T>,
     ) -> Result<Option<T>, Fault> {
         if !announced {
@@ -203,37 +214,30 @@ impl<'a, P> Walk<'a, P> for Reader<'a> {
     }
 
     #[inline]
-    fn properties<T: PropertySet<'a>>(&mut self, _: impl FnOnce(&P) -> T) -> Result<T, Fault> {
-        if !self.version.is_5() {
-            return Ok(T::default());
-        }
-        let len = varint::read(self)?;
-        if len == 0 {
-            return Ok(T::default());
-        }
-        T::read_block(self.take(len as usize)?)
-    }
-
-    #[inline]
-    fn rare_properties<T: PropertySet<'a>>(
+    fn property_sets<A: PropertySet<'a>, B: PropertySet<'a>, T: PropertySet<'a>>(
         &mut self,
-        _: impl FnOnce(&P) -> bool,
-        of: impl FnOnce(&P) -> T,
-    ) -> Result<T, Fault> {
-        Walk::<P>::properties(self, of)
+        _: impl FnOnce(&P) -> (A, &B, &T),
+    ) -> Result<(A, B, T), Fault> {
+        if !self.version.is_5() {
+            return Ok(Default::default());
+        }
+        match varint::read(self)? {
+            0 => Ok(Default::default()),
+            len => read_block(self.take(len as usize)?),
+        }
     }
 
     fn tail_properties<T: PropertySet<'a>>(
         &mut self,
         _: impl FnOnce(&P) -> bool,
-        of: impl FnOnce(&P) -> T,
+        of: impl FnOnce(&P) -> &T,
     ) -> Result<T, Fault> {
         if self.rest.is_empty() { Ok(T::default()) } else { Walk::<P>::properties(self, of) }
     }
 
     fn list<T: Field<'a> + Copy>(
         &mut self,
-        none: &'static Rule,
+        none: Fault,
         _: impl FnOnce(&P) -> Option<OneOrMore<'a, T>>,
     ) -> Result<OneOrMore<'a, T>, Fault> {
         OneOrMore::read(self, none)
@@ -244,17 +248,18 @@ impl<'a, P> Walk<'a, P> for Reader<'a> {
         Ok(core::mem::take(&mut self.rest))
     }
 
-    fn set_version(&mut self, version: Version) {
-        self.version = version;
+    fn set_version(&mut self, version: Version) -> Result<(), Fault> {
+        (self.version, self.is_version_known) = (version, true);
+        if version.is_5() && !self.is_shortest { Err(&rule::LENGTH_NOT_SHORTEST) } else { Ok(()) }
     }
 
-    fn part<Q: Layout<'a>>(
+    fn part<Q: Layout<'a>, F: Flags>(
         &mut self,
-        announced: Option<u8>,
+        announced: Option<F>,
         _: impl FnOnce(&P) -> Option<Q>,
     ) -> Result<Option<Q>, Fault> {
         let Some(flags) = announced else { return Ok(None) };
-        self.flags = flags;
+        self.flags = flags.bits();
         Q::layout(self).map(Some)
     }
 
@@ -267,14 +272,29 @@ impl<'a, P> Walk<'a, P> for Reader<'a> {
 pub(crate) struct Writer<'w, P, S: ?Sized> {
     packet: &'w P,
     version: Version,
-    flags: u8,
     sink: &'w mut S,
-    /// What the first walk has found out for the second.
-    block: &'w mut Block,
+    blocks: &'w mut Blocks,
+}
+
+/// The property lengths of a packet in the order of the wire: a walk that counts finds them out, the walk that
+/// writes needs them before it comes to the properties. There are at most two, of CONNECT and of its will.
+#[derive(Default)]
+struct Blocks {
+    lens: [usize; 2],
+    next: usize,
+}
+
+impl Blocks {
+    /// The place of the next length.
+    #[inline]
+    fn next(&mut self) -> &mut usize {
+        let at = self.next;
+        self.next = at + 1;
+        &mut self.lens[at % 2]
+    }
 }
 
 impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
-    type Error = EncodeError;
     type Built = ();
 
     #[inline]
@@ -291,16 +311,12 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     }
 
     #[inline]
-    fn flags(&self) -> u8 {
-        self.flags
-    }
-
-    fn error(&self, rule: &'static Rule) -> EncodeError {
-        EncodeError::forbidden(rule, self.version)
+    fn flags<F: Flags>(&self, of: impl FnOnce(&P) -> F) -> Result<F, Fault> {
+        Ok(of(self.packet))
     }
 
     #[inline]
-    fn field<T: Field<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, EncodeError> {
+    fn field<T: Field<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, Fault> {
         let value = of(self.packet);
         value.write(self.version, self.sink)?;
         Ok(value)
@@ -308,10 +324,10 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
 
     fn tail<T: Field<'a> + Default>(
         &mut self,
-        _: &'static Rule,
+        _: Fault,
         omit: impl FnOnce(&P) -> bool,
         of: impl FnOnce(&P) -> T,
-    ) -> Result<T, EncodeError> {
+    ) -> Result<T, Fault> {
         if omit(self.packet) { Ok(of(self.packet)) } else { self.field(of) }
     }
 
@@ -319,9 +335,9 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     fn announced<T: Field<'a>>(
         &mut self,
         _: bool,
-        _: &'static Rule,
+        _: Fault,
         of: impl FnOnce(&P) -> Option<T>,
-    ) -> Result<Option<T>, EncodeError> {
+    ) -> Result<Option<T>, Fault> {
         let value = of(self.packet);
         if let Some(value) = &value {
             value.write(self.version, self.sink)?;
@@ -329,79 +345,67 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
         Ok(value)
     }
 
-    #[inline]
-    fn properties<T: PropertySet<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, EncodeError> {
-        let set = of(self.packet);
-        if self.version.is_5() {
-            self.block.put(&set, self.sink)?;
-        }
-        Ok(set)
-    }
-
-    #[inline]
-    fn rare_properties<T: PropertySet<'a>>(
+    // The sets that come back are not looked at, and need not be copied if the compiler sees it.
+    #[inline(always)]
+    fn property_sets<A: PropertySet<'a>, B: PropertySet<'a>, T: PropertySet<'a>>(
         &mut self,
-        any: impl FnOnce(&P) -> bool,
-        of: impl FnOnce(&P) -> T,
-    ) -> Result<T, EncodeError> {
-        let is_empty = match self.block {
-            Block::Unknown => !any(self.packet),
-            Block::Empty => true,
-            Block::Known(_) => false,
-        };
-        if !is_empty {
-            return self.properties(of);
+        of: impl FnOnce(&P) -> (A, &B, &T),
+    ) -> Result<(A, B, T), Fault> {
+        if !self.version.is_5() {
+            return Ok(Default::default());
         }
-        *self.block = Block::Empty;
-        if self.version.is_5() {
-            self.sink.put(&[0]);
+        let (a, b, c) = of(self.packet);
+        let len = self.blocks.next();
+        if let Some(count) = self.sink.count() {
+            *len = block_len(&a, b, c)?;
+            *count += varint::len(*len) + *len;
+        } else {
+            match *len {
+                0 => self.sink.put_byte(0),
+                len => put_block(len, (&a, b, c), self.sink)?,
+            }
         }
-        Ok(T::default())
+        Ok((a, *b, *c))
     }
 
     fn tail_properties<T: PropertySet<'a>>(
         &mut self,
         omit: impl FnOnce(&P) -> bool,
-        of: impl FnOnce(&P) -> T,
-    ) -> Result<T, EncodeError> {
-        if omit(self.packet) { Ok(of(self.packet)) } else { self.properties(of) }
+        of: impl FnOnce(&P) -> &T,
+    ) -> Result<T, Fault> {
+        if omit(self.packet) { Ok(*of(self.packet)) } else { self.properties(of) }
     }
 
     fn list<T: Field<'a> + Copy>(
         &mut self,
-        none: &'static Rule,
+        none: Fault,
         of: impl FnOnce(&P) -> Option<OneOrMore<'a, T>>,
-    ) -> Result<OneOrMore<'a, T>, EncodeError> {
-        let list = of(self.packet).ok_or(EncodeError::forbidden(none, self.version))?;
+    ) -> Result<OneOrMore<'a, T>, Fault> {
+        let list = of(self.packet).ok_or(none)?;
         list.write(self.version, self.sink)?;
         Ok(list)
     }
 
     #[inline]
-    fn rest(&mut self, of: impl FnOnce(&P) -> &'a [u8]) -> Result<&'a [u8], EncodeError> {
+    fn rest(&mut self, of: impl FnOnce(&P) -> &'a [u8]) -> Result<&'a [u8], Fault> {
         let bytes = of(self.packet);
         self.sink.put(bytes);
         Ok(bytes)
     }
 
-    fn set_version(&mut self, version: Version) {
+    fn set_version(&mut self, version: Version) -> Result<(), Fault> {
         self.version = version;
+        Ok(())
     }
 
-    fn part<Q: Layout<'a>>(
+    fn part<Q: Layout<'a>, F: Flags>(
         &mut self,
-        announced: Option<u8>,
+        _: Option<F>,
         of: impl FnOnce(&P) -> Option<Q>,
-    ) -> Result<Option<Q>, EncodeError> {
+    ) -> Result<Option<Q>, Fault> {
         let Some(part) = of(self.packet) else { return Ok(None) };
-        let flags = announced.unwrap_or_default();
-        Q::layout(&mut Writer {
-            packet: &part,
-            version: self.version,
-            flags,
-            sink: self.sink,
-            block: &mut Block::Unknown,
-        })?;
+        let Self { version, sink, blocks, .. } = self;
+        Q::layout(&mut Writer { packet: &part, version: *version, sink: *sink, blocks })?;
         Ok(Some(part))
     }
 
@@ -410,9 +414,44 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     }
 }
 
+/// How long the properties are.
+#[inline]
+fn block_len<'a>(
+    a: &impl PropertySet<'a>,
+    b: &impl PropertySet<'a>,
+    c: &impl PropertySet<'a>,
+) -> Result<usize, Fault> {
+    if a.is_empty() && b.is_empty() && c.is_empty() {
+        return Ok(0);
+    }
+    let mut counter = Counter::default();
+    put_sets((a, b, c), &mut counter)?;
+    Ok(counter.len)
+}
+
+/// A property length and the properties. Apart from the rest: most packets have none.
+#[inline(never)]
+fn put_block<'a, S: Sink + ?Sized>(
+    len: usize,
+    sets: (&impl PropertySet<'a>, &impl PropertySet<'a>, &impl PropertySet<'a>),
+    sink: &mut S,
+) -> Result<(), Fault> {
+    varint::write(len, sink);
+    put_sets(sets, sink)
+}
+
+fn put_sets<'a, S: Sink + ?Sized>(
+    (a, b, c): (&impl PropertySet<'a>, &impl PropertySet<'a>, &impl PropertySet<'a>),
+    sink: &mut S,
+) -> Result<(), Fault> {
+    a.put(sink)?;
+    b.put(sink)?;
+    c.put(sink)
+}
+
 /// Fields in the order of the wire.
 pub(crate) trait Layout<'a>: Sized {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error>;
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault>;
 }
 
 /// A control packet: what its fixed header says.
@@ -420,7 +459,8 @@ pub(crate) trait ControlPacket<'a>: Layout<'a> {
     const TYPE: PacketType;
 
     /// The flags of the fixed header.
-    fn flags(&self) -> u8 {
+    #[inline]
+    fn flag_bits(&self) -> u8 {
         Self::TYPE.reserved_flags()
     }
 }
@@ -432,14 +472,14 @@ pub(crate) fn encode<'a, P: ControlPacket<'a>, S: Sink + ?Sized>(
     version: Version,
     sink: &mut S,
 ) -> Result<usize, EncodeError> {
-    let flags = packet.flags();
-    let mut block = Block::Unknown;
-    let remaining = remaining_len(packet, version, flags, &mut block)?;
-    let len = 1 + varint::len(remaining)? + remaining;
+    let mut blocks = Blocks::default();
+    let remaining = remaining_len(packet, version, &mut blocks)?;
+    let len = 1 + varint::len(remaining) + remaining;
     sink.reserve(len).map_err(|_| EncodeError::Full { len })?;
-    varint::write_behind((P::TYPE as u8) << 4 | flags, remaining, sink)?;
-    P::layout(&mut Writer { packet, version, flags, sink, block: &mut block })?;
-    Ok(len)
+    varint::write_behind((P::TYPE as u8) << 4 | packet.flag_bits(), remaining, sink);
+    blocks.next = 0;
+    let written = P::layout(&mut Writer { packet, version, sink, blocks: &mut blocks });
+    written.map(|_| len).map_err(|fault| EncodeError::forbidden(fault, version))
 }
 
 /// The length of a packet on the wire.
@@ -447,18 +487,25 @@ pub(crate) fn encoded_len<'a, P: ControlPacket<'a>>(
     packet: &P,
     version: Version,
 ) -> Result<usize, EncodeError> {
-    let remaining = remaining_len(packet, version, packet.flags(), &mut Block::Unknown)?;
-    Ok(1 + varint::len(remaining)? + remaining)
+    let remaining = remaining_len(packet, version, &mut Blocks::default())?;
+    Ok(1 + varint::len(remaining) + remaining)
 }
 
-#[inline]
+/// What stands behind the fixed header: not more than a variable byte integer can say. Both walks in one function
+/// let the compiler look at each field once.
+#[inline(always)]
 fn remaining_len<'a, P: ControlPacket<'a>>(
     packet: &P,
     version: Version,
-    flags: u8,
-    block: &mut Block,
+    blocks: &mut Blocks,
 ) -> Result<usize, EncodeError> {
     let mut counter = Counter::default();
-    P::layout(&mut Writer { packet, version, flags, sink: &mut counter, block })?;
+    let mut writer = Writer { packet, version, sink: &mut counter, blocks };
+    if let Err(fault) = P::layout(&mut writer) {
+        return Err(EncodeError::forbidden(fault, writer.version));
+    }
+    if counter.len > varint::MAX as usize {
+        return Err(EncodeError::TooLong);
+    }
     Ok(counter.len)
 }

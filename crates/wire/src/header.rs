@@ -1,5 +1,6 @@
 //! The fixed header (section 2.1), judged byte for byte as it arrives.
 
+use crate::field::Flags;
 use crate::packet::PublishFlags;
 use crate::rule::{self, Fault};
 use crate::varint::{self, Parsed};

@@ -4,7 +4,6 @@
 
 extern crate alloc;
 
-mod block;
 mod decode;
 mod field;
 mod header;
@@ -41,7 +40,7 @@ pub use repeated::{
 };
 pub use rule::{Answer, Violation};
 pub use run::{Run, RunPayloads, publish_run};
-pub use sink::{Counter, EncodeError, Full, Sink, SliceSink};
+pub use sink::{Counter, EncodeError, Forbidden, Full, Sink, SliceSink};
 pub use topic::{TopicFilter, TopicName};
 pub use value::{
     Binary, BinaryTooLong, MaximumQos, PacketId, PayloadFormat, ResponseTopic, SubscriptionIdentifier,

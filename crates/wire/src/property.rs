@@ -5,7 +5,7 @@ use core::fmt;
 use crate::field::{Field, Reader};
 use crate::repeated::{Repeated, RepeatedField};
 use crate::rule::{self, Fault};
-use crate::sink::{EncodeError, Sink};
+use crate::sink::Sink;
 use crate::varint;
 use crate::version::Version;
 
@@ -118,41 +118,45 @@ pub(crate) trait PropertySet<'a>: Default + Copy {
     /// False, with nothing taken: the property is not of this set.
     fn take(&mut self, property: Property, at: &'a [u8], from: &mut Reader<'a>) -> Result<bool, Fault>;
 
-    fn put<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), EncodeError>;
+    fn put<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), Fault>;
 
     fn is_empty(&self) -> bool;
-
-    /// Reads a block of properties, without the length before it.
-    fn read_block(block: &'a [u8]) -> Result<Self, Fault> {
-        let mut set = Self::default();
-        let mut from = Reader::new(block, Version::V5);
-        while let Some((&id, behind)) = from.rest.split_first() {
-            let at = from.rest;
-            from.rest = behind;
-            let property = Property::from_id(id).ok_or(&rule::UNKNOWN_PROPERTY)?;
-            if !set.take(property, at, &mut from)? {
-                return Err(&rule::MISPLACED_PROPERTY);
-            }
-        }
-        Ok(set)
-    }
 }
 
-/// Two sets in one block: what belongs to the packet, and what belongs to the message in it.
-impl<'a, A: PropertySet<'a>, B: PropertySet<'a>> PropertySet<'a> for (A, B) {
-    fn take(&mut self, property: Property, at: &'a [u8], from: &mut Reader<'a>) -> Result<bool, Fault> {
-        Ok(self.0.take(property, at, from)? || self.1.take(property, at, from)?)
+/// Reads a block of properties, without the length before it, into the sets that they belong to.
+pub(crate) fn read_block<'a, A: PropertySet<'a>, B: PropertySet<'a>, C: PropertySet<'a>>(
+    block: &'a [u8],
+) -> Result<(A, B, C), Fault> {
+    let mut sets = (A::default(), B::default(), C::default());
+    let mut from = Reader::new(block, Version::V5);
+    while let Some((&id, behind)) = from.rest.split_first() {
+        let at = from.rest;
+        from.rest = behind;
+        let property = Property::from_id(id).ok_or(&rule::UNKNOWN_PROPERTY)?;
+        let is_taken = sets.2.take(property, at, &mut from)?
+            || sets.1.take(property, at, &mut from)?
+            || sets.0.take(property, at, &mut from)?;
+        if !is_taken {
+            return Err(&rule::MISPLACED_PROPERTY);
+        }
+    }
+    Ok(sets)
+}
+
+/// No property at all.
+impl<'a> PropertySet<'a> for () {
+    fn take(&mut self, _: Property, _: &'a [u8], _: &mut Reader<'a>) -> Result<bool, Fault> {
+        Ok(false)
     }
 
     #[inline]
-    fn put<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), EncodeError> {
-        self.0.put(sink)?;
-        self.1.put(sink)
+    fn put<S: Sink + ?Sized>(&self, _: &mut S) -> Result<(), Fault> {
+        Ok(())
     }
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.0.is_empty() && self.1.is_empty()
+        true
     }
 }
 
@@ -161,7 +165,7 @@ pub(crate) trait Slot<'a> {
     const EMPTY: Self;
 
     fn take(&mut self, at: &'a [u8], from: &mut Reader<'a>) -> Result<(), Fault>;
-    fn put<S: Sink + ?Sized>(&self, property: Property, sink: &mut S) -> Result<(), EncodeError>;
+    fn put<S: Sink + ?Sized>(&self, property: Property, sink: &mut S) -> Result<(), Fault>;
     fn is_empty(&self) -> bool;
     fn show(&self, property: Property, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
@@ -179,10 +183,9 @@ impl<'a, T: Field<'a> + fmt::Display> Slot<'a> for Option<T> {
     }
 
     #[inline]
-    fn put<S: Sink + ?Sized>(&self, property: Property, sink: &mut S) -> Result<(), EncodeError> {
+    fn put<S: Sink + ?Sized>(&self, property: Property, sink: &mut S) -> Result<(), Fault> {
         let Some(value) = self else { return Ok(()) };
-        sink.put(&[property.id()]);
-        value.write(Version::V5, sink)
+        value.write_behind(property.id(), sink)
     }
 
     #[inline]
@@ -207,9 +210,8 @@ impl<'a, T: RepeatedField<'a>> Slot<'a> for Repeated<'a, T> {
         Ok(())
     }
 
-    #[inline]
-    fn put<S: Sink + ?Sized>(&self, _: Property, sink: &mut S) -> Result<(), EncodeError> {
-        if self.is_empty() { Ok(()) } else { self.write(sink) }
+    fn put<S: Sink + ?Sized>(&self, _: Property, sink: &mut S) -> Result<(), Fault> {
+        self.write(sink)
     }
 
     #[inline]
@@ -265,7 +267,7 @@ macro_rules! properties {
             }
 
             #[inline]
-            fn put<S: $crate::Sink + ?Sized>(&self, sink: &mut S) -> Result<(), $crate::EncodeError> {
+            fn put<S: $crate::Sink + ?Sized>(&self, sink: &mut S) -> Result<(), $crate::rule::Fault> {
                 $($crate::property::Slot::put(&self.$field, $crate::property::Property::$property, sink)?;)*
                 Ok(())
             }

@@ -2,7 +2,7 @@ use core::fmt;
 
 use crate::field::{Field, Reader};
 use crate::rule::{self, Fault};
-use crate::sink::{EncodeError, Sink};
+use crate::sink::Sink;
 use crate::version::Version;
 
 macro_rules! reason_codes {
@@ -205,8 +205,8 @@ macro_rules! plain_field {
                 Self::from_code(from.u8()?).ok_or(&rule::$rule)
             }
 
-            fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
-                sink.put(&[self.code()]);
+            fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), Fault> {
+                sink.put_byte(self.code());
                 Ok(())
             }
         }
@@ -317,11 +317,11 @@ impl ConnectRefusal {
         refusal.ok_or(&rule::CONNACK_REASON)
     }
 
-    pub(crate) fn wire_code(self, version: Version) -> Result<u8, EncodeError> {
+    pub(crate) fn wire_code(self, version: Version) -> Result<u8, Fault> {
         if version.is_5() {
             return Ok(self.code());
         }
-        self.return_code().ok_or(EncodeError::forbidden(&rule::CONNACK_REASON, version))
+        self.return_code().ok_or(&rule::CONNACK_REASON)
     }
 }
 
@@ -354,9 +354,9 @@ impl<'a> Field<'a> for SubAckReason {
             .ok_or(&rule::SUBACK_REASON)
     }
 
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
-        let code = self.wire_code(version).ok_or(EncodeError::forbidden(&rule::SUBACK_REASON, version))?;
-        sink.put(&[code]);
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
+        let code = self.wire_code(version).ok_or(&rule::SUBACK_REASON)?;
+        sink.put_byte(code);
         Ok(())
     }
 }

@@ -5,14 +5,18 @@ use core::fmt;
 use crate::field::{Field, Reader};
 use crate::property::Property;
 use crate::rule::{self, Fault};
-use crate::sink::{EncodeError, Sink};
+use crate::sink::Sink;
 use crate::value::{SubscriptionIdentifier, Utf8};
 use crate::version::Version;
 
 /// A property that may be there any number of times, in an order that matters: the bytes of a packet that was
 /// decoded, or a slice.
 #[derive(Clone, Copy)]
-pub struct Repeated<'a, T>(Source<'a, T>);
+pub struct Repeated<'a, T> {
+    /// Bytes of a block, or items of a slice.
+    len: usize,
+    source: Source<'a, T>,
+}
 
 /// The user properties of a packet, in their order.
 ///
@@ -44,11 +48,10 @@ pub(crate) trait RepeatedField<'a>: Field<'a> + Copy + fmt::Display + 'a {
 
 #[derive(Clone, Copy)]
 enum Source<'a, T> {
-    /// The properties that begin in the first `len` bytes, among which there may be others. All of them have
+    /// The properties in the first bytes, as many as the length says; among them there may be others. All have
     /// been read before, up to the end of `block`.
     Block {
         block: &'a [u8],
-        len: usize,
         is_pure: bool,
     },
     Slice(&'a [T]),
@@ -57,21 +60,18 @@ enum Source<'a, T> {
 #[allow(private_bounds)] // The two kinds of value are known.
 impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
     /// None.
-    pub const EMPTY: Self = Self(Source::Slice(&[]));
+    pub const EMPTY: Self = Self { len: 0, source: Source::Slice(&[]) };
 
     /// Whether there is none.
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        match self.0 {
-            Source::Block { len, .. } => len == 0,
-            Source::Slice(items) => items.is_empty(),
-        }
+        self.len == 0
     }
 
     /// One after the other, in their order.
     pub fn iter(&self) -> RepeatedIter<'a, T> {
-        RepeatedIter(match self.0 {
-            Source::Block { block, len, .. } => Source::Block { block: &block[..len], len, is_pure: false },
+        RepeatedIter(match self.source {
+            Source::Block { block, is_pure } => Source::Block { block: &block[..self.len], is_pure },
             slice @ Source::Slice(_) => slice,
         })
     }
@@ -79,30 +79,20 @@ impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
     /// Takes one more in: it begins with its identifier at the start of `at`, and `behind` begins behind it.
     /// Both end where the block ends.
     pub(crate) fn extend(&mut self, at: &'a [u8], behind: &'a [u8]) {
-        self.0 = match self.0 {
-            Source::Block { block, len, is_pure } => Source::Block {
-                block,
-                len: block.len() - behind.len(),
-                is_pure: is_pure && len == block.len() - at.len(),
-            },
-            Source::Slice(_) => Source::Block { block: at, len: at.len() - behind.len(), is_pure: true },
+        let (block, is_pure) = match self.source {
+            Source::Block { block, is_pure } => (block, is_pure && self.len == block.len() - at.len()),
+            Source::Slice(_) => (at, true),
         };
+        *self = Self { len: block.len() - behind.len(), source: Source::Block { block, is_pure } };
     }
 
     /// Identifier and value of each. What came in one piece goes in one piece.
-    pub(crate) fn write<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), EncodeError> {
-        let mut put_one = |item: &T| {
-            sink.put(&[T::PROPERTY.id()]);
-            item.write(Version::V5, sink)
-        };
-        match self.0 {
-            Source::Slice(items) => items.iter().try_for_each(put_one),
-            Source::Block { block, len, is_pure: true } => {
-                sink.put(&block[..len]);
-                Ok(())
-            }
-            Source::Block { .. } => self.iter().try_for_each(|item| put_one(&item)),
+    pub(crate) fn write<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), Fault> {
+        if let Source::Block { block, is_pure: true } = self.source {
+            sink.put(&block[..self.len]);
+            return Ok(());
         }
+        self.iter().try_for_each(|item| item.write_behind(T::PROPERTY.id(), sink))
     }
 }
 
@@ -155,10 +145,15 @@ impl<'a> Field<'a> for UserProperty<'a> {
         Ok(Self { name: half()?, value: half()? })
     }
 
-    #[inline]
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         self.name.write(version, sink)?;
         self.value.write(version, sink)
+    }
+
+    #[inline]
+    fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
+        self.name.write_behind(id, sink)?;
+        self.value.write(Version::V5, sink)
     }
 }
 
@@ -178,13 +173,13 @@ impl fmt::Display for UserProperty<'_> {
 
 impl<T> Default for Repeated<'_, T> {
     fn default() -> Self {
-        Self(Source::Slice(&[]))
+        Self { len: 0, source: Source::Slice(&[]) }
     }
 }
 
 impl<'a, T> From<&'a [T]> for Repeated<'a, T> {
     fn from(items: &'a [T]) -> Self {
-        Self(Source::Slice(items))
+        Self { len: items.len(), source: Source::Slice(items) }
     }
 }
 
@@ -254,7 +249,7 @@ impl<'a, T: Field<'a> + Copy> OneOrMore<'a, T> {
         Ok(Self(List::Bytes { bytes, version: from.version }))
     }
 
-    pub(crate) fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    pub(crate) fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         self.iter().try_for_each(|item| item.write(version, sink))
     }
 }

@@ -92,7 +92,7 @@ impl core::error::Error for Violation {}
 
 /// One rule, with its statements in MQTT 5 and in 3.1.1. Where there is no statement of its own, it is the
 /// general one.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) reason: ReasonCode,
     v5: &'static str,
@@ -183,7 +183,7 @@ rules! {
     // CONNECT
     PROTOCOL_NAME UnsupportedProtocolVersion "MQTT-3.1.2-1", "MQTT-3.1.2-1", "an unknown protocol name";
     UNSUPPORTED_LEVEL UnsupportedProtocolVersion "MQTT-3.1.2-2", "MQTT-3.1.2-2", "an unknown protocol level";
-    UNSUPPORTED_LEVEL_3 UnsupportedProtocolVersion CLOSE_5, "MQTT-3.1.2-2", "an unknown protocol level of the 3.x kind";
+    UNSUPPORTED_LEVEL_3 UnsupportedProtocolVersion "MQTT-3.1.2-2", "MQTT-3.1.2-2", "an unknown protocol level of the 3.x kind";
     CONNECT_RESERVED_FLAG MalformedPacket "MQTT-3.1.2-3", "MQTT-3.1.2-3", "the reserved connect flag";
     WILL_QOS_3 MalformedPacket "MQTT-3.1.2-12", "MQTT-3.1.2-14", "Will QoS 3";
     WILL_QOS_WITHOUT_WILL MalformedPacket "MQTT-3.1.2-11", "MQTT-3.1.2-13", "Will QoS without a will";

@@ -17,6 +17,12 @@ pub trait Sink {
     /// Appends `bytes`, for which there is room.
     fn put(&mut self, bytes: &[u8]);
 
+    /// Appends one byte, for which there is room.
+    #[inline]
+    fn put_byte(&mut self, byte: u8) {
+        self.put(&[byte]);
+    }
+
     /// The number of bytes, if they are only counted. What has been counted once is then not walked again.
     #[doc(hidden)]
     fn count(&mut self) -> Option<&mut usize> {
@@ -39,17 +45,31 @@ pub enum EncodeError {
     /// The packet is longer than a Remaining Length can say: 268,435,455 bytes.
     TooLong,
     /// The version does not have what the packet says, or a rule forbids it.
-    Forbidden {
-        /// The normative statement, as in [`Violation`](crate::Violation).
-        statement: &'static str,
-        /// The rule in a few words.
-        text: &'static str,
-    },
+    Forbidden(Forbidden),
+}
+
+/// The rule that a packet would break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forbidden {
+    rule: &'static Rule,
+    version: Version,
+}
+
+impl Forbidden {
+    /// The normative statement, as in [`Violation`](crate::Violation).
+    pub fn statement(self) -> &'static str {
+        self.rule.statement(self.version)
+    }
+
+    /// The rule in a few words.
+    pub fn text(self) -> &'static str {
+        self.rule.text
+    }
 }
 
 impl EncodeError {
     pub(crate) fn forbidden(rule: &'static Rule, version: Version) -> Self {
-        Self::Forbidden { statement: rule.statement(version), text: rule.text }
+        Self::Forbidden(Forbidden { rule, version })
     }
 }
 
@@ -58,7 +78,7 @@ impl fmt::Display for EncodeError {
         match self {
             Self::Full { len } => write!(f, "no room for a packet of {len} bytes"),
             Self::TooLong => f.write_str("longer than a packet can be"),
-            Self::Forbidden { statement, text } => write!(f, "{text} [{statement}]"),
+            Self::Forbidden(rule) => write!(f, "{} [{}]", rule.text(), rule.statement()),
         }
     }
 }
@@ -75,6 +95,11 @@ impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
+
+    #[inline]
+    fn put_byte(&mut self, byte: u8) {
+        self.push(byte);
+    }
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
@@ -85,6 +110,11 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         (**self).put(bytes);
+    }
+
+    #[inline]
+    fn put_byte(&mut self, byte: u8) {
+        (**self).put_byte(byte);
     }
 
     #[inline]

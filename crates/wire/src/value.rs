@@ -7,7 +7,7 @@ use topic::{TopicError, TopicName};
 
 use crate::field::{Field, Reader};
 use crate::rule::{self, Fault};
-use crate::sink::{EncodeError, Sink};
+use crate::sink::Sink;
 use crate::trace::{Bytes, Text};
 use crate::varint;
 use crate::version::Version;
@@ -44,14 +44,7 @@ impl<'a> Utf8<'a> {
         if text.len() > u16::MAX as usize {
             return Err(Utf8Error::TooLong);
         }
-        let mut rest = text.as_bytes();
-        while let Some((&byte, tail)) = rest.split_first() {
-            if byte == 0 {
-                return Err(Utf8Error::Nul);
-            }
-            rest = tail;
-        }
-        Ok(Self(text))
+        if has_nul(text.as_bytes()) { Err(Utf8Error::Nul) } else { Ok(Self(text)) }
     }
 
     /// The text.
@@ -71,11 +64,44 @@ impl<'a> Field<'a> for Utf8<'a> {
         Self::new(text).map_err(|_| &rule::NUL)
     }
 
-    #[inline]
-    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), Fault> {
         put_counted(self.0.as_bytes(), sink);
         Ok(())
     }
+
+    #[inline]
+    fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
+        put_counted_behind(id, self.0.as_bytes(), sink);
+        Ok(())
+    }
+}
+
+/// Looks at eight bytes at a time: strings are everywhere.
+#[inline]
+const fn has_nul(bytes: &[u8]) -> bool {
+    let mut found = 0;
+    let mut rest = bytes;
+    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+        found |= zero_bytes(*word);
+        rest = tail;
+    }
+    // The last eight once more, with those that were left.
+    if let Some(word) = bytes.last_chunk::<8>() {
+        return (found | zero_bytes(*word)) != 0;
+    }
+    let mut found = false;
+    while let Some((&byte, tail)) = rest.split_first() {
+        found |= byte == 0;
+        rest = tail;
+    }
+    found
+}
+
+/// Not 0 if and only if one of the bytes is 0.
+#[inline]
+const fn zero_bytes(word: [u8; 8]) -> u64 {
+    let word = u64::from_ne_bytes(word);
+    word.wrapping_sub(u64::from_ne_bytes([0x01; 8])) & !word & u64::from_ne_bytes([0x80; 8])
 }
 
 /// Binary data as MQTT has them (section 1.5.6): at most 65,535 bytes.
@@ -106,9 +132,14 @@ impl<'a> Field<'a> for Binary<'a> {
         from.counted().map(Self)
     }
 
-    #[inline]
-    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), Fault> {
         put_counted(self.0, sink);
+        Ok(())
+    }
+
+    #[inline]
+    fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
+        put_counted_behind(id, self.0, sink);
         Ok(())
     }
 }
@@ -116,8 +147,16 @@ impl<'a> Field<'a> for Binary<'a> {
 /// Two bytes of length, and the bytes. The types of the callers hold no more than 65,535.
 #[inline]
 pub(crate) fn put_counted<S: Sink + ?Sized>(bytes: &[u8], sink: &mut S) {
-    #[allow(clippy::cast_possible_truncation)]
-    sink.put(&(bytes.len() as u16).to_be_bytes());
+    let [.., high, low] = bytes.len().to_be_bytes();
+    sink.put(&[high, low]);
+    sink.put(bytes);
+}
+
+/// As [`put_counted`], with `id` before it.
+#[inline]
+fn put_counted_behind<S: Sink + ?Sized>(id: u8, bytes: &[u8], sink: &mut S) {
+    let [.., high, low] = bytes.len().to_be_bytes();
+    sink.put(&[id, high, low]);
     sink.put(bytes);
 }
 
@@ -136,7 +175,7 @@ impl<'a> Field<'a> for Option<TopicName<'a>> {
     }
 
     #[inline]
-    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), Fault> {
         put_counted(self.map_or("", TopicName::as_str).as_bytes(), sink);
         Ok(())
     }
@@ -147,8 +186,7 @@ impl<'a> Field<'a> for TopicName<'a> {
         Option::read(from)?.ok_or(&rule::TOPIC_EMPTY)
     }
 
-    #[inline]
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         Some(*self).write(version, sink)
     }
 }
@@ -165,9 +203,14 @@ impl<'a> Field<'a> for ResponseTopic<'a> {
         }
     }
 
-    #[inline]
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         self.0.write(version, sink)
+    }
+
+    #[inline]
+    fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
+        put_counted_behind(id, self.0.as_str().as_bytes(), sink);
+        Ok(())
     }
 }
 
@@ -238,9 +281,9 @@ impl<'a> Field<'a> for SubscriptionIdentifier {
         Self::new(varint::read(from)?).ok_or(&rule::PROPERTY_OUT_OF_RANGE)
     }
 
-    #[inline]
-    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
-        varint::write(self.value() as usize, sink)
+    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), Fault> {
+        varint::write(self.value() as usize, sink);
+        Ok(())
     }
 }
 
@@ -275,9 +318,18 @@ macro_rules! number_fields {
             }
 
             #[inline]
-            fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
+            fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), Fault> {
                 let to_integer: fn($type) -> $integer = $to;
                 sink.put(&to_integer(*self).to_be_bytes());
+                Ok(())
+            }
+
+            #[inline]
+            fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
+                let to_integer: fn($type) -> $integer = $to;
+                let mut bytes = [id; 1 + size_of::<$integer>()];
+                bytes[1..].copy_from_slice(&to_integer(*self).to_be_bytes());
+                sink.put(&bytes);
                 Ok(())
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::field::Reader;
 use crate::rule::{self, Fault};
-use crate::sink::{EncodeError, Sink};
+use crate::sink::Sink;
 
 /// The greatest value: 268,435,455.
 pub(crate) const MAX: u32 = (1 << 28) - 1;
@@ -19,6 +19,11 @@ pub(crate) enum Parsed {
 
 #[inline]
 pub(crate) fn parse(bytes: &[u8]) -> Parsed {
+    if let Some(&byte) = bytes.first()
+        && byte < 0x80
+    {
+        return Parsed::Value { value: byte.into(), len: 1, is_shortest: true };
+    }
     let mut value = 0;
     for (at, &byte) in bytes.iter().take(4).enumerate() {
         value |= u32::from(byte & 0x7F) << (7 * at);
@@ -43,49 +48,49 @@ pub(crate) fn read(from: &mut Reader<'_>) -> Result<u32, Fault> {
     }
 }
 
+/// Writes a value of at most [`MAX`]: a packet with a longer part is refused as too long, and what is written
+/// here on the way is only counted.
 #[inline]
-pub(crate) fn write<S: Sink + ?Sized>(value: usize, sink: &mut S) -> Result<(), EncodeError> {
-    let (bytes, len) = encode(value)?;
-    sink.put(&bytes[..len]);
-    Ok(())
-}
-
-/// Writes `first` and behind it the value, in one piece.
-#[inline]
-pub(crate) fn write_behind<S: Sink + ?Sized>(
-    first: u8,
-    value: usize,
-    sink: &mut S,
-) -> Result<(), EncodeError> {
-    if value < 0x80 {
-        sink.put(&[first, value.to_le_bytes()[0]]);
-        return Ok(());
-    }
-    let ([a, b, c, d], len) = encode(value)?;
-    sink.put(&[first, a, b, c, d][..1 + len]);
-    Ok(())
-}
-
-#[inline]
-fn encode(value: usize) -> Result<([u8; 4], usize), EncodeError> {
-    let seven_bits = |from: u32| (value >> from).to_le_bytes()[0] & 0x7F;
-    let more = |from| seven_bits(from) | 0x80;
-    match len(value)? {
-        1 => Ok(([seven_bits(0), 0, 0, 0], 1)),
-        2 => Ok(([more(0), seven_bits(7), 0, 0], 2)),
-        3 => Ok(([more(0), more(7), seven_bits(14), 0], 3)),
-        _ => Ok(([more(0), more(7), more(14), seven_bits(21)], 4)),
+pub(crate) fn write<S: Sink + ?Sized>(value: usize, sink: &mut S) {
+    let [a, b, c, d] = groups(value);
+    match len(value) {
+        1 => sink.put_byte(a),
+        2 => sink.put(&[a | MORE, b]),
+        3 => sink.put(&[a | MORE, b | MORE, c]),
+        _ => sink.put(&[a | MORE, b | MORE, c | MORE, d]),
     }
 }
 
-/// How many bytes the value takes.
+/// Writes `first` and behind it the value, in one piece where that is short.
+#[inline(always)]
+pub(crate) fn write_behind<S: Sink + ?Sized>(first: u8, value: usize, sink: &mut S) {
+    let [a, b, ..] = groups(value);
+    match len(value) {
+        1 => sink.put(&[first, a]),
+        2 => sink.put(&[first, a | MORE, b]),
+        _ => {
+            sink.put_byte(first);
+            write(value, sink);
+        }
+    }
+}
+
+/// Says that another byte follows.
+const MORE: u8 = 0x80;
+
+/// Seven bits each, least significant first.
 #[inline]
-pub(crate) fn len(value: usize) -> Result<usize, EncodeError> {
+fn groups(value: usize) -> [u8; 4] {
+    [0, 7, 14, 21].map(|shift| (value >> shift).to_le_bytes()[0] & 0x7F)
+}
+
+/// How many bytes a value of at most [`MAX`] takes.
+#[inline]
+pub(crate) const fn len(value: usize) -> usize {
     match value {
-        0..=0x7F => Ok(1),
-        0x80..=0x3FFF => Ok(2),
-        0x4000..=0x1F_FFFF => Ok(3),
-        0x20_0000..=0xFFF_FFFF => Ok(4),
-        _ => Err(EncodeError::TooLong),
+        0..=0x7F => 1,
+        0x80..=0x3FFF => 2,
+        0x4000..=0x1F_FFFF => 3,
+        _ => 4,
     }
 }

@@ -42,7 +42,7 @@ macro_rules! acknowledgement {
         }
 
         impl<'a> Layout<'a> for $name<'a> {
-            fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+            fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
                 let packet_id = walk.field(|packet| packet.packet_id)?;
                 let before_5 = !walk.version().is_5();
                 let reason = walk.tail(
@@ -52,7 +52,7 @@ macro_rules! acknowledgement {
                 )?;
                 walk.check(!($refuses && before_5 && reason.is_error()), &rule::$unlisted)?;
                 let properties =
-                    walk.tail_properties(|packet| packet.properties.is_empty(), |packet| packet.properties)?;
+                    walk.tail_properties(|packet| packet.properties.is_empty(), |packet| &packet.properties)?;
                 Ok(walk.build(|| Self { packet_id, reason, properties }))
             }
         }

@@ -5,7 +5,7 @@ use crate::header::PacketType;
 use crate::property::properties;
 use crate::reason::AuthReason;
 use crate::repeated::UserProperties;
-use crate::rule;
+use crate::rule::{self, Fault};
 use crate::value::{Binary, Utf8};
 use crate::version::Role;
 
@@ -37,14 +37,14 @@ impl<'a> ControlPacket<'a> for Auth<'a> {
 }
 
 impl<'a> Layout<'a> for Auth<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         walk.check(walk.version().is_5(), &rule::UNKNOWN_TYPE)?;
         let is_bare = walk.unread_bytes() == Some(0);
         let omit = |packet: &Self| packet.reason == AuthReason::Success && packet.properties.is_empty();
         let reason = walk.tail(&rule::AUTH_REASON, omit, |packet| packet.reason)?;
         // Unlike DISCONNECT, AUTH has a property length whenever it has a reason.
         walk.check(is_bare || walk.unread_bytes() != Some(0), &rule::TRUNCATED)?;
-        let properties = walk.tail_properties(omit, |packet| packet.properties)?;
+        let properties = walk.tail_properties(omit, |packet| &packet.properties)?;
         let has_method = properties.authentication_method.is_some();
         walk.check(has_method || properties.authentication_data.is_none(), &rule::DATA_WITHOUT_METHOD)?;
         let sender = walk.sender();

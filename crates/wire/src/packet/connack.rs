@@ -7,7 +7,7 @@ use crate::property::properties;
 use crate::reason::ConnectRefusal;
 use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
-use crate::sink::{EncodeError, Sink};
+use crate::sink::Sink;
 use crate::trace::Flag;
 use crate::value::{Binary, MaximumQos, Utf8};
 use crate::version::Version;
@@ -109,7 +109,7 @@ impl<'a> Field<'a> for Connected {
         Ok(Self::Refused(refusal))
     }
 
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         let bytes = match *self {
             Self::Accepted { session_present } => [u8::from(session_present && version != Version::V3_1), 0],
             Self::Refused(refusal) => [0, refusal.wire_code(version)?],
@@ -124,9 +124,9 @@ impl<'a> ControlPacket<'a> for ConnAck<'a> {
 }
 
 impl<'a> Layout<'a> for ConnAck<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         let outcome = walk.field(|packet| packet.outcome)?;
-        let properties = walk.properties(|packet| packet.properties)?;
+        let properties = walk.properties(|packet| &packet.properties)?;
         let has_method = properties.authentication_method.is_some();
         walk.check(has_method || properties.authentication_data.is_none(), &rule::DATA_WITHOUT_METHOD)?;
         Ok(walk.build(|| Self { outcome, properties }))

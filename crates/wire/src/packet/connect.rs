@@ -3,13 +3,13 @@ use core::num::{NonZeroU16, NonZeroU32};
 
 use topic::TopicName;
 
-use crate::field::{ControlPacket, Field, Layout, Reader, Walk};
+use crate::field::{ControlPacket, Field, Flags, Layout, Reader, Walk};
 use crate::header::PacketType;
 use crate::packet::MessageProperties;
 use crate::property::properties;
 use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
-use crate::sink::{EncodeError, Sink};
+use crate::sink::Sink;
 use crate::trace::{Bytes, Flag, Text};
 use crate::value::{Binary, Utf8};
 use crate::version::{Qos, Version};
@@ -149,7 +149,7 @@ impl<'a> Connect<'a> {
     fn connect_flags(&self) -> ConnectFlags {
         ConnectFlags {
             clean_start: self.clean_start,
-            will: self.will.map(|Will { qos, retain, .. }| WillFlags { qos, retain }),
+            will: self.will.as_ref().map(Will::flags),
             user_name: self.user_name.is_some(),
             password: self.password.is_some(),
         }
@@ -161,18 +161,18 @@ impl<'a> ControlPacket<'a> for Connect<'a> {
 }
 
 impl<'a> Layout<'a> for Connect<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         let Protocol(version) = walk.field(|packet| Protocol(packet.version))?;
-        walk.set_version(version);
+        walk.set_version(version)?;
         let flags = walk.field(Connect::connect_flags)?;
         let needs_user_name = flags.password && !version.is_5();
         walk.check(flags.user_name || !needs_user_name, &rule::PASSWORD_WITHOUT_USER_NAME)?;
         let keep_alive_secs = walk.field(|packet| packet.keep_alive_secs)?;
-        let properties = walk.properties(|packet| packet.properties)?;
+        let properties = walk.properties(|packet| &packet.properties)?;
         let has_method = properties.authentication_method.is_some();
         walk.check(has_method || properties.authentication_data.is_none(), &rule::DATA_WITHOUT_METHOD)?;
         let client_id = walk.field(|packet| packet.client_id)?;
-        let will = walk.part(flags.will.map(WillFlags::bits), |packet| packet.will)?;
+        let will = walk.part(flags.will, |packet| packet.will)?;
         // MQTT 3.1 lets a client announce what it does not send, for the sake of still older ones.
         let may_end = version == Version::V3_1;
         let is_there = flags.user_name && !(may_end && walk.unread_bytes() == Some(0));
@@ -196,14 +196,19 @@ impl<'a> Layout<'a> for Connect<'a> {
     }
 }
 
+impl Will<'_> {
+    fn flags(&self) -> WillFlags {
+        WillFlags { qos: self.qos, retain: self.retain }
+    }
+}
+
 impl<'a> Layout<'a> for Will<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
-        let WillFlags { qos, retain } =
-            WillFlags::from_bits(walk.flags()).map_err(|fault| walk.error(fault))?;
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
+        let WillFlags { qos, retain } = walk.flags(Will::flags)?;
         walk.check(walk.unread_bytes() != Some(0), &rule::WILL_MISSING)?;
-        let (WillDelay { delay_interval_secs }, properties) = walk.properties(|will| {
+        let (WillDelay { delay_interval_secs }, (), properties) = walk.property_sets(|will| {
             let delay_interval_secs = will.delay_interval_secs;
-            (WillDelay { delay_interval_secs }, will.properties)
+            (WillDelay { delay_interval_secs }, &(), &will.properties)
         })?;
         walk.check(walk.unread_bytes() != Some(0), &rule::WILL_MISSING)?;
         let topic = walk.field(|will| will.topic)?;
@@ -216,15 +221,10 @@ impl<'a> Layout<'a> for Will<'a> {
 /// Protocol name and level (sections 3.1.2.1 and 3.1.2.2).
 struct Protocol(Version);
 
-/// The version of a CONNECT from what is behind its fixed header.
-pub(crate) fn read_protocol(from: &mut Reader<'_>) -> Result<Version, Fault> {
-    Protocol::read(from).map(|Protocol(version)| version)
-}
-
 impl<'a> Field<'a> for Protocol {
+    #[inline]
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
-        let name = from.counted()?;
-        match (name, from.u8()?) {
+        match (from.counted()?, from.u8()?) {
             (b"MQIsdp", 3) => Ok(Self(Version::V3_1)),
             (b"MQTT", 4) => Ok(Self(Version::V3_1_1)),
             (b"MQTT", 5) => Ok(Self(Version::V5)),
@@ -235,10 +235,10 @@ impl<'a> Field<'a> for Protocol {
         }
     }
 
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         let Self(spoken) = *self;
         Binary::new(spoken.protocol_name().as_bytes()).unwrap_or_default().write(version, sink)?;
-        sink.put(&[spoken.protocol_level()]);
+        sink.put_byte(spoken.protocol_level());
         Ok(())
     }
 }
@@ -257,13 +257,13 @@ struct WillFlags {
     retain: bool,
 }
 
-impl WillFlags {
+impl Flags for WillFlags {
     fn from_bits(bits: u8) -> Result<Self, Fault> {
         let qos = Qos::from_level(bits >> 3 & 0b11).ok_or(&rule::WILL_QOS_3)?;
         Ok(Self { qos, retain: bits & WILL_RETAIN != 0 })
     }
 
-    fn bits(self) -> u8 {
+    fn bits(&self) -> u8 {
         WILL | self.qos.level() << 3 | if self.retain { WILL_RETAIN } else { 0 }
     }
 }
@@ -277,6 +277,7 @@ const PASSWORD: u8 = 1 << 6;
 const USER_NAME: u8 = 1 << 7;
 
 impl<'a> Field<'a> for ConnectFlags {
+    #[inline]
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
         let bits = from.u8()?;
         if bits & RESERVED != 0 && from.version != Version::V3_1 {
@@ -298,12 +299,14 @@ impl<'a> Field<'a> for ConnectFlags {
         })
     }
 
-    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, _: Version, sink: &mut S) -> Result<(), Fault> {
         let set = |flag: bool, bit: u8| if flag { bit } else { 0 };
-        sink.put(&[set(self.clean_start, CLEAN_START)
-            | self.will.map_or(0, WillFlags::bits)
-            | set(self.user_name, USER_NAME)
-            | set(self.password, PASSWORD)]);
+        sink.put_byte(
+            set(self.clean_start, CLEAN_START)
+                | self.will.map_or(0, |flags| flags.bits())
+                | set(self.user_name, USER_NAME)
+                | set(self.password, PASSWORD),
+        );
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use crate::header::PacketType;
 use crate::property::properties;
 use crate::reason::DisconnectReason;
 use crate::repeated::UserProperties;
-use crate::rule;
+use crate::rule::{self, Fault};
 use crate::value::Utf8;
 use crate::version::Role;
 
@@ -72,7 +72,7 @@ impl<'a> ControlPacket<'a> for Disconnect<'a> {
 }
 
 impl<'a> Layout<'a> for Disconnect<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         let before_5 = !walk.version().is_5();
         let reason = walk.tail(
             &rule::DISCONNECT_REASON,
@@ -84,7 +84,7 @@ impl<'a> Layout<'a> for Disconnect<'a> {
         )?;
         walk.check(!before_5 || reason.code() == 0, &rule::DISCONNECT_REASON)?;
         let properties =
-            walk.tail_properties(|packet| packet.properties.is_empty(), |packet| packet.properties)?;
+            walk.tail_properties(|packet| packet.properties.is_empty(), |packet| &packet.properties)?;
         match walk.sender() {
             Some(Role::Client) => {
                 let is_ours = reason.only_from() != Some(Role::Server);

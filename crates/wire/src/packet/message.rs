@@ -1,4 +1,4 @@
-use crate::property::{PropertySet, properties};
+use crate::property::{PropertySet, properties, read_block};
 use crate::repeated::UserProperties;
 use crate::rule::Violation;
 use crate::sink::{Counter, EncodeError, Sink};
@@ -33,10 +33,11 @@ impl<'a> MessageProperties<'a> {
     /// # Errors
     /// [`EncodeError::Full`]; then nothing has been written.
     pub fn write_bytes<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<usize, EncodeError> {
+        let forbidden = |fault| EncodeError::forbidden(fault, Version::V5);
         let mut counter = Counter::default();
-        self.put(&mut counter)?;
+        self.put(&mut counter).map_err(forbidden)?;
         sink.reserve(counter.len).map_err(|_| EncodeError::Full { len: counter.len })?;
-        self.put(sink)?;
+        self.put(sink).map_err(forbidden)?;
         Ok(counter.len)
     }
 
@@ -57,6 +58,8 @@ impl<'a> MessageProperties<'a> {
         if bytes.is_empty() {
             return Ok(Self::default());
         }
-        Self::read_block(bytes).map_err(|fault| Violation::of(fault, Version::V5))
+        read_block(bytes)
+            .map(|((), (), properties)| properties)
+            .map_err(|fault| Violation::of(fault, Version::V5))
     }
 }

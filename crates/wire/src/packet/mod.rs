@@ -28,7 +28,6 @@ mod unsubscribe;
 pub use ack::AckProperties;
 pub use auth::{Auth, AuthProperties};
 pub use connack::{ConnAck, ConnAckProperties, Connected};
-pub(crate) use connect::read_protocol;
 pub use connect::{Connect, ConnectProperties, PasswordWithoutUserName, Will};
 pub use disconnect::{Disconnect, DisconnectProperties};
 pub use message::MessageProperties;
@@ -92,17 +91,17 @@ macro_rules! packets {
 
             /// Reads what is behind the fixed header, up to the last byte. Packets are large: each is made
             /// where the caller wants to have it.
-            #[inline]
+            #[inline(always)]
             pub(crate) fn read<T, E>(
                 packet_type: PacketType,
-                mut from: Reader<'a>,
+                from: &mut Reader<'a>,
                 ok: impl FnOnce(Self) -> T,
-                err: impl FnOnce(Fault) -> E,
+                err: impl FnOnce(Fault, &Reader<'a>) -> E,
             ) -> Result<T, E> {
                 match packet_type {
-                    $(PacketType::$name => match read_all::<$name>(&mut from) {
+                    $(PacketType::$name => match read_all::<$name>(from) {
                         Ok(packet) => Ok(ok(Self::$name(packet))),
-                        Err(fault) => Err(err(fault)),
+                        Err(fault) => Err(err(fault, from)),
                     },)*
                 }
             }
@@ -163,7 +162,7 @@ packets! {
     Auth<'a>,
 }
 
-#[inline]
+#[inline(always)]
 fn read_all<'a, P: ControlPacket<'a>>(from: &mut Reader<'a>) -> Result<P, Fault> {
     let packet = P::layout(from)?;
     if from.rest.is_empty() { Ok(packet) } else { Err(&rule::SURPLUS) }

@@ -2,6 +2,7 @@ use core::fmt;
 
 use crate::field::{ControlPacket, Layout, Walk};
 use crate::header::PacketType;
+use crate::rule::Fault;
 
 macro_rules! ping {
     ($(#[$doc:meta])* $name:ident $text:literal) => {
@@ -14,7 +15,7 @@ macro_rules! ping {
         }
 
         impl<'a> Layout<'a> for $name {
-            fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+            fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
                 Ok(walk.build(|| Self))
             }
         }

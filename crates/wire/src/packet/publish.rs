@@ -2,12 +2,13 @@ use core::fmt;
 
 use topic::TopicName;
 
-use crate::field::{ControlPacket, Layout, Walk};
+use crate::field::{ControlPacket, Flags, Layout, Reader, Walk};
 use crate::header::PacketType;
 use crate::packet::MessageProperties;
-use crate::property::properties;
+use crate::property::{Property, PropertySet, Slot, properties};
 use crate::repeated::SubscriptionIdentifiers;
 use crate::rule::{self, Fault};
+use crate::sink::Sink;
 use crate::trace::{Bytes, Flag, Text};
 use crate::value::{PacketId, TopicAlias};
 use crate::version::{Qos, Role};
@@ -96,9 +97,8 @@ impl<'a> Publish<'a> {
     }
 
     #[inline]
-    fn has_properties(&self) -> bool {
-        let of_packet = self.topic.alias().is_some() || !self.subscription_identifiers.is_empty();
-        of_packet || !self.properties.is_empty()
+    fn flags(&self) -> PublishFlags {
+        PublishFlags { dup: self.delivery.dup(), qos: self.delivery.qos(), retain: self.retain }
     }
 }
 
@@ -160,9 +160,9 @@ pub(crate) struct PublishFlags {
     retain: bool,
 }
 
-impl PublishFlags {
+impl Flags for PublishFlags {
     #[inline]
-    pub(crate) fn from_bits(bits: u8) -> Result<Self, Fault> {
+    fn from_bits(bits: u8) -> Result<Self, Fault> {
         let qos = Qos::from_level(bits >> 1 & 0b11).ok_or(&rule::QOS_3)?;
         let dup = bits & 0b1000 != 0;
         if dup && qos == Qos::AtMostOnce {
@@ -184,10 +184,24 @@ properties! {
     }
 }
 
-properties! {
-    /// The property that goes with the subscriber.
-    struct DeliveryProperties<'a> {
-        SubscriptionIdentifier => subscription_identifiers: SubscriptionIdentifiers<'a>,
+/// The property that goes with the subscriber.
+impl<'a> PropertySet<'a> for SubscriptionIdentifiers<'a> {
+    fn take(&mut self, property: Property, at: &'a [u8], from: &mut Reader<'a>) -> Result<bool, Fault> {
+        let is_ours = property == Property::SubscriptionIdentifier;
+        if is_ours {
+            Slot::take(self, at, from)?;
+        }
+        Ok(is_ours)
+    }
+
+    #[inline]
+    fn put<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), Fault> {
+        self.write(sink)
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
     }
 }
 
@@ -195,31 +209,28 @@ impl<'a> ControlPacket<'a> for Publish<'a> {
     const TYPE: PacketType = PacketType::Publish;
 
     #[inline]
-    fn flags(&self) -> u8 {
-        PublishFlags { dup: self.delivery.dup(), qos: self.delivery.qos(), retain: self.retain }.bits()
+    fn flag_bits(&self) -> u8 {
+        self.flags().bits()
     }
 }
 
 impl<'a> Layout<'a> for Publish<'a> {
-    #[inline]
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
-        let PublishFlags { dup, qos, retain } =
-            PublishFlags::from_bits(walk.flags()).map_err(|fault| walk.error(fault))?;
+    // The one packet that a broker writes by the million: both walks of encoding go into one function.
+    #[inline(always)]
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
+        let PublishFlags { dup, qos, retain } = walk.flags(Publish::flags)?;
         let name = walk.field(|packet| packet.topic.name())?;
         let delivery = match qos {
             Qos::AtMostOnce => Delivery::AtMostOnce,
             Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id: packet_id(walk)?, dup },
             Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id: packet_id(walk)?, dup },
         };
-        let (AliasProperties { topic_alias }, (DeliveryProperties { subscription_identifiers }, properties)) =
-            walk.rare_properties(Publish::has_properties, |packet| {
+        let (AliasProperties { topic_alias }, subscription_identifiers, properties) =
+            walk.property_sets(|packet| {
                 let topic_alias = packet.topic.alias();
-                let subscription_identifiers = packet.subscription_identifiers;
-                let of_packet = DeliveryProperties { subscription_identifiers };
-                (AliasProperties { topic_alias }, (of_packet, packet.properties))
+                (AliasProperties { topic_alias }, &packet.subscription_identifiers, &packet.properties)
             })?;
-        walk.check(name.is_some() || walk.version().is_5(), &rule::TOPIC_EMPTY)?;
-        let topic = PublishTopic::new(name, topic_alias).ok_or_else(|| walk.error(&rule::TOPIC_EMPTY))?;
+        let topic = PublishTopic::new(name, topic_alias).ok_or(&rule::TOPIC_EMPTY)?;
         let from_client = walk.sender() == Some(Role::Client);
         walk.check(
             !from_client || subscription_identifiers.is_empty(),
@@ -232,7 +243,7 @@ impl<'a> Layout<'a> for Publish<'a> {
 
 /// The packet identifier of QoS 1 and 2.
 #[inline]
-fn packet_id<'a, W: Walk<'a, Publish<'a>>>(walk: &mut W) -> Result<PacketId, W::Error> {
+fn packet_id<'a, W: Walk<'a, Publish<'a>>>(walk: &mut W) -> Result<PacketId, Fault> {
     // The flags say that there is one, and come from the same delivery.
     walk.field(|packet| packet.delivery.packet_id().unwrap_or(PacketId::MIN))
 }
@@ -240,7 +251,7 @@ fn packet_id<'a, W: Walk<'a, Publish<'a>>>(walk: &mut W) -> Result<PacketId, W::
 /// As in `PUBLISH q1 id=7 dup retain "a/b" 3 B "hey"`.
 impl fmt::Display for Publish<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { topic, delivery, retain, subscription_identifiers, properties, payload } = *self;
+        let Self { topic, delivery, retain, properties, payload, .. } = *self;
         write!(f, "PUBLISH {}", delivery.qos())?;
         if let Some(packet_id) = delivery.packet_id() {
             write!(f, " id={packet_id}")?;
@@ -249,13 +260,8 @@ impl fmt::Display for Publish<'_> {
         if let Some(name) = topic.name() {
             write!(f, " {}", Text(name.as_str()))?;
         }
-        let topic_alias = topic.alias();
-        write!(
-            f,
-            "{}{}{properties} {}",
-            AliasProperties { topic_alias },
-            DeliveryProperties { subscription_identifiers },
-            Bytes(payload)
-        )
+        AliasProperties { topic_alias: topic.alias() }.fmt(f)?;
+        self.subscription_identifiers.show(Property::SubscriptionIdentifier, f)?;
+        write!(f, "{properties} {}", Bytes(payload))
     }
 }

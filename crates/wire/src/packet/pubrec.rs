@@ -5,7 +5,7 @@ use crate::header::PacketType;
 use crate::packet::AckProperties;
 use crate::packet::ack::acknowledgement;
 use crate::reason::PubAckReason;
-use crate::rule;
+use crate::rule::{self, Fault};
 use crate::value::PacketId;
 
 acknowledgement! {

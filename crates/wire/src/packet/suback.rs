@@ -5,7 +5,7 @@ use crate::header::PacketType;
 use crate::packet::AckProperties;
 use crate::reason::SubAckReason;
 use crate::repeated::OneOrMore;
-use crate::rule;
+use crate::rule::{self, Fault};
 use crate::value::PacketId;
 
 /// SUBACK: the answer to SUBSCRIBE (section 3.9).
@@ -26,9 +26,9 @@ impl<'a> ControlPacket<'a> for SubAck<'a> {
 }
 
 impl<'a> Layout<'a> for SubAck<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         let packet_id = walk.field(|packet| packet.packet_id)?;
-        let properties = walk.properties(|packet| packet.properties)?;
+        let properties = walk.properties(|packet| &packet.properties)?;
         let reasons = walk.list(&rule::NO_SUBACK_REASON, |packet| Some(packet.reasons))?;
         Ok(walk.build(|| Self { packet_id, properties, reasons }))
     }

@@ -7,7 +7,7 @@ use crate::header::PacketType;
 use crate::property::properties;
 use crate::repeated::{OneOrMore, UserProperties};
 use crate::rule::{self, Fault};
-use crate::sink::{EncodeError, Sink};
+use crate::sink::Sink;
 use crate::trace::{Flag, Text};
 use crate::value::{PacketId, SubscriptionIdentifier, Utf8, put_counted};
 use crate::version::{Qos, Version};
@@ -120,9 +120,9 @@ impl<'a> ControlPacket<'a> for Subscribe<'a> {
 }
 
 impl<'a> Layout<'a> for Subscribe<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         let packet_id = walk.field(|packet| packet.packet_id)?;
-        let properties = walk.properties(|packet| packet.properties)?;
+        let properties = walk.properties(|packet| &packet.properties)?;
         let subscriptions = walk.list(&rule::NO_SUBSCRIPTION, |packet| Some(packet.subscriptions))?;
         Ok(walk.build(|| Self { packet_id, properties, subscriptions }))
     }
@@ -141,11 +141,11 @@ impl<'a> Field<'a> for RequestedFilter<'a> {
         }
     }
 
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         let text = match *self {
             Ok(filter) => filter.as_str(),
             Err(share) if !version.is_5() => share.as_str(),
-            Err(_) => return Err(EncodeError::forbidden(&rule::MALFORMED_SHARE, version)),
+            Err(_) => return Err(&rule::MALFORMED_SHARE),
         };
         put_counted(text.as_bytes(), sink);
         Ok(())
@@ -172,7 +172,7 @@ impl<'a> Field<'a> for Subscription<'a> {
         Ok(Self { filter, options })
     }
 
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         self.filter.write(version, sink)?;
         self.options.write(version, sink)
     }
@@ -200,16 +200,16 @@ impl<'a> Field<'a> for SubscriptionOptions {
         })
     }
 
-    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), EncodeError> {
+    fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         let Self { qos, no_local, retain_as_published, retain_handling } = *self;
         let bits = qos.level()
             | u8::from(no_local) << 2
             | u8::from(retain_as_published) << 3
             | (retain_handling as u8) << 4;
         if bits > 2 && !version.is_5() {
-            return Err(EncodeError::forbidden(&rule::SUBSCRIPTION_RESERVED_BITS, version));
+            return Err(&rule::SUBSCRIPTION_RESERVED_BITS);
         }
-        sink.put(&[bits]);
+        sink.put_byte(bits);
         Ok(())
     }
 }

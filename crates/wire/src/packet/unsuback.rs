@@ -5,7 +5,7 @@ use crate::header::PacketType;
 use crate::packet::AckProperties;
 use crate::reason::UnsubAckReason;
 use crate::repeated::OneOrMore;
-use crate::rule;
+use crate::rule::{self, Fault};
 use crate::value::PacketId;
 
 /// UNSUBACK: the answer to UNSUBSCRIBE (section 3.11).
@@ -27,9 +27,9 @@ impl<'a> ControlPacket<'a> for UnsubAck<'a> {
 }
 
 impl<'a> Layout<'a> for UnsubAck<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         let packet_id = walk.field(|packet| packet.packet_id)?;
-        let properties = walk.properties(|packet| packet.properties)?;
+        let properties = walk.properties(|packet| &packet.properties)?;
         let reasons = if walk.version().is_5() {
             Some(walk.list(&rule::NO_UNSUBACK_REASON, |packet| packet.reasons)?)
         } else {

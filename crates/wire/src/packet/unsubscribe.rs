@@ -6,7 +6,7 @@ use crate::packet::RequestedFilter;
 use crate::packet::subscribe::Requested;
 use crate::property::properties;
 use crate::repeated::{OneOrMore, UserProperties};
-use crate::rule;
+use crate::rule::{self, Fault};
 use crate::value::PacketId;
 
 /// UNSUBSCRIBE: a client no longer asks for messages (section 3.10).
@@ -33,9 +33,9 @@ impl<'a> ControlPacket<'a> for Unsubscribe<'a> {
 }
 
 impl<'a> Layout<'a> for Unsubscribe<'a> {
-    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, W::Error> {
+    fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         let packet_id = walk.field(|packet| packet.packet_id)?;
-        let properties = walk.properties(|packet| packet.properties)?;
+        let properties = walk.properties(|packet| &packet.properties)?;
         let filters = walk.list(&rule::NO_FILTER, |packet| Some(packet.filters))?;
         Ok(walk.build(|| Self { packet_id, properties, filters }))
     }
