@@ -1,6 +1,6 @@
-use crate::field::Reader;
 use crate::header::{FixedHeader, Limits, PacketType};
 use crate::packet::Packet;
+use crate::read::Reader;
 use crate::rule::{Fault, Violation};
 use crate::version::Version;
 

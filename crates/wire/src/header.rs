@@ -1,10 +1,10 @@
 //! The fixed header (section 2.1), judged byte for byte as it arrives.
 
-use crate::field::Flags;
 use crate::packet::PublishFlags;
 use crate::rule::{self, Fault};
 use crate::varint::{self, Parsed};
 use crate::version::{Role, Version};
+use crate::walk::Flags;
 
 /// What a packet is, by the upper four bits of its first byte (section 2.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,10 +5,10 @@
 extern crate alloc;
 
 mod decode;
-mod field;
 mod header;
 mod packet;
 mod property;
+mod read;
 mod reason;
 mod repeated;
 mod rule;
@@ -20,6 +20,8 @@ mod trace;
 mod value;
 mod varint;
 mod version;
+mod walk;
+mod write;
 
 pub use decode::{Decoded, decode};
 pub use header::{Limits, PacketType};

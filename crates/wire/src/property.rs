@@ -2,12 +2,13 @@
 
 use core::fmt;
 
-use crate::field::{Field, Reader};
+use crate::read::Reader;
 use crate::repeated::{Repeated, RepeatedField};
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::varint;
 use crate::version::Version;
+use crate::walk::Field;
 
 macro_rules! property_table {
     ($($id:literal $name:ident $text:literal $skip:ident;)*) => {
@@ -254,7 +255,7 @@ macro_rules! properties {
                 &mut self,
                 property: $crate::property::Property,
                 at: &'a [u8],
-                from: &mut $crate::field::Reader<'a>,
+                from: &mut $crate::read::Reader<'a>,
             ) -> Result<bool, $crate::rule::Fault> {
                 match property {
                     $($crate::property::Property::$property => {

@@ -1,9 +1,10 @@
 use core::fmt;
 
-use crate::field::{Field, Reader};
+use crate::read::Reader;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::version::Version;
+use crate::walk::Field;
 
 macro_rules! reason_codes {
     ($($code:literal $name:ident $text:literal)*) => {

@@ -2,12 +2,13 @@
 
 use core::fmt;
 
-use crate::field::{Field, Reader};
 use crate::property::Property;
+use crate::read::Reader;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::value::{SubscriptionIdentifier, Utf8};
 use crate::version::Version;
+use crate::walk::Field;
 
 /// A property that may be there any number of times, in an order that matters: the bytes of a packet that was
 /// decoded, or a slice.

@@ -5,12 +5,13 @@ use core::num::{NonZeroU16, NonZeroU32};
 
 use topic::{TopicError, TopicName};
 
-use crate::field::{Field, Reader};
+use crate::read::Reader;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::trace::{Bytes, Text};
 use crate::varint;
 use crate::version::Version;
+use crate::walk::Field;
 
 /// A string as MQTT has them (section 1.5.4): at most 65,535 bytes of UTF-8 without U+0000.
 ///

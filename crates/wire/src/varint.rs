@@ -1,6 +1,6 @@
 //! Variable byte integers (section 1.5.5): seven bits a byte, least significant first, at most four bytes.
 
-use crate::field::Reader;
+use crate::read::Reader;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 

@@ -1,6 +1,5 @@
 use core::fmt;
 
-use crate::field::{ControlPacket, Layout, Walk};
 use crate::header::PacketType;
 use crate::property::properties;
 use crate::reason::AuthReason;
@@ -8,6 +7,7 @@ use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
 use crate::value::{Binary, Utf8};
 use crate::version::Role;
+use crate::walk::{ControlPacket, Layout, Walk};
 
 /// AUTH: one step of an enhanced authentication (section 3.15); MQTT 5 only, refused before.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,9 +1,9 @@
 use core::fmt;
 use core::num::{NonZeroU16, NonZeroU32};
 
-use crate::field::{ControlPacket, Field, Layout, Reader, Walk};
 use crate::header::PacketType;
 use crate::property::properties;
+use crate::read::Reader;
 use crate::reason::ConnectRefusal;
 use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
@@ -11,6 +11,7 @@ use crate::sink::Sink;
 use crate::trace::Flag;
 use crate::value::{Binary, MaximumQos, Utf8};
 use crate::version::Version;
+use crate::walk::{ControlPacket, Field, Layout, Walk};
 
 /// CONNACK: the answer to CONNECT (section 3.2).
 ///

@@ -3,16 +3,17 @@ use core::num::{NonZeroU16, NonZeroU32};
 
 use topic::TopicName;
 
-use crate::field::{ControlPacket, Field, Flags, Layout, Reader, Walk};
 use crate::header::PacketType;
 use crate::packet::MessageProperties;
 use crate::property::properties;
+use crate::read::Reader;
 use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::trace::{Bytes, Flag, Text};
 use crate::value::{Binary, Utf8};
 use crate::version::{Qos, Version};
+use crate::walk::{ControlPacket, Field, Flags, Layout, Walk};
 
 /// CONNECT: the first packet of a connection (section 3.1).
 ///

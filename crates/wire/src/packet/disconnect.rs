@@ -1,6 +1,5 @@
 use core::fmt;
 
-use crate::field::{ControlPacket, Layout, Walk};
 use crate::header::PacketType;
 use crate::property::properties;
 use crate::reason::DisconnectReason;
@@ -8,6 +7,7 @@ use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
 use crate::value::Utf8;
 use crate::version::Role;
+use crate::walk::{ControlPacket, Layout, Walk};
 
 /// DISCONNECT: the last packet of a connection (section 3.14).
 ///

@@ -2,11 +2,13 @@
 
 use core::fmt;
 
-use crate::field::{ControlPacket, Reader, encode, encoded_len};
 use crate::header::PacketType;
+use crate::read::Reader;
 use crate::rule::{self, Fault};
 use crate::sink::{EncodeError, Sink};
 use crate::version::Version;
+use crate::walk::ControlPacket;
+use crate::write::{encode, encoded_len};
 
 mod ack;
 mod auth;

@@ -1,8 +1,8 @@
 use core::fmt;
 
-use crate::field::{ControlPacket, Layout, Walk};
 use crate::header::PacketType;
 use crate::rule::Fault;
+use crate::walk::{ControlPacket, Layout, Walk};
 
 macro_rules! ping {
     ($(#[$doc:meta])* $name:ident $text:literal) => {

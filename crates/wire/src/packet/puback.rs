@@ -1,12 +1,12 @@
 use core::fmt;
 
-use crate::field::{ControlPacket, Layout, Walk};
 use crate::header::PacketType;
 use crate::packet::AckProperties;
 use crate::packet::ack::acknowledgement;
 use crate::reason::PubAckReason;
 use crate::rule::{self, Fault};
 use crate::value::PacketId;
+use crate::walk::{ControlPacket, Layout, Walk};
 
 acknowledgement! {
     /// PUBACK: a message at QoS 1 was taken over, or why it was not (section 3.4).

@@ -1,12 +1,12 @@
 use core::fmt;
 
-use crate::field::{ControlPacket, Layout, Walk};
 use crate::header::PacketType;
 use crate::packet::AckProperties;
 use crate::packet::ack::acknowledgement;
 use crate::reason::PubRelReason;
 use crate::rule::{self, Fault};
 use crate::value::PacketId;
+use crate::walk::{ControlPacket, Layout, Walk};
 
 acknowledgement! {
     /// PUBCOMP: an exchange at QoS 2 is over (section 3.7).

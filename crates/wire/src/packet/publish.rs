@@ -2,16 +2,17 @@ use core::fmt;
 
 use topic::TopicName;
 
-use crate::field::{ControlPacket, Flags, Layout, Reader, Walk};
 use crate::header::PacketType;
 use crate::packet::MessageProperties;
 use crate::property::{Property, PropertySet, Slot, properties};
+use crate::read::Reader;
 use crate::repeated::SubscriptionIdentifiers;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::trace::{Bytes, Flag, Text};
 use crate::value::{PacketId, TopicAlias};
 use crate::version::{Qos, Role};
+use crate::walk::{ControlPacket, Flags, Layout, Walk};
 
 /// PUBLISH: a message on its way (section 3.3).
 ///

@@ -2,15 +2,16 @@ use core::fmt;
 
 use topic::{FilterError, TopicFilter};
 
-use crate::field::{ControlPacket, Field, Layout, Reader, Walk};
 use crate::header::PacketType;
 use crate::property::properties;
+use crate::read::Reader;
 use crate::repeated::{OneOrMore, UserProperties};
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::trace::{Flag, Text};
 use crate::value::{PacketId, SubscriptionIdentifier, Utf8, put_counted};
 use crate::version::{Qos, Version};
+use crate::walk::{ControlPacket, Field, Layout, Walk};
 
 /// SUBSCRIBE: a client asks for messages (section 3.8).
 ///

@@ -1,12 +1,12 @@
 use core::fmt;
 
-use crate::field::{ControlPacket, Layout, Walk};
 use crate::header::PacketType;
 use crate::packet::AckProperties;
 use crate::reason::UnsubAckReason;
 use crate::repeated::OneOrMore;
 use crate::rule::{self, Fault};
 use crate::value::PacketId;
+use crate::walk::{ControlPacket, Layout, Walk};
 
 /// UNSUBACK: the answer to UNSUBSCRIBE (section 3.11).
 ///

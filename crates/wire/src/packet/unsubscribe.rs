@@ -1,6 +1,5 @@
 use core::fmt;
 
-use crate::field::{ControlPacket, Layout, Walk};
 use crate::header::PacketType;
 use crate::packet::RequestedFilter;
 use crate::packet::subscribe::Requested;
@@ -8,6 +7,7 @@ use crate::property::properties;
 use crate::repeated::{OneOrMore, UserProperties};
 use crate::rule::{self, Fault};
 use crate::value::PacketId;
+use crate::walk::{ControlPacket, Layout, Walk};
 
 /// UNSUBSCRIBE: a client no longer asks for messages (section 3.10).
 #[derive(Clone, Copy, Debug, PartialEq)]
