@@ -6,6 +6,7 @@ extern crate alloc;
 
 mod decode;
 mod header;
+mod number;
 mod packet;
 mod property;
 mod read;
@@ -14,10 +15,10 @@ mod repeated;
 mod rule;
 mod run;
 mod sink;
+mod string;
 #[cfg(any(test, feature = "table"))]
 pub mod table;
 mod trace;
-mod value;
 mod varint;
 mod version;
 mod walk;
@@ -25,6 +26,7 @@ mod write;
 
 pub use decode::{Decoded, decode};
 pub use header::{Limits, PacketType};
+pub use number::{MaximumQos, PacketId, PayloadFormat, SubscriptionIdentifier, TopicAlias};
 pub use packet::{
     AckProperties, Auth, AuthProperties, ConnAck, ConnAckProperties, Connect, ConnectProperties, Connected,
     Delivery, Disconnect, DisconnectProperties, MalformedShare, MessageProperties, NoLocalOnShared, Packet,
@@ -43,9 +45,6 @@ pub use repeated::{
 pub use rule::{Answer, Violation};
 pub use run::{Run, RunPayloads, publish_run};
 pub use sink::{Counter, EncodeError, Forbidden, Full, Sink, SliceSink};
+pub use string::{Binary, BinaryTooLong, ResponseTopic, Utf8, Utf8Error};
 pub use topic::{TopicFilter, TopicName};
-pub use value::{
-    Binary, BinaryTooLong, MaximumQos, PacketId, PayloadFormat, ResponseTopic, SubscriptionIdentifier,
-    TopicAlias, Utf8, Utf8Error,
-};
 pub use version::{Qos, Role, Version};

@@ -196,6 +196,10 @@ impl<'a, T: Field<'a> + fmt::Display> Slot<'a> for Option<T> {
 
     fn show(&self, property: Property, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // What proves who somebody is does not belong into a trace.
+            Some(value) if property == Property::AuthenticationData => {
+                write!(f, " {}={value:#}", property.as_str())
+            }
             Some(value) => write!(f, " {}={value}", property.as_str()),
             None => Ok(()),
         }

@@ -361,3 +361,57 @@ impl<'a> Field<'a> for SubAckReason {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_code_is_what_it_was_made_from() {
+        for code in 0..=u8::MAX {
+            assert!(ReasonCode::from_code(code).is_none_or(|reason| reason.code() == code));
+        }
+        assert_eq!(ReasonCode::ALL.len(), 43);
+        assert!(ReasonCode::ALL.iter().all(|reason| reason.is_error() == (reason.code() >= 0x80)));
+    }
+
+    #[test]
+    fn a_packet_has_only_the_codes_of_its_list() {
+        assert_eq!(PubAckReason::try_from(ReasonCode::QuotaExceeded), Ok(PubAckReason::QuotaExceeded));
+        assert_eq!(
+            PubAckReason::try_from(ReasonCode::SessionTakenOver),
+            Err(Unlisted(ReasonCode::SessionTakenOver))
+        );
+        assert!(ConnectRefusal::ALL.iter().all(|refusal| refusal.is_error()));
+        let lens = [
+            ConnectRefusal::ALL.len(),
+            PubAckReason::ALL.len(),
+            PubRelReason::ALL.len(),
+            SubAckReason::ALL.len(),
+            UnsubAckReason::ALL.len(),
+            DisconnectReason::ALL.len(),
+            AuthReason::ALL.len(),
+        ];
+        assert_eq!(lens, [21, 9, 2, 12, 7, 30, 3]);
+    }
+
+    #[test]
+    fn code_0_has_the_name_of_its_packet() {
+        assert_eq!(ReasonCode::NORMAL_DISCONNECTION.to_string(), "Success");
+        assert_eq!(DisconnectReason::NormalDisconnection.to_string(), "Normal disconnection");
+        assert_eq!(SubAckReason::GrantedQos0.to_string(), "Granted QoS 0");
+    }
+
+    #[test]
+    fn return_codes_of_3_x_have_a_reason() {
+        for code in 1..=5 {
+            let reason = ConnectRefusal::from_return_code(code).unwrap();
+            assert_eq!(reason.return_code(), Some(code));
+        }
+        assert_eq!(ConnectRefusal::from_return_code(6), None);
+        assert_eq!(ConnectRefusal::QuotaExceeded.return_code(), Some(3));
+        assert_eq!(ConnectRefusal::TopicNameInvalid.return_code(), None);
+    }
+}

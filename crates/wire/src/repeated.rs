@@ -2,11 +2,12 @@
 
 use core::fmt;
 
+use crate::number::SubscriptionIdentifier;
 use crate::property::Property;
 use crate::read::Reader;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
-use crate::value::{SubscriptionIdentifier, Utf8};
+use crate::string::Utf8;
 use crate::version::Version;
 use crate::walk::Field;
 
@@ -312,5 +313,41 @@ impl<'a, T: Field<'a> + Copy + fmt::Display> fmt::Display for OneOrMore<'a, T> {
             separator = ", ";
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::MessageProperties;
+
+    fn names<'a>(properties: &UserProperties<'a>) -> Vec<&'a str> {
+        properties.iter().map(|property| property.name.as_str()).collect()
+    }
+
+    #[test]
+    fn user_properties_keep_their_order_wherever_they_stand() {
+        let pure = MessageProperties::from_bytes(b"\x01\x01&\0\x01a\0\0&\0\x01b\0\0&\0\x01a\0\0").unwrap();
+        let mixed =
+            MessageProperties::from_bytes(b"&\0\x01a\0\0\x01\x01&\0\x01b\0\0&\0\x01a\0\0\x02\0\0\0\0")
+                .unwrap();
+        assert_eq!(names(&pure.user_properties), ["a", "b", "a"]);
+        assert_eq!(names(&mixed.user_properties), ["a", "b", "a"]);
+        assert_eq!(pure.user_properties, mixed.user_properties);
+        let (mut from_pure, mut from_mixed) = (vec![], vec![]);
+        pure.user_properties.write(&mut from_pure).unwrap();
+        mixed.user_properties.write(&mut from_mixed).unwrap();
+        assert_eq!(from_pure, b"&\0\x01a\0\0&\0\x01b\0\0&\0\x01a\0\0");
+        assert_eq!(from_mixed, from_pure);
+    }
+
+    #[test]
+    fn a_list_has_at_least_one_item() {
+        assert!(OneOrMore::<Utf8<'_>>::new(&[]).is_none());
+        let only = Utf8::new("a").unwrap();
+        assert!(OneOrMore::one(&only).iter().eq([only]));
     }
 }

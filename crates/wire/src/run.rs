@@ -119,3 +119,54 @@ impl Body {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(bytes: &[u8], first_len: usize, version: Version) -> Run {
+        publish_run(bytes, first_len, version, &Limits::default())
+    }
+
+    #[test]
+    fn a_run_ends_where_a_packet_differs_in_more_than_its_payload() {
+        for (next, why) in [
+            (&b"\x30\x04\0\x01bx"[..], "another topic"),
+            (b"\x30\x05\0\x02axx", "a longer topic"),
+            (b"\x31\x04\0\x01ax", "retained"),
+            (b"\x32\x06\0\x01a\0\x01x", "QoS 1"),
+            (b"\xc0\0", "PINGREQ"),
+            (b"\x30\x04\0\x01a", "a packet not all there"),
+            (b"\x30\xFF\xFF\xFF\xFF", "no packet"),
+            (b"\x30", "one byte"),
+            (b"", "nothing"),
+        ] {
+            let bytes = [b"\x30\x04\0\x01ax\x30\x03\0\x01a", next].concat();
+            let run = run(&bytes, 6, Version::V3_1_1);
+            assert_eq!((run.count, run.len, run.payload_bytes), (2, 11, 1), "{why}");
+            assert!(run.payloads(&bytes).eq([&b"x"[..], b""]), "{why}");
+        }
+    }
+
+    #[test]
+    fn properties_end_a_run() {
+        let bytes = b"\x30\x05\0\x01a\0x\x30\x05\0\x01a\0y\x30\x07\0\x01a\x02\x01\x01z";
+        let run = run(bytes, 7, Version::V5);
+        assert_eq!((run.count, run.len), (2, 14));
+        assert!(run.payloads(bytes).eq([b"x", b"y"]));
+    }
+
+    #[test]
+    fn a_first_length_that_is_not_the_shortest_is_one_of_3_x() {
+        let bytes = b"\x30\x84\0\0\x01ax\x30\x84\0\0\x01ay\x30\x04\0\x01az";
+        let run = run(bytes, 7, Version::V3_1_1);
+        assert!(run.payloads(bytes).eq([b"x", b"y", b"z"]));
+    }
+
+    #[test]
+    fn a_packet_over_the_limit_is_left_to_decode() {
+        let bytes = b"\x30\x04\0\x01ax\x30\x05\0\x01axx";
+        let limits = Limits { max_packet_bytes: 6, sender: None };
+        assert_eq!(publish_run(bytes, 6, Version::V3_1_1, &limits).count, 1);
+    }
+}

@@ -187,3 +187,40 @@ impl Sink for Counter {
         Some(&mut self.len)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+
+    use super::*;
+    use crate::{ConnAck, ConnAckProperties, Utf8};
+
+    fn packet() -> ConnAck<'static> {
+        let reason_string = Some(Utf8::new("all is well").unwrap());
+        ConnAck {
+            properties: ConnAckProperties { reason_string, ..ConnAckProperties::EMPTY },
+            ..ConnAck::accepted(true)
+        }
+    }
+
+    #[test]
+    fn all_sinks_get_the_same_bytes() {
+        let (mut vec, mut boxed, mut counter) = (Vec::new(), Box::new(Vec::new()), Counter::default());
+        let len = packet().encode(Version::V5, &mut vec).unwrap();
+        let dynamic: &mut dyn Sink = &mut *boxed;
+        assert_eq!(packet().encode(Version::V5, dynamic), Ok(len));
+        assert_eq!(packet().encode(Version::V5, &mut &mut counter), Ok(len));
+        assert_eq!((vec.len(), *boxed, counter.len), (len, vec, len));
+    }
+
+    #[test]
+    fn a_slice_takes_packets_while_they_fit() {
+        let len = packet().encoded_len(Version::V5).unwrap();
+        let mut buffer = [0; 64];
+        let mut sink = SliceSink::new(&mut buffer[..2 * len + 1]);
+        assert_eq!(packet().encode(Version::V5, &mut sink), Ok(len));
+        assert_eq!(packet().encode(Version::V5, &mut sink), Ok(len));
+        assert_eq!(packet().encode(Version::V5, &mut sink), Err(EncodeError::Full { len }));
+        assert_eq!(sink.written().len(), 2 * len);
+    }
+}

@@ -94,3 +94,42 @@ pub(crate) const fn len(value: usize) -> usize {
         _ => 4,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn the_limits_of_table_1_1_take_1_to_4_bytes() {
+        let limits: [(usize, &[u8]); 8] = [
+            (0, b"\x00"),
+            (127, b"\x7F"),
+            (128, b"\x80\x01"),
+            (16_383, b"\xFF\x7F"),
+            (16_384, b"\x80\x80\x01"),
+            (2_097_151, b"\xFF\xFF\x7F"),
+            (2_097_152, b"\x80\x80\x80\x01"),
+            (268_435_455, b"\xFF\xFF\xFF\x7F"),
+        ];
+        for (value, wanted) in limits {
+            let mut bytes = Vec::new();
+            write(value, &mut bytes);
+            assert_eq!((&bytes[..], len(value)), (wanted, wanted.len()));
+            let mut behind = Vec::new();
+            write_behind(0x30, value, &mut behind);
+            assert_eq!((behind[0], &behind[1..]), (0x30, wanted));
+            assert!(matches!(
+                parse(wanted),
+                Parsed::Value { value: found, len, is_shortest: true }
+                    if found as usize == value && len == wanted.len()
+            ));
+            for end in 0..wanted.len() {
+                assert!(matches!(parse(&wanted[..end]), Parsed::Partial));
+            }
+        }
+        assert!(matches!(parse(b"\x80\x80\x80\x80"), Parsed::TooLong));
+        assert!(matches!(parse(b"\x81\x80\x00"), Parsed::Value { value: 1, len: 3, is_shortest: false }));
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::property::properties;
 use crate::repeated::UserProperties;
-use crate::value::Utf8;
+use crate::string::Utf8;
 
 properties! {
     /// The properties of PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK and UNSUBACK.

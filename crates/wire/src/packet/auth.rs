@@ -5,7 +5,7 @@ use crate::property::properties;
 use crate::reason::AuthReason;
 use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
-use crate::value::{Binary, Utf8};
+use crate::string::{Binary, Utf8};
 use crate::version::Role;
 use crate::walk::{ControlPacket, Layout, Walk};
 
@@ -59,5 +59,27 @@ impl<'a> Layout<'a> for Auth<'a> {
 impl fmt::Display for Auth<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AUTH {}{}", self.reason, self.properties)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EncodeError, Version};
+
+    #[test]
+    fn there_is_no_auth_before_5() {
+        for version in [Version::V3_1, Version::V3_1_1] {
+            assert!(matches!(Auth::default().encoded_len(version), Err(EncodeError::Forbidden(_))));
+        }
+        assert_eq!(Auth::default().encoded_len(Version::V5), Ok(2));
+    }
+
+    #[test]
+    fn data_is_never_without_a_method() {
+        let authentication_data = Binary::new(b"x").ok();
+        let properties = AuthProperties { authentication_data, ..AuthProperties::EMPTY };
+        let packet = Auth { reason: AuthReason::ContinueAuthentication, properties };
+        assert!(matches!(packet.encoded_len(Version::V5), Err(EncodeError::Forbidden(_))));
     }
 }

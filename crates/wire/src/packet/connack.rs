@@ -2,14 +2,15 @@ use core::fmt;
 use core::num::{NonZeroU16, NonZeroU32};
 
 use crate::header::PacketType;
+use crate::number::MaximumQos;
 use crate::property::properties;
 use crate::read::Reader;
 use crate::reason::ConnectRefusal;
 use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
+use crate::string::{Binary, Utf8};
 use crate::trace::Flag;
-use crate::value::{Binary, MaximumQos, Utf8};
 use crate::version::Version;
 use crate::walk::{ControlPacket, Field, Layout, Walk};
 
@@ -143,5 +144,39 @@ impl fmt::Display for ConnAck<'_> {
             Connected::Refused(reason) => write!(f, "CONNACK {reason}")?,
         }
         self.properties.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::EncodeError;
+
+    #[test]
+    fn a_refusal_that_3_x_cannot_say_is_not_written() {
+        let mut bytes = Vec::new();
+        let error = ConnAck::refused(ConnectRefusal::TopicNameInvalid).encode(Version::V3_1_1, &mut bytes);
+        assert!(matches!(error, Err(EncodeError::Forbidden(_))));
+        assert!(bytes.is_empty());
+    }
+
+    #[test]
+    fn session_present_is_not_for_3_1() {
+        let mut bytes = Vec::new();
+        for version in Version::ALL {
+            ConnAck::accepted(true).encode(version, &mut bytes).unwrap();
+        }
+        assert_eq!(bytes, b"\x20\x02\0\0\x20\x02\x01\0\x20\x03\x01\0\0");
+    }
+
+    #[test]
+    fn what_a_version_does_not_write_it_does_not_refuse() {
+        let authentication_data = Binary::new(b"x").ok();
+        let properties = ConnAckProperties { authentication_data, ..ConnAckProperties::EMPTY };
+        let packet = ConnAck { properties, ..ConnAck::accepted(false) };
+        assert_eq!(packet.encoded_len(Version::V3_1_1), Ok(4));
+        assert!(packet.encoded_len(Version::V5).is_err());
     }
 }

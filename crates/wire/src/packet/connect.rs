@@ -10,8 +10,8 @@ use crate::read::Reader;
 use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
+use crate::string::{Binary, Utf8};
 use crate::trace::{Bytes, Flag, Text};
-use crate::value::{Binary, Utf8};
 use crate::version::{Qos, Version};
 use crate::walk::{ControlPacket, Field, Flags, Layout, Walk};
 
@@ -320,7 +320,7 @@ impl fmt::Display for Connect<'_> {
             write!(f, " user-name={user_name}")?;
         }
         if let Some(password) = self.password {
-            write!(f, " password={} B", password.as_bytes().len())?;
+            write!(f, " password={password:#}")?;
         }
         self.properties.fmt(f)?;
         if let Some(will) = self.will {
@@ -347,3 +347,52 @@ impl fmt::Display for PasswordWithoutUserName {
 }
 
 impl core::error::Error for PasswordWithoutUserName {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::{Answer, ConnectRefusal, Limits, decode};
+
+    #[test]
+    fn a_password_without_a_user_name_cannot_be_built_before_5() {
+        let password = Binary::new(b"secret").ok();
+        for version in Version::ALL {
+            let mut connect = Connect::new(version, Utf8::EMPTY);
+            let set = connect.set_credentials(None, password);
+            assert_eq!(set.is_ok(), version.is_5());
+            assert_eq!(connect.password().is_some(), version.is_5());
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_printed() {
+        let mut connect = Connect::new(Version::V5, Utf8::EMPTY);
+        connect.set_credentials(None, Binary::new(b"secret").ok()).unwrap();
+        assert!(!format!("{connect} {connect:?}").contains("secret"));
+    }
+
+    #[test]
+    fn connect_is_written_in_its_own_version() {
+        let mut bytes = Vec::new();
+        Connect::new(Version::V3_1, Utf8::EMPTY).encode(Version::V5, &mut bytes).unwrap();
+        assert_eq!(bytes, b"\x10\x0E\0\x06MQIsdp\x03\x02\0\0\0\0");
+    }
+
+    #[test]
+    fn a_refusal_is_answered_in_the_version_that_was_read() {
+        let answer = |bytes: &[u8]| decode(bytes, None, &Limits::default()).unwrap_err().answer;
+        let wrong_flags = ConnectRefusal::MalformedPacket;
+        assert_eq!(
+            answer(b"\x10\x0C\0\x04MQTT\x05\x01\0\0\0\0\0"),
+            Answer::ConnAck(Version::V5, wrong_flags)
+        );
+        assert_eq!(answer(b"\x10\x0C\0\x04MQTT\x04\x01\0\0\0\0\0"), Answer::Nothing);
+        let level = ConnectRefusal::UnsupportedProtocolVersion;
+        assert_eq!(answer(b"\x10\x07\0\x04MQTT\x06"), Answer::ConnAck(Version::V5, level));
+        assert_eq!(answer(b"\x10\x07\0\x04MQTT\x03"), Answer::ConnAck(Version::V3_1_1, level));
+        assert_eq!(answer(b"\x10\x07\0\x04mqtt\x05"), Answer::Nothing);
+    }
+}

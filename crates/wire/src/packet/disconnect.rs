@@ -5,7 +5,7 @@ use crate::property::properties;
 use crate::reason::DisconnectReason;
 use crate::repeated::UserProperties;
 use crate::rule::{self, Fault};
-use crate::value::Utf8;
+use crate::string::Utf8;
 use crate::version::Role;
 use crate::walk::{ControlPacket, Layout, Walk};
 
@@ -108,5 +108,19 @@ impl<'a> Layout<'a> for Disconnect<'a> {
 impl fmt::Display for Disconnect<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DISCONNECT {}{}", self.reason, self.properties)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EncodeError, Version};
+
+    #[test]
+    fn before_5_all_is_well_or_nothing_is_sent() {
+        let packet = Disconnect::new(DisconnectReason::DisconnectWithWillMessage);
+        assert!(matches!(packet.encoded_len(Version::V3_1_1), Err(EncodeError::Forbidden(_))));
+        assert_eq!(packet.encoded_len(Version::V5), Ok(3));
+        assert_eq!(Disconnect::default().encoded_len(Version::V3_1_1), Ok(2));
     }
 }

@@ -1,8 +1,9 @@
+use crate::number::PayloadFormat;
 use crate::property::{PropertySet, properties, read_block};
 use crate::repeated::UserProperties;
 use crate::rule::Violation;
 use crate::sink::{Counter, EncodeError, Sink};
-use crate::value::{Binary, PayloadFormat, ResponseTopic, Utf8};
+use crate::string::{Binary, ResponseTopic, Utf8};
 use crate::version::Version;
 
 properties! {

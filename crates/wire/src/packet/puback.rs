@@ -1,11 +1,11 @@
 use core::fmt;
 
 use crate::header::PacketType;
+use crate::number::PacketId;
 use crate::packet::AckProperties;
 use crate::packet::ack::acknowledgement;
 use crate::reason::PubAckReason;
 use crate::rule::{self, Fault};
-use crate::value::PacketId;
 use crate::walk::{ControlPacket, Layout, Walk};
 
 acknowledgement! {
@@ -13,4 +13,19 @@ acknowledgement! {
     ///
     /// Before MQTT 5 it always says that it was: an error is refused, rather than turned into its opposite.
     PubAck, "PUBACK", PubAckReason, PUBACK_REASON, refuses_errors: true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EncodeError, Version};
+
+    #[test]
+    fn before_5_a_refusal_is_not_turned_into_its_opposite() {
+        let packet = PubAck::new(PacketId::MIN, PubAckReason::QuotaExceeded);
+        assert!(matches!(packet.encoded_len(Version::V3_1_1), Err(EncodeError::Forbidden(_))));
+        assert_eq!(packet.encoded_len(Version::V5), Ok(5));
+        let packet = PubAck::new(PacketId::MIN, PubAckReason::NoMatchingSubscribers);
+        assert_eq!(packet.encoded_len(Version::V3_1_1), Ok(4));
+    }
 }

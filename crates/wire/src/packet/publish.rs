@@ -3,6 +3,7 @@ use core::fmt;
 use topic::TopicName;
 
 use crate::header::PacketType;
+use crate::number::{PacketId, TopicAlias};
 use crate::packet::MessageProperties;
 use crate::property::{Property, PropertySet, Slot, properties};
 use crate::read::Reader;
@@ -10,7 +11,6 @@ use crate::repeated::SubscriptionIdentifiers;
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::trace::{Bytes, Flag, Text};
-use crate::value::{PacketId, TopicAlias};
 use crate::version::{Qos, Role};
 use crate::walk::{ControlPacket, Flags, Layout, Walk};
 
@@ -264,5 +264,66 @@ impl fmt::Display for Publish<'_> {
         AliasProperties { topic_alias: topic.alias() }.fmt(f)?;
         self.subscription_identifiers.show(Property::SubscriptionIdentifier, f)?;
         write!(f, "{properties} {}", Bytes(payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use topic::topic;
+
+    use super::*;
+    use crate::{Decoded, EncodeError, Limits, Packet, SubscriptionIdentifier, Version, decode};
+
+    fn encoded(packet: &Publish<'_>, version: Version) -> Result<Vec<u8>, EncodeError> {
+        let mut bytes = Vec::new();
+        packet.encode(version, &mut bytes).map(|_| bytes)
+    }
+
+    fn publish(bytes: &[u8]) -> Publish<'_> {
+        match decode(bytes, Some(Version::V5), &Limits::default()) {
+            Ok(Decoded::Packet { packet: Packet::Publish(publish), .. }) => publish,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_alias_in_place_of_the_name_is_refused_before_5() {
+        let alias = TopicAlias::new(1).unwrap();
+        let packet = Publish { topic: PublishTopic::Alias(alias), ..Publish::new(topic!("a"), b"") };
+        assert!(matches!(encoded(&packet, Version::V3_1_1), Err(EncodeError::Forbidden(_))));
+        let packet = Publish { topic: PublishTopic::NameWithAlias(topic!("a"), alias), ..packet };
+        assert_eq!(encoded(&packet, Version::V3_1_1).unwrap(), b"\x30\x03\0\x01a");
+    }
+
+    #[test]
+    fn forwarding_changes_the_leg_and_keeps_the_message() {
+        let received = publish(b"\x31\x1D\0\x01a\x16#\0\x07&\0\x01k\0\x01v\x02\0\0\0\x3C&\0\x01k\0\x01wxyz");
+        let identifiers = [3, 4].map(|id| SubscriptionIdentifier::new(id).unwrap());
+        let mut sent = Publish {
+            topic: PublishTopic::Name(received.topic.name().unwrap()),
+            delivery: Delivery::ExactlyOnce { packet_id: PacketId::MAX, dup: true },
+            retain: false,
+            subscription_identifiers: SubscriptionIdentifiers::from(&identifiers[..]),
+            ..received
+        };
+        sent.properties.message_expiry_interval_secs = Some(59);
+        let bytes = encoded(&sent, Version::V5).unwrap();
+        assert_eq!(
+            bytes,
+            b"\x3C\x20\0\x01a\xFF\xFF\x17\x0B\x03\x0B\x04\x02\0\0\0\x3B&\0\x01k\0\x01v&\0\x01k\0\x01wxyz"
+        );
+        assert_eq!(publish(&bytes), sent);
+    }
+
+    #[test]
+    fn qos_0_has_neither_identifier_nor_dup() {
+        assert_eq!((Delivery::AtMostOnce.packet_id(), Delivery::AtMostOnce.dup()), (None, false));
+        let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: true };
+        assert_eq!(
+            (delivery.qos(), delivery.packet_id(), delivery.dup()),
+            (Qos::AtLeastOnce, Some(PacketId::MIN), true)
+        );
     }
 }

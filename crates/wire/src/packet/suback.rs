@@ -1,11 +1,11 @@
 use core::fmt;
 
 use crate::header::PacketType;
+use crate::number::PacketId;
 use crate::packet::AckProperties;
 use crate::reason::SubAckReason;
 use crate::repeated::OneOrMore;
 use crate::rule::{self, Fault};
-use crate::value::PacketId;
 use crate::walk::{ControlPacket, Layout, Walk};
 
 /// SUBACK: the answer to SUBSCRIBE (section 3.9).
@@ -38,5 +38,29 @@ impl<'a> Layout<'a> for SubAck<'a> {
 impl fmt::Display for SubAck<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SUBACK id={}{} {}", self.packet_id, self.properties, self.reasons)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::{EncodeError, Version};
+
+    fn encoded(reasons: &[SubAckReason], version: Version) -> Result<Vec<u8>, EncodeError> {
+        let reasons = OneOrMore::new(reasons).unwrap();
+        let packet = SubAck { packet_id: PacketId::MIN, properties: AckProperties::EMPTY, reasons };
+        let mut bytes = Vec::new();
+        packet.encode(version, &mut bytes).map(|_| bytes)
+    }
+
+    #[test]
+    fn a_failure_is_what_the_version_has_for_it() {
+        let reasons = [SubAckReason::GrantedQos1, SubAckReason::NotAuthorized];
+        assert_eq!(encoded(&reasons, Version::V5).unwrap(), b"\x90\x05\0\x01\0\x01\x87");
+        assert_eq!(encoded(&reasons, Version::V3_1_1).unwrap(), b"\x90\x04\0\x01\x01\x80");
+        assert!(encoded(&reasons, Version::V3_1).is_err());
+        assert_eq!(encoded(&reasons[..1], Version::V3_1).unwrap(), b"\x90\x03\0\x01\x01");
     }
 }

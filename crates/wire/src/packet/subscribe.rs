@@ -3,13 +3,14 @@ use core::fmt;
 use topic::{FilterError, TopicFilter};
 
 use crate::header::PacketType;
+use crate::number::{PacketId, SubscriptionIdentifier};
 use crate::property::properties;
 use crate::read::Reader;
 use crate::repeated::{OneOrMore, UserProperties};
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
+use crate::string::{Utf8, put_counted};
 use crate::trace::{Flag, Text};
-use crate::value::{PacketId, SubscriptionIdentifier, Utf8, put_counted};
 use crate::version::{Qos, Version};
 use crate::walk::{ControlPacket, Field, Layout, Walk};
 
@@ -250,3 +251,45 @@ impl fmt::Display for NoLocalOnShared {
 }
 
 impl core::error::Error for NoLocalOnShared {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use topic::filter;
+
+    use super::*;
+    use crate::{Decoded, Limits, Packet, decode};
+
+    #[test]
+    fn no_local_on_a_shared_filter_cannot_be_built() {
+        let options = SubscriptionOptions { no_local: true, ..Default::default() };
+        assert_eq!(Subscription::new(filter!("$share/g/t"), options), Err(NoLocalOnShared));
+        assert!(Subscription::new(filter!("t"), options).is_ok());
+    }
+
+    #[test]
+    fn options_that_3_x_does_not_have_are_refused_there() {
+        let options = SubscriptionOptions { no_local: true, ..Default::default() };
+        let subscription = Subscription::new(filter!("t"), options).unwrap();
+        let packet = Subscribe {
+            packet_id: PacketId::MIN,
+            properties: SubscribeProperties::EMPTY,
+            subscriptions: OneOrMore::one(&subscription),
+        };
+        assert!(matches!(packet.encoded_len(Version::V3_1_1), Err(crate::EncodeError::Forbidden(_))));
+        assert_eq!(packet.encoded_len(Version::V5), Ok(9));
+    }
+
+    #[test]
+    fn a_malformed_shared_filter_stays_in_3_x() {
+        let bytes = b"\x82\x0D\0\x01\0\x08$share/g\x01";
+        let decoded = decode(bytes, Some(Version::V3_1_1), &Limits::default());
+        let Ok(Decoded::Packet { packet: Packet::Subscribe(packet), .. }) = decoded else {
+            panic!("{decoded:?}")
+        };
+        let filters: Vec<_> = packet.subscriptions.iter().map(|subscription| subscription.filter()).collect();
+        assert_eq!(filters[0].map_err(MalformedShare::as_str), Err("$share/g"));
+        assert!(packet.encoded_len(Version::V5).is_err());
+    }
+}

@@ -1,11 +1,11 @@
 use core::fmt;
 
 use crate::header::PacketType;
+use crate::number::PacketId;
 use crate::packet::AckProperties;
 use crate::reason::UnsubAckReason;
 use crate::repeated::OneOrMore;
 use crate::rule::{self, Fault};
-use crate::value::PacketId;
 use crate::walk::{ControlPacket, Layout, Walk};
 
 /// UNSUBACK: the answer to UNSUBSCRIBE (section 3.11).
@@ -44,5 +44,21 @@ impl fmt::Display for UnsubAck<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UNSUBACK id={}{}", self.packet_id, self.properties)?;
         self.reasons.map_or(Ok(()), |reasons| write!(f, " {reasons}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EncodeError, Version};
+
+    #[test]
+    fn reasons_are_needed_in_5_and_left_out_before() {
+        let packet = UnsubAck { packet_id: PacketId::MIN, properties: AckProperties::EMPTY, reasons: None };
+        assert_eq!(packet.encoded_len(Version::V3_1_1), Ok(4));
+        assert!(matches!(packet.encoded_len(Version::V5), Err(EncodeError::Forbidden(_))));
+        let packet = UnsubAck { reasons: OneOrMore::new(UnsubAckReason::ALL), ..packet };
+        assert_eq!(packet.encoded_len(Version::V3_1_1), Ok(4));
+        assert_eq!(packet.encoded_len(Version::V5), Ok(12));
     }
 }

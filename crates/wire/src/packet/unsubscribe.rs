@@ -1,12 +1,12 @@
 use core::fmt;
 
 use crate::header::PacketType;
+use crate::number::PacketId;
 use crate::packet::RequestedFilter;
 use crate::packet::subscribe::Requested;
 use crate::property::properties;
 use crate::repeated::{OneOrMore, UserProperties};
 use crate::rule::{self, Fault};
-use crate::value::PacketId;
 use crate::walk::{ControlPacket, Layout, Walk};
 
 /// UNSUBSCRIBE: a client no longer asks for messages (section 3.10).

@@ -30,7 +30,7 @@ pub(super) const CASES: &[Case] = &[
          topic-alias-maximum=16 reason-string=\"why\" wildcard-subscription-available=false \
          subscription-identifier-available=false shared-subscription-available=false server-keep-alive=20 \
          response-information=\"i\" server-reference=\"x\" authentication-method=\"m\" \
-         authentication-data=1 B ff user-property=\"n\":\"v\"",
+         authentication-data=1 B user-property=\"n\":\"v\"",
     ),
     good(
         "refused with a reason", V5, SERVER,

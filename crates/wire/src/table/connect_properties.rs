@@ -11,7 +11,7 @@ pub(super) const CASES: &[Case] = &[
          m\x16\0\x01\xFF&\0\x01n\0\x01v\0\x01c",
         "CONNECT 5.0 \"c\" clean-start keep-alive=60 session-expiry-interval=30 receive-maximum=10 \
          maximum-packet-size=1000 topic-alias-maximum=16 request-response-information=true \
-         request-problem-information=false authentication-method=\"m\" authentication-data=1 B ff \
+         request-problem-information=false authentication-method=\"m\" authentication-data=1 B \
          user-property=\"n\":\"v\"",
     ),
     first(
