@@ -57,7 +57,7 @@ impl Shard {
         self.counters.packets_sent.add(1);
         self.counters.clients_connected.add(1);
         to.send(id, &self.scratch);
-        self.arm(id);
+        self.arm(id, now);
         to.resume(id);
     }
 

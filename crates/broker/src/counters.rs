@@ -76,7 +76,7 @@ counters! {
     publish_bytes_sent: "publish/bytes/sent",
     /// Clients connected now.
     clients_connected: "clients/connected",
-    /// Connections that were accepted and sent a CONNECT, good or bad.
+    /// CONNECT packets read that could be understood.
     connects: "connects/received",
     /// Sockets accepted.
     sockets: "sockets/accepted",
@@ -108,6 +108,8 @@ counters! {
     ended_packet_too_large: "ended/packet_too_large",
     /// Connections ended because nothing came for one and a half times the Keep Alive.
     ended_keep_alive: "ended/keep_alive",
+    /// Connections ended because they took nothing of what was sent to them for a minute.
+    ended_stuck: "ended/stuck",
     /// Connections ended because another one took their client identifier.
     ended_taken_over: "ended/taken_over",
     /// Subscriptions refused because the client has as many as it may, or the filter has too many levels.

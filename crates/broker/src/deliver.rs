@@ -6,13 +6,15 @@ use std::sync::Arc;
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
 use session::{Message, Now};
 use wire::{
-    Decoded, Limits, Packet, Publish, SubscriptionIdentifier, SubscriptionIdentifiers, Version, decode,
+    Decoded, Full, Limits, Packet, Publish, Sink, SubscriptionIdentifier, SubscriptionIdentifiers, Version,
+    decode,
 };
 
+use crate::retained::Walks;
 use crate::{Effects, Flush, Room, Run, Shard};
 
-/// Packets of this size on average are shared by their receivers instead of copied for each.
-const SHARED_BYTES: usize = 4 * 1024;
+/// In a wide fan-out payloads of this size on average are shared by their receivers instead of copied for each.
+const SHARED_BYTES: u64 = 4 * 1024;
 /// With up to this many receivers a message is written at the end of its turn.
 const DIRECT_TARGETS: usize = 8;
 
@@ -29,8 +31,8 @@ impl Flush {
 pub(crate) enum Source<'a> {
     /// Packets as they were read, all alike but for their payload, of QoS 0.
     Run(Run<'a>),
-    /// A message that went through the ledger.
-    Message(&'a Message),
+    /// A message that went through the ledger, and whether that keeps it.
+    Message { message: &'a Message, stored: bool },
 }
 
 /// How receivers differ in the bytes they get.
@@ -38,6 +40,35 @@ pub(crate) enum Source<'a> {
 struct Shape {
     is_5: bool,
     retain: bool,
+}
+
+impl Shape {
+    fn version(self) -> Version {
+        if self.is_5 { Version::V5 } else { Version::V3_1_1 }
+    }
+
+    fn shaped<'a>(self, publish: &Publish<'a>, identifiers: SubscriptionIdentifiers<'a>) -> Publish<'a> {
+        let subscription_identifiers = if self.is_5 { identifiers } else { SubscriptionIdentifiers::EMPTY };
+        Publish { retain: self.retain, subscription_identifiers, ..*publish }
+    }
+}
+
+/// Takes a packet without its payload, which is written last and in one piece.
+struct Head<'a> {
+    bytes: &'a mut Vec<u8>,
+    payload: &'a [u8],
+}
+
+impl Sink for Head<'_> {
+    fn reserve(&mut self, _: usize) -> Result<(), Full> {
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if !std::ptr::eq(bytes, self.payload) {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
 }
 
 /// One target, as its connection is now.
@@ -98,8 +129,9 @@ impl Shard {
         let is_5 = client.session.version()?.is_5();
         let retain = match source {
             Source::Run(_) => false,
-            Source::Message(message) => {
-                if client.walks.as_ref().is_some_and(|walks| walks.will_bring(message, target)) {
+            Source::Message { message, stored } => {
+                let comes_again = |walks: &Walks| stored && walks.will_bring(message, target);
+                if client.walks.as_deref().is_some_and(comes_again) {
                     return None;
                 }
                 message.retain() && target.retain_as_published
@@ -118,7 +150,8 @@ impl Shard {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let Some(session) = self.clients.get(connection).map(|client| &client.session) else { return };
+        let Some(client) = self.clients.get(connection) else { return };
+        let session = &client.session;
         let Some(version) = session.version() else { return };
         let shape = Shape { is_5: version.is_5(), retain: true };
         let identifiers = identifiers(interest.identifier().as_slice());
@@ -127,7 +160,10 @@ impl Shard {
         buffer.clear();
         let mut made = Made::default();
         for message in messages {
-            let source = Source::Message(message);
+            if interest.no_local() && message.publisher() == Some(client.client_id()) {
+                continue;
+            }
+            let source = Source::Message { message, stored: true };
             made += source.encode(shape, identifiers, session.packet_bytes_max(), now, buffer);
         }
         let room = to.publish(connection, buffer, Flush::Direct);
@@ -136,10 +172,12 @@ impl Shard {
 
     pub(crate) fn count_sent(&self, made: &Made, room: Room) {
         let (count, too_large) = (u64::from(made.count), u64::from(made.too_large));
+        let expired = u64::from(made.expired);
         let lost = if room == Room::Full { count } else { 0 };
         self.counters.dropped_budget.add(lost);
         self.counters.dropped_too_large.add(too_large);
-        self.counters.publish_dropped.add(lost + too_large);
+        self.counters.dropped_expired.add(expired);
+        self.counters.publish_dropped.add(lost + too_large + expired);
         if lost == 0 {
             self.counters.packets_sent.add(count);
             self.counters.publish_sent.add(count);
@@ -159,7 +197,8 @@ struct Dispatch<'a> {
     /// What the receiver before got, ready for the next of its shape.
     shape: Option<Shape>,
     common: Made,
-    shared: Option<Arc<[u8]>>,
+    /// The payloads, once a receiver of a wide fan-out has shared them.
+    shared: Vec<Arc<[u8]>>,
     buffers: &'a mut Buffers,
     /// What the last receiver got.
     made: Made,
@@ -171,6 +210,7 @@ pub(crate) struct Made {
     pub(crate) count: u32,
     pub(crate) payload_bytes: u64,
     pub(crate) too_large: u32,
+    pub(crate) expired: u32,
 }
 
 impl std::ops::AddAssign for Made {
@@ -178,6 +218,7 @@ impl std::ops::AddAssign for Made {
         self.count += other.count;
         self.payload_bytes += other.payload_bytes;
         self.too_large += other.too_large;
+        self.expired += other.expired;
     }
 }
 
@@ -191,7 +232,7 @@ impl<'a> Dispatch<'a> {
             now,
             shape: None,
             common: made,
-            shared: None,
+            shared: Vec::new(),
             buffers,
             made,
         }
@@ -201,6 +242,9 @@ impl<'a> Dispatch<'a> {
         let Receiver { shape, bytes_max, .. } = *receiver;
         let connection = target.subscriber.connection;
         let flush = self.flush_of(receiver);
+        if self.flush == Flush::Bulk && self.source.is_large() {
+            return self.send_shared(target, receiver, flush, to);
+        }
         self.prepare(shape);
         let common = self.source.as_is(shape).unwrap_or(&self.buffers.shaped);
         if !target.identifiers.is_empty() || common.len() > bytes_max {
@@ -212,11 +256,43 @@ impl<'a> Dispatch<'a> {
             return to.publish(connection, single, flush);
         }
         self.made = self.common;
-        if common.len() >= SHARED_BYTES * self.common.count.max(1) as usize && self.flush == Flush::Bulk {
-            let shared = self.shared.get_or_insert_with(|| common.into());
-            return to.publish_shared(connection, shared, flush);
-        }
         to.publish(connection, common, flush)
+    }
+
+    /// Each packet with a head of its own and the payload that all receivers share.
+    fn send_shared(
+        &mut self,
+        target: &Target,
+        receiver: &Receiver,
+        flush: Flush,
+        to: &mut impl Effects,
+    ) -> Room {
+        let Receiver { shape, bytes_max, .. } = *receiver;
+        let identifiers = identifiers(&target.identifiers);
+        let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
+        let Self { source, now, shared, buffers: Buffers { single: head, .. }, .. } = self;
+        let mut made = Made { expired: u32::from(source.is_expired(*now)), ..Made::default() };
+        let (mut room, mut number) = (Room::Open, 0);
+        source.for_each(*now, |publish| {
+            if number == shared.len() {
+                shared.push(publish.payload.into());
+            }
+            let payload = &shared[number];
+            number += 1;
+            head.clear();
+            let publish = shape.shaped(publish, identifiers);
+            let mut sink = Head { bytes: head, payload: publish.payload };
+            match publish.encode(shape.version(), &mut sink) {
+                Ok(len) if len <= bytes_max => {
+                    made.count += 1;
+                    made.payload_bytes += payload.len() as u64;
+                    room = to.publish_shared(target.subscriber.connection, head, payload, flush);
+                }
+                Ok(_) | Err(_) => made.too_large += 1,
+            }
+        });
+        self.made = made;
+        room
     }
 
     fn flush_of(&mut self, receiver: &Receiver) -> Flush {
@@ -232,10 +308,9 @@ impl<'a> Dispatch<'a> {
             return;
         }
         self.shape = Some(shape);
-        self.shared = None;
         self.common = match self.source {
             Source::Run(run) if self.source.as_is(shape).is_some() => {
-                Made { count: run.count, payload_bytes: run.payload_bytes, too_large: 0 }
+                Made { count: run.count, payload_bytes: run.payload_bytes, ..Made::default() }
             }
             source => {
                 let nobody = SubscriptionIdentifiers::EMPTY;
@@ -250,7 +325,15 @@ impl<'a> Source<'a> {
     fn count(self) -> u32 {
         match self {
             Self::Run(run) => run.count,
-            Self::Message(_) => 1,
+            Self::Message { .. } => 1,
+        }
+    }
+
+    /// Whether its payloads are worth sharing.
+    fn is_large(self) -> bool {
+        match self {
+            Self::Run(run) => run.payload_bytes >= SHARED_BYTES * u64::from(run.count),
+            Self::Message { message, .. } => message.payload().len() as u64 >= SHARED_BYTES,
         }
     }
 
@@ -258,7 +341,7 @@ impl<'a> Source<'a> {
     fn as_is(self, shape: Shape) -> Option<&'a [u8]> {
         match self {
             Self::Run(run) if run.version.is_5() == shape.is_5 => Some(run.bytes),
-            Self::Run(_) | Self::Message(_) => None,
+            Self::Run(_) | Self::Message { .. } => None,
         }
     }
 
@@ -271,18 +354,10 @@ impl<'a> Source<'a> {
         now: Now,
         buffer: &mut Vec<u8>,
     ) -> Made {
-        let mut made = Made::default();
-        let version = if shape.is_5 { Version::V5 } else { Version::V3_1_1 };
+        let mut made = Made { expired: u32::from(self.is_expired(now)), ..Made::default() };
+        let version = shape.version();
         self.for_each(now, |publish| {
-            let publish = Publish {
-                retain: shape.retain,
-                subscription_identifiers: if shape.is_5 {
-                    identifiers
-                } else {
-                    SubscriptionIdentifiers::EMPTY
-                },
-                ..*publish
-            };
+            let publish = shape.shaped(publish, identifiers);
             if publish.encoded_len(version).is_ok_and(|len| len <= bytes_max)
                 && publish.encode(version, buffer).is_ok()
             {
@@ -295,10 +370,14 @@ impl<'a> Source<'a> {
         made
     }
 
+    fn is_expired(self, now: Now) -> bool {
+        matches!(self, Self::Message { message, .. } if message.is_expired(now))
+    }
+
     /// Each message, as a PUBLISH of QoS 0.
     fn for_each(self, now: Now, mut each: impl FnMut(&Publish<'_>)) {
         match self {
-            Self::Message(message) => {
+            Self::Message { message, .. } => {
                 if !message.is_expired(now) {
                     each(&message.publish(now));
                 }

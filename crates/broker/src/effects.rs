@@ -14,8 +14,8 @@ pub trait Effects {
     /// The same for PUBLISH packets. They are refused, and nothing is appended, with [`Room::Full`].
     fn publish(&mut self, to: ConnectionId, bytes: &[u8], flush: Flush) -> Room;
 
-    /// The same for packets that many connections share.
-    fn publish_shared(&mut self, to: ConnectionId, bytes: &Arc<[u8]>, flush: Flush) -> Room;
+    /// The same for one packet, the end of which many connections share.
+    fn publish_shared(&mut self, to: ConnectionId, head: &[u8], payload: &Arc<[u8]>, flush: Flush) -> Room;
 
     /// Whether a connection is over its mark, and not yet below a quarter of it.
     fn is_over(&self, connection: ConnectionId) -> bool;

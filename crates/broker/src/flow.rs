@@ -4,26 +4,29 @@ use std::sync::Arc;
 
 use index::{ConnectionId, Level, Subscriber};
 use session::Now;
+use wire::DisconnectReason;
 
 use crate::pressure::{Blocker, Reading, Verdict};
 use crate::{Effects, Mail, Shard};
 
 impl Shard {
-    /// Stops reading a publisher until what blocks it has gone. Nothing happens if it has gone already.
-    pub(crate) fn block(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+    /// Stops reading a publisher until what blocks it has gone. Returns whether it is stopped: what blocked it
+    /// may have gone already.
+    pub(crate) fn block(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
         if client.blocked.is_some() {
-            return;
+            return true;
         }
-        if let Blocker::Subscriber(subscriber) = &blocker
-            && !subscriber.gauge.wait(self.id)
+        if let Blocker::Subscriber { subscriber, holds_others } = &blocker
+            && !subscriber.gauge.wait(self.id, *holds_others)
         {
-            return;
+            return false;
         }
         self.waiting.add(id, &blocker);
         client.blocked = Some(Box::new(blocker));
         self.counters.paused_publishers.add(1);
         to.pause(id);
+        true
     }
 
     /// One of the things that blocked a publisher is gone: it is read again unless there is another.
@@ -41,10 +44,14 @@ impl Shard {
     }
 
     /// A connection that does not take our answers is not asked for more questions.
-    pub(crate) fn block_on_itself(&mut self, id: ConnectionId, to: &mut impl Effects) -> bool {
+    pub(crate) fn block_on_itself(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return true };
         if client.blocked.is_none() {
             client.blocked = Some(Box::new(Blocker::Itself));
+            if let Some(subscriber) = &client.subscriber {
+                subscriber.gauge.set(Level::Over);
+                self.judge.watch(subscriber, to.taken_bytes(id), now.monotonic_ms);
+            }
             to.pause(id);
         }
         false
@@ -81,22 +88,20 @@ impl Shard {
     }
 
     pub(crate) fn judge(&mut self, now: Now, to: &mut impl Effects) {
-        let (clients, waiting) = (&self.clients, &self.waiting);
+        let clients = &self.clients;
         let verdicts = self.judge.judge(now.monotonic_ms, |subscriber| {
             clients.get(subscriber.connection)?;
-            let feeds_others = |id: &ConnectionId| {
-                let route = clients.get(*id).and_then(|publisher| publisher.route.as_ref());
-                route.is_some_and(|route| route.targets.count > 1)
-            };
-            Some(Reading {
-                taken: to.taken_bytes(subscriber.connection),
-                waiting: to.waiting_bytes(subscriber.connection),
-                holds_others: waiting.for_subscriber(subscriber).iter().any(feeds_others),
-            })
+            let taken = to.taken_bytes(subscriber.connection);
+            Some(Reading { taken, waiting: to.waiting_bytes(subscriber.connection) })
         });
         for (subscriber, verdict) in verdicts {
             match verdict {
                 Verdict::Open => self.open(&subscriber, now, to),
+                Verdict::GivenUp => {
+                    self.counters.ended_stuck.add(1);
+                    let why = "the client takes nothing that is sent to it";
+                    self.give_up(subscriber.connection, DisconnectReason::QuotaExceeded, why, now, to);
+                }
                 Verdict::Slow => {
                     self.counters.slow_subscribers.add(1);
                     subscriber.gauge.set(Level::Slow);

@@ -1,7 +1,7 @@
 //! Back pressure: publishers that are not read while a subscriber of theirs, or a mailbox, is full; and the
 //! judgement which full subscribers are worth waiting for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use index::{ConnectionId, Level, ShardId, Subscriber};
@@ -10,12 +10,18 @@ use index::{ConnectionId, Level, ShardId, Subscriber};
 pub(crate) const JUDGE_MS: u64 = 100;
 /// Without any progress for so long a subscriber is slow, whoever else is full.
 const PATIENCE_MS: u64 = 5_000;
+/// Without any for so long it is given up: what waits for it is memory that others need.
+const GIVEN_UP_MS: u64 = 60_000;
 
 /// Why a publisher is not read.
 #[derive(Debug, Clone)]
 pub(crate) enum Blocker {
     /// A subscriber has more waiting than it should.
-    Subscriber(Arc<Subscriber>),
+    Subscriber {
+        subscriber: Arc<Subscriber>,
+        /// The publisher has other subscribers, who wait with it.
+        holds_others: bool,
+    },
     /// Another shard has not read its mail.
     Shard(ShardId),
     /// The ledger has not read its commands.
@@ -35,7 +41,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     pub(crate) fn add(&mut self, publisher: ConnectionId, blocker: &Blocker) {
         match blocker {
-            Blocker::Subscriber(subscriber) => {
+            Blocker::Subscriber { subscriber, .. } => {
                 self.subscribers.entry(subscriber.place()).or_default().push(publisher);
             }
             Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher),
@@ -56,17 +62,12 @@ impl Waiting {
     pub(crate) fn take_for_ledger(&mut self) -> Vec<ConnectionId> {
         std::mem::take(&mut self.ledger)
     }
-
-    /// Who waits for a subscriber on this shard.
-    pub(crate) fn for_subscriber(&self, subscriber: &Subscriber) -> &[ConnectionId] {
-        self.subscribers.get(&subscriber.place()).map_or(&[], Vec::as_slice)
-    }
 }
 
 /// The subscribers of one shard that are over their mark or slow.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
-    watched: Vec<Watched>,
+    watched: BTreeMap<ConnectionId, Watched>,
     next_ms: u64,
 }
 
@@ -75,6 +76,7 @@ struct Watched {
     subscriber: Arc<Subscriber>,
     /// All that its socket has taken, when we last looked.
     taken: u64,
+    looked_ms: u64,
     moved_ms: u64,
 }
 
@@ -84,8 +86,6 @@ pub(crate) struct Reading {
     pub(crate) taken: u64,
     /// What waits for it.
     pub(crate) waiting: usize,
-    /// Whether somebody who waits for it has other receivers, who wait too.
-    pub(crate) holds_others: bool,
 }
 
 /// What becomes of a watched subscriber.
@@ -95,6 +95,8 @@ pub(crate) enum Verdict {
     Slow,
     /// It was slow, and everything that waited has been taken.
     Open,
+    /// It has made none for so long that it is ended.
+    GivenUp,
 }
 
 impl Judge {
@@ -103,7 +105,11 @@ impl Judge {
         if self.watched.is_empty() {
             self.next_ms = now_ms + JUDGE_MS;
         }
-        self.watched.push(Watched { subscriber: Arc::clone(subscriber), taken, moved_ms: now_ms });
+        // One that was open in between and is full again is still the same to us.
+        self.watched.entry(subscriber.connection).or_insert_with(|| {
+            let subscriber = Arc::clone(subscriber);
+            Watched { subscriber, taken, looked_ms: now_ms, moved_ms: now_ms }
+        });
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
@@ -115,15 +121,15 @@ impl Judge {
     pub(crate) fn judge(
         &mut self,
         now_ms: u64,
-        mut read: impl FnMut(&Arc<Subscriber>) -> Option<Reading>,
+        mut read: impl FnMut(&Subscriber) -> Option<Reading>,
     ) -> Vec<(Arc<Subscriber>, Verdict)> {
         let mut verdicts = Vec::new();
         if self.watched.is_empty() || now_ms < self.next_ms {
             return verdicts;
         }
         self.next_ms = now_ms + JUDGE_MS;
-        let mut progress: Vec<(u64, Reading)> = Vec::new();
-        self.watched.retain_mut(|watched| {
+        let mut progress: Vec<(ConnectionId, u64)> = Vec::new();
+        self.watched.retain(|connection, watched| {
             let Some(reading) = read(&watched.subscriber) else { return false };
             match watched.subscriber.gauge.level() {
                 Level::Open => return false,
@@ -133,23 +139,43 @@ impl Judge {
                 }
                 Level::Slow | Level::Over => {}
             }
-            let taken = reading.taken.wrapping_sub(watched.taken);
-            if taken > 0 {
-                watched.moved_ms = now_ms;
+            // One that was watched for a moment only has had no time to show anything.
+            if now_ms - watched.looked_ms >= JUDGE_MS {
+                progress.push((*connection, watched.look(&reading, now_ms)));
             }
-            watched.taken = reading.taken;
-            progress.push((taken, reading));
             true
         });
-        let median = median(progress.iter().map(|(taken, _)| *taken));
-        for (watched, (taken, reading)) in self.watched.iter().zip(&progress) {
-            let lags = *taken < median / 4 || (*taken == 0 && reading.holds_others);
-            let stuck = now_ms - watched.moved_ms >= PATIENCE_MS;
-            if watched.subscriber.gauge.level() == Level::Over && (lags || stuck) {
-                verdicts.push((Arc::clone(&watched.subscriber), Verdict::Slow));
+        let median = median(progress.iter().map(|(_, taken)| *taken));
+        for (connection, taken) in progress {
+            let watched = &self.watched[&connection];
+            if let Some(verdict) = watched.verdict(taken, median, now_ms) {
+                verdicts.push((Arc::clone(&watched.subscriber), verdict));
             }
         }
         verdicts
+    }
+}
+
+impl Watched {
+    /// What it has taken since the last look.
+    fn look(&mut self, reading: &Reading, now_ms: u64) -> u64 {
+        let taken = reading.taken.wrapping_sub(self.taken);
+        if taken > 0 {
+            self.moved_ms = now_ms;
+        }
+        self.taken = reading.taken;
+        self.looked_ms = now_ms;
+        taken
+    }
+
+    fn verdict(&self, taken: u64, median: u64, now_ms: u64) -> Option<Verdict> {
+        let gauge = &self.subscriber.gauge;
+        let still_ms = now_ms - self.moved_ms;
+        if still_ms >= GIVEN_UP_MS {
+            return Some(Verdict::GivenUp);
+        }
+        let lags = taken < median / 4 || (taken == 0 && gauge.holds_others());
+        (gauge.level() == Level::Over && (lags || still_ms >= PATIENCE_MS)).then_some(Verdict::Slow)
     }
 }
 
@@ -170,8 +196,8 @@ mod tests {
         Arc::new(subscriber)
     }
 
-    fn reading(taken: u64, holds_others: bool) -> Option<Reading> {
-        Some(Reading { taken, waiting: 1_000, holds_others })
+    fn reading(taken: u64) -> Option<Reading> {
+        Some(Reading { taken, waiting: 1_000 })
     }
 
     #[test]
@@ -179,7 +205,7 @@ mod tests {
         let mut judge = Judge::default();
         (0..10).for_each(|slot| judge.watch(&subscriber(slot), 0, 0));
         for round in 1..100 {
-            let taken = |s: &Arc<Subscriber>| reading(round * (1_000 + u64::from(s.connection.slot)), true);
+            let taken = |s: &Subscriber| reading(round * (1_000 + u64::from(s.connection.slot)));
             assert!(judge.judge(round * JUDGE_MS, taken).is_empty());
         }
     }
@@ -188,7 +214,7 @@ mod tests {
     fn one_that_lags_behind_its_peers_is_slow_at_once() {
         let mut judge = Judge::default();
         (0..5).for_each(|slot| judge.watch(&subscriber(slot), 0, 0));
-        let taken = |s: &Arc<Subscriber>| reading(if s.connection.slot == 3 { 10 } else { 1_000 }, false);
+        let taken = |s: &Subscriber| reading(if s.connection.slot == 3 { 10 } else { 1_000 });
         let verdicts = judge.judge(JUDGE_MS, taken);
         assert_eq!(verdicts.len(), 1);
         assert_eq!((verdicts[0].0.connection.slot, verdicts[0].1), (3, Verdict::Slow));
@@ -198,16 +224,48 @@ mod tests {
     fn one_that_holds_nobody_else_has_five_seconds() {
         let mut judge = Judge::default();
         judge.watch(&subscriber(1), 0, 0);
-        assert!(judge.judge(JUDGE_MS, |_| reading(0, false)).is_empty());
-        assert!(judge.judge(PATIENCE_MS - 1, |_| reading(0, false)).is_empty());
-        assert_eq!(judge.judge(2 * PATIENCE_MS, |_| reading(0, false))[0].1, Verdict::Slow);
+        assert!(judge.judge(JUDGE_MS, |_| reading(0)).is_empty());
+        assert!(judge.judge(PATIENCE_MS - 1, |_| reading(0)).is_empty());
+        assert_eq!(judge.judge(2 * PATIENCE_MS, |_| reading(0))[0].1, Verdict::Slow);
     }
 
     #[test]
     fn one_that_stands_still_and_holds_others_is_slow_at_once() {
         let mut judge = Judge::default();
+        let still = subscriber(1);
+        judge.watch(&still, 0, 0);
+        assert!(still.gauge.wait(ShardId::new(7), true), "a publisher of another shard waits, with others");
+        assert_eq!(judge.judge(JUDGE_MS, |_| reading(0))[0].1, Verdict::Slow);
+    }
+
+    #[test]
+    fn nobody_is_judged_on_a_moment() {
+        let mut judge = Judge::default();
         judge.watch(&subscriber(1), 0, 0);
-        assert_eq!(judge.judge(JUDGE_MS, |_| reading(0, true))[0].1, Verdict::Slow);
+        judge.watch(&subscriber(2), 0, JUDGE_MS - 1);
+        let taken = |s: &Subscriber| reading(if s.connection.slot == 1 { 1_000 } else { 0 });
+        assert!(judge.judge(JUDGE_MS, taken).is_empty());
+    }
+
+    #[test]
+    fn one_that_goes_over_again_and_again_is_one() {
+        let mut judge = Judge::default();
+        let busy = subscriber(1);
+        for round in 0..1_000 {
+            judge.watch(&busy, round * 10, round * 10);
+            assert!(judge.judge(round * 10, |_| reading(round * 10)).is_empty());
+        }
+        assert_eq!(judge.watched.len(), 1);
+    }
+
+    #[test]
+    fn one_that_takes_nothing_for_a_minute_is_given_up() {
+        let mut judge = Judge::default();
+        let still = subscriber(1);
+        judge.watch(&still, 0, 0);
+        assert_eq!(judge.judge(GIVEN_UP_MS - 1, |_| reading(0))[0].1, Verdict::Slow);
+        still.gauge.set(Level::Slow);
+        assert_eq!(judge.judge(2 * GIVEN_UP_MS, |_| reading(0))[0].1, Verdict::GivenUp);
     }
 
     #[test]
@@ -216,8 +274,8 @@ mod tests {
         let slow = subscriber(1);
         judge.watch(&slow, 0, 0);
         slow.gauge.set(Level::Slow);
-        assert!(judge.judge(JUDGE_MS, |_| reading(500, true)).is_empty());
-        let empty = |_: &Arc<Subscriber>| Some(Reading { taken: 1_500, waiting: 0, holds_others: true });
+        assert!(judge.judge(JUDGE_MS, |_| reading(500)).is_empty());
+        let empty = |_: &Subscriber| Some(Reading { taken: 1_500, waiting: 0 });
         assert_eq!(judge.judge(2 * JUDGE_MS, empty)[0].1, Verdict::Open);
         assert_eq!(judge.poll_timeout(), None);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Generation, Level, ShardId, Targets};
+use index::{ConnectionId, Generation, Level, ShardId, Subscriber, Targets};
 use ledger::Command;
 use session::{Incoming, Message, Now};
 use wire::publish_run;
@@ -32,10 +32,14 @@ impl Route {
             }
             let over = targets.iter().find(|target| target.subscriber.gauge.level() == Level::Over);
             if let Some(target) = over {
-                return Some(Blocker::Subscriber(Arc::clone(&target.subscriber)));
+                return Some(self.full(&target.subscriber));
             }
         }
         (to.command_room() == Room::Over).then_some(Blocker::Ledger)
+    }
+
+    fn full(&self, subscriber: &Arc<Subscriber>) -> Blocker {
+        Blocker::Subscriber { subscriber: Arc::clone(subscriber), holds_others: self.targets.count > 1 }
     }
 }
 
@@ -137,20 +141,22 @@ impl Shard {
         to: &mut impl Effects,
     ) -> usize {
         let Some(client) = self.clients.get_mut(id) else { return len };
-        let limits = client.session.limits(&self.settings);
-        let run = publish_run(bytes, len, publish.version, &limits);
-        let count = u32::try_from(run.count).expect("a read has fewer packets than 2^32");
+        let version = publish.version;
+        let (count, payload_bytes, len) = if publish.packet.properties.is_empty() {
+            let limits = client.session.limits(&self.settings);
+            let run = publish_run(bytes, len, version, &limits);
+            (run.count, run.payload_bytes, run.len)
+        } else {
+            // Properties are checked packet by packet.
+            (1, publish.packet.payload.len(), len)
+        };
+        let count = u32::try_from(count).expect("a read has fewer packets than 2^32");
         self.counters.packets_received.add(u64::from(count - 1));
         self.counters.publish_received.add(u64::from(count));
-        self.counters.publish_bytes_received.add(run.payload_bytes as u64);
-        let packets = Run {
-            bytes: &bytes[..run.len],
-            count,
-            payload_bytes: run.payload_bytes as u64,
-            version: publish.version,
-        };
+        self.counters.publish_bytes_received.add(payload_bytes as u64);
+        let packets = Run { bytes: &bytes[..len], count, payload_bytes: payload_bytes as u64, version };
         self.forward(id, packets, route, now, to);
-        run.len
+        len
     }
 
     /// The straight way, for a packet that nobody may get as it came: it has an alias.
@@ -190,18 +196,20 @@ impl Shard {
         for (shard, targets) in &route.targets.shards {
             if *shard == self.id {
                 let over = self.deliver(Source::Run(packets), targets, flush, now, to);
-                blocker = blocker.or(over.map(Blocker::Subscriber));
+                blocker = blocker.or(over.map(|subscriber| route.full(&subscriber)));
                 continue;
             }
             if to.mail(*shard, Mail::Forward(packets, Arc::clone(targets))) == Room::Over {
                 blocker = blocker.or(Some(Blocker::Shard(*shard)));
             }
             let over = targets.iter().find(|target| target.subscriber.gauge.level() == Level::Over);
-            blocker = blocker.or_else(|| over.map(|t| Blocker::Subscriber(Arc::clone(&t.subscriber))));
+            blocker = blocker.or_else(|| over.map(|target| route.full(&target.subscriber)));
         }
         match blocker {
             Some(Blocker::Shard(shard)) if to.mail_room(shard) != Room::Over => {}
-            Some(blocker) => self.block(id, blocker, to),
+            Some(blocker) => {
+                self.block(id, blocker, to);
+            }
             None => {}
         }
     }

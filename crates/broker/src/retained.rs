@@ -1,5 +1,6 @@
 //! Retained messages that a subscription brings: in steps, at the pace at which the client takes them.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Target};
@@ -9,35 +10,77 @@ use topic::TopicFilter;
 
 use crate::{Effects, Shard};
 
-/// The answers to one client's subscriptions that are not complete.
+/// The answers to one client's subscriptions that are not complete. One step is under way at a time, whatever
+/// the number of subscriptions: what waits for the client stays within its mark and one step.
 #[derive(Debug, Default)]
 pub(crate) struct Walks {
     last: u32,
-    walks: Vec<Walk>,
+    walks: HashMap<CursorId, Walk>,
+    by_filter: HashMap<Arc<str>, CursorId>,
+    /// Those whose next step can be asked for, in turn.
+    ready: VecDeque<CursorId>,
+    stepping: Option<CursorId>,
+    unbegun: usize,
 }
 
 #[derive(Debug)]
 struct Walk {
-    id: CursorId,
-    filter: Box<str>,
+    filter: Arc<str>,
     interest: Interest,
     /// The subscription did not exist before.
     is_new: bool,
-    /// The ledger has answered: from its answer on, what is published comes to the subscription live.
+    /// The ledger has opened the cursor: from then on what is published comes to the subscription live.
     begun: bool,
-    /// The next step waits until the client has taken what it got.
-    waits: bool,
 }
 
 impl Walks {
-    /// Whether a message that comes live will come again, newer or the same, as a retained one: it was decided
-    /// before the cursor of the only subscription that it comes for.
+    /// Whether a message that came live will come again as a retained one: it was decided before the cursor of
+    /// the only subscription that it comes for.
     pub(crate) fn will_bring(&self, message: &Message, target: &Target) -> bool {
         let brings = |walk: &Walk| {
             let filter = TopicFilter::new(&walk.filter);
             walk.is_new && !walk.begun && filter.is_ok_and(|filter| filter.matches(message.topic()))
         };
-        message.retain() && target.matches == 1 && self.walks.iter().any(brings)
+        self.unbegun > 0 && target.matches == 1 && self.walks.values().any(brings)
+    }
+
+    fn insert(&mut self, filter: &str, interest: Interest, is_new: bool) -> CursorId {
+        self.last = self.last.wrapping_add(1);
+        let (id, filter) = (CursorId(self.last), Arc::<str>::from(filter));
+        self.by_filter.insert(Arc::clone(&filter), id);
+        self.walks.insert(id, Walk { filter, interest, is_new, begun: false });
+        self.unbegun += 1;
+        id
+    }
+
+    fn begin(&mut self, id: CursorId) {
+        if let Some(walk) = self.walks.get_mut(&id) {
+            walk.begun = true;
+            self.unbegun -= 1;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn remove(&mut self, id: CursorId) {
+        let Some(walk) = self.walks.remove(&id) else { return };
+        self.unbegun -= usize::from(!walk.begun);
+        if self.by_filter.get(&walk.filter) == Some(&id) {
+            self.by_filter.remove(&walk.filter);
+        }
+    }
+
+    /// The walk that makes the next step, if none is making one.
+    fn next_step(&mut self) -> Option<CursorId> {
+        if self.stepping.is_some() {
+            return None;
+        }
+        while let Some(id) = self.ready.pop_front() {
+            if self.walks.contains_key(&id) {
+                self.stepping = Some(id);
+                return Some(id);
+            }
+        }
+        None
     }
 }
 
@@ -54,10 +97,7 @@ impl Shard {
     ) {
         self.close_walk(connection, &filter, to);
         let Some(client) = self.clients.get_mut(connection) else { return };
-        let walks = client.walks.get_or_insert_default();
-        walks.last = walks.last.wrapping_add(1);
-        let id = CursorId(walks.last);
-        walks.walks.push(Walk { id, filter: filter.clone(), interest, is_new, begun: false, waits: false });
+        let id = client.walks.get_or_insert_default().insert(&filter, interest, is_new);
         to.command(Command::Retained { connection, id, filter });
     }
 
@@ -66,19 +106,35 @@ impl Shard {
         let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {
             return;
         };
-        for walk in walks.walks.extract_if(.., |walk| *walk.filter == *filter) {
-            to.command(Command::Close { connection, id: walk.id });
+        if let Some(id) = walks.by_filter.get(filter).copied() {
+            walks.remove(id);
+            if walks.stepping == Some(id) {
+                // Its step may have been answered already; that answer finds nobody.
+                walks.stepping = None;
+            }
+            to.command(Command::Close { connection, id });
+            self.continue_walks(connection, to);
         }
     }
 
-    /// The client has taken what it got: walks go on.
+    /// The ledger has opened a walk's cursor.
+    pub(crate) fn begin_walk(&mut self, connection: ConnectionId, id: CursorId, to: &mut impl Effects) {
+        if let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) {
+            walks.begin(id);
+            self.continue_walks(connection, to);
+        }
+    }
+
+    /// Asks for the next step, if the client has taken what it got.
     pub(crate) fn continue_walks(&mut self, connection: ConnectionId, to: &mut impl Effects) {
-        let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {
-            return;
-        };
-        for walk in walks.walks.iter_mut().filter(|walk| walk.waits) {
-            walk.waits = false;
-            to.command(Command::Credit { connection, id: walk.id });
+        let Some(client) = self.clients.get_mut(connection) else { return };
+        let Some(walks) = client.walks.as_mut() else { return };
+        if walks.walks.is_empty() {
+            client.walks = None;
+        } else if !to.is_over(connection)
+            && let Some(id) = walks.next_step()
+        {
+            to.command(Command::Credit { connection, id });
         }
     }
 
@@ -91,33 +147,19 @@ impl Shard {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let Some(walk) = self.walk(connection, id) else { return };
-        walk.begun = true;
-        let interest = walk.interest;
-        self.deliver_retained(connection, messages, interest, now, to);
+        let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {
+            return;
+        };
+        if walks.stepping == Some(id) {
+            walks.stepping = None;
+        }
+        let Some(interest) = walks.walks.get(&id).map(|walk| walk.interest) else { return };
         if done {
-            return self.end_walk(connection, id);
+            walks.remove(id);
+        } else {
+            walks.ready.push_back(id);
         }
-        let waits = to.is_over(connection);
-        if let Some(walk) = self.walk(connection, id) {
-            walk.waits = waits;
-        }
-        if !waits {
-            to.command(Command::Credit { connection, id });
-        }
-    }
-
-    fn walk(&mut self, connection: ConnectionId, id: CursorId) -> Option<&mut Walk> {
-        let walks = self.clients.get_mut(connection)?.walks.as_mut()?;
-        walks.walks.iter_mut().find(|walk| walk.id == id)
-    }
-
-    fn end_walk(&mut self, connection: ConnectionId, id: CursorId) {
-        let Some(client) = self.clients.get_mut(connection) else { return };
-        let Some(walks) = client.walks.as_mut() else { return };
-        walks.walks.retain(|walk| walk.id != id);
-        if walks.walks.is_empty() {
-            client.walks = None;
-        }
+        self.deliver_retained(connection, messages, interest, now, to);
+        self.continue_walks(connection, to);
     }
 }

@@ -21,6 +21,9 @@ use crate::{Counters, Effects, Flush, Mail, Totals};
 /// messages is no reason: it must be heard to unsubscribe, and to acknowledge.
 const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 
+/// No timer is armed further ahead than this.
+const ARMED_AHEAD_MS_MAX: u64 = 50_000;
+
 /// One event loop's protocol: see the crate's documentation.
 pub struct Shard {
     pub(crate) id: ShardId,
@@ -105,10 +108,10 @@ impl Shard {
     }
 
     /// A connection was accepted.
-    pub fn accepted(&mut self, id: ConnectionId, now: Now, _to: &mut impl Effects) {
+    pub fn accepted(&mut self, id: ConnectionId, now: Now) {
         self.counters.sockets.add(1);
         self.clients.insert(id, Client::new(Session::new(now)));
-        self.arm(id);
+        self.arm(id, now);
     }
 
     /// Bytes were read: first those that were not consumed before. Returns how many are done with.
@@ -128,13 +131,17 @@ impl Shard {
     }
 
     /// Whether a connection may be read now. Where it may not, it has been paused.
-    pub fn may_read(&mut self, id: ConnectionId, to: &mut impl Effects) -> bool {
+    pub fn may_read(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
         match self.clients.get(id) {
             // It does not take what it asks for: `drained` goes on.
             Some(client) if client.untaken_answer_bytes > UNTAKEN_ANSWER_BYTES_MAX => {
-                self.block_on_itself(id, to)
+                self.block_on_itself(id, now, to)
             }
-            Some(_) | None => true,
+            Some(client) => {
+                let full = client.route.as_ref().and_then(|route| route.blocker(self.id, to));
+                full.is_none_or(|blocker| !self.block(id, blocker, to))
+            }
+            None => true,
         }
     }
 
@@ -202,9 +209,11 @@ impl Shard {
                     client.decided = client.decided.wrapping_add(1);
                 }
             }
-            Reply::Live { message, targets } => {
-                self.deliver(Source::Message(&message), &targets, Flush::of(targets.len()), now, to);
+            Reply::Live { message, targets, stored } => {
+                let source = Source::Message { message: &message, stored };
+                self.deliver(source, &targets, Flush::of(targets.len()), now, to);
             }
+            Reply::Begun { connection, id } => self.begin_walk(connection, id, to),
             Reply::Retained { connection, id, messages, done } => {
                 self.retained(connection, id, (&messages, done), now, to);
             }
@@ -350,7 +359,7 @@ impl Shard {
             client.session.touch(now);
         }
         match client.session.handle_timeout(&self.settings, now) {
-            Ok(()) => self.arm(id),
+            Ok(()) => self.arm(id, now),
             Err(violation) => {
                 if !client.session.is_connected() {
                     self.counters.refused_connect_timeout.add(1);
@@ -360,12 +369,13 @@ impl Shard {
         }
     }
 
-    /// Arms the connection's timer if it should fire earlier than it would.
-    pub(crate) fn arm(&mut self, id: ConnectionId) {
+    /// Arms the connection's timer if it should fire earlier than it would. At most a minute ahead: then it is
+    /// armed again, and what a connection that is gone has left in the wheel is gone soon too.
+    pub(crate) fn arm(&mut self, id: ConnectionId, now: Now) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        if let Some(at) = client.session.poll_timeout(&self.settings)
-            && client.due_ms.is_none_or(|due| at < due)
-        {
+        let Some(at) = client.session.poll_timeout(&self.settings) else { return };
+        let at = at.min(now.monotonic_ms + ARMED_AHEAD_MS_MAX);
+        if client.due_ms.is_none_or(|due| at < due) {
             client.due_ms = Some(at);
             self.wheel.arm(at, id);
         }

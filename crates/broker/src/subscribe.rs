@@ -8,7 +8,7 @@ use index::{Applied, Change, ConnectionId, Interest, Subscriber};
 use session::Now;
 use topic::TopicFilter;
 use wire::{
-    AckProperties, DisconnectReason, OneOrMore, PacketId, RequestedFilter, RetainHandling, SubAck,
+    AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, RequestedFilter, RetainHandling, SubAck,
     SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe, Version,
 };
 
@@ -18,6 +18,9 @@ use crate::{Effects, Shard};
 
 /// The filters of clients that have gone are taken out of the index at most so many a turn.
 const FORGOTTEN_PER_TURN: usize = 1_000;
+
+/// So many changes are written under one lock.
+const CHANGES_PER_LOCK: usize = 256;
 
 /// What is to be written to the index.
 #[derive(Debug, Default)]
@@ -140,7 +143,12 @@ impl Shard {
         // Who has ended meanwhile has no session that a subscription could belong to.
         pending.retain(|pending| self.clients.get(pending.subscriber.connection).is_some());
         let mut applied = Vec::new();
-        self.index.apply(pending.iter().flat_map(Pending::changes), &mut applied);
+        let mut changes = pending.iter().flat_map(Pending::changes).peekable();
+        while changes.peek().is_some() {
+            // Whoever looks a topic up waits for one batch at a time.
+            self.index.apply(changes.by_ref().take(CHANGES_PER_LOCK), &mut applied);
+        }
+        drop(changes);
         let mut applied = applied.into_iter();
         for Pending { subscriber, packet_id, asks } in pending.drain(..) {
             let id = subscriber.connection;
@@ -149,7 +157,9 @@ impl Shard {
             }
             match asks {
                 Asks::Subscribe(asked) => self.subscribed(id, packet_id, asked, &mut applied, now, to),
-                Asks::Unsubscribe(filters) => self.unsubscribed(id, packet_id, &filters, &mut applied, to),
+                Asks::Unsubscribe(filters) => {
+                    self.unsubscribed(id, packet_id, &filters, &mut applied, now, to)
+                }
             }
         }
         self.changes.pending = pending;
@@ -214,11 +224,17 @@ impl Shard {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let Some(session) = self.clients.get(id).map(|client| &client.session) else { return };
-        let (Some(version), Some(reasons)) = (session.version(), OneOrMore::new(reasons)) else { return };
+        let Some(reasons) = OneOrMore::new(reasons) else { return };
         let packet = SubAck { packet_id, properties: AckProperties::default(), reasons };
+        self.acknowledge(id, &packet.into(), now, to);
+    }
+
+    /// Sends an answer that may turn out larger than the client takes, or more than its version can say.
+    fn acknowledge(&mut self, id: ConnectionId, packet: &Packet<'_>, now: Now, to: &mut impl Effects) {
+        let Some(session) = self.clients.get(id).map(|client| &client.session) else { return };
+        let Some(version) = session.version() else { return };
         match packet.encoded_len(version) {
-            Ok(len) if len <= session.packet_bytes_max() => self.send(id, &packet.into(), to),
+            Ok(len) if len <= session.packet_bytes_max() => self.send(id, packet, to),
             Ok(_) => {
                 let why = "the answer would be larger than the client takes";
                 self.give_up(id, DisconnectReason::PacketTooLarge, why, now, to);
@@ -236,6 +252,7 @@ impl Shard {
         packet_id: PacketId,
         filters: &[Option<Box<str>>],
         applied: &mut impl Iterator<Item = Applied<Interest>>,
+        now: Now,
         to: &mut impl Effects,
     ) {
         let mut reasons = Vec::with_capacity(filters.len());
@@ -253,11 +270,11 @@ impl Shard {
         }
         let packet =
             UnsubAck { packet_id, properties: AckProperties::default(), reasons: OneOrMore::new(&reasons) };
-        self.send(id, &packet.into(), to);
+        self.acknowledge(id, &packet.into(), now, to);
     }
 
     /// Ends a connection because something cannot be answered.
-    fn give_up(
+    pub(crate) fn give_up(
         &mut self,
         id: ConnectionId,
         reason: DisconnectReason,

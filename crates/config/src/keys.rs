@@ -22,7 +22,7 @@ keys! {
         allow_anonymous: Option<bool> {
             kind: Absent<Switch>, auto: None, "true on loopback addresses, otherwise false"
         }
-        /// How many threads carry connections. Each accepts, reads, routes and writes for its own share of them.
+        /// How many threads carry connections. Each reads, routes and writes for its own share of them.
         shards: u16 {
             kind: Count<u16>, auto: machine.cores.clamp(1, SHARDS_MAX), "one per core", bounds: 1..=SHARDS_MAX
         }

@@ -1,7 +1,7 @@
 //! Who an entry of the index leads to, and how full that subscriber is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// One event loop with the connections that it accepted; there are at most [`MAX`](Self::MAX).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,8 @@ pub struct Gauge {
     level: AtomicU8,
     /// One bit per shard that has stopped reading somebody because of this subscriber.
     waiting: AtomicU64,
+    /// One of those who wait has other subscribers, who wait with it.
+    holds_others: AtomicBool,
 }
 
 /// What a [`Gauge`] says.
@@ -98,10 +100,11 @@ impl Gauge {
         self.level.store(level as u8, Ordering::SeqCst);
     }
 
-    /// Announces that `shard` is going to wait, then looks again, so that the end of the wait cannot
-    /// be missed. Returns whether it has to wait.
+    /// Announces that a publisher of `shard` is going to wait, and whether other subscribers wait with it;
+    /// then looks again, so that the end of the wait cannot be missed. Returns whether it has to wait.
     #[must_use]
-    pub fn wait(&self, shard: ShardId) -> bool {
+    pub fn wait(&self, shard: ShardId, holds_others: bool) -> bool {
+        self.holds_others.fetch_or(holds_others, Ordering::Relaxed);
         self.waiting.fetch_or(1 << shard.0, Ordering::SeqCst);
         self.level.load(Ordering::SeqCst) == Level::Over as u8
     }
@@ -109,11 +112,18 @@ impl Gauge {
     /// Takes the set of shards that wait. The level was set to something other than
     /// [`Over`](Level::Over) before, so that nobody new has to wait.
     pub fn take_waiting(&self) -> impl Iterator<Item = ShardId> + use<> {
+        self.holds_others.store(false, Ordering::Relaxed);
         let bits = match self.waiting.load(Ordering::SeqCst) {
             0 => 0,
             _ => self.waiting.swap(0, Ordering::SeqCst),
         };
         (0..Self::SHARDS).filter(move |number| bits & (1 << number) != 0).map(ShardId)
+    }
+
+    /// Whether somebody who waits has other subscribers.
+    #[must_use]
+    pub fn holds_others(&self) -> bool {
+        self.holds_others.load(Ordering::Relaxed)
     }
 
     const SHARDS: u8 = 64;
@@ -126,9 +136,10 @@ mod tests {
     #[test]
     fn a_gauge_tells_each_waiting_shard_once() {
         let gauge = Gauge::default();
-        assert!(!gauge.wait(ShardId::new(3)), "an open gauge keeps nobody waiting");
+        assert!(!gauge.wait(ShardId::new(3), false), "an open gauge keeps nobody waiting");
         gauge.set(Level::Over);
-        assert!(gauge.wait(ShardId::new(0)) && gauge.wait(ShardId::new(63)));
+        assert!(gauge.wait(ShardId::new(0), true) && gauge.wait(ShardId::new(63), false));
+        assert!(gauge.holds_others());
         gauge.set(Level::Open);
         assert_eq!(gauge.take_waiting().map(ShardId::number).collect::<Vec<_>>(), [0, 3, 63]);
         assert_eq!(gauge.take_waiting().count(), 0);

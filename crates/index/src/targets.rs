@@ -27,23 +27,15 @@ pub struct Target {
 }
 
 impl Target {
-    fn new(subscriber: &Arc<Subscriber>, interest: Interest) -> Self {
+    /// Merges the subscriptions of one subscriber, of which there is at least one.
+    fn merge(subscriptions: &[(Arc<Subscriber>, Interest)]) -> Self {
+        let interests = || subscriptions.iter().map(|(_, interest)| interest);
         Self {
-            subscriber: Arc::clone(subscriber),
-            qos: interest.qos(),
-            retain_as_published: interest.retain_as_published(),
-            matches: 1,
-            identifiers: interest.identifier().into_iter().collect(),
-        }
-    }
-
-    fn merge(&mut self, interest: Interest) {
-        self.qos = self.qos.max(interest.qos());
-        self.retain_as_published |= interest.retain_as_published();
-        self.matches += 1;
-        if let Some(identifier) = interest.identifier() {
-            let all = std::mem::take(&mut self.identifiers).into_vec();
-            self.identifiers = all.into_iter().chain([identifier]).collect();
+            subscriber: Arc::clone(&subscriptions[0].0),
+            qos: interests().map(|interest| interest.qos()).max().unwrap_or_default(),
+            retain_as_published: interests().any(|interest| interest.retain_as_published()),
+            matches: u32::try_from(subscriptions.len()).unwrap_or(u32::MAX),
+            identifiers: interests().filter_map(|interest| interest.identifier()).collect(),
         }
     }
 }
@@ -71,14 +63,8 @@ impl Targets {
         matches.sort_unstable_by_key(|(subscriber, interest)| (subscriber.place(), interest.identifier()));
         let mut targets = Self::default();
         for shard in matches.chunk_by(|a, b| a.0.shard == b.0.shard) {
-            let list: Vec<Target> = shard
-                .chunk_by(|a, b| a.0.connection == b.0.connection)
-                .map(|of_one| {
-                    let mut target = Target::new(&of_one[0].0, of_one[0].1);
-                    of_one[1..].iter().for_each(|(_, interest)| target.merge(*interest));
-                    target
-                })
-                .collect();
+            let list: Vec<Target> =
+                shard.chunk_by(|a, b| a.0.connection == b.0.connection).map(Target::merge).collect();
             targets.count += list.len();
             targets.shards.push((shard[0].0.shard, list.into()));
         }

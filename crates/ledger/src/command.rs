@@ -26,7 +26,7 @@ pub enum Command {
         /// The message.
         message: Arc<Message>,
     },
-    /// Opens a cursor over the retained messages that match a filter. Answered by [`Reply::Retained`].
+    /// Opens a cursor over the retained messages that match a filter. Answered by [`Reply::Begun`].
     Retained {
         /// The subscriber's connection.
         connection: ConnectionId,
@@ -35,7 +35,7 @@ pub enum Command {
         /// The filter, without `$share`.
         filter: Box<str>,
     },
-    /// The cursor may make its next step.
+    /// The cursor may make its next step. Answered by [`Reply::Retained`].
     Credit {
         /// The subscriber's connection.
         connection: ConnectionId,
@@ -98,6 +98,16 @@ pub enum Reply {
         message: Arc<Message>,
         /// Whom it goes to.
         targets: Arc<[Target]>,
+        /// It is the retained value of its topic now.
+        stored: bool,
+    },
+    /// A cursor is open: what is published from now on comes to its subscription live, and the cursor leaves it
+    /// out. It waits for [`Command::Credit`].
+    Begun {
+        /// The subscriber's connection.
+        connection: ConnectionId,
+        /// Which of its cursors.
+        id: CursorId,
     },
     /// One step of a cursor.
     Retained {

@@ -30,6 +30,8 @@ use claims::{Claims, Outcome};
 const STEP_BYTES: usize = 64 * 1024;
 /// ... or after looking at as many values, so that nobody waits behind a filter that matches little.
 const STEP_VISITS: usize = 1_000;
+/// So many steps are made before new commands are looked at.
+const STEPS_AT_A_TIME: usize = 16;
 /// Expired values are looked for this often, as many at a time as one step visits.
 const SWEEP_MS: u64 = 1_000;
 
@@ -99,7 +101,7 @@ impl Ledger {
     }
 
     /// Carries out one command of a shard.
-    pub fn handle(&mut self, from: ShardId, command: Command, now: Now, to: &mut impl Effects) {
+    pub fn handle(&mut self, from: ShardId, command: Command, to: &mut impl Effects) {
         match command {
             Command::Claim { subscriber } => {
                 let outcome = self.claims.claim(&subscriber);
@@ -119,7 +121,7 @@ impl Ledger {
                 };
                 let walk = Walk { cursor: self.retained.cursor(filter), asked: false };
                 self.cursors.insert((from, connection, id), walk);
-                self.step((from, connection, id), now, to);
+                to.post(from, Reply::Begun { connection, id });
             }
             Command::Credit { connection, id } => self.ask((from, connection, id)),
             Command::Close { connection, id } => drop(self.cursors.remove(&(from, connection, id))),
@@ -128,7 +130,7 @@ impl Ledger {
 
     /// Does what was put off: one step of each cursor that was asked for one, and a piece of the sweep.
     pub fn work(&mut self, now: Now, to: &mut impl Effects) {
-        for _ in 0..self.asked.len() {
+        for _ in 0..self.asked.len().min(STEPS_AT_A_TIME) {
             let Some(key) = self.asked.pop_front() else { break };
             if let Some(walk) = self.cursors.get_mut(&key) {
                 walk.asked = false;
@@ -175,13 +177,18 @@ impl Ledger {
 
     /// Decides a message: from here on its order is fixed.
     fn publish(&mut self, message: &Arc<Message>, to: &mut impl Effects) {
-        if message.retain() && self.retained.set(message) == Stored::Full {
-            add(&self.gauges.retained_refused, 1);
-        }
+        let stored = message.retain() && self.retain(message);
         let targets = Targets::look_up(&self.index, message.topic(), message.publisher());
         for (shard, list) in targets.shards {
-            to.post(shard, Reply::Live { message: Arc::clone(message), targets: list });
+            to.post(shard, Reply::Live { message: Arc::clone(message), targets: list, stored });
         }
+    }
+
+    /// Whether the message is the value of its topic from now on.
+    fn retain(&mut self, message: &Arc<Message>) -> bool {
+        let stored = self.retained.set(message);
+        add(&self.gauges.retained_refused, usize::from(stored == Stored::Full));
+        stored == Stored::Done && !message.payload().is_empty()
     }
 
     fn ask(&mut self, key: WalkKey) {

@@ -228,14 +228,16 @@ impl Effects for Io {
         self.queue(to, flush)
     }
 
-    fn publish_shared(&mut self, to: ConnectionId, bytes: &Arc<[u8]>, flush: Flush) -> Room {
+    fn publish_shared(&mut self, to: ConnectionId, head: &[u8], payload: &Arc<[u8]>, flush: Flush) -> Room {
         let full = self.post.is_full();
         let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
         if full && connection.output.is_some() {
             return Room::Full;
         }
-        connection.output(&mut self.pool).append_shared(Arc::clone(bytes));
-        self.post.waiting_bytes().add(bytes.len());
+        let output = connection.output(&mut self.pool);
+        output.append(head, &mut self.pool);
+        output.append_shared(Arc::clone(payload));
+        self.post.waiting_bytes().add(head.len() + payload.len());
         self.queue(to, flush)
     }
 

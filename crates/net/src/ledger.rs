@@ -53,7 +53,7 @@ pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock
         for letter in letters.drain(..) {
             match letter {
                 ToLedger::Commands { from, commands, bytes } => {
-                    let each = |command: Command| ledger.handle(from, command, clock.now(), &mut replies);
+                    let each = |command: Command| ledger.handle(from, command, &mut replies);
                     commands.into_iter().for_each(each);
                     board.commands_handled(from, bytes);
                 }

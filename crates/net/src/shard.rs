@@ -166,7 +166,7 @@ impl EventLoop {
             Phase::Closing => return,
             Phase::Lingering => return self.discard(id),
         }
-        if connection.paused || !self.brain.may_read(id, &mut self.io) {
+        if connection.paused || !self.brain.may_read(id, self.clock.now(), &mut self.io) {
             return;
         }
         let Some(connection) = self.io.connections.get_mut(id) else { return };
@@ -270,7 +270,7 @@ fn admit(
     peer: std::net::SocketAddr,
 ) {
     match io.add(socket, peer) {
-        Ok(id) => brain.accepted(id, clock.now(), io),
+        Ok(id) => brain.accepted(id, clock.now()),
         Err(error) => {
             tracing::warn!(%peer, %error, "cannot watch a new connection; it is closed");
             io.post.left();

@@ -1,7 +1,7 @@
 //! CONNECT and its answer.
 
 use wire::{
-    Answer, ConnAck, ConnAckProperties, Connect, ConnectRefusal, Connected, MaximumQos, Packet, Qos,
+    Answer, ConnAck, ConnAckProperties, Connect, ConnectRefusal, Connected, Counter, MaximumQos, Qos,
     ReasonCode, Utf8, Version, Violation,
 };
 
@@ -78,14 +78,19 @@ impl Session {
     /// Lets the client in under this identifier: writes the CONNACK that says so. `false` if it would be larger than the client takes:
     /// then the connection is to be closed without a word.
     pub fn accept(&mut self, client_id: &str, settings: &Settings, into: &mut Vec<u8>) -> bool {
-        let Some(asked) = self.take_asked() else { return false };
-        let properties = match asked.version {
-            Version::V5 => properties(&asked, client_id, settings),
+        let Some(asked) = self.asked() else { return false };
+        let version = asked.version;
+        let properties = match version {
+            Version::V5 => properties(asked, client_id, settings),
             Version::V3_1 | Version::V3_1_1 => ConnAckProperties::default(),
         };
         let packet = ConnAck { outcome: Connected::Accepted { session_present: false }, properties };
-        let fits = packet.encoded_len(asked.version).is_ok_and(|len| len <= self.packet_bytes_max());
-        fits && Packet::from(packet).encode(asked.version, into).is_ok()
+        let fits = packet.encoded_len(version).is_ok_and(|len| len <= self.packet_bytes_max());
+        let accepted = fits && packet.encode(version, into).is_ok();
+        if accepted {
+            self.connected();
+        }
+        accepted
     }
 }
 
@@ -121,7 +126,11 @@ fn check_will(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violatio
             "a will topic that clients may not publish to",
         );
     }
-    if will.topic.as_str().len() + will.payload.as_bytes().len() > settings.will_bytes_max {
+    let mut properties = Counter::default();
+    // Counting cannot fail.
+    let _ = will.properties.write_bytes(&mut properties);
+    let bytes = will.topic.as_str().len() + properties.len + will.payload.as_bytes().len();
+    if bytes > settings.will_bytes_max {
         let statements = ["MQTT-3.1.4-2", "MQTT-3.2.2-6"];
         return refuse(ConnectRefusal::QuotaExceeded, statements, "a will that is too large");
     }

@@ -36,6 +36,8 @@ pub struct Session {
     keep_alive_secs: u16,
     /// The largest packet that the client takes.
     packet_bytes_max: Option<NonZeroU32>,
+    /// CONNECT asked for a session that outlives its connection.
+    has_expiry: bool,
     aliases: Option<Box<Aliases>>,
     will: Option<Box<Message>>,
 }
@@ -81,6 +83,7 @@ impl Session {
             version: None,
             keep_alive_secs: 0,
             packet_bytes_max: None,
+            has_expiry: false,
             aliases: None,
             will: None,
         }
@@ -140,9 +143,11 @@ impl Session {
         match packet {
             Packet::Connect(connect) => {
                 self.version = Some(connect.version());
+                self.packet_bytes_max = connect.properties.maximum_packet_bytes;
+                self.has_expiry =
+                    connect.properties.session_expiry_interval_secs.is_some_and(|secs| secs > 0);
                 let asked = Asked::new(&connect, settings)?;
                 self.keep_alive_secs = asked.keep_alive_secs();
-                self.packet_bytes_max = connect.properties.maximum_packet_bytes;
                 self.state = State::Claiming(Box::new(asked));
                 Ok(Request::Connect(connect))
             }
@@ -157,6 +162,7 @@ impl Session {
             }
             // No exchange of QoS 1 or 2 can be open. An identifier that is not in use may be what the peer
             // remembers of an exchange that we have finished: it is told, and nothing changes.
+            Packet::PubRec(PubRec { reason, .. }) if reason.is_error() => Ok(Request::None),
             Packet::PubRec(PubRec { packet_id, .. }) => {
                 Ok(Request::Answer(PubRel::new(packet_id, PubRelReason::PacketIdentifierNotFound).into()))
             }
@@ -170,15 +176,17 @@ impl Session {
         }
     }
 
-    /// CONNECT was accepted: the packet that says so.
-    pub(crate) fn take_asked(&mut self) -> Option<Box<Asked>> {
-        match std::mem::replace(&mut self.state, State::Connected) {
+    /// What CONNECT asked for, while it waits for its answer.
+    pub(crate) fn asked(&self) -> Option<&Asked> {
+        match &self.state {
             State::Claiming(asked) => Some(asked),
-            other => {
-                self.state = other;
-                None
-            }
+            State::AwaitingConnect | State::Connected => None,
         }
+    }
+
+    /// CONNECT was accepted, and the packet that says so is written.
+    pub(crate) fn connected(&mut self) {
+        self.state = State::Connected;
     }
 
     /// Leaves a message behind, to be published if the connection ends without DISCONNECT 0x00.
@@ -193,7 +201,8 @@ impl Session {
         Some(Arc::from(will))
     }
 
-    /// Writes what the peer is told of its violation, if its version has words for that.
+    /// Writes what the peer is told of its violation, if its version has words for that and it takes a packet of
+    /// that size.
     pub fn answer(&self, violation: &Violation, into: &mut Vec<u8>) {
         // What cannot be said in the version is not said: the connection is closed in any case.
         match violation.answer {
@@ -206,6 +215,9 @@ impl Session {
             }
             // [MQTT-3.14.0-1]
             Answer::Disconnect(_) => {}
+        }
+        if into.len() > self.packet_bytes_max() {
+            into.clear();
         }
     }
 
@@ -297,8 +309,9 @@ impl Session {
     }
 
     fn disconnected<'p>(&self, disconnect: &Disconnect<'_>) -> Result<Request<'p>, Violation> {
-        // Every session ends with its connection, as CONNACK has said.
-        if disconnect.properties.session_expiry_interval_secs.is_some_and(|secs| secs > 0) {
+        // What CONNECT asked for decides, not what it got.
+        let asks_for_more = disconnect.properties.session_expiry_interval_secs.is_some_and(|secs| secs > 0);
+        if asks_for_more && !self.has_expiry {
             return Err(
                 self.violation("MQTT-3.14.2-1", "a session expiry in DISCONNECT after none in CONNECT")
             );

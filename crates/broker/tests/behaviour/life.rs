@@ -253,3 +253,49 @@ fn mqtt_3_1_cannot_be_told_that_a_subscription_failed() {
     assert!(world.subscribe(peer, "$share/g/t").is_empty());
     assert!(world.socket(peer).closed);
 }
+
+#[test]
+fn a_client_that_takes_no_connack_of_its_size_was_never_connected() {
+    let mut world = World::new(1);
+    for (maximum, method) in [(5, None), (4, Some("magic"))] {
+        let peer = world.accept(0, Version::V5);
+        let mut connect = Connect::new(Version::V5, utf8("p"));
+        connect.properties.maximum_packet_bytes = std::num::NonZeroU32::new(maximum);
+        connect.properties.authentication_method = method.map(utf8);
+        world.send(peer, &connect.into());
+        assert!(world.socket(peer).closed && world.packets(peer).is_empty());
+        assert_eq!(world.counters[0].clients_connected.value(), 0);
+    }
+}
+
+#[test]
+fn an_unsuback_that_is_too_large_for_the_client_is_not_sent() {
+    let mut world = World::new(1);
+    let peer = world.accept(0, Version::V5);
+    let mut connect = Connect::new(Version::V5, utf8("p"));
+    connect.properties.maximum_packet_bytes = std::num::NonZeroU32::new(40);
+    world.send(peer, &connect.into());
+    world.packets(peer);
+    let filters = b"\0\x01a".repeat(36);
+    world.feed(peer, &[&[0xA2, 3 + 3 * 36, 0, 5, 0], &filters[..]].concat());
+    assert_eq!(world.packets(peer), ["DISCONNECT Packet too large"]);
+}
+
+#[test]
+fn disconnect_may_repeat_a_session_expiry_and_not_invent_one() {
+    for (asked, will) in [(Some(100), false), (None, true)] {
+        let mut world = World::new(1);
+        let watcher = world.connect(0, Version::V3_1_1, "watcher");
+        world.subscribe(watcher, "w");
+        let peer = world.accept(0, Version::V5);
+        let mut connect = connect_with_will(Version::V5, "p", "w");
+        connect.properties.session_expiry_interval_secs = asked;
+        world.send(peer, &connect.into());
+        world.packets(peer);
+        let mut disconnect = Disconnect::new(DisconnectReason::NormalDisconnection);
+        disconnect.properties.session_expiry_interval_secs = Some(50);
+        world.send(peer, &disconnect.into());
+        assert_eq!(world.packets(peer).is_empty(), !will);
+        assert_eq!(world.packets(watcher).len(), usize::from(will));
+    }
+}

@@ -57,7 +57,7 @@ fn retained_messages_wait_for_a_full_subscriber_too() {
 fn a_subscriber_that_stands_still_does_not_hold_the_others() {
     for shards in [1, 2] {
         let mut world = World::new(shards);
-        let stuck = world.connect(0, Version::V3_1_1, "stuck");
+        let stuck = world.connect(shards - 1, Version::V3_1_1, "stuck");
         let quick = world.connect(0, Version::V3_1_1, "quick");
         for peer in [stuck, quick] {
             world.subscribe(peer, "t");
@@ -65,14 +65,15 @@ fn a_subscriber_that_stands_still_does_not_hold_the_others() {
         world.socket(stuck).stuck = true;
         let publisher = world.connect(0, Version::V3_1_1, "p");
         flood(&mut world, publisher, "t");
+        world.publish(publisher, "t", "noticed");
         assert!(world.socket(publisher).paused);
         world.wait(300);
         assert!(!world.socket(publisher).paused, "nobody waits for one that stands still");
         world.packets(quick);
         world.publish(publisher, "t", "for the quick");
         assert!(world.packets(quick)[0].contains("for the quick"));
-        assert_eq!(world.counters[0].dropped_slow.value(), 1);
-        assert_eq!(world.counters[0].slow_subscribers.value(), 1);
+        assert_eq!(world.counters[shards - 1].dropped_slow.value(), 2);
+        assert_eq!(world.counters[shards - 1].slow_subscribers.value(), 1);
         // It takes what it has, and gets what comes.
         world.drain(stuck);
         world.wait(300);
@@ -128,4 +129,24 @@ fn a_client_that_does_not_take_its_answers_is_not_asked_more_questions() {
         answers += world.drain(peer).len();
     }
     assert_eq!(answers, 100_000, "every PINGREQ is answered in the end");
+}
+
+#[test]
+fn a_client_that_takes_nothing_for_a_minute_is_ended() {
+    let mut world = World::new(1);
+    let asking = world.connect(0, Version::V3_1_1, "asking");
+    world.socket(asking).stuck = true;
+    let pings = [0xC0, 0].repeat(10_000);
+    (0..10).for_each(|_| world.feed(asking, &pings));
+    let listening = world.connect(0, Version::V5, "listening");
+    world.subscribe(listening, "t");
+    world.socket(listening).stuck = true;
+    let publisher = world.connect(0, Version::V3_1_1, "p");
+    flood(&mut world, publisher, "t");
+    world.wait(59_000);
+    assert!(!world.socket(asking).closed && !world.socket(listening).closed);
+    world.wait(2_000);
+    assert!(world.socket(asking).closed && world.socket(listening).closed);
+    assert!(!world.socket(publisher).closed && !world.socket(publisher).paused);
+    assert_eq!(world.counters[0].ended_stuck.value(), 2);
 }

@@ -165,3 +165,62 @@ fn unsubscribing_ends_what_would_still_have_come() {
     let rest = world.packets(subscriber);
     assert!(rest.is_empty(), "{} messages", rest.len());
 }
+
+#[test]
+fn no_local_holds_for_retained_messages_too() {
+    let mut world = World::new(1);
+    let me = world.connect(0, Version::V5, "me");
+    let other = world.connect(0, Version::V5, "other");
+    world.publish_retained(me, "t/mine", "x");
+    world.publish_retained(other, "t/other", "x");
+    let options = SubscriptionOptions { no_local: true, ..SubscriptionOptions::default() };
+    let packets = world.subscribe_with(me, "t/+", options, SubscribeProperties::default());
+    assert_eq!(packets[1..], ["PUBLISH q0 retain \"t/other\" 1 B \"x\""]);
+}
+
+#[test]
+fn many_subscriptions_at_once_bring_their_messages_one_step_at_a_time() {
+    let mut world = World::with(1, session::Settings { subscriptions_max: 200, ..crate::world::settings() });
+    let publisher = world.connect(0, Version::V3_1_1, "p");
+    let payload = "x".repeat(1_000);
+    for number in 0..200 {
+        world.publish_retained(publisher, &format!("t/{number}"), &payload);
+    }
+    let subscriber = world.connect(0, Version::V3_1_1, "s");
+    world.socket(subscriber).stuck = true;
+    let filters: Vec<String> = (0..10).map(|number| format!("t/+{}", "/#".repeat(number % 2))).collect();
+    let mut received = 0;
+    for filter in &filters {
+        world.subscribe(subscriber, filter);
+        let waiting = world.socket(subscriber).sent.len();
+        assert!(waiting < 100_000, "{waiting} bytes wait");
+    }
+    loop {
+        world.drain(subscriber);
+        match world.packets(subscriber).len() {
+            0 => break,
+            count => received += count,
+        }
+    }
+    assert!(received > 200, "{received}");
+}
+
+#[test]
+fn a_live_copy_of_what_is_not_kept_is_not_left_out() {
+    let mut world = World::new(2);
+    let publisher = world.connect(0, Version::V5, "p");
+    let subscriber = world.connect(1, Version::V5, "s");
+    let subscription = wire::Subscription::with_qos(topic::filter!("t"), wire::Qos::AtMostOnce);
+    let subscribe = wire::Subscribe {
+        packet_id: wire::PacketId::MIN,
+        properties: SubscribeProperties::default(),
+        subscriptions: wire::OneOrMore::one(&subscription),
+    };
+    world.feed_only(subscriber, &bytes(&subscribe.into(), Version::V5));
+    // An empty payload clears: there is nothing that could come later.
+    let publish = wire::Publish { retain: true, ..wire::Publish::new(name("t"), b"") };
+    world.feed_only(publisher, &bytes(&publish.into(), Version::V5));
+    world.settle();
+    let packets = world.packets(subscriber);
+    assert_eq!(packets[1..], ["PUBLISH q0 \"t\" 0 B"], "{packets:?}");
+}

@@ -199,3 +199,48 @@ fn a_subscription_made_by_somebody_else_changes_a_cached_route() {
     world.publish(publisher, "t", "nobody again");
     assert_eq!(world.counters[0].no_subscribers.value(), 2);
 }
+
+#[test]
+fn properties_are_checked_packet_by_packet() {
+    // A packet in order, then one like it whose property is none that PUBLISH has, or has another meaning here.
+    let good = [0x30, 7, 0, 1, b't', 3, 3, 0, 0];
+    for property in [[0x23, 0, 1], [0x7f, 0, 0], [0x0b, 1, 0x0b]] {
+        let mut world = World::new(1);
+        let subscriber = world.connect(0, Version::V5, "s");
+        world.subscribe(subscriber, "t");
+        let publisher = world.connect(0, Version::V5, "p");
+        let bad = [&good[..6], &property].concat();
+        world.feed(publisher, &[&good[..], &good, &bad, &good].concat());
+        let alias_is_legal = property[0] == 0x23;
+        let packets = world.packets(subscriber);
+        assert_eq!(packets.len(), if alias_is_legal { 4 } else { 2 }, "{packets:?}");
+        assert!(!packets.iter().any(|packet| packet.contains("alias")), "{packets:?}");
+        assert_eq!(world.socket(publisher).closed, !alias_is_legal);
+    }
+}
+
+#[test]
+fn a_large_message_to_many_arrives_whole_in_every_shape() {
+    let mut world = World::new(2);
+    let subscribers: Vec<_> = (0..24)
+        .map(|number| {
+            let peer = world.connect(number % 2, ALL[number % 3], &format!("s{number}"));
+            let subscription_identifier = SubscriptionIdentifier::new(u32::from(number % 6 == 2));
+            let properties =
+                SubscribeProperties { subscription_identifier, ..SubscribeProperties::default() };
+            world.subscribe_with(peer, "t", SubscriptionOptions::default(), properties);
+            peer
+        })
+        .collect();
+    for version in ALL {
+        let publisher = world.connect(0, version, "p");
+        let payloads = ["x".repeat(20_000), "y".repeat(9_000)];
+        payloads.iter().for_each(|payload| world.publish(publisher, "t", payload));
+        for subscriber in &subscribers {
+            let sent = std::mem::take(&mut world.socket(*subscriber).sent);
+            let trace = crate::world::trace(&sent, subscriber.version);
+            assert_eq!(trace.len(), 2, "{trace:?}");
+            assert!(trace[0].contains("20000 B") && trace[1].contains("9000 B"), "{trace:?}");
+        }
+    }
+}

@@ -87,8 +87,8 @@ impl Effects for Outside {
         if socket.over { Room::Over } else { Room::Open }
     }
 
-    fn publish_shared(&mut self, to: ConnectionId, bytes: &Arc<[u8]>, flush: Flush) -> Room {
-        self.publish(to, bytes, flush)
+    fn publish_shared(&mut self, to: ConnectionId, head: &[u8], payload: &Arc<[u8]>, flush: Flush) -> Room {
+        self.publish(to, &[head, payload].concat(), flush)
     }
 
     fn is_over(&self, connection: ConnectionId) -> bool {
@@ -183,7 +183,7 @@ impl World {
         let slot = u32::try_from(self.outside[shard].peers.len()).expect("few connections");
         let id = ConnectionId { slot, generation: 7 };
         self.outside[shard].peers.insert(id, Socket::default());
-        self.shards[shard].accepted(id, self.now, &mut self.outside[shard]);
+        self.shards[shard].accepted(id, self.now);
         Peer { shard, id, version }
     }
 
@@ -247,7 +247,7 @@ impl World {
         if socket.paused || socket.closed || socket.unparsed.is_empty() {
             return;
         }
-        if !self.shards[shard].may_read(id, outside) {
+        if !self.shards[shard].may_read(id, self.now, outside) {
             return;
         }
         let bytes = std::mem::take(&mut outside.peers.entry(id).or_default().unparsed);
@@ -295,7 +295,7 @@ impl World {
         let mut carried = false;
         while let Some(command) = self.outside[shard].commands.pop_front() {
             carried = true;
-            self.ledger.handle(ShardId::new(shard), command, self.now, posted);
+            self.ledger.handle(ShardId::new(shard), command, posted);
         }
         carried
     }
