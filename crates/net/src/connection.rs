@@ -20,6 +20,9 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// The socket may hold bytes that we have not read.
     pub(crate) readable: bool,
+    /// The peer has closed its direction or the socket has failed. The kernel says so once, perhaps
+    /// together with the last data: from then on only the end itself, or an error, stops the reading.
+    pub(crate) ending: bool,
     /// The socket took less than we had; a writable event is due.
     pub(crate) blocked: bool,
     pub(crate) paused: bool,
@@ -52,6 +55,7 @@ impl Connection {
             taken: 0,
             phase: Phase::Open,
             readable: false,
+            ending: false,
             blocked: false,
             paused: false,
             refeed: false,

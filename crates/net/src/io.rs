@@ -8,6 +8,7 @@ use std::sync::Arc;
 use broker::{Counters, Effects, Flush, Mail, Notice, Room};
 use index::{ConnectionId, ShardId};
 use ledger::Command;
+use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
@@ -80,17 +81,24 @@ impl Io {
         Ok(id)
     }
 
-    /// A socket became readable, writable, or both.
-    pub(crate) fn woken(&mut self, id: ConnectionId, readable: bool, writable: bool) {
+    /// What the kernel says of a socket.
+    ///
+    /// A paused connection keeps `readable` and `ending` for its resumption, and is not read before: what
+    /// its peer sent before it left has been accepted, and is read to the end. A reset does not shorten
+    /// that. Pauses are bounded by the judge of slow subscribers, a takeover ends a paused connection as
+    /// any other, and where something waits to be written the reset shows in the write.
+    pub(crate) fn woken(&mut self, id: ConnectionId, event: &Event) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if writable && connection.blocked {
+        let ending = event.is_read_closed() || event.is_error();
+        connection.ending |= ending;
+        if event.is_writable() && connection.blocked {
             connection.blocked = false;
             if !connection.in_direct {
                 connection.in_direct = true;
                 self.direct.push(id);
             }
         }
-        if readable {
+        if event.is_readable() || ending {
             connection.readable = true;
             self.make_ready(id);
         }

@@ -68,10 +68,7 @@ impl EventLoop {
             match event.token() {
                 WAKE => {}
                 token if Listeners::owns(token) => self.listeners.iter_mut().for_each(|l| l.woken(token)),
-                token => {
-                    let readable = event.is_readable() || event.is_read_closed() || event.is_error();
-                    self.io.woken(connection_of(token), readable, event.is_writable());
-                }
+                token => self.io.woken(connection_of(token), event),
             }
         }
         self.accept();
@@ -85,6 +82,9 @@ impl EventLoop {
         self.io.post.send();
         self.io.flush();
         self.after_flush();
+        // What that has brought up must not wait for something else to wake this thread: mail and commands
+        // leave now, and connections that have something to write make the next turn follow at once.
+        self.io.post.send();
     }
 
     /// What the sockets said while they were written: some have room again, some are gone.
@@ -196,8 +196,9 @@ impl EventLoop {
         match result {
             Ok(0) => self.lost(id, &Cause::EndOfStream),
             Ok(count) => {
-                // A short read has emptied the socket: what comes later is reported anew.
-                connection.readable = count == READ_BYTES;
+                // A short read has emptied the socket: what comes later is reported anew, but for the end
+                // that has been reported already.
+                connection.readable = count == READ_BYTES || connection.ending;
                 self.io.counters.bytes_received.add(count as u64);
                 self.feed(id, carried, count);
                 if self.io.connections.get(id).is_some_and(|c| c.readable && !c.paused) {
@@ -247,7 +248,9 @@ impl EventLoop {
     fn discard(&mut self, id: ConnectionId) {
         let Some(connection) = self.io.connections.get_mut(id) else { return };
         match connection.socket.read(&mut self.buffer) {
-            Ok(count) if count == self.buffer.len() => self.io.make_ready(id),
+            Ok(count) if count == self.buffer.len() || (count > 0 && connection.ending) => {
+                self.io.make_ready(id);
+            }
             Ok(count) if count > 0 => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Ok(_) | Err(_) => self.io.forget(id),

@@ -1,0 +1,196 @@
+//! The event loop from outside: a server on real sockets, with every wait bounded.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use net::{Limits, Options, Server};
+use session::Settings;
+use wire::Qos;
+
+/// A wait that takes longer has failed.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+#[test]
+fn the_end_of_a_stream_is_seen_when_it_comes_together_with_data() {
+    let broker = Broker::start(2);
+    let mut watcher = broker.connect("watcher", None);
+    watcher.subscribe("will");
+    for round in 0..300_u32 {
+        let mut client = broker.connect("mortal", Some("will"));
+        // One segment or two: the kernel may report both in one event.
+        client.write(&publish("nobody", &round.to_be_bytes(), false));
+        client.socket.shutdown(Shutdown::Write).expect("the socket is open");
+        assert_eq!(watcher.read_packet(), publish("will", b"gone", false), "round {round}");
+        client.expect_end();
+    }
+    broker.stop();
+}
+
+#[test]
+fn retained_messages_arrive_whole_at_a_client_that_is_over_its_mark_at_each_step() {
+    const COUNT: usize = 200;
+    const PAYLOAD_BYTES: usize = 60_000;
+    let broker = Broker::start(1);
+    let mut publisher = broker.connect("publisher", None);
+    for number in 0..COUNT {
+        publisher.write(&publish(&format!("r/{number}"), &vec![7; PAYLOAD_BYTES], true));
+    }
+    publisher.ping();
+    let mut reader = broker.connect("reader", None);
+    reader.subscribe("r/#");
+    for number in 0..COUNT {
+        let packet = reader.read_packet();
+        assert!(packet.len() > PAYLOAD_BYTES, "message {number}");
+    }
+    broker.stop();
+}
+
+/// A server of a test's own.
+struct Broker {
+    server: Server,
+    address: SocketAddr,
+}
+
+impl Broker {
+    fn start(shards: usize) -> Self {
+        let listener = net::listen(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (ended, _) = mpsc::channel();
+        let server = Server::start(vec![listener], &options(shards), &ended).expect("it starts");
+        Self { server, address }
+    }
+
+    fn connect(&self, client_id: &str, will_topic: Option<&str>) -> Client {
+        let socket = TcpStream::connect(self.address).expect("it listens");
+        socket.set_read_timeout(Some(DEADLINE)).expect("not zero");
+        socket.set_write_timeout(Some(DEADLINE)).expect("not zero");
+        let mut client = Client { socket };
+        client.write(&connect(client_id, will_topic));
+        assert_eq!(client.read_packet(), [0x20, 2, 0, 0], "CONNACK");
+        client
+    }
+
+    fn stop(self) {
+        self.server.shut_down().expect("no thread fails");
+    }
+}
+
+fn options(shards: usize) -> Options {
+    Options {
+        shards,
+        settings: settings(),
+        limits: Limits {
+            connections_max: 1_000,
+            high_water_bytes: 32 * 1024,
+            waiting_bytes_max: 64 * 1024 * 1024,
+            retained_bytes_max: 64 * 1024 * 1024,
+        },
+        // Nothing but sockets and mail wakes an idle shard.
+        sys_interval_ms: None,
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        packet_bytes_max: 1024 * 1024,
+        connect_packet_bytes_max: 1024,
+        topic_levels_max: 8,
+        client_id_bytes_max: 64,
+        will_bytes_max: 1024,
+        subscriptions_max: 8,
+        qos_max: Qos::AtMostOnce,
+        topic_alias_max: 0,
+        keep_alive_secs_max: 0,
+        connect_timeout_ms: 60_000,
+    }
+}
+
+/// The other end of a connection, speaking MQTT 3.1.1.
+struct Client {
+    socket: TcpStream,
+}
+
+impl Client {
+    fn write(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("the broker reads");
+    }
+
+    fn subscribe(&mut self, filter: &str) {
+        self.write(&packet(0x82, &[&[0, 1], &text(filter)[..], &[0]].concat()));
+        assert_eq!(self.read_packet(), [0x90, 3, 0, 1, 0], "SUBACK");
+    }
+
+    fn ping(&mut self) {
+        self.write(&[0xC0, 0]);
+        assert_eq!(self.read_packet(), [0xD0, 0], "PINGRESP");
+    }
+
+    fn read_packet(&mut self) -> Vec<u8> {
+        let mut bytes = vec![self.byte()];
+        let (mut len, mut shift) = (0, 0);
+        loop {
+            let byte = self.byte();
+            bytes.push(byte);
+            len |= usize::from(byte & 0x7F) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        let start = bytes.len();
+        bytes.resize(start + len, 0);
+        self.socket.read_exact(&mut bytes[start..]).expect("the packet is whole before the deadline");
+        bytes
+    }
+
+    fn byte(&mut self) -> u8 {
+        let mut byte = [0];
+        self.socket.read_exact(&mut byte).expect("a packet before the deadline");
+        byte[0]
+    }
+
+    /// The broker has closed its end; a reset is an end too.
+    fn expect_end(&mut self) {
+        match self.socket.read(&mut [0]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+            other => panic!("the broker has not closed: {other:?}"),
+        }
+    }
+}
+
+fn connect(client_id: &str, will_topic: Option<&str>) -> Vec<u8> {
+    // Keep Alive 0: no timer ends the connection.
+    let flags = if will_topic.is_some() { 0b110 } else { 0b10 };
+    let mut body = [&text("MQTT")[..], &[4, flags, 0, 0], &text(client_id)].concat();
+    if let Some(topic) = will_topic {
+        body.extend([text(topic), text("gone")].concat());
+    }
+    packet(0x10, &body)
+}
+
+fn publish(topic: &str, payload: &[u8], retain: bool) -> Vec<u8> {
+    packet(0x30 | u8::from(retain), &[&text(topic)[..], payload].concat())
+}
+
+fn packet(first_byte: u8, body: &[u8]) -> Vec<u8> {
+    let mut packet = vec![first_byte];
+    let mut rest = body.len();
+    loop {
+        let continues = if rest > 0x7F { 0x80 } else { 0 };
+        packet.push(u8::try_from(rest & 0x7F).expect("seven bits") | continues);
+        rest >>= 7;
+        if rest == 0 {
+            break;
+        }
+    }
+    packet.extend_from_slice(body);
+    packet
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let len = u16::try_from(text.len()).expect("short texts");
+    [&len.to_be_bytes(), text.as_bytes()].concat()
+}
