@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use index::{ConnectionId, ShardId, Subscriber, Target};
 use ledger::Command;
-use wire::{ReasonCode, Version};
+use wire::{Qos, ReasonCode, Version};
 
 /// The outside of a [`Shard`](crate::Shard). `net` implements it with sockets and mailboxes, tests with a `Vec`.
 pub trait Effects {
@@ -118,6 +118,22 @@ pub enum Notice<'a> {
         reason: ReasonCode,
         /// What was wrong.
         why: &'a str,
+    },
+    /// A client has a subscription.
+    Subscribed {
+        /// Whose.
+        client_id: &'a str,
+        /// To what.
+        filter: &'a str,
+        /// What was granted.
+        qos: Qos,
+    },
+    /// A client has ended a subscription.
+    Unsubscribed {
+        /// Whose.
+        client_id: &'a str,
+        /// To what.
+        filter: &'a str,
     },
     /// A connection ended.
     Disconnected {

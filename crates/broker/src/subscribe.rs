@@ -8,13 +8,13 @@ use index::{Applied, Change, ConnectionId, Interest, Subscriber};
 use session::Now;
 use topic::TopicFilter;
 use wire::{
-    AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, RequestedFilter, RetainHandling, SubAck,
-    SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe, Version,
+    AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, RequestedFilter, RetainHandling,
+    SubAck, SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe, Version,
 };
 
 use crate::ending::{By, Ending};
 use crate::filters::Filters;
-use crate::{Effects, Shard};
+use crate::{Effects, Notice, Shard};
 
 /// The filters of clients that have gone are taken out of the index at most so many a turn.
 const FORGOTTEN_PER_TURN: usize = 1_000;
@@ -158,7 +158,7 @@ impl Shard {
             match asks {
                 Asks::Subscribe(asked) => self.subscribed(id, packet_id, asked, &mut applied, now, to),
                 Asks::Unsubscribe(filters) => {
-                    self.unsubscribed(id, packet_id, &filters, &mut applied, now, to)
+                    self.unsubscribed(id, packet_id, &filters, &mut applied, now, to);
                 }
             }
         }
@@ -202,6 +202,7 @@ impl Shard {
                 answer.as_ref().map_or_else(|reason| *reason, |g| SubAckReason::granted(g.interest.qos())),
             );
             let Ok(Granted { filter, interest, retain_handling }) = answer else { continue };
+            self.notice_filter(id, &filter, Some(interest.qos()), to);
             let is_new = applied.next() == Some(Applied::New);
             self.counters.subscriptions.add(u64::from(is_new));
             match retain_handling {
@@ -213,6 +214,19 @@ impl Shard {
         self.acknowledge_subscribe(id, packet_id, &reasons, now, to);
         for (filter, interest, is_new) in retained {
             self.open_walk(id, filter, interest, is_new, to);
+        }
+    }
+
+    fn notice_filter(&self, id: ConnectionId, filter: &str, granted: Option<Qos>, to: &mut impl Effects) {
+        if let Some(client) = self.clients.get(id) {
+            let client_id = client.client_id();
+            to.notice(
+                id,
+                match granted {
+                    Some(qos) => Notice::Subscribed { client_id, filter, qos },
+                    None => Notice::Unsubscribed { client_id, filter },
+                },
+            );
         }
     }
 
@@ -265,6 +279,7 @@ impl Shard {
                 UnsubAckReason::NoSubscriptionExisted
             });
             if let Some(filter) = filter {
+                self.notice_filter(id, filter, None, to);
                 self.close_walk(id, filter, to);
             }
         }

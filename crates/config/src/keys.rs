@@ -97,8 +97,8 @@ keys! {
         subscriptions_per_client: u32 {
             kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000
         }
-        /// How many topic aliases a client may use towards the broker on one connection (MQTT 5.0 Topic Alias Maximum),
-        /// and the most the broker uses towards a client. Each holds a topic name in memory.
+        /// How many topic aliases a client may use towards the broker on one connection (MQTT 5.0 Topic Alias Maximum).
+        /// Each holds a topic name in memory.
         topic_alias_maximum: u16 { kind: Count<u16>, default: 16, bounds: 0..=u16::MAX }
         /// How many bytes may wait to be written to one connection before the broker stops reading from those who
         /// publish to it; they go on when a quarter is left.
@@ -123,7 +123,7 @@ keys! {
             "a quarter of `memory_budget_bytes`",
             bounds: MEMORY_MIN / 4..=MEMORY_MAX,
         }
-        /// The longest will, topic name and payload together. A client that has a longer one is refused with reason code
+        /// The longest will: topic name, properties and payload together. A client that has a longer one is refused with reason code
         /// 0x97 (0x03 before MQTT 5.0).
         will_bytes: u32 { kind: Size<u32>, default: 64 * KIB, bounds: 0..=PACKET_BYTES_MAX }
     }
@@ -172,9 +172,9 @@ pub enum LogLevel {
     Warn,
     /// Connects, refusals, disconnects, start and stop.
     Info,
-    /// What each client asks for.
+    /// What clients subscribe to.
     Debug,
-    /// Every packet.
+    /// Whatever there is.
     Trace,
 }
 

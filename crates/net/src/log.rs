@@ -15,6 +15,14 @@ pub(crate) fn notice(peer: SocketAddr, notice: Notice<'_>) {
             let (client_id, code) = (Escaped(client_id), Code(reason));
             tracing::info!(%client_id, %peer, reason = %code, why, "refused");
         }
+        Notice::Subscribed { client_id, filter, qos } => {
+            let (client_id, filter) = (Escaped(client_id), Escaped(filter));
+            tracing::debug!(%client_id, %peer, %filter, qos = qos.level(), "subscribed");
+        }
+        Notice::Unsubscribed { client_id, filter } => {
+            let (client_id, filter) = (Escaped(client_id), Escaped(filter));
+            tracing::debug!(%client_id, %peer, %filter, "unsubscribed");
+        }
         Notice::Disconnected { client_id, reason, why } => {
             let (client_id, code) = (Escaped(client_id), Code(reason));
             tracing::info!(%client_id, %peer, reason = %code, why, "disconnected");

@@ -64,7 +64,7 @@ pub(crate) struct ServeArguments {
     /// Directory for what must survive a restart (this version writes nothing there)
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Log more: -v what each client asks for, -vv every packet
+    /// Log more: -v also what clients subscribe to, -vv whatever there is
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
 }
