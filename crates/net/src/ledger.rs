@@ -10,20 +10,32 @@ use ledger::{Command, Ledger, Reply};
 use crate::clock::Clock;
 use crate::mail::{Letter, Switchboard, ToLedger};
 
-/// Replies, collected while the ledger works through what has come in, posted once per shard.
+/// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
+///
+/// A publisher that has heard [`Reply::Decided`] may send the next message of a topic straight, shard to
+/// shard. It must not overtake the decided one, which goes from here to each subscriber's shard as
+/// [`Reply::Live`]. An inbox keeps the order in which it was posted to, so it is enough that every inbox
+/// has its `Live` before any has a `Decided`: whoever acts on the permission posts later. For everything
+/// else a shard is told, the order among its own replies is kept; `Decided` says nothing but "from now
+/// on", so that it may come after replies it was given before.
 pub(crate) struct Replies {
     shards: Vec<Vec<Reply>>,
+    decided: Vec<Vec<Reply>>,
 }
 
 impl Replies {
     pub(crate) fn new(shards: usize) -> Self {
-        Self { shards: (0..shards).map(|_| Vec::new()).collect() }
+        let none = || (0..shards).map(|_| Vec::new()).collect();
+        Self { shards: none(), decided: none() }
     }
 
-    fn send(&mut self, board: &Switchboard) {
-        for (replies, inbox) in self.shards.iter_mut().zip(&board.shards) {
-            if !replies.is_empty() {
-                inbox.post(Letter::Replies(std::mem::take(replies)));
+    /// Hands out everything, in an order in which it may be posted.
+    fn drain(&mut self, mut post: impl FnMut(ShardId, Vec<Reply>)) {
+        for replies in [&mut self.shards, &mut self.decided] {
+            for (shard, replies) in replies.iter_mut().enumerate() {
+                if !replies.is_empty() {
+                    post(ShardId::new(shard), std::mem::take(replies));
+                }
             }
         }
     }
@@ -31,7 +43,11 @@ impl Replies {
 
 impl ledger::Effects for Replies {
     fn post(&mut self, to: ShardId, reply: Reply) {
-        self.shards[to.number()].push(reply);
+        let replies = match reply {
+            Reply::Decided { .. } => &mut self.decided,
+            _ => &mut self.shards,
+        };
+        replies[to.number()].push(reply);
     }
 }
 
@@ -61,6 +77,54 @@ pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock
             }
         }
         ledger.work(clock.now(), &mut replies);
-        replies.send(board);
+        replies.drain(|shard, replies| board.shards[shard.number()].post(Letter::Replies(replies)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use index::ConnectionId;
+    use ledger::Effects;
+
+    use super::*;
+
+    #[test]
+    fn no_shard_hears_that_a_message_is_decided_before_all_have_the_message() {
+        let connection = |slot| ConnectionId { slot, generation: 0 };
+        let live = || Reply::Live {
+            message: Arc::new(session::Message::of_server("t", b"1").expect("a topic")),
+            targets: Arc::new([]),
+            stored: false,
+        };
+        let [first, second] = [ShardId::new(0), ShardId::new(1)];
+        let mut replies = Replies::new(2);
+        replies.post(first, Reply::Evict { connection: connection(1) });
+        replies.post(first, Reply::Decided { connection: connection(2) });
+        replies.post(first, Reply::Claimed { connection: connection(3) });
+        replies.post(second, live());
+        replies.post(first, Reply::Decided { connection: connection(4) });
+        let mut posted = Vec::new();
+        replies.drain(|shard, replies| posted.extend(replies.into_iter().map(|reply| (shard, reply))));
+        let told: Vec<(ShardId, &str, u32)> =
+            posted.iter().map(|(shard, reply)| describe(*shard, reply)).collect();
+        let expected = [
+            (first, "evict", 1),
+            (first, "claimed", 3),
+            (second, "live", 0),
+            (first, "decided", 2),
+            (first, "decided", 4),
+        ];
+        assert_eq!(told, expected);
+        replies.drain(|_, _| panic!("everything was handed out"));
+    }
+
+    fn describe(shard: ShardId, reply: &Reply) -> (ShardId, &'static str, u32) {
+        match reply {
+            Reply::Evict { connection } => (shard, "evict", connection.slot),
+            Reply::Claimed { connection } => (shard, "claimed", connection.slot),
+            Reply::Decided { connection } => (shard, "decided", connection.slot),
+            Reply::Live { .. } => (shard, "live", 0),
+            _ => unreachable!("no other reply was posted"),
+        }
     }
 }
