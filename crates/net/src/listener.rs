@@ -18,7 +18,8 @@ use crate::mail::{Letter, Switchboard};
 const BACKLOG: i32 = 4096;
 /// At most this many are taken in one turn, so that a storm of connects does not stop the others.
 const ACCEPTS_PER_TURN: usize = 256;
-/// Without descriptors accepting waits this long; without the wait it would spin.
+/// When accepting fails, for lack of descriptors or for whatever reason, it waits this long; without the
+/// wait it would spin.
 const PAUSE_MS: u64 = 250;
 /// Said of a connection that is one too many.
 const FULL: Notice<'_> = Notice::Refused {
@@ -51,7 +52,7 @@ pub(crate) struct Listeners {
     listeners: Vec<Listener>,
     connections_max: usize,
     counters: Arc<Counters>,
-    /// Accepting pauses until then: the process was out of descriptors.
+    /// Accepting pauses until then: it has failed, most likely for lack of descriptors.
     resume_ms: Option<u64>,
 }
 
@@ -86,7 +87,7 @@ impl Listeners {
         }
     }
 
-    /// When accepting goes on, if it waits for descriptors.
+    /// When accepting goes on, if it has something to accept.
     pub(crate) fn resume_ms(&self) -> Option<u64> {
         self.resume_ms.or_else(|| self.listeners.iter().any(|l| l.ready).then_some(0))
     }
@@ -119,14 +120,15 @@ impl Listeners {
                             board.shards[shard.number()].post(Letter::Accepted(socket, peer));
                         }
                     }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        listener.ready = false;
+                        break;
+                    }
+                    Err(error) if is_of_one_connection(&error) => {}
                     Err(error) => {
-                        listener.ready = goes_on(&error);
-                        if is_exhausted(&error) {
-                            self.counters.accept_pauses.add(1);
-                            tracing::warn!(%error, "accepting pauses for {PAUSE_MS} ms");
-                            listener.ready = true;
-                            self.resume_ms = Some(now_ms + PAUSE_MS);
-                        }
+                        self.counters.accept_pauses.add(1);
+                        tracing::warn!(%error, "accepting pauses for {PAUSE_MS} ms");
+                        self.resume_ms = Some(now_ms + PAUSE_MS);
                         break;
                     }
                 }
@@ -136,15 +138,23 @@ impl Listeners {
     }
 }
 
-/// Whether there may be more to accept behind this error. A connection that was reset while it waited
-/// is an error of its own, not of the listener.
-fn goes_on(error: &io::Error) -> bool {
-    error.kind() != io::ErrorKind::WouldBlock
+/// Whether an error was that of the connection to be accepted, which was given up while it waited, and says
+/// nothing of those behind it. Any other may be there to stay.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-fn is_exhausted(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepting_goes_on_at_once_only_after_errors_of_one_connection() {
+        use rustix::io::Errno;
+        let is_of_one = |errno: Errno| is_of_one_connection(&io::Error::from(errno));
+        assert!([Errno::CONNABORTED, Errno::CONNRESET, Errno::INTR].into_iter().all(is_of_one));
+        let others = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::PERM, Errno::INVAL];
+        assert!(!others.into_iter().any(is_of_one));
+    }
 }
