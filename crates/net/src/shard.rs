@@ -17,11 +17,15 @@ use crate::mail::Letter;
 
 /// One read takes at most this much.
 const READ_BYTES: usize = 64 * 1024;
-/// A packet that began in an earlier read is completed in front of the next one up to this size; a
-/// larger one is read where it is kept.
-const CARRY_BYTES: usize = 64 * 1024;
-/// A turn handles as many socket events.
+/// The beginning of a packet up to this size is copied in front of what is read next. A longer one stays
+/// where it is, and what is read next is copied behind it: however few bytes arrive at a time, each read
+/// costs little beyond them.
+const CARRY_BYTES: usize = 4 * 1024;
+/// A turn handles as many socket events, and reads from as many connections.
 const EVENTS_PER_TURN: usize = 64;
+/// It stops reading after about this much, so that what it has read is soon handed on; the rest comes in
+/// the next turn, which then follows at once.
+const READ_BYTES_PER_TURN: u64 = 1024 * 1024;
 /// After the last goodbye the slowest client has this long to take it.
 const GOODBYE_MS: u64 = 2_000;
 
@@ -72,10 +76,7 @@ impl EventLoop {
             }
         }
         self.accept();
-        for _ in 0..self.io.ready.len() {
-            let Some(id) = self.io.ready.pop_front() else { break };
-            self.serve(id);
-        }
+        self.serve_some();
         self.read_letters();
         self.brain.handle_timeout(self.clock.now(), &mut self.io);
         self.brain.end_turn(self.clock.now(), &mut self.io);
@@ -146,6 +147,11 @@ impl EventLoop {
             Letter::Replies(replies) => {
                 replies.into_iter().for_each(|reply: Reply| brain.reply(reply, now, io));
             }
+            // Dealt out before the listeners closed: nobody would tell it goodbye any more.
+            Letter::Accepted(socket, _) if self.ends_ms.is_some() => {
+                drop(socket);
+                io.post.left();
+            }
             Letter::Accepted(socket, peer) => admit(brain, io, &self.clock, socket, peer),
             Letter::MailRead(shard) => brain.mail_resumed(shard, now, io),
             Letter::CommandsRead => brain.ledger_resumed(now, io),
@@ -153,6 +159,19 @@ impl EventLoop {
                 self.listeners = None;
                 brain.shutdown(now, io);
                 self.ends_ms = Some(now.monotonic_ms + GOODBYE_MS);
+            }
+        }
+    }
+
+    /// Serves those that may have something to read, in the order in which they announced it.
+    fn serve_some(&mut self) {
+        let received = |io: &Io| io.counters.bytes_received.value();
+        let before = received(&self.io);
+        for _ in 0..self.io.ready.len().min(EVENTS_PER_TURN) {
+            let Some(id) = self.io.ready.pop_front() else { break };
+            self.serve(id);
+            if received(&self.io) - before >= READ_BYTES_PER_TURN {
+                break;
             }
         }
     }
@@ -173,7 +192,7 @@ impl EventLoop {
         if std::mem::take(&mut connection.refeed) && !connection.unparsed.is_empty() {
             let bytes = std::mem::take(&mut connection.unparsed);
             let consumed = self.brain.received(id, &bytes, self.clock.now(), &mut self.io);
-            self.keep(id, &bytes[consumed..]);
+            self.keep_long(id, bytes, consumed);
         }
         let Some(connection) = self.io.connections.get(id) else { return };
         if connection.readable && !connection.paused && connection.phase == Phase::Open {
@@ -183,24 +202,14 @@ impl EventLoop {
 
     fn read(&mut self, id: ConnectionId) {
         let Some(connection) = self.io.connections.get_mut(id) else { return };
-        let carried = connection.unparsed.len();
-        let result = if carried <= CARRY_BYTES {
-            self.buffer[..carried].copy_from_slice(&connection.unparsed);
-            connection.socket.read(&mut self.buffer[carried..carried + READ_BYTES])
-        } else {
-            connection.unparsed.resize(carried + READ_BYTES, 0);
-            let result = connection.socket.read(&mut connection.unparsed[carried..]);
-            connection.unparsed.truncate(carried + result.as_ref().map_or(0, |count| *count));
-            result
-        };
-        match result {
+        match connection.socket.read(&mut self.buffer[CARRY_BYTES..]) {
             Ok(0) => self.lost(id, &Cause::EndOfStream),
             Ok(count) => {
                 // A short read has emptied the socket: what comes later is reported anew, but for the end
                 // that has been reported already.
                 connection.readable = count == READ_BYTES || connection.ending;
                 self.io.counters.bytes_received.add(count as u64);
-                self.feed(id, carried, count);
+                self.feed(id, count);
                 if self.io.connections.get(id).is_some_and(|c| c.readable && !c.paused) {
                     self.io.make_ready(id);
                 }
@@ -211,30 +220,36 @@ impl EventLoop {
         }
     }
 
-    fn feed(&mut self, id: ConnectionId, carried: usize, count: usize) {
-        let now = self.clock.now();
-        if carried <= CARRY_BYTES {
-            let bytes = &self.buffer[..carried + count];
-            let consumed = self.brain.received(id, bytes, now, &mut self.io);
-            let rest = consumed..carried + count;
-            let Some(connection) = self.io.connections.get_mut(id) else { return };
-            connection.unparsed.clear();
-            if connection.phase == Phase::Open && !rest.is_empty() {
-                connection.unparsed.extend_from_slice(&self.buffer[rest]);
-            } else if connection.unparsed.capacity() > 0 {
-                connection.unparsed = Vec::new();
-            }
-            return;
-        }
+    /// Hands what was read to the brain, behind what was carried over from earlier reads.
+    fn feed(&mut self, id: ConnectionId, count: usize) {
         let Some(connection) = self.io.connections.get_mut(id) else { return };
-        let bytes = std::mem::take(&mut connection.unparsed);
-        let consumed = self.brain.received(id, &bytes, now, &mut self.io);
-        if consumed == 0 {
-            if let Some(connection) = self.io.connections.get_mut(id).filter(|c| c.phase == Phase::Open) {
-                connection.unparsed = bytes;
-            }
-        } else {
-            self.keep(id, &bytes[consumed..]);
+        let now = self.clock.now();
+        let end = CARRY_BYTES + count;
+        let Some(start) = CARRY_BYTES.checked_sub(connection.unparsed.len()) else {
+            let mut bytes = std::mem::take(&mut connection.unparsed);
+            bytes.extend_from_slice(&self.buffer[CARRY_BYTES..end]);
+            let consumed = self.brain.received(id, &bytes, now, &mut self.io);
+            return self.keep_long(id, bytes, consumed);
+        };
+        self.buffer[start..CARRY_BYTES].copy_from_slice(&connection.unparsed);
+        let consumed = self.brain.received(id, &self.buffer[start..end], now, &mut self.io);
+        let rest = start + consumed..end;
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        connection.unparsed.clear();
+        if connection.phase == Phase::Open && !rest.is_empty() {
+            connection.unparsed.extend_from_slice(&self.buffer[rest]);
+        } else if connection.unparsed.capacity() > 0 {
+            connection.unparsed = Vec::new();
+        }
+    }
+
+    /// Keeps what was not consumed of bytes that have a buffer of their own.
+    fn keep_long(&mut self, id: ConnectionId, bytes: Vec<u8>, consumed: usize) {
+        if consumed > 0 {
+            return self.keep(id, &bytes[consumed..]);
+        }
+        if let Some(connection) = self.io.connections.get_mut(id).filter(|c| c.phase == Phase::Open) {
+            connection.unparsed = bytes;
         }
     }
 
