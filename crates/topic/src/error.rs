@@ -9,7 +9,7 @@ pub enum TopicError {
     TooLong,
     /// U+0000 \[MQTT-4.7.3-2\].
     Nul,
-    /// `+` or `#`, which belong into filters only \[MQTT-4.7.0-1\].
+    /// `+` or `#`, which belong in filters only \[MQTT-4.7.0-1\].
     Wildcard,
 }
 

@@ -84,7 +84,7 @@ impl PacketType {
         }
     }
 
-    /// The Remaining Length of packets that have no variable part.
+    /// The Remaining Length, where all packets of the type have the same.
     const fn fixed_len(self, version: Version) -> Option<u32> {
         match self {
             Self::PingReq | Self::PingResp => Some(0),

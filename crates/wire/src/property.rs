@@ -196,7 +196,7 @@ impl<'a, T: Field<'a> + fmt::Display> Slot<'a> for Option<T> {
 
     fn show(&self, property: Property, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // What proves who somebody is does not belong into a trace.
+            // What proves who somebody is does not belong in a trace.
             Some(value) if property == Property::AuthenticationData => {
                 write!(f, " {}={value:#}", property.as_str())
             }

@@ -116,7 +116,7 @@ pub struct Unlisted(pub ReasonCode);
 
 impl fmt::Display for Unlisted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "reason code 0x{:02X} ({}) does not belong into this packet", self.0.code(), self.0)
+        write!(f, "reason code 0x{:02X} ({}) does not belong in this packet", self.0.code(), self.0)
     }
 }
 

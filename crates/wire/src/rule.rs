@@ -174,7 +174,7 @@ rules! {
     MALFORMED_SHARE MalformedPacket "MQTT-4.8.2-1", NOT_HERE, "a shared filter without share name or filter";
     // Properties
     UNKNOWN_PROPERTY MalformedPacket CLOSE_5, NOT_HERE, "an unknown property";
-    MISPLACED_PROPERTY MalformedPacket CLOSE_5, NOT_HERE, "a property that does not belong into this packet";
+    MISPLACED_PROPERTY MalformedPacket CLOSE_5, NOT_HERE, "a property that does not belong in this packet";
     DUPLICATE_PROPERTY ProtocolError CLOSE_5, NOT_HERE, "a property that is there twice";
     PROPERTY_OUT_OF_RANGE ProtocolError CLOSE_5, NOT_HERE, "a property value out of range";
     TOPIC_ALIAS_0 TopicAliasInvalid "MQTT-3.3.2-8", NOT_HERE, "topic alias 0";
