@@ -143,7 +143,8 @@ const MEMORY_MIN: u64 = 16 << 20;
 const MEMORY_MAX: u64 = 64 << 40;
 
 keys! {
-    /// What the broker says about itself, on standard error.
+    /// What the broker says about itself, on standard error. Lines that come faster than anybody reads them, or than
+    /// 1,000 a second from one shard, are left out, and one line says how many.
     pub struct Log = "[log]", given() {
         /// The least important lines that are written. `info` has one line per connect, refusal and disconnect.
         level: LogLevel { kind: Choice<LogLevel>, default: LogLevel::Info }

@@ -12,14 +12,18 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
+use crate::Limits;
 use crate::connection::{Connection, Connections, Phase};
+use crate::log::Log;
 use crate::mail::Post;
 use crate::output::Pool;
-use crate::{Limits, log};
 
 /// Wide fan-outs are written at most this many connections a turn; meanwhile their buffers grow, and
 /// fewer, larger writes are the only way under the kernel's price per call.
 const BULK_PER_TURN: usize = 32;
+/// Where the process is full, so many bytes may wait for a connection all the same: who takes what it is
+/// sent is not to miss small messages because others do not.
+const ALLOWANCE_BYTES: usize = 4 * 1024;
 /// How long a connection that we close may take to accept its last bytes and to close its own side.
 const LINGER_MS: u64 = 3_000;
 
@@ -40,6 +44,7 @@ pub(crate) struct Io {
     /// Connections whose socket failed while it was written.
     pub(crate) failed: Vec<(ConnectionId, io::Error)>,
     lingering: VecDeque<(u64, ConnectionId)>,
+    pub(crate) log: Log,
     pub(crate) now_ms: u64,
 }
 
@@ -65,6 +70,7 @@ impl Io {
             drained: Vec::new(),
             failed: Vec::new(),
             lingering: VecDeque::new(),
+            log: Log::default(),
             now_ms: 0,
         }
     }
@@ -228,7 +234,7 @@ impl Effects for Io {
     fn publish(&mut self, to: ConnectionId, bytes: &[u8], flush: Flush) -> Room {
         let full = self.post.is_full();
         let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
-        if full && connection.output.is_some() {
+        if full && connection.waiting_bytes() + bytes.len() > ALLOWANCE_BYTES {
             return Room::Full;
         }
         connection.output(&mut self.pool).append(bytes, &mut self.pool);
@@ -239,13 +245,14 @@ impl Effects for Io {
     fn publish_shared(&mut self, to: ConnectionId, head: &[u8], payload: &Arc<[u8]>, flush: Flush) -> Room {
         let full = self.post.is_full();
         let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
-        if full && connection.output.is_some() {
+        let bytes = head.len() + payload.len();
+        if full && connection.waiting_bytes() + bytes > ALLOWANCE_BYTES {
             return Room::Full;
         }
         let output = connection.output(&mut self.pool);
         output.append(head, &mut self.pool);
         output.append_shared(Arc::clone(payload));
-        self.post.waiting_bytes().add(head.len() + payload.len());
+        self.post.waiting_bytes().add(bytes);
         self.queue(to, flush)
     }
 
@@ -314,7 +321,7 @@ impl Effects for Io {
 
     fn notice(&mut self, connection: ConnectionId, notice: Notice<'_>) {
         if let Some(connection) = self.connections.get(connection) {
-            log::notice(connection.peer, notice);
+            self.log.notice(self.now_ms, connection.peer, notice);
         }
     }
 }
@@ -327,4 +334,79 @@ pub(crate) fn connection_of(token: Token) -> ConnectionId {
     let [slot, generation] = [token.0 & 0xffff_ffff, token.0 >> 32];
     let half = |number| u32::try_from(number).expect("half of a token");
     ConnectionId { slot: half(slot), generation: half(generation) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use mio::Poll;
+
+    use super::*;
+    use crate::inbox::{Inbox, Wake};
+    use crate::mail::Switchboard;
+
+    #[test]
+    fn when_the_process_is_full_a_connection_gets_no_more_than_its_allowance() {
+        let mut bench = Bench::new(100_000);
+        let (busy, idle) = (bench.connection(), bench.connection());
+        let io = &mut bench.io;
+        assert_eq!(io.publish(busy, &[0; 100_001], Flush::Direct), Room::Open);
+        assert_eq!(io.publish(busy, b"1", Flush::Direct), Room::Full);
+        assert_eq!(io.publish(idle, &[0; ALLOWANCE_BYTES + 1], Flush::Direct), Room::Full);
+        assert_eq!(io.waiting_bytes(idle), 0);
+        assert_eq!(io.publish(idle, &[0; ALLOWANCE_BYTES - 1], Flush::Direct), Room::Open);
+        assert_eq!(io.publish(idle, b"12", Flush::Direct), Room::Full);
+        assert_eq!(io.publish(idle, b"1", Flush::Direct), Room::Open);
+        assert_eq!(io.waiting_bytes(idle), ALLOWANCE_BYTES);
+    }
+
+    #[test]
+    fn what_a_lost_connection_held_is_free_for_others() {
+        let mut bench = Bench::new(100_000);
+        let (lost, other) = (bench.connection(), bench.connection());
+        let io = &mut bench.io;
+        assert_eq!(io.publish(lost, &[0; 100_001], Flush::Direct), Room::Open);
+        assert_eq!(io.publish(other, &[0; 10_000], Flush::Direct), Room::Full);
+        io.forget(lost);
+        assert_eq!(io.publish(other, &[0; 10_000], Flush::Direct), Room::Open);
+    }
+
+    /// One shard's hands with real sockets, which nobody writes to.
+    struct Bench {
+        io: Io,
+        listener: TcpListener,
+        peers: Vec<std::net::TcpStream>,
+        _poll: Poll,
+    }
+
+    impl Bench {
+        fn new(waiting_bytes_max: usize) -> Self {
+            let poll = Poll::new().expect("a poll");
+            let inbox = || Wake::Thread(std::thread::current());
+            let board = Arc::new(Switchboard::new(vec![Inbox::new(inbox())], Inbox::new(inbox())));
+            let shard = ShardId::new(0);
+            let limits = Limits {
+                connections_max: 10,
+                high_water_bytes: 1024 * 1024,
+                waiting_bytes_max,
+                retained_bytes_max: 0,
+            };
+            let registry = poll.registry().try_clone().expect("a registry");
+            let post = Post::new(shard, board, waiting_bytes_max);
+            let io = Io::new(shard, registry, post, Arc::default(), limits);
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            Self { io, listener, peers: Vec::new(), _poll: poll }
+        }
+
+        fn connection(&mut self) -> ConnectionId {
+            let address = self.listener.local_addr().expect("it is bound");
+            let socket = std::net::TcpStream::connect(address).expect("it listens");
+            let (peer, _) = self.listener.accept().expect("somebody has connected");
+            self.peers.push(peer);
+            socket.set_nonblocking(true).expect("a socket");
+            self.io.post.board().charge_least_loaded();
+            self.io.add(TcpStream::from_std(socket), address).expect("a place in the poll")
+        }
+    }
 }

@@ -91,16 +91,6 @@ pub fn listen(address: SocketAddr) -> std_io::Result<TcpListener> {
     listener::listen(address)
 }
 
-/// Raises the number of files the process may have open as far as the system lets it. Returns that number.
-pub fn raise_open_files() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Where it cannot be raised, what there was is what there is.
-    let current = if setrlimit(Resource::Nofile, wanted).is_ok() { limit.maximum } else { limit.current };
-    current.unwrap_or(u64::MAX)
-}
-
 impl Server {
     /// Starts all threads and begins to accept. `ended` hears of each thread that ends.
     ///

@@ -1,12 +1,92 @@
-//! The lines that operators read: one for each connect, refusal and disconnect.
+//! The lines that operators read: one for each connect, refusal and disconnect, as long as there are not too
+//! many to be read.
 
 use std::net::SocketAddr;
 
 use broker::Notice;
 use wire::{DisconnectReason, ReasonCode};
 
-/// Writes a notice about a connection to the log. What a peer has chosen is escaped.
-pub(crate) fn notice(peer: SocketAddr, notice: Notice<'_>) {
+/// One shard may write so many lines about connections in a second.
+const LINES_PER_SEC: u32 = 1_000;
+const SECOND_MS: u64 = 1_000;
+
+/// One shard's notices. What is too much is left out, and told as a number.
+#[derive(Default)]
+pub(crate) struct Log {
+    allowance: Allowance,
+}
+
+impl Log {
+    /// Writes a notice about a connection to the log, if this second has room for it.
+    pub(crate) fn notice(&mut self, now_ms: u64, peer: SocketAddr, notice: Notice<'_>) {
+        if !is_enabled(&notice) {
+            return;
+        }
+        self.tell_left_out(now_ms);
+        if self.allowance.take(now_ms) {
+            write(peer, notice);
+        }
+    }
+
+    /// When [`tell_left_out`](Self::tell_left_out) has something to tell, in monotonic milliseconds.
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        self.allowance.ends_ms()
+    }
+
+    /// One line about what was left out, when its second is over.
+    pub(crate) fn tell_left_out(&mut self, now_ms: u64) {
+        if let Some(lines) = self.allowance.left_out(now_ms) {
+            tracing::info!(lines, "left out here: more than {LINES_PER_SEC} in a second");
+        }
+    }
+}
+
+/// Counts the lines of a second, those that are written and those that are not.
+#[derive(Default)]
+struct Allowance {
+    began_ms: u64,
+    written: u32,
+    left_out: u64,
+}
+
+impl Allowance {
+    fn take(&mut self, now_ms: u64) -> bool {
+        if now_ms >= self.began_ms + SECOND_MS {
+            self.began_ms = now_ms;
+            self.written = 0;
+        }
+        let has_room = self.written < LINES_PER_SEC;
+        if has_room {
+            self.written += 1;
+        } else {
+            self.left_out += 1;
+        }
+        has_room
+    }
+
+    fn ends_ms(&self) -> Option<u64> {
+        (self.left_out > 0).then_some(self.began_ms + SECOND_MS)
+    }
+
+    /// How many were left out, once, after the second in which they were.
+    fn left_out(&mut self, now_ms: u64) -> Option<u64> {
+        self.ends_ms().filter(|ends| *ends <= now_ms)?;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// Whether the log takes lines of this kind at all: only those are counted.
+fn is_enabled(notice: &Notice<'_>) -> bool {
+    match notice {
+        Notice::Connected { .. } | Notice::Refused { .. } | Notice::Disconnected { .. } => {
+            tracing::enabled!(tracing::Level::INFO)
+        }
+        Notice::Subscribed { .. } | Notice::Unsubscribed { .. } => tracing::enabled!(tracing::Level::DEBUG),
+    }
+}
+
+/// Writes a line. What a peer has chosen is escaped.
+fn write(peer: SocketAddr, notice: Notice<'_>) {
     match notice {
         Notice::Connected { client_id, version, keep_alive_secs } => {
             tracing::info!(client_id = %Escaped(client_id), %peer, %version, keep_alive_secs, "connected");
@@ -56,5 +136,21 @@ impl std::fmt::Display for Code {
             Ok(reason) => write!(f, "0x{:02X} ({reason})", reason.code()),
             Err(_) => write!(f, "0x{:02X} ({reason})", reason.code()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_room_for_so_many_lines_and_the_rest_is_counted() {
+        let mut allowance = Allowance::default();
+        let taken = (0..LINES_PER_SEC + 7).filter(|_| allowance.take(5_000)).count();
+        assert_eq!(taken, LINES_PER_SEC as usize);
+        assert_eq!((allowance.ends_ms(), allowance.left_out(5_999)), (Some(6_000), None));
+        assert_eq!(allowance.left_out(6_000), Some(7));
+        assert_eq!((allowance.ends_ms(), allowance.left_out(9_000)), (None, None));
+        assert!(allowance.take(6_000));
     }
 }

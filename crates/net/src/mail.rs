@@ -218,6 +218,11 @@ impl Post {
             let bytes = std::mem::take(&mut self.command_bytes);
             self.board.ledger.post(ToLedger::Commands { from: self.shard, commands, bytes });
         }
+        self.look();
+    }
+
+    /// Learns how full the process is by now: while this shard has slept, others have not.
+    pub(crate) fn look(&mut self) {
         self.waiting_bytes.settle();
     }
 

@@ -62,12 +62,14 @@ impl EventLoop {
             }
             self.turn(&events);
         }
+        self.io.log.tell_left_out(u64::MAX);
         Ok(())
     }
 
     fn turn(&mut self, events: &Events) {
         self.clock.tick();
         self.io.now_ms = self.clock.now().monotonic_ms;
+        self.io.post.look();
         for event in events {
             match event.token() {
                 WAKE => {}
@@ -80,6 +82,7 @@ impl EventLoop {
         self.read_letters();
         self.brain.handle_timeout(self.clock.now(), &mut self.io);
         self.brain.end_turn(self.clock.now(), &mut self.io);
+        self.io.log.tell_left_out(self.io.now_ms);
         self.io.post.send();
         self.io.flush();
         self.after_flush();
@@ -106,6 +109,7 @@ impl EventLoop {
         let timers = [
             self.brain.poll_timeout(),
             self.io.next_linger_ms(),
+            self.io.log.poll_timeout(),
             self.listeners.as_ref().and_then(Listeners::resume_ms),
             self.ends_ms,
         ];
@@ -121,7 +125,9 @@ impl EventLoop {
     fn accept(&mut self) {
         let Some(listeners) = &mut self.listeners else { return };
         let now_ms = self.clock.now().monotonic_ms;
-        for (socket, peer) in listeners.accept(self.io.post.board(), self.io.shard, now_ms) {
+        let Io { post, log, shard, .. } = &mut self.io;
+        let accepted = listeners.accept(post.board(), *shard, log, now_ms);
+        for (socket, peer) in accepted {
             admit(&mut self.brain, &mut self.io, &self.clock, socket, peer);
         }
     }

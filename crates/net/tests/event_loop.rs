@@ -9,6 +9,7 @@ use net::{Limits, Options, Server};
 use session::Settings;
 use wire::Qos;
 
+const CONNACK: [u8; 4] = [0x20, 2, 0, 0];
 /// A wait that takes longer has failed.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -24,6 +25,46 @@ fn the_end_of_a_stream_is_seen_when_it_comes_together_with_data() {
         client.socket.shutdown(Shutdown::Write).expect("the socket is open");
         assert_eq!(watcher.read_packet(), publish("will", b"gone", false), "round {round}");
         client.expect_end();
+    }
+    broker.stop();
+}
+
+#[test]
+fn all_that_was_sent_in_one_go_with_the_end_is_handled() {
+    let broker = Broker::start(2);
+    let mut watcher = broker.connect("watcher", None);
+    watcher.subscribe("#");
+    for round in 0..300_u32 {
+        // CONNECT waits for the ledger, and what is behind it waits with it.
+        let said = publish("last words", &round.to_be_bytes(), false);
+        let mut client = broker.dial();
+        client.write(&[connect("mortal", Some("will")), said.clone()].concat());
+        client.socket.shutdown(Shutdown::Write).expect("the socket is open");
+        assert_eq!(watcher.read_packet(), said, "round {round}");
+        assert_eq!(watcher.read_packet(), publish("will", b"gone", false), "round {round}");
+        assert_eq!(client.read_packet(), CONNACK);
+        client.expect_end();
+    }
+    broker.stop();
+}
+
+#[test]
+fn a_packet_arrives_whole_in_however_many_pieces_it_comes() {
+    let broker = Broker::start(1);
+    let mut watcher = broker.connect("watcher", None);
+    watcher.subscribe("#");
+    let mut publisher = broker.connect("publisher", None);
+    publisher.socket.set_nodelay(true).expect("a socket");
+    let payload: Vec<u8> = (0..100_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    // On both sides of what is copied in front of the next read, and of what one read takes.
+    for len in [1, 4_000, 4_096, 4_097, 10_000, 100_000] {
+        let packet = publish("t", &payload[..len], false);
+        let both = [&packet[..], &packet[..]].concat();
+        for piece in both.chunks(len / 37 + 1) {
+            publisher.write(piece);
+        }
+        assert_eq!(watcher.read_packet(), packet, "{len} bytes");
+        assert_eq!(watcher.read_packet(), packet, "{len} bytes, again");
     }
     broker.stop();
 }
@@ -63,13 +104,18 @@ impl Broker {
     }
 
     fn connect(&self, client_id: &str, will_topic: Option<&str>) -> Client {
+        let mut client = self.dial();
+        client.write(&connect(client_id, will_topic));
+        assert_eq!(client.read_packet(), CONNACK);
+        client
+    }
+
+    /// A connection on which nothing was said.
+    fn dial(&self) -> Client {
         let socket = TcpStream::connect(self.address).expect("it listens");
         socket.set_read_timeout(Some(DEADLINE)).expect("not zero");
         socket.set_write_timeout(Some(DEADLINE)).expect("not zero");
-        let mut client = Client { socket };
-        client.write(&connect(client_id, will_topic));
-        assert_eq!(client.read_packet(), [0x20, 2, 0, 0], "CONNACK");
-        client
+        Client { socket }
     }
 
     fn stop(self) {

@@ -1,10 +1,24 @@
 //! The log, on standard error.
 
+use std::io::{self, Write};
+use std::sync::{Arc, OnceLock};
+
 use config::{Log, LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+
+/// So many lines wait for standard error to take them; more are left out. A few megabytes at the most.
+const WAITING_LINES_MAX: usize = 8_192;
 
 /// Sends what the broker has to tell to standard error, as the configuration says.
-pub(crate) fn start(log: &Log) {
+///
+/// A thread of its own writes: whoever reads slowly, or not at all, stops that thread and no other. Lines
+/// that are left out meanwhile are counted, and the number is told when standard error takes lines again.
+/// When the guard is dropped, what waits is still written, unless that takes longer than a second.
+pub(crate) fn start(log: &Log) -> WorkerGuard {
+    let (lines, guard) = queue(io::stderr(), |lost| {
+        tracing::warn!(lost, "lines of the log were left out since the start: nobody took them in time");
+    });
     let level = match log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -12,10 +26,94 @@ pub(crate) fn start(log: &Log) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let lines =
-        tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(lines).with_target(false);
     match log.format {
-        LogFormat::Text => lines.with_ansi(crate::has_colour()).init(),
-        LogFormat::Json => lines.json().flatten_event(true).init(),
+        LogFormat::Text => subscriber.with_ansi(crate::has_colour()).init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+    }
+    guard
+}
+
+/// A queue that a thread empties into `sink`. `tell` hears how many lines have been left out so far.
+fn queue<W, T>(sink: W, tell: T) -> (NonBlocking, WorkerGuard)
+where
+    W: Write + Send + 'static,
+    T: FnMut(usize) + Send + 'static,
+{
+    let lost = Arc::new(OnceLock::new());
+    let end = End { sink, lost: Arc::clone(&lost), told: 0, tell };
+    let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES_MAX);
+    let (lines, guard) = builder.thread_name("log").finish(end);
+    // It is set here and nowhere else.
+    let _ = lost.set(lines.error_counter());
+    (lines, guard)
+}
+
+/// The far end of the queue.
+struct End<W, T> {
+    sink: W,
+    lost: Arc<OnceLock<ErrorCounter>>,
+    told: usize,
+    tell: T,
+}
+
+impl<W: Write, T: FnMut(usize)> Write for End<W, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sink.write(bytes)
+    }
+
+    /// Called when the queue is empty: now a line about those that were left out finds room in it.
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()?;
+        let lost = self.lost.get().map_or(0, ErrorCounter::dropped_lines);
+        if lost > self.told {
+            self.told = lost;
+            (self.tell)(lost);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Takes nothing until it is told to.
+    struct Stuck(Option<Receiver<()>>, Sender<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.1.send(());
+            if let Some(gate) = self.0.take() {
+                let _ = gate.recv();
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_stuck_stops_nobody_and_what_is_lost_is_told() {
+        let deadline = Duration::from_secs(20);
+        let (open, gate) = channel();
+        let (writing, written) = channel();
+        let (tell, told) = channel();
+        let sink = Stuck(Some(gate), writing);
+        let (mut lines, guard) = queue(sink, move |lost| tell.send(lost).unwrap_or_default());
+        lines.write_all(b"stuck").expect("it never fails");
+        written.recv_timeout(deadline).expect("the first line has left the queue");
+        for _ in 0..WAITING_LINES_MAX + 3 {
+            lines.write_all(b"line").expect("it never fails");
+        }
+        open.send(()).expect("the thread waits for this");
+        assert_eq!(told.recv_timeout(deadline), Ok(3));
+        drop(guard);
+        assert_eq!(written.iter().take(WAITING_LINES_MAX).count(), WAITING_LINES_MAX);
     }
 }

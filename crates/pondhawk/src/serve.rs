@@ -19,8 +19,8 @@ use crate::{banner, logging};
 /// # Errors
 /// When an address cannot be listened on, the system refuses a thread, or a thread fails.
 pub(crate) fn serve(config: &Config) -> io::Result<()> {
-    logging::start(&config.log);
-    net::raise_open_files();
+    // Until the end, whatever it is: what waits to be written is written then.
+    let _log = logging::start(&config.log);
     // Before any thread, so that none is interrupted instead.
     let signals = Signals::new([SIGTERM, SIGINT])?;
     let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
