@@ -53,6 +53,10 @@ impl Options {
 /// When a target cannot be built, or crashes; its input is then under `fuzz/artifacts`.
 pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
     log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
+    // The table of packets is where the search begins.
+    let mut seeds = house.cargo();
+    seeds.args(["run", "--manifest-path", "fuzz/Cargo.toml", "--bin", "seeds", "--target-dir"]);
+    log.run(seeds.arg(house.target().join("fuzz-seeds")))?;
     let host = host(house)?;
     let mut build = house.cargo();
     build.args([
@@ -65,8 +69,13 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
         "--target-dir",
     ]);
     // A target triple keeps the flags away from build scripts.
-    log.run(build.arg(house.target().join("fuzz")).env("RUSTFLAGS", FLAGS))?;
-    for target in targets(house, options)? {
+    build.arg(house.target().join("fuzz")).env("RUSTFLAGS", FLAGS);
+    let targets = targets(house, options)?;
+    for target in &targets {
+        build.args(["--bin", target]);
+    }
+    log.run(&mut build)?;
+    for target in targets {
         log.note(&format!("# {target}"));
         let [corpus, artifacts] =
             ["corpus", "artifacts"].map(|folder| house.root().join("fuzz").join(folder).join(&target));
@@ -76,8 +85,7 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
         let mut run = house.command(house.target().join("fuzz").join(&host).join("release").join(&target));
         run.arg(format!("-max_total_time={}", options.seconds)).arg("-print_final_stats=1");
         run.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
-        let seeds = house.root().join("fuzz/seeds").join(&target);
-        log.run(run.args(seeds.is_dir().then_some(seeds)))?;
+        log.run(&mut run)?;
     }
     Ok(())
 }
