@@ -1,0 +1,103 @@
+//! What the steps of the features mean.
+#![expect(clippy::needless_pass_by_value, reason = "cucumber hands over what it has made of a step's words")]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use cucumber::gherkin::Step;
+use cucumber::{World, given, then, when};
+use pondhawk_tests::{Broker, Options, RawClient, Version};
+
+use crate::bytes::Pattern;
+
+/// With how many shards brokers are started now.
+pub(crate) static SHARDS: AtomicU16 = AtomicU16::new(1);
+
+/// One scenario: a broker of its own, and clients by name.
+#[derive(World)]
+#[world(init = Self::new)]
+pub(crate) struct Pond {
+    broker: Broker,
+    connections: BTreeMap<String, RawClient>,
+}
+
+impl Pond {
+    fn new() -> Self {
+        let shards = SHARDS.load(Ordering::Relaxed);
+        let broker = Broker::start(&Options { shards, ..Options::default() });
+        Self { broker, connections: BTreeMap::new() }
+    }
+
+    fn connection(&mut self, name: &str) -> &mut RawClient {
+        self.connections.get_mut(name).unwrap_or_else(|| panic!("{name} has no connection"))
+    }
+}
+
+/// Shown beside a step that failed.
+impl fmt::Debug for Pond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "log of the broker:\n{}", self.broker.log())
+    }
+}
+
+/// The first column of a step's table.
+fn pattern(step: &Step) -> Pattern {
+    let table = step.table.as_ref().expect("the step has a table of bytes");
+    Pattern::parse(table.rows.iter().map(|row| row[0].as_str()))
+}
+
+#[given(expr = "{word} is connected with MQTT {word}")]
+fn connected(pond: &mut Pond, name: String, version: String) {
+    let version = Version::ALL.into_iter().find(|known| known.to_string() == version);
+    let client = pond.broker.client(version.expect("a version of MQTT"), &name);
+    pond.connections.insert(name, client.into_raw());
+}
+
+#[given(expr = "{word} has opened a connection")]
+#[when(expr = "{word} opens a connection")]
+fn opens(pond: &mut Pond, name: String) {
+    let connection = pond.broker.connect();
+    pond.connections.insert(name, connection);
+}
+
+#[given(expr = "{word} has sent")]
+#[when(expr = "{word} sends")]
+fn sends(pond: &mut Pond, step: &Step, name: String) {
+    pond.connection(&name).send(&pattern(step).bytes());
+}
+
+#[when(expr = "{word} sends one byte after the other")]
+fn sends_bytewise(pond: &mut Pond, step: &Step, name: String) {
+    pond.connection(&name).send_bytewise(&pattern(step).bytes());
+}
+
+#[given(expr = "{word} has received")]
+#[then(expr = "{word} receives")]
+fn receives(pond: &mut Pond, step: &Step, name: String) {
+    let expected = pattern(step);
+    let packet = pond.connection(&name).read_packet();
+    assert!(expected.matches(&packet), "{name} received {packet:02X?}");
+}
+
+/// What had been sent before would arrive before the answer to a PINGREQ.
+#[then(expr = "{word} receives nothing")]
+fn receives_nothing(pond: &mut Pond, name: String) {
+    pond.connection(&name).expect_only_pong();
+}
+
+#[then(expr = "the connection of {word} is closed")]
+fn is_closed(pond: &mut Pond, name: String) {
+    pond.connection(&name).expect_closed();
+}
+
+#[when(expr = "{word} closes the connection")]
+fn closes(pond: &mut Pond, name: String) {
+    pond.connection(&name).finish();
+}
+
+#[when(expr = "the connection of {word} breaks")]
+fn breaks(pond: &mut Pond, name: String) {
+    let connection = pond.connections.remove(&name);
+    connection.unwrap_or_else(|| panic!("{name} has no connection")).reset();
+}
