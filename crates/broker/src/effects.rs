@@ -62,8 +62,8 @@ pub enum Room {
     Open,
     /// Above the high-water mark.
     Over,
-    /// All connections together hold as much as they may, and this one holds some of it: what can be
-    /// dropped is dropped.
+    /// All connections together hold as much as they may, and this one would hold more than a small allowance:
+    /// what can be dropped is dropped.
     Full,
 }
 
