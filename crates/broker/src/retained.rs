@@ -14,7 +14,6 @@ use crate::{Effects, Shard};
 /// the number of subscriptions: what waits for the client stays within its mark and one step.
 #[derive(Debug, Default)]
 pub(crate) struct Walks {
-    last: u32,
     walks: HashMap<CursorId, Walk>,
     by_filter: HashMap<Arc<str>, CursorId>,
     /// Those whose next step can be asked for, in turn.
@@ -44,13 +43,11 @@ impl Walks {
         self.unbegun > 0 && target.matches == 1 && self.walks.values().any(brings)
     }
 
-    fn insert(&mut self, filter: &str, interest: Interest, is_new: bool) -> CursorId {
-        self.last = self.last.wrapping_add(1);
-        let (id, filter) = (CursorId(self.last), Arc::<str>::from(filter));
+    fn insert(&mut self, id: CursorId, filter: &str, interest: Interest, is_new: bool) {
+        let filter = Arc::<str>::from(filter);
         self.by_filter.insert(Arc::clone(&filter), id);
         self.walks.insert(id, Walk { filter, interest, is_new, begun: false });
         self.unbegun += 1;
-        id
     }
 
     fn begin(&mut self, id: CursorId) {
@@ -97,7 +94,11 @@ impl Shard {
     ) {
         self.close_walk(connection, &filter, to);
         let Some(client) = self.clients.get_mut(connection) else { return };
-        let id = client.walks.get_or_insert_default().insert(&filter, interest, is_new);
+        // One count for all clients: it outlives their walks, so that an answer to one that was given up is never
+        // taken for an answer to the next.
+        self.cursors = self.cursors.wrapping_add(1);
+        let id = CursorId(self.cursors);
+        client.walks.get_or_insert_default().insert(id, &filter, interest, is_new);
         to.command(Command::Retained { connection, id, filter });
     }
 

@@ -34,6 +34,8 @@ pub struct Shard {
     pub(crate) changes: Changes,
     pub(crate) waiting: Waiting,
     pub(crate) judge: Judge,
+    /// How many cursors over retained messages were opened.
+    pub(crate) cursors: u32,
     /// Where packets are put together before they are sent.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rewritten: Vec<u8>,
@@ -98,6 +100,7 @@ impl Shard {
             changes: Changes::default(),
             waiting: Waiting::default(),
             judge: Judge::default(),
+            cursors: 0,
             scratch: Vec::new(),
             rewritten: Vec::new(),
             buffers: Buffers::default(),

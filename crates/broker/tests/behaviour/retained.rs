@@ -124,6 +124,29 @@ fn a_new_subscription_gets_a_value_once_however_the_answers_cross() {
 }
 
 #[test]
+fn answers_to_a_filter_that_was_taken_back_are_not_those_of_the_next_one() {
+    // All in one read: the ledger's answers to the first come when the second has been asked for.
+    for packets in [
+        &[
+            &b"\x82\x06\x00\x01\x00\x01a\x00"[..],
+            b"\xA2\x05\x00\x02\x00\x01a",
+            b"\x82\x06\x00\x03\x00\x01b\x00",
+        ][..],
+        &[b"\x82\x0E\x00\x01\x00\x01b\x00\x00\x01b\x00\x00\x01b\x00"],
+    ] {
+        let mut world = World::new(1);
+        let publisher = world.connect(0, Version::V5, "p");
+        world.publish_retained(publisher, "a", "1");
+        world.publish_retained(publisher, "b", "2");
+        let subscriber = world.connect(0, Version::V3_1_1, "s");
+        world.feed_only(subscriber, &packets.concat());
+        world.settle();
+        let retained = world.packets(subscriber).into_iter().filter(|packet| packet.starts_with("PUBLISH"));
+        assert_eq!(retained.collect::<Vec<_>>(), ["PUBLISH q0 retain \"b\" 1 B \"2\""]);
+    }
+}
+
+#[test]
 fn many_retained_messages_come_at_the_pace_of_the_reader() {
     let mut world = World::new(1);
     let publisher = world.connect(0, Version::V3_1_1, "p");
