@@ -135,7 +135,7 @@ fn lines_for_programs_are_json_objects() {
         let line: serde_json::Value = serde_json::from_str(&line).expect("a line is a JSON object");
         assert_eq!(line["client_id"], "frog", "{line}");
         assert_eq!(line["peer"], address.to_string(), "{line}");
-        assert_eq!(line["code"], 0, "{line}");
+        assert_eq!(line["reason"], "0x00 (Normal disconnection)", "{line}");
         assert_eq!(line["why"], "the client disconnected", "{line}");
     }
 }
