@@ -1,5 +1,6 @@
 //! A broker in a process of its own.
 
+use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -86,6 +87,19 @@ impl Broker {
     /// The id of the broker's process.
     pub fn process_id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// How many files the broker has open, sockets included; nothing where the system does not tell (`/proc`).
+    pub fn open_files(&self) -> Option<usize> {
+        Some(fs::read_dir(format!("/proc/{}/fd", self.process_id())).ok()?.count())
+    }
+
+    /// How many bytes of memory the broker has resident; nothing where the system does not tell (`/proc`).
+    pub fn resident_bytes(&self) -> Option<usize> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process_id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kib * 1_024)
     }
 
     /// A new connection to the first listener; nothing has been sent on it.

@@ -4,6 +4,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
+
 use crate::DEADLINE;
 
 /// A TCP connection to a broker. It knows of MQTT only where a packet ends.
@@ -55,6 +57,31 @@ impl RawClient {
         }
     }
 
+    /// Sends what the connection takes at once, and returns how many bytes that is.
+    ///
+    /// # Panics
+    /// When the broker has closed the connection.
+    pub fn send_what_fits(&mut self, bytes: &[u8]) -> usize {
+        self.stream.set_nonblocking(true).expect("a TCP stream can be told not to wait");
+        let written = self.stream.write(bytes);
+        self.stream.set_nonblocking(false).expect("a TCP stream can be told to wait");
+        match written {
+            Ok(written) => written,
+            Err(error) if is_passing(&error) => 0,
+            Err(error) => panic!("cannot send: {error}"),
+        }
+    }
+
+    /// Asks the system for a small buffer in front of the broker, so that less than usual is on the way to it.
+    ///
+    /// # Panics
+    /// When the system does not allow it.
+    pub fn narrow(&mut self) {
+        const BUFFER_BYTES: usize = 16 * 1_024;
+        sockopt::set_socket_send_buffer_size(&self.stream, BUFFER_BYTES)
+            .expect("a TCP stream can be told so");
+    }
+
     /// Closes the sending direction: the broker reads the end of the stream.
     pub fn finish(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
@@ -66,7 +93,7 @@ impl RawClient {
     /// When the system does not allow it.
     pub fn reset(self) {
         let at_once = Some(Duration::ZERO);
-        rustix::net::sockopt::set_socket_linger(&self.stream, at_once).expect("a TCP stream can be told so");
+        sockopt::set_socket_linger(&self.stream, at_once).expect("a TCP stream can be told so");
     }
 
     /// Reads exactly these bytes, no more.
