@@ -66,7 +66,7 @@ impl Generations {
         generation.0 == sum << SLOT_BITS | slot as u64
     }
 
-    /// To be called inside the write lock.
+    /// To be called inside the write lock, or after the handle's own change.
     pub(crate) fn raise(&self, concerns: Concerns) {
         let counter = match concerns {
             Concerns::FirstLevel(hash) => &self.by_first_level[slot_of(hash)],

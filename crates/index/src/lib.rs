@@ -51,7 +51,7 @@ mod targets;
 
 pub use generation::Generation;
 pub use interest::Interest;
-pub use subscriber::{ConnectionId, Gauge, Level, ShardId, Subscriber};
+pub use subscriber::{ConnectionId, Gauge, Level, Member, Members, Place, QueueId, ShardId, Subscriber};
 pub use subscribers::Identity;
 pub use targets::{Subscriptions, Target, Targets};
 
@@ -176,6 +176,12 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
     /// A change to another topic tells `false` too if its first level is the same or shares the slot, one of 1,024.
     pub fn is_current(&self, generation: Generation) -> bool {
         self.generations.is_current(generation)
+    }
+
+    /// Tells routes that lead through these filters to look again: what a subscriber's handle says of it has changed.
+    /// Nobody waits for it.
+    pub fn touch<'a>(&self, filters: impl IntoIterator<Item = TopicFilter<'a>>) {
+        filters.into_iter().for_each(|filter| self.generations.raise(self.concerns(plain(filter))));
     }
 
     /// How many subscriptions there are.

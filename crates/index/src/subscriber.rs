@@ -1,7 +1,9 @@
 //! Who an entry of the index leads to, and how full that subscriber is.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::Interest;
 
 /// One event loop with the connections that it accepted; there are at most [`MAX`](Self::MAX).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,30 +37,133 @@ pub struct ConnectionId {
     pub generation: u32,
 }
 
-/// Somebody who subscribes: one connection, and the session on it.
+impl ConnectionId {
+    /// No connection has it.
+    pub const NOWHERE: Self = Self { slot: u32::MAX, generation: 0 };
+}
+
+/// A queue of the ledger, in its table: a session's or a group's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId {
+    /// The place in the table.
+    pub slot: u32,
+    /// Grows with each tenant, so that a late message for an earlier one finds nobody.
+    pub generation: u32,
+}
+
+/// Somebody who subscribes: a session, or a group of them that share a subscription.
 #[derive(Debug)]
 pub struct Subscriber {
-    /// The client identifier; it exists once, shared by ledger, session and subscriber.
+    /// The client identifier; it exists once, shared by ledger, session and subscriber. Of a group, its whole filter.
     pub client_id: Arc<str>,
-    /// Where the connection lives.
+    /// Where messages wait for it while it is not connected; a session that ends with its connection has none.
+    pub queue: Option<QueueId>,
+    /// How full its output is.
+    pub gauge: Gauge,
+    /// Where its connection is, in the bits of [`Place`].
+    place: AtomicU64,
+    members: Option<Box<Members>>,
+}
+
+/// Where a session is connected. Ordered by shard first, so that a sorted list falls into one run per shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The shard on which the connection lives.
     pub shard: ShardId,
     /// Its place there.
     pub connection: ConnectionId,
-    /// How full its output is.
-    pub gauge: Gauge,
+}
+
+impl Place {
+    /// So many bits hold a slot; a shard has fewer connections than there are descriptors.
+    const SLOT_BITS: u32 = 25;
+    const IS_CONNECTED: u64 = 1 << 63;
+
+    fn bits(self) -> u64 {
+        debug_assert!(self.connection.slot < 1 << Self::SLOT_BITS, "a shard has at most 2^25 connections");
+        let shard = u64::from(self.shard.0) << Self::SLOT_BITS;
+        Self::IS_CONNECTED | (shard | u64::from(self.connection.slot)) << 32 | u64::from(self.connection.generation)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "each field is cut out of the word it was put into")]
+    fn from_bits(bits: u64) -> Option<Self> {
+        let slot = (bits >> 32) as u32 & ((1 << Self::SLOT_BITS) - 1);
+        let shard = ShardId((bits >> (32 + Self::SLOT_BITS)) as u8 & (ShardId::MAX - 1) as u8);
+        let connection = ConnectionId { slot, generation: bits as u32 };
+        (bits & Self::IS_CONNECTED != 0).then_some(Self { shard, connection })
+    }
 }
 
 impl Subscriber {
-    /// A subscriber whose output is empty.
+    /// A session that ends with its connection.
     #[must_use]
     pub fn new(client_id: Arc<str>, shard: ShardId, connection: ConnectionId) -> Self {
-        Self { client_id, shard, connection, gauge: Gauge::default() }
+        let place = AtomicU64::new(Place { shard, connection }.bits());
+        Self { client_id, queue: None, gauge: Gauge::default(), place, members: None }
     }
 
-    /// Orders subscribers by place: shard first, so that a sorted list falls into one run per shard.
+    /// A session that outlives its connections, and is not connected.
     #[must_use]
-    pub fn place(&self) -> (ShardId, ConnectionId) {
-        (self.shard, self.connection)
+    pub fn lasting(client_id: Arc<str>, queue: QueueId) -> Self {
+        Self { client_id, queue: Some(queue), gauge: Gauge::default(), place: AtomicU64::new(0), members: None }
+    }
+
+    /// A group without members (MQTT 5.0, 4.8.2).
+    #[must_use]
+    pub fn group(filter: Arc<str>, queue: QueueId) -> Self {
+        Self { members: Some(Box::default()), ..Self::lasting(filter, queue) }
+    }
+
+    /// Where it is connected, if it is.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        Place::from_bits(self.place.load(Ordering::SeqCst))
+    }
+
+    /// It has connected, or is not connected any more. Only the ledger moves a session, and raises the generation of
+    /// its filters afterwards ([`Index::touch`](crate::Index::touch)), because routes remember places.
+    pub fn move_to(&self, place: Option<Place>) {
+        self.place.store(place.map_or(0, Place::bits), Ordering::SeqCst);
+    }
+
+    /// Those who share the subscription, if this is a group.
+    #[must_use]
+    pub fn members(&self) -> Option<&Members> {
+        self.members.as_deref()
+    }
+}
+
+/// The members of a group. The ledger writes the list; shards read it for messages of QoS 0, which no queue holds.
+#[derive(Debug, Default)]
+pub struct Members {
+    list: RwLock<Vec<Member>>,
+    next: AtomicUsize,
+}
+
+/// A session in a group.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Who.
+    pub subscriber: Arc<Subscriber>,
+    /// What its subscription asks for.
+    pub interest: Interest,
+}
+
+impl Members {
+    /// Takes the list's place.
+    pub fn set(&self, list: Vec<Member>) {
+        *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
+    }
+
+    /// The next member in turn that is connected, and where.
+    #[must_use]
+    pub fn next_connected(&self) -> Option<(Member, Place)> {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        (0..list.len()).find_map(|offset| {
+            let member = &list[first.wrapping_add(offset) % list.len()];
+            member.subscriber.place().map(|place| (member.clone(), place))
+        })
     }
 }
 
@@ -70,6 +175,8 @@ pub struct Gauge {
     waiting: AtomicU64,
     /// One of those who wait has other subscribers, who wait with it.
     holds_others: AtomicBool,
+    /// More messages of QoS 1 and 2 wait behind its window than should.
+    is_behind: AtomicBool,
 }
 
 /// What a [`Gauge`] says.
@@ -98,6 +205,24 @@ impl Gauge {
     /// Only the shard on which the subscriber lives sets its level.
     pub fn set(&self, level: Level) {
         self.level.store(level as u8, Ordering::SeqCst);
+    }
+
+    /// Whether so much waits behind its in-flight window that acknowledgements to its publishers are held back.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.is_behind.load(Ordering::Relaxed) && self.level() != Level::Slow
+    }
+
+    /// Only the shard on which the subscriber lives tells.
+    pub fn set_behind(&self, is_behind: bool) {
+        self.is_behind.store(is_behind, Ordering::SeqCst);
+    }
+
+    /// Announces that a publisher of `shard` wants to hear when the subscriber is not behind any more, then looks again.
+    #[must_use]
+    pub fn wait_behind(&self, shard: ShardId) -> bool {
+        self.waiting.fetch_or(1 << shard.0, Ordering::SeqCst);
+        self.is_behind.load(Ordering::SeqCst)
     }
 
     /// Announces that a publisher of `shard` is going to wait, and whether other subscribers wait with it;
@@ -132,6 +257,34 @@ impl Gauge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_survives_its_bits() {
+        let connection = ConnectionId { slot: (1 << 25) - 1, generation: u32::MAX };
+        let place = Place { shard: ShardId::new(63), connection };
+        let subscriber = Subscriber::lasting("s".into(), QueueId { slot: 1, generation: 0 });
+        assert_eq!(subscriber.place(), None);
+        subscriber.move_to(Some(place));
+        assert_eq!(subscriber.place(), Some(place));
+        let first = Place { shard: ShardId::new(0), connection: ConnectionId { slot: 0, generation: 0 } };
+        subscriber.move_to(Some(first));
+        assert_eq!(subscriber.place(), Some(first));
+    }
+
+    #[test]
+    fn members_that_are_connected_take_turns() {
+        let at = |slot| ConnectionId { slot, generation: 0 };
+        let member = |subscriber| Member { subscriber, interest: Interest::new(wire::Qos::AtMostOnce) };
+        let [a, b] = [1, 2].map(|slot| Arc::new(Subscriber::new("m".into(), ShardId::new(0), at(slot))));
+        let away = Arc::new(Subscriber::lasting("away".into(), QueueId { slot: 0, generation: 0 }));
+        let members = Members::default();
+        assert!(members.next_connected().is_none());
+        members.set([a, away, b].map(member).into());
+        let turns = (0..30).filter_map(|_| members.next_connected()).map(|(_, place)| place.connection.slot);
+        let turns: Vec<u32> = turns.collect();
+        assert_eq!(turns.len(), 30);
+        assert!(turns.contains(&1) && turns.contains(&2));
+    }
 
     #[test]
     fn a_gauge_tells_each_waiting_shard_once() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use topic::TopicName;
 use wire::Qos;
 
-use crate::{Index, Interest, ShardId, Subscriber};
+use crate::{ConnectionId, Identity, Index, Interest, Place, ShardId, Subscriber};
 
 /// The index as the broker and the ledger use it.
 pub type Subscriptions = Index<Arc<Subscriber>, Interest>;
@@ -16,6 +16,8 @@ pub type Subscriptions = Index<Arc<Subscriber>, Interest>;
 pub struct Target {
     /// Who.
     pub subscriber: Arc<Subscriber>,
+    /// Where it was connected when the topic was looked up.
+    pub connection: ConnectionId,
     /// The highest granted QoS of them [MQTT-3.3.4-2].
     pub qos: Qos,
     /// Whether one of them wants RETAIN as it was published.
@@ -27,46 +29,92 @@ pub struct Target {
 }
 
 impl Target {
-    /// Merges the subscriptions of one subscriber, of which there is at least one.
-    fn merge(subscriptions: &[(Arc<Subscriber>, Interest)]) -> Self {
-        let interests = || subscriptions.iter().map(|(_, interest)| interest);
+    /// A subscriber with one subscription.
+    #[must_use]
+    pub fn one(subscriber: Arc<Subscriber>, connection: ConnectionId, interest: Interest) -> Self {
         Self {
-            subscriber: Arc::clone(&subscriptions[0].0),
-            qos: interests().map(|interest| interest.qos()).max().unwrap_or_default(),
-            retain_as_published: interests().any(|interest| interest.retain_as_published()),
-            matches: u32::try_from(subscriptions.len()).unwrap_or(u32::MAX),
-            identifiers: interests().filter_map(|interest| interest.identifier()).collect(),
+            subscriber,
+            connection,
+            qos: interest.qos(),
+            retain_as_published: interest.retain_as_published(),
+            matches: 1,
+            identifiers: interest.identifier().into_iter().collect(),
         }
+    }
+
+    /// Merges the subscriptions of one subscriber, of which there is at least one.
+    fn merge(found: &[Found]) -> Self {
+        let interests = || found.iter().map(|found| found.interest);
+        let Found { subscriber, place, .. } = &found[0];
+        Self {
+            subscriber: Arc::clone(subscriber),
+            connection: place.map_or(ConnectionId::NOWHERE, |place| place.connection),
+            qos: interests().map(Interest::qos).max().unwrap_or_default(),
+            retain_as_published: interests().any(Interest::retain_as_published),
+            matches: u32::try_from(found.len()).unwrap_or(u32::MAX),
+            identifiers: interests().filter_map(Interest::identifier).collect(),
+        }
+    }
+
+    /// Whether a message of this QoS takes the ledger's way to it, because it outlives the connection.
+    #[must_use]
+    pub fn is_queued(&self, qos: Qos) -> bool {
+        self.subscriber.queue.is_some() && self.qos.min(qos) > Qos::AtMostOnce
     }
 }
 
-/// Everybody a topic reaches, in one list per shard. Lists are shared: a cached route is mailed without a copy.
-#[derive(Debug, Clone, Default)]
+/// Everybody a topic reaches. Shared: a cached route is mailed, and posted to the ledger, without a copy.
+#[derive(Debug, Default)]
 pub struct Targets {
-    /// The shards that have at least one, each once.
+    /// Those who are connected, by shard; each shard that has at least one is there once.
     pub shards: Vec<(ShardId, Arc<[Target]>)>,
-    /// The length of all lists together.
+    /// The length of those lists together.
     pub count: usize,
+    /// Those for whom messages of QoS 1 and 2 go into a queue, connected (then they are in `shards` too) or not.
+    pub queued: Vec<Target>,
+    /// The groups, each of which gets one copy, for one of its members.
+    pub groups: Vec<Arc<Subscriber>>,
+    /// How many subscribers are not connected: what is not queued for them does not reach them.
+    pub absent: usize,
+}
+
+/// One subscription that matches.
+struct Found {
+    subscriber: Arc<Subscriber>,
+    place: Option<Place>,
+    interest: Interest,
 }
 
 impl Targets {
     /// Looks a topic up. A subscription with No Local is left out if it is the publisher's own
-    /// [MQTT-3.8.3-3], before overlapping ones are merged.
+    /// [MQTT-3.8.3-3], before overlapping ones are merged. A group is merged with nobody.
     #[must_use]
     pub fn look_up(index: &Subscriptions, topic: TopicName<'_>, publisher: Option<&str>) -> Self {
-        let mut matches: Vec<(Arc<Subscriber>, Interest)> = Vec::new();
+        let mut targets = Self::default();
+        let mut found: Vec<Found> = Vec::new();
         index.for_each_match(topic, |subscriber, interest| {
-            if !(interest.no_local() && publisher == Some(&*subscriber.client_id)) {
-                matches.push((Arc::clone(subscriber), *interest));
+            if subscriber.members().is_some() {
+                targets.groups.push(Arc::clone(subscriber));
+            } else if !(interest.no_local() && publisher == Some(&*subscriber.client_id)) {
+                let place = subscriber.place();
+                found.push(Found { subscriber: Arc::clone(subscriber), place, interest: *interest });
             }
         });
-        matches.sort_unstable_by_key(|(subscriber, interest)| (subscriber.place(), interest.identifier()));
-        let mut targets = Self::default();
-        for shard in matches.chunk_by(|a, b| a.0.shard == b.0.shard) {
-            let list: Vec<Target> =
-                shard.chunk_by(|a, b| a.0.connection == b.0.connection).map(Target::merge).collect();
-            targets.count += list.len();
-            targets.shards.push((shard[0].0.shard, list.into()));
+        found.sort_unstable_by_key(|found| (found.subscriber.identity(), found.interest.identifier()));
+        let same = |a: &Found, b: &Found| Arc::ptr_eq(&a.subscriber, &b.subscriber);
+        let merge = |found: &[Found]| (found[0].place, Target::merge(found));
+        let mut merged: Vec<(Option<Place>, Target)> = found.chunk_by(same).map(merge).collect();
+        merged.sort_unstable_by_key(|(place, _)| *place);
+        for shard in merged.chunk_by_mut(|(a, _), (b, _)| a.map(|a| a.shard) == b.map(|b| b.shard)) {
+            let queued = shard.iter().filter(|(_, target)| target.is_queued(Qos::ExactlyOnce));
+            targets.queued.extend(queued.map(|(_, target)| target.clone()));
+            match shard[0].0 {
+                Some(place) => {
+                    targets.count += shard.len();
+                    targets.shards.push((place.shard, shard.iter().map(|(_, target)| target.clone()).collect()));
+                }
+                None => targets.absent += shard.len(),
+            }
         }
         targets
     }
@@ -76,12 +124,24 @@ impl Targets {
     pub fn on(&self, shard: ShardId) -> &[Target] {
         self.shards.iter().find(|(id, _)| *id == shard).map_or(&[], |(_, list)| list)
     }
+
+    /// Whether nobody has a subscription.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count + self.absent + self.groups.len() == 0
+    }
+
+    /// Whether a message of this QoS goes through a queue of the ledger to somebody.
+    #[must_use]
+    pub fn has_queued(&self, qos: Qos) -> bool {
+        qos > Qos::AtMostOnce && !(self.queued.is_empty() && self.groups.is_empty())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Change, ConnectionId};
+    use crate::{Change, QueueId};
 
     fn subscriber(name: &str, shard: usize, slot: u32) -> Arc<Subscriber> {
         let connection = ConnectionId { slot, generation: 0 };
@@ -116,6 +176,23 @@ mod tests {
         let [second] = targets.on(ShardId::new(1)) else { panic!("one target on shard 1") };
         assert!(second.retain_as_published && second.identifiers.is_empty());
         assert!(targets.on(ShardId::new(2)).is_empty());
+    }
+
+    #[test]
+    fn a_lasting_session_is_queued_for_wherever_it_is_and_a_group_is_merged_with_nobody() {
+        let here = subscriber("here", 0, 1);
+        let id = |slot| QueueId { slot, generation: 0 };
+        let [away, back] = [1, 2].map(|slot| Arc::new(Subscriber::lasting("lasting".into(), id(slot))));
+        let connection = ConnectionId { slot: 9, generation: 1 };
+        back.move_to(Some(Place { shard: ShardId::new(1), connection }));
+        let group = Arc::new(Subscriber::group("$share/g/x".into(), id(3)));
+        let [low, high] = [Qos::AtMostOnce, Qos::AtLeastOnce].map(Interest::new);
+        let all = [("x", &here, high), ("x", &away, high), ("#", &away, low), ("x", &back, high), ("x", &group, low)];
+        let targets = Targets::look_up(&index(&all), topic::topic!("x"), None);
+        assert_eq!((targets.count, targets.absent, targets.groups.len()), (2, 1, 1));
+        assert_eq!(targets.queued.len(), 2);
+        assert_eq!(targets.on(ShardId::new(1))[0].connection, connection);
+        assert!(targets.has_queued(Qos::AtLeastOnce) && !targets.has_queued(Qos::AtMostOnce));
     }
 
     #[test]

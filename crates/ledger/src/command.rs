@@ -1,30 +1,95 @@
 //! What shards and the ledger say to each other.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::{ConnectionId, ShardId, Subscriber, Target};
-use session::Message;
+use index::{ConnectionId, Generation, Interest, QueueId, ShardId, Subscriber, Target, Targets};
+use session::{Message, Ticket};
+use wire::{PacketId, Qos, ReasonCode};
 
 /// Tells the cursors of one connection apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CursorId(pub u32);
 
+/// One message in one queue. Grows within a queue and is never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u64);
+
+/// A connection with the lasting session on it. Once the connection has left, what it says is ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The session's queue.
+    pub queue: QueueId,
+    /// The connection.
+    pub connection: ConnectionId,
+}
+
 /// What a shard asks for. The ledger knows the shard by whose inbox it came from.
 #[derive(Debug)]
 pub enum Command {
     /// A CONNECT wants its client identifier. Answered by [`Reply::Claimed`], when nobody else holds it any more.
-    Claim {
-        /// The claimant.
-        subscriber: Arc<Subscriber>,
-    },
+    Claim(Box<Claim>),
     /// A connection that had claimed an identifier is over, and everything it posted has been posted.
     Left(Left),
-    /// A message that needs one order with others. Where `connection` is given, [`Reply::Decided`] answers.
-    Publish {
-        /// The publisher's, if it is to be told.
-        connection: Option<ConnectionId>,
-        /// The message.
-        message: Arc<Message>,
+    /// A session that lasts has subscribed, and the index has its filters; or any session has asked for a share.
+    /// Answered by [`Reply::Recorded`].
+    Subscribe {
+        /// Whose.
+        subscriber: Arc<Subscriber>,
+        /// Its connection.
+        connection: ConnectionId,
+        /// Of the SUBSCRIBE, for the answer.
+        packet_id: PacketId,
+        /// Valid filters, `$share/{group}/` included, with what was granted.
+        subscriptions: Vec<(Box<str>, Interest)>,
+    },
+    /// The end of subscriptions of those kinds; the index has them no more, but for groups. Answered by
+    /// [`Reply::Recorded`].
+    Unsubscribe {
+        /// Whose.
+        subscriber: Arc<Subscriber>,
+        /// Its connection.
+        connection: ConnectionId,
+        /// Of the UNSUBSCRIBE, for the answer.
+        packet_id: PacketId,
+        /// Valid filters, subscribed to or not.
+        filters: Vec<Box<str>>,
+    },
+    /// A message that needs one order with others, or that must last.
+    Publish(Publish),
+    /// PUBREL for a message of QoS 2 that was published by a session that lasts. Answered by [`Reply::Stored`] with
+    /// [`Ticket::PubComp`].
+    Released {
+        /// The publisher.
+        origin: Origin,
+        /// Of the exchange.
+        packet_id: PacketId,
+    },
+    /// PUBREC for what was delivered with [`Delivered::Session`]. Answered by [`Reply::Stored`] with
+    /// [`Ticket::PubRel`].
+    Received {
+        /// The subscriber.
+        origin: Origin,
+        /// Of the exchange.
+        packet_id: PacketId,
+    },
+    /// PUBACK, PUBCOMP, or a refusal in PUBACK or PUBREC: the exchange has ended.
+    Acknowledged {
+        /// What it was about.
+        what: Delivered,
+        /// The subscriber's connection.
+        connection: ConnectionId,
+        /// From 0x80 on the client has refused it; it counts as delivered \[MQTT-4.4.0-2\].
+        reason: ReasonCode,
+    },
+    /// A message of a group was written to a member that numbers its own packets.
+    Sent {
+        /// The group's queue.
+        group: QueueId,
+        /// Which of its messages.
+        entry: EntryId,
+        /// The member's connection.
+        connection: ConnectionId,
     },
     /// Opens a cursor over the retained messages that match a filter. Answered by [`Reply::Begun`].
     Retained {
@@ -51,25 +116,109 @@ pub enum Command {
     },
 }
 
+/// What a CONNECT asks for.
+#[derive(Debug)]
+pub struct Claim {
+    /// The claimant, as it is if its session ends with this connection.
+    pub subscriber: Arc<Subscriber>,
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// An earlier session is not wanted (Clean Start of MQTT 5.0, Clean Session before).
+    pub clean_start: bool,
+    /// How long the session is kept after the connection, in seconds: 0 not at all, [`u32::MAX`] for ever.
+    pub expiry_secs: u32,
+    /// So many messages of QoS 1 and 2 may be under way to the client at a time.
+    pub window: u16,
+    /// The largest packet the client takes.
+    pub packet_bytes_max: u32,
+    /// What it leaves behind.
+    pub will: Option<Will>,
+}
+
+/// A message that is published when a connection ends (MQTT 5.0, 3.1.2.5).
+#[derive(Debug, Clone)]
+pub struct Will {
+    /// Its expiry begins when it is published.
+    pub message: Arc<Message>,
+    /// It waits for so long, or until the session ends, in seconds.
+    pub delay_secs: u32,
+}
+
 /// The end of a connection.
 #[derive(Debug)]
 pub struct Left {
     /// Who left.
     pub subscriber: Arc<Subscriber>,
-    /// To be published now; `None` if there is none, or DISCONNECT 0x00 took it back.
-    pub will: Option<Arc<Message>>,
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Why.
+    pub cause: Cause,
+    /// The session's expiry as DISCONNECT has changed it, in seconds.
+    pub expiry_secs: Option<u32>,
+}
+
+/// Why a connection ended, as far as it matters to its will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// DISCONNECT with 0x00: the will is not published \[MQTT-3.14.4-3\]. So it is when CONNECT was refused.
+    Normal,
+    /// Anything else.
+    WithWill,
+    /// Another connection has taken the identifier ([`Reply::Evict`]).
+    TakenOver,
+}
+
+/// A PUBLISH on the ledger's way.
+#[derive(Debug)]
+pub struct Publish {
+    /// The publisher's connection; the server's own messages have none.
+    pub connection: Option<ConnectionId>,
+    /// The publisher's queue, if its session lasts.
+    pub publisher: Option<QueueId>,
+    /// [`Reply::Stored`] answers with this, when what it promises is durable.
+    pub ticket: Option<Ticket>,
+    /// The message.
+    pub message: Arc<Message>,
+    /// Whom the shard found, unless it did not look. Looked up anew if subscriptions have changed since.
+    pub route: Option<(Generation, Arc<Targets>)>,
+}
+
+/// What a client has acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivered {
+    /// A message with a packet identifier of the ledger.
+    Session {
+        /// The session's queue.
+        queue: QueueId,
+        /// The identifier.
+        packet_id: PacketId,
+    },
+    /// A message of a group, to a member that numbers its own packets.
+    Group {
+        /// The group's queue.
+        group: QueueId,
+        /// Which of its messages.
+        entry: EntryId,
+    },
 }
 
 impl Command {
     /// What it holds of memory while it waits, about.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
+        let filters = |filters: &[Box<str>]| filters.iter().map(|filter| filter.len() + 32).sum();
         size_of::<Self>()
             + match self {
-                Self::Publish { message, .. } => message.size_bytes(),
+                Self::Publish(publish) => publish.message.size_bytes(),
                 Self::Retained { filter, .. } => filter.len(),
-                Self::Left(Left { will, .. }) => will.as_ref().map_or(0, |will| will.size_bytes()),
-                Self::Claim { .. } | Self::Credit { .. } | Self::Close { .. } => 0,
+                Self::Claim(claim) => {
+                    size_of::<Claim>() + claim.will.as_ref().map_or(0, |will| will.message.size_bytes())
+                }
+                Self::Subscribe { subscriptions, .. } => {
+                    subscriptions.iter().map(|(filter, _)| filter.len() + 32).sum()
+                }
+                Self::Unsubscribe { filters: all, .. } => filters(all),
+                _ => 0,
             }
     }
 }
@@ -83,23 +232,61 @@ pub enum Reply {
         connection: ConnectionId,
     },
     /// The identifier is this connection's.
-    Claimed {
+    Claimed(Box<Claimed>),
+    /// The identifier cannot be had: what would have to be recorded cannot be.
+    Refused {
         /// The claimant.
         connection: ConnectionId,
+        /// 0x88 or 0x97.
+        reason: ReasonCode,
+    },
+    /// Subscriptions are recorded, or their end is.
+    Recorded {
+        /// The subscriber's connection.
+        connection: ConnectionId,
+        /// Of the packet that is to be answered.
+        packet_id: PacketId,
+        /// Success, or why it could not be: then nothing has changed in the ledger.
+        reason: ReasonCode,
     },
     /// A publisher's message has got its place in the order; later ones may go straight again.
     Decided {
         /// The publisher.
         connection: ConnectionId,
     },
-    /// A message for subscribers on this shard.
+    /// What a ticket stands for is durable, or was refused.
+    Stored {
+        /// Who waits.
+        connection: ConnectionId,
+        /// For what.
+        ticket: Ticket,
+        /// What the answer says.
+        reason: ReasonCode,
+    },
+    /// A message for subscribers on this shard, at once.
     Live {
         /// The message.
         message: Arc<Message>,
-        /// Whom it goes to.
+        /// Whom it goes to. Those for whom it is queued too ([`Target::is_queued`]) get it from their queue.
         targets: Arc<[Target]>,
         /// It is the retained value of its topic now.
         stored: bool,
+    },
+    /// A message out of a queue.
+    Deliver(Box<Deliver>),
+    /// After a reconnect: PUBREL is to be sent again \[MQTT-4.4.0-1\].
+    Release {
+        /// The subscriber's connection.
+        connection: ConnectionId,
+        /// Of the exchange.
+        packet_id: PacketId,
+    },
+    /// The session has ended while its client was connected, because its queue was full.
+    Ended {
+        /// The connection.
+        connection: ConnectionId,
+        /// What it is told.
+        reason: ReasonCode,
     },
     /// A cursor is open: what is published from now on comes to its subscription live, and the cursor leaves it
     /// out. It waits for [`Command::Credit`].
@@ -120,6 +307,40 @@ pub enum Reply {
         /// The cursor is at its end; otherwise it waits for [`Command::Credit`].
         done: bool,
     },
+}
+
+/// What a connection gets with its identifier.
+#[derive(Debug)]
+pub struct Claimed {
+    /// The claimant.
+    pub connection: ConnectionId,
+    /// It as others see it: the one that was claimed with, or that of the session which lasts.
+    pub subscriber: Arc<Subscriber>,
+    /// There was a session, and this connection goes on with it.
+    pub session_present: bool,
+    /// Its subscriptions, groups included.
+    pub subscriptions: Vec<(Box<str>, Interest)>,
+    /// Messages of QoS 2 that the client has published and not released.
+    pub unreleased: Vec<PacketId>,
+}
+
+/// A message out of a queue, on its way to one client.
+#[derive(Debug)]
+pub struct Deliver {
+    /// The subscriber's connection.
+    pub connection: ConnectionId,
+    /// What it is in the ledger.
+    pub what: Delivered,
+    /// The message.
+    pub message: Arc<Message>,
+    /// What it is sent with, 1 or 2.
+    pub qos: Qos,
+    /// RETAIN as it is sent.
+    pub retain: bool,
+    /// It was sent before, on an earlier connection.
+    pub dup: bool,
+    /// The identifiers of the subscriptions that it comes for.
+    pub identifiers: Box<[NonZeroU32]>,
 }
 
 /// The outside of the ledger.

@@ -13,11 +13,13 @@ mod incoming;
 mod message;
 mod session;
 mod settings;
+mod ticket;
 
 pub use incoming::Incoming;
 pub use message::Message;
 pub use session::{Request, Session};
 pub use settings::Settings;
+pub use ticket::Ticket;
 
 /// The time, as the caller read it. Nothing in the core looks at a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
