@@ -93,6 +93,7 @@ fn assert_sound(broker: Broker) {
     assert!(broker.stop().success());
 }
 
+/// [each case of crates/wire/src/table]
 #[test]
 fn every_bad_packet_gets_its_reason_code_or_a_closed_connection_and_nobody_else_notices() {
     let attempts = attempts(|case| matches!(case.expected, Expected::Violation { .. }));

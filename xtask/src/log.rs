@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
+    remark: String,
 }
 
 /// Tests that were counted in a log.
@@ -24,7 +25,7 @@ pub(crate) struct Counts {
 impl Log {
     pub(crate) fn create(path: PathBuf) -> Result<Self, String> {
         let file = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { path, file })
+        Ok(Self { path, file, remark: String::new() })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -48,6 +49,17 @@ impl Log {
     pub(crate) fn note(&mut self, line: &str) {
         // A log that cannot be written is seen when it is read.
         let _ = writeln!(self.file, "{line}");
+    }
+
+    /// Says something that is worth showing also when all went well.
+    pub(crate) fn remark(&mut self, remark: String) {
+        self.note(&remark);
+        self.remark = remark;
+    }
+
+    /// What was [said](Self::remark) last; may be empty.
+    pub(crate) fn remarked(&self) -> &str {
+        &self.remark
     }
 
     pub(crate) fn text(&self) -> String {

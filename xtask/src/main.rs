@@ -3,6 +3,7 @@
 //! It has no dependencies, so that it is built in a second and also when nothing else builds.
 #![forbid(unsafe_code)]
 
+mod conformance;
 mod fuzz;
 mod house;
 mod log;
@@ -12,6 +13,7 @@ mod tools;
 
 use std::process::ExitCode;
 
+use conformance::Aim;
 use house::House;
 use report::Report;
 
@@ -19,7 +21,8 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [STEP…]    everything that CI runs, or only these steps; installs what tests need
-  docs            write the generated pages: docs/CONFIGURATION.md
+  docs            write the generated pages: docs/CONFIGURATION.md and docs/CONFORMANCE.md
+  conformance     write docs/CONFORMANCE.md alone, and list the statements that no test shows
   fmt             format all sources
   tools           install what tests need under target/tools
   fuzz [--seconds N] [TARGET…]
@@ -49,7 +52,11 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
     let mut report = Report::new(&house)?;
     match command {
         "test" => suite::run(&house, rest, &mut report)?,
-        "docs" => report.step("docs", |log| log.run(&mut suite::write_docs(&house))),
+        "docs" => {
+            report.step("docs", |log| log.run(&mut suite::write_docs(&house)));
+            report.step("conformance", |log| conformance::run(&house, Aim::Write, log));
+        }
+        "conformance" => report.step("conformance", |log| conformance::run(&house, Aim::Write, log)),
         "fmt" => report.step("format", |log| log.run(house.cargo().args(["fmt", "--all"]))),
         "tools" => report.step("tools", |log| tools::install(&house, log)),
         "fuzz" => {

@@ -23,6 +23,7 @@ struct Step {
     took: Duration,
     is_good: bool,
     counts: Counts,
+    remark: String,
 }
 
 impl Report {
@@ -38,11 +39,15 @@ impl Report {
         let _ = io::stdout().flush();
         let begun = Instant::now();
         let path = self.folder.join(format!("{name}.log"));
-        let (result, text) = match Log::create(path) {
-            Ok(mut log) => (work(&mut log).map_err(|error| (error, log.path().to_owned())), log.text()),
-            Err(error) => (Err((error, self.folder.clone())), String::new()),
+        let (result, text, remark) = match Log::create(path) {
+            Ok(mut log) => {
+                let result = work(&mut log).map_err(|error| (error, log.path().to_owned()));
+                (result, log.text(), log.remarked().to_owned())
+            }
+            Err(error) => (Err((error, self.folder.clone())), String::new(), String::new()),
         };
-        let step = Step { name, took: begun.elapsed(), is_good: result.is_ok(), counts: log::counts(&text) };
+        let counts = log::counts(&text);
+        let step = Step { name, took: begun.elapsed(), is_good: result.is_ok(), counts, remark };
         println!("{}", step.line());
         if let Err((error, path)) = result {
             println!("{}  {error}\n  all of it: {}", log::first_failure(&text), path.display());
@@ -76,7 +81,8 @@ impl Step {
             String::new()
         };
         let ignored = if ignored > 0 { format!(", {ignored} ignored") } else { String::new() };
-        format!("{verdict} {:>6.1} s{tests}{ignored}", self.took.as_secs_f64())
+        let remark = if self.remark.is_empty() { String::new() } else { format!("  {}", self.remark) };
+        format!("{verdict} {:>6.1} s{tests}{ignored}{remark}", self.took.as_secs_f64())
     }
 
     /// How many checks passed and failed: a step's tests; or the step, where it has no tests or they do not say that

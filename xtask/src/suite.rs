@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::conformance::{self, Aim};
 use crate::fuzz;
 use crate::house::House;
 use crate::log::Log;
@@ -16,6 +17,7 @@ const STEPS: &[(&str, Work)] = &[
     ("lints", |house, log| {
         log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
     }),
+    ("conformance", |house, log| conformance::run(house, Aim::Check, log)),
     // With doc tests, property tests, and whether the generated pages are current.
     ("unit", |house, log| {
         log.run(house.cargo().args(["test", "--workspace", "--exclude", "pondhawk-tests", "--no-fail-fast"]))

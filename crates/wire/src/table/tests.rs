@@ -19,6 +19,7 @@ fn each() -> impl Iterator<Item = (&'static Case, Version, String)> {
     })
 }
 
+/// With the violation's reason and statement, and what a server may answer. [each case of crates/wire/src/table]
 #[test]
 fn every_case_is_what_the_table_says() {
     for (case, version, line) in each() {

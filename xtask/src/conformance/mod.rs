@@ -1,0 +1,65 @@
+//! `docs/CONFORMANCE.md`: each normative statement of MQTT 5.0 and 3.1.1, what we do about it, and the tests that show
+//! it.
+//!
+//! The statements are in `tests/conformance/statements.tsv`; which of them a test shows stands in its doc comment.
+//! CONTRIBUTING.md has the syntax.
+
+mod evidence;
+mod page;
+mod references;
+mod source;
+mod statements;
+mod table;
+
+use std::fs;
+
+use evidence::Evidence;
+use statements::Statements;
+
+use crate::house::House;
+use crate::log::Log;
+
+const PAGE: &str = "docs/CONFORMANCE.md";
+
+/// What to do with the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    Write,
+    /// Fail if it is not what would be written.
+    Check,
+}
+
+/// Brings statements and tests together.
+///
+/// # Errors
+/// When a test names a statement that there is not, a statement has neither a test nor an excuse, an excused one has a
+/// test, or the page is not current.
+pub(crate) fn run(house: &House, aim: Aim, log: &mut Log) -> Result<(), String> {
+    let statements = Statements::read(house.root())?;
+    let evidence = Evidence::collect(house.root(), &statements)?;
+    let page = page::render(&statements, &evidence);
+    let path = house.root().join(PAGE);
+    match aim {
+        Aim::Write => fs::write(&path, page).map_err(|error| format!("{PAGE}: {error}"))?,
+        Aim::Check if fs::read_to_string(&path).is_ok_and(|found| found == page) => {}
+        Aim::Check => return Err(format!("{PAGE} is not current: run `cargo xtask docs`")),
+    }
+    judge(&statements, &evidence, log)
+}
+
+fn judge(statements: &Statements, evidence: &Evidence, log: &mut Log) -> Result<(), String> {
+    let (mut shown, mut excused, mut faults) = (0, 0, Vec::new());
+    for statement in statements.iter() {
+        match (statement.excuse.is_empty(), evidence.of(&statement.id).is_empty()) {
+            (true, false) => shown += 1,
+            (false, true) => excused += 1,
+            (true, true) => faults.push(format!("error: {}: no test shows it", statement.id)),
+            (false, false) => faults.push(format!("error: {}: excused, and a test shows it", statement.id)),
+        }
+    }
+    log.remark(format!("{shown} statements shown by tests, {excused} excused, {} at fault", faults.len()));
+    for fault in &faults {
+        log.note(fault);
+    }
+    Ok(())
+}
