@@ -1,12 +1,14 @@
 //! The servers of a comparison: running somewhere, or started for each run.
 
+use std::ffi::OsStr;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, fs, io};
+use std::{env, io};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -34,6 +36,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Where Debian keeps servers, which is not on every user's path.
 const SYSTEM_PATH: &str = "/usr/sbin";
+
+/// Starts a program that gets a signal when the one that started it ends, however that ends (util-linux).
+const TIE: [&str; 3] = ["setpriv", "--pdeathsig", "TERM"];
 
 /// A row of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,17 +78,10 @@ pub(crate) struct Server {
     _started: Option<Started>,
 }
 
-/// A process that ends, with its configuration, when this is dropped.
+/// A process that ends when this is dropped; on Linux also when this process ends in a way that drops nothing.
 #[derive(Debug)]
 struct Started {
     child: Child,
-    _config: Option<TemporaryFile>,
-}
-
-/// A file that is removed when this is dropped.
-#[derive(Debug)]
-struct TemporaryFile {
-    path: PathBuf,
 }
 
 impl Contender {
@@ -115,16 +113,16 @@ impl Contender {
     /// refused, or that there was an interrupt.
     pub(crate) fn start(&self, cpus: Option<&CpuList>, interrupt: &Interrupt) -> Result<Server> {
         let address = free_address()?;
-        let (command, config) = match &self.origin {
+        let mut started = match &self.origin {
             Origin::Running(server) => return Ok(server.find()),
-            Origin::Command(command) => (shell(command, address), None),
+            Origin::Command(command) => Started::new(shell(command, address), cpus)?,
             Origin::Mosquitto => {
-                let config = write_mosquitto_config(address)?;
-                (mosquitto(&config.path), Some(config))
+                let mut started = Started::new(mosquitto(), cpus)?;
+                started.write(&mosquitto_config(address));
+                started
             }
-            Origin::Relay(words) => (relay(words, address)?, None),
+            Origin::Relay(words) => Started::new(relay(words, address)?, cpus)?,
         };
-        let mut started = Started::new(command, config, cpus)?;
         started.wait_until_it_accepts(address, interrupt)?;
         let process = i32::try_from(started.child.id()).ok().map(Process::new);
         Ok(Server { target: Target { address, process }, _started: Some(started) })
@@ -179,14 +177,22 @@ impl FromStr for ServerCommand {
 }
 
 impl Started {
-    fn new(mut command: Command, config: Option<TemporaryFile>, cpus: Option<&CpuList>) -> Result<Self> {
+    fn new(mut command: Command, cpus: Option<&CpuList>) -> Result<Self> {
         // The relay ends with its standard input, so that it does not outlive this process.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // A child starts with the processors of the thread that starts it: it never runs elsewhere.
         let program = command.get_program().to_owned();
         let refused = |error| Error::Server(format!("could not be started: {}: {error}", program.display()));
         let child = while_confined(cpus, || command.spawn().map_err(refused))?;
-        Ok(Self { child, _config: config })
+        Ok(Self { child })
+    }
+
+    /// Writes all of the server's standard input.
+    fn write(&mut self, text: &str) {
+        if let Some(mut stdin) = self.child.stdin.take() {
+            // Nobody reads it if the server does not start; that is noticed next.
+            let _ = stdin.write_all(text.as_bytes());
+        }
     }
 
     fn wait_until_it_accepts(&mut self, address: SocketAddr, interrupt: &Interrupt) -> Result<()> {
@@ -230,13 +236,6 @@ impl Drop for Started {
     }
 }
 
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        // Fails only if somebody else has removed it.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// Whether somebody else accepts connections there: as long as nobody listens, a connection that is given the same
 /// port to come from is connected to itself.
 fn accepts(address: SocketAddr) -> bool {
@@ -257,9 +256,25 @@ fn free_address() -> Result<SocketAddr> {
     listener.map_err(Error::io("find a free port"))
 }
 
+/// A command for a program that ends with this process, where the system can do that.
+fn tied(program: impl AsRef<OsStr>) -> Command {
+    let [tie, options @ ..] = TIE;
+    if !is_on_path(tie) {
+        return Command::new(program);
+    }
+    let mut command = Command::new(tie);
+    command.args(options).arg("--").arg(program);
+    command
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
 /// `exec`, so that the process that is started is the server and not a shell.
 fn shell(command: &str, address: SocketAddr) -> Command {
-    let mut shell = Command::new("sh");
+    let mut shell = tied("sh");
     shell.arg("-c").arg(format!("exec {}", command.replace(PORT_PLACEHOLDER, &address.port().to_string())));
     shell
 }
@@ -270,28 +285,25 @@ fn relay(words: &[String], address: SocketAddr) -> Result<Command> {
     Ok(relay)
 }
 
-fn mosquitto(config: &Path) -> Command {
+/// Mosquitto, with its configuration on standard input, so that no file is left behind however this process ends.
+fn mosquitto() -> Command {
     let of_the_system = Path::new(SYSTEM_PATH).join("mosquitto");
-    let mut mosquitto =
-        if of_the_system.exists() { Command::new(of_the_system) } else { Command::new("mosquitto") };
-    mosquitto.arg("-c").arg(config);
+    let mut mosquitto = if of_the_system.exists() { tied(of_the_system) } else { tied("mosquitto") };
+    mosquitto.args(["-c", "/dev/stdin"]);
     mosquitto
 }
 
-/// The default configuration but for four things: anybody may connect; `max_queued_messages 0` lets the queue of a
+/// The default configuration but for five things: anybody may connect; `max_queued_messages 0` lets the queue of a
 /// slow subscriber grow without bound instead of dropping (with the default of 1,000 a flood loses messages);
-/// Nagle's algorithm is off as in the other servers; nothing is logged.
-fn write_mosquitto_config(address: SocketAddr) -> Result<TemporaryFile> {
-    let text = format!(
-        "listener {} {}\nallow_anonymous true\nmax_queued_messages 0\nset_tcp_nodelay true\nlog_type none\n",
-        address.port(),
-        address.ip()
-    );
-    let path = env::temp_dir().join(format!("mosquitto-{}-{}.conf", std::process::id(), address.port()));
-    // First the guard: what was written in part is removed too.
-    let file = TemporaryFile { path };
-    fs::write(&file.path, text).map_err(Error::io(format!("write {}", file.path.display())))?;
-    Ok(file)
+/// `max_inflight_messages 0` lets as many messages be unacknowledged to a subscriber as the protocol allows (with the
+/// default of 20 a subscriber is waited for far more often than a window of 100 would), and takes as many from a
+/// publisher in MQTT 5; Nagle's algorithm is off as in the other servers; nothing is logged.
+fn mosquitto_config(address: SocketAddr) -> String {
+    let (port, host) = (address.port(), address.ip());
+    format!(
+        "listener {port} {host}\nallow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 0\n\
+         set_tcp_nodelay true\nlog_type none\n"
+    )
 }
 
 #[cfg(test)]
@@ -308,6 +320,27 @@ mod tests {
         assert_eq!((server.address, server.pid), ("[::1]:1885".parse().unwrap(), Some(78)));
         assert!("127.0.0.1:1883".parse::<RunningServer>().is_err());
         assert!("a=127.0.0.1".parse::<RunningServer>().is_err());
+    }
+
+    /// A system ties a process to the thread that started it.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_server_ends_with_who_started_it_however_that_ends() {
+        use std::os::unix::process::ExitStatusExt;
+
+        let start = || {
+            let started = Started::new(shell("sleep 1000", free_address().unwrap()), None).unwrap();
+            let name = format!("/proc/{}/comm", started.child.id());
+            let began = Instant::now();
+            // Until then it is on its way through the programs that tie it.
+            while std::fs::read_to_string(&name).unwrap().trim() != "sleep" {
+                assert!(began.elapsed() < START_PATIENCE, "it does not start");
+                thread::yield_now();
+            }
+            started
+        };
+        let mut started = thread::spawn(start).join().unwrap();
+        assert_eq!(started.child.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
     }
 
     #[test]
