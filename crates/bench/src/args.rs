@@ -4,10 +4,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wire::Version;
+use wire::{Qos, Version};
 
 use clap::{Args, Subcommand, value_parser};
 
+use crate::exchange::Quality;
 use crate::host::CpuList;
 use crate::load::{
     ChurnPlace, ChurnPlan, FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest,
@@ -102,9 +103,28 @@ pub(crate) struct FloodArgs {
     #[arg(long, value_name = "K", default_value_t = 64, value_parser = value_parser!(u64).range(1..))]
     per_write: u64,
     #[command(flatten)]
+    qos: QosArgs,
+    /// Messages of a publisher that may be unacknowledged at QoS 1 or 2
+    ///
+    /// Counted from the oldest that is not acknowledged to the end. A write carries fewer messages than --per-write
+    /// where the window has no room for so many. What one read asks for is acknowledged in one write, by publishers
+    /// and subscribers alike.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u16).range(1..))]
+    window: u16,
+    #[command(flatten)]
     payload: PayloadArgs,
     #[command(flatten)]
     pub(crate) comparison: ComparisonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QosArgs {
+    /// QoS of all messages and subscriptions: 0, 1 or 2
+    ///
+    /// Above 0 a run ends when every message is acknowledged to the end, too. A server that grants less, or whose
+    /// Receive Maximum is below the window, fails the run.
+    #[arg(long, value_name = "QOS", default_value = "0", value_parser = qos)]
+    qos: Qos,
 }
 
 #[derive(Debug, Args)]
@@ -133,6 +153,8 @@ pub(crate) struct PingtestArgs {
     #[arg(long, value_name = "R", value_parser = positive)]
     rate: Option<f64>,
     #[command(flatten)]
+    qos: QosArgs,
+    #[command(flatten)]
     payload: PayloadArgs,
     #[command(flatten)]
     pub(crate) comparison: ComparisonArgs,
@@ -153,6 +175,8 @@ pub(crate) struct ManyArgs {
     /// Seconds that publishing goes on when all are connected
     #[arg(long, value_name = "SECS", default_value = "10", value_parser = seconds)]
     duration: Duration,
+    #[command(flatten)]
+    qos: QosArgs,
     #[command(flatten)]
     payload: PayloadArgs,
     #[command(flatten)]
@@ -183,16 +207,19 @@ pub(crate) struct ComparisonArgs {
     /// A server that is started afresh for each run and ended after it; may be given several times
     ///
     /// The command is run by the shell and must stay in the foreground, listening on 127.0.0.1:{port}. Its output is
-    /// thrown away. Where it does not start, its rows are FAILED. SIGINT and SIGTERM end it too.
+    /// thrown away. Where it does not start, its rows are FAILED. It ends when this program does; on Linux (with util-linux) however that ends.
     #[arg(long = "spawn", value_name = "NAME=COMMAND with {port}")]
     pub(crate) commands: Vec<ServerCommand>,
     /// Adds Mosquitto as it is installed, started afresh for each run
     ///
     /// With its default configuration but for: allow_anonymous true, max_queued_messages 0 (its queues grow instead of
-    /// dropping messages), set_tcp_nodelay true, log_type none.
+    /// dropping messages), max_inflight_messages 0 (as many may be unacknowledged to a subscriber as the protocol
+    /// allows, instead of 20), set_tcp_nodelay true, log_type none.
     #[arg(long)]
     pub(crate) with_mosquitto: bool,
     /// Adds the built-in relay, started afresh for each run: how far the servers are from the kernel's limit
+    ///
+    /// It knows no acknowledgements, and is refused above QoS 0.
     #[arg(long)]
     pub(crate) with_relay: bool,
     /// Processors for the servers that are started, such as 0 or 0,2-3
@@ -246,9 +273,17 @@ impl FloodArgs {
             messages: self.messages,
             per_write: self.per_write,
             payload_len: self.payload.len as usize,
+            quality: Quality { qos: self.qos.qos, window: self.window },
             version: self.comparison.version,
             churn: None,
         }
+    }
+}
+
+impl QosArgs {
+    /// For loads whose publishers wait for something else than room in a window.
+    fn one_at_a_time(&self) -> Quality {
+        Quality { qos: self.qos, window: 1 }
     }
 }
 
@@ -261,6 +296,7 @@ impl PingtestArgs {
             messages: self.messages,
             rate: self.rate,
             payload_len: self.payload.len as usize,
+            quality: self.qos.one_at_a_time(),
             version: self.comparison.version,
         }
     }
@@ -275,6 +311,7 @@ impl ManyArgs {
             interval: self.interval,
             duration: self.duration,
             payload_len: self.payload.len as usize,
+            quality: self.qos.one_at_a_time(),
             version: self.comparison.version,
         }
     }
@@ -309,6 +346,11 @@ fn version(text: &str) -> Result<Version, String> {
         "5" | "5.0" => Ok(Version::V5),
         _ => Err("there are 3.1, 3.1.1 and 5".to_owned()),
     }
+}
+
+fn qos(text: &str) -> Result<Qos, String> {
+    let known = ["0", "1", "2"].into_iter().zip(Qos::ALL).find(|(name, _)| *name == text);
+    known.map(|(_, qos)| qos).ok_or_else(|| "there are 0, 1 and 2".to_owned())
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -388,8 +430,42 @@ mod tests {
     }
 
     #[test]
+    fn qos_and_window_are_in_the_title_where_they_matter() {
+        let title = |line| {
+            let BenchCommand::Loadtest(args) = parse(line).unwrap() else { panic!("loadtest was asked for") };
+            args.test().title()
+        };
+        let begins = |title: String, with: &str| assert!(title.starts_with(with), "{title}");
+        begins(title("p bench loadtest"), "loadtest: MQTT 3.1.1, QoS 0, 10000 ×");
+        begins(
+            title("p bench loadtest --qos 1"),
+            "loadtest: MQTT 3.1.1, QoS 1 with a window of 100, 10000 ×",
+        );
+        let line = "p bench loadtest --qos 2 --window 7 --version 5";
+        begins(title(line), "loadtest: MQTT 5.0, QoS 2 with a window of 7, 10000 ×");
+        let BenchCommand::Pingtest(args) = parse("p bench pingtest --qos 2").unwrap() else {
+            panic!("pingtest was asked for")
+        };
+        begins(args.test().title(), "pingtest: MQTT 3.1.1, QoS 2, 1000 ×");
+    }
+
+    #[test]
+    fn the_relay_is_refused_where_it_would_have_to_acknowledge() {
+        for test in ["loadtest", "fanout", "fanin", "pingtest", "many"] {
+            let Nested::Bench(args) =
+                Program::try_parse_from(["p", "bench", test, "--qos", "1", "--with-relay"]).unwrap().command;
+            let error = crate::run(args, &["bench"]).unwrap_err();
+            assert!(error.to_string().contains("relay"), "{error}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for line in [
+            "p bench loadtest --qos 3",
+            "p bench loadtest --window 0",
+            "p bench loadtest --window 65536",
+            "p bench idle --qos 1",
             "p bench loadtest --conns 1",
             "p bench loadtest --per-write 0",
             "p bench loadtest --payload 15",

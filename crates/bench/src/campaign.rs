@@ -119,6 +119,7 @@ mod tests {
     use wire::Version;
 
     use super::*;
+    use crate::exchange::Quality;
     use crate::load::{
         ChurnPlace, ChurnPlan, FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest,
     };
@@ -158,7 +159,17 @@ mod tests {
     }
 
     fn flood(pattern: Pattern, per_write: u64, payload_len: usize, version: Version) -> FloodTest {
-        FloodTest { pattern, sizes: vec![10], messages: 200, per_write, payload_len, version, churn: None }
+        let quality = Quality::AT_MOST_ONCE;
+        FloodTest {
+            pattern,
+            sizes: vec![10],
+            messages: 200,
+            per_write,
+            payload_len,
+            quality,
+            version,
+            churn: None,
+        }
     }
 
     #[test]
@@ -203,7 +214,8 @@ mod tests {
             PingtestSize { pairs: 5, wildcard_subscribers: 3 },
             PingtestSize { pairs: 1, wildcard_subscribers: 0 },
         ];
-        PingtestTest { sizes, messages: 100, rate, payload_len: 16, version: Version::V5 }
+        let (quality, version) = (Quality::AT_MOST_ONCE, Version::V5);
+        PingtestTest { sizes, messages: 100, rate, payload_len: 16, quality, version }
     }
 
     #[test]
@@ -224,6 +236,7 @@ mod tests {
             interval: Duration::from_millis(20),
             duration: Duration::from_millis(200),
             payload_len: 16,
+            quality: Quality::AT_MOST_ONCE,
             version: Version::V3_1,
         };
         assert!(messages_of(&test, Version::V3_1).iter().all(|&messages| messages >= 50));

@@ -32,7 +32,7 @@ pub(crate) trait Load {
     /// If the server does not play along.
     fn receive(&mut self, connection: usize, bytes: &[u8], connections: &mut Connections) -> Result<usize>;
 
-    /// The kernel takes bytes for this connection again.
+    /// The kernel has taken all bytes of this connection, and takes more.
     fn handle_writable(&mut self, _connection: usize) {}
 
     /// Whether what arrives on this connection shows that messages still come: once nothing has for a while, the
@@ -115,13 +115,10 @@ impl Connections {
         self.links[connection].send(bytes).map_err(broken(connection))
     }
 
-    /// Writes as much of `bytes` as the kernel takes in one call, and returns how much that was.
-    ///
-    /// # Errors
-    /// If the connection is broken.
+    /// Whether bytes of this connection wait for the kernel to take them.
     #[inline]
-    pub(crate) fn write(&mut self, connection: usize, bytes: &[u8]) -> Result<usize> {
-        self.links[connection].write(bytes).map_err(broken(connection))
+    pub(crate) fn is_behind(&self, connection: usize) -> bool {
+        self.links[connection].is_behind()
     }
 
     /// Lets `load` publish and receive until it is complete, nothing has arrived for `patience` anywhere in the
@@ -205,7 +202,9 @@ impl Connections {
             let connection = event.token().0;
             if event.is_writable() {
                 self.links[connection].flush().map_err(broken(connection))?;
-                load.handle_writable(connection);
+                if !self.is_behind(connection) {
+                    load.handle_writable(connection);
+                }
             }
             if event.is_readable() || event.is_read_closed() || event.is_error() {
                 let has_arrived = self.receive(connection, load, event.is_read_closed())?;

@@ -23,6 +23,8 @@ pub enum Error {
         /// Descriptors that the process may open.
         limit: u64,
     },
+    /// What was asked for does not go together.
+    Arguments(String),
     /// The server could not be started, did what no MQTT server may do, or refused what the test needs.
     Server(String),
     /// The program was asked to stop.
@@ -36,6 +38,11 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// A server that delivered every message, and did not finish every exchange of QoS 1 or 2.
+    pub(crate) fn unacknowledged() -> Self {
+        Self::Server("delivered every message, but did not acknowledge all that were sent".to_owned())
+    }
+
     /// Wraps a refusal of the operating system; `doing` goes after "cannot".
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
@@ -57,7 +64,7 @@ impl fmt::Display for Error {
                 f,
                 "{needed} file descriptors are needed and {limit} are allowed: raise the hard limit (`ulimit -Hn {needed}`) or ask for fewer connections"
             ),
-            Self::Server(what) => f.write_str(what),
+            Self::Arguments(what) | Self::Server(what) => f.write_str(what),
             Self::Interrupted { signal } => write!(f, "interrupted by signal {signal}"),
         }
     }
@@ -67,7 +74,9 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
-            Self::Descriptors { .. } | Self::Server(_) | Self::Interrupted { .. } => None,
+            Self::Descriptors { .. } | Self::Arguments(_) | Self::Server(_) | Self::Interrupted { .. } => {
+                None
+            }
         }
     }
 }

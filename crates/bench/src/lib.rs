@@ -15,6 +15,7 @@ mod campaign;
 mod connections;
 mod crew;
 mod error;
+mod exchange;
 mod figure;
 mod frames;
 mod host;
@@ -37,6 +38,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::{fs, thread};
 
+use wire::Qos;
+
 use crate::args::{BenchCommand, ComparisonArgs, RelayArgs};
 use crate::campaign::Campaign;
 use crate::interrupt::Interrupt;
@@ -56,7 +59,7 @@ pub use crate::error::{Error, Result};
 /// Returns success if every run was clean: nothing lost, duplicated, out of order or altered.
 ///
 /// # Errors
-/// If a test could not be run at all: descriptors do not suffice, a processor does not exist, a file cannot be written.
+/// If a test could not be run at all: its options do not go together, descriptors do not suffice, a processor does not exist, a file cannot be written.
 ///
 /// # Signals
 /// While servers are measured, SIGINT and SIGTERM are caught: first the servers that were started are ended, then the
@@ -74,6 +77,10 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
 }
 
 fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Result<ExitCode> {
+    if args.with_relay && test.qos() != Qos::AtMostOnce {
+        let what = "the relay knows no acknowledgements: leave --with-relay out, or measure at --qos 0";
+        return Err(Error::Arguments(what.to_owned()));
+    }
     let connections = (0..test.sizes().len()).map(|size| test.connections(size)).max().unwrap_or(0);
     host::raise_descriptor_limit(connections)?;
     let json = args.json.clone();

@@ -72,13 +72,8 @@ impl Link {
     }
 
     /// Writes as much of `bytes` as the kernel takes now, in one call, and returns how much that was.
-    ///
-    /// Less than all means: go on when the link is writable.
-    ///
-    /// # Errors
-    /// What the system says of the connection.
     #[inline]
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.stream.write(bytes) {
                 Ok(written) => return Ok(written),

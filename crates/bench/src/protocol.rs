@@ -28,9 +28,9 @@ pub(crate) fn packet_in(bytes: &[u8], version: Option<Version>, sender: Role) ->
     }
 }
 
-/// A SUBSCRIBE for one filter at QoS 0.
-pub(crate) fn subscribe(packet_id: PacketId, filter: &str, version: Version) -> Vec<u8> {
-    let subscription = Subscription::with_qos(topic_filter(filter), Qos::AtMostOnce);
+/// A SUBSCRIBE for one filter.
+pub(crate) fn subscribe(packet_id: PacketId, filter: &str, qos: Qos, version: Version) -> Vec<u8> {
+    let subscription = Subscription::with_qos(topic_filter(filter), qos);
     let subscriptions = OneOrMore::one(&subscription);
     to_bytes(Subscribe { packet_id, properties: SubscribeProperties::EMPTY, subscriptions }, version)
 }

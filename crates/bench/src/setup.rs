@@ -1,9 +1,12 @@
 //! Bringing clients to where a load can start: connected, and subscribed if they are subscribers.
 
-use wire::{Connect, Connected, Packet, PacketId, Role, Utf8, Version};
+use wire::{
+    ConnAck, Connect, Connected, MaximumQos, Packet, PacketId, Qos, Role, SubAckReason, Utf8, Version,
+};
 
 use crate::connections::{Connections, Load, Next};
 use crate::error::{Error, Result};
+use crate::exchange::Quality;
 use crate::frames::for_each_packet;
 use crate::message::RunId;
 use crate::protocol::{packet_in, subscribe, to_bytes};
@@ -19,14 +22,16 @@ const KEEP_ALIVE_SECS: u16 = u16::MAX;
 pub(crate) struct Client {
     /// Unique on the server: 23 characters, the longest that every MQTT 3.1 server takes.
     pub(crate) client_id: String,
-    /// The one filter that it subscribes to at QoS 0, if any.
+    /// The one filter that it subscribes to, if any.
     pub(crate) filter: Option<String>,
+    /// What it publishes and subscribes at, which the server has to allow.
+    quality: Quality,
 }
 
 impl Client {
     /// Client number `number` of a run.
-    pub(crate) fn new(run: RunId, number: usize, filter: Option<String>) -> Self {
-        Self { client_id: format!("pondhawk{:07x}{number:08}", run & 0x0FFF_FFFF), filter }
+    pub(crate) fn new(run: RunId, number: usize, filter: Option<String>, quality: Quality) -> Self {
+        Self { client_id: format!("pondhawk{:07x}{number:08}", run & 0x0FFF_FFFF), filter, quality }
     }
 
     /// The packet to begin with.
@@ -40,7 +45,7 @@ impl Client {
     /// Carries on after a packet from the server; returns whether the client is ready.
     ///
     /// # Errors
-    /// If the server refuses, or sends what does not belong here.
+    /// If the server refuses, allows less than is needed, or sends what does not belong here.
     pub(crate) fn handle_packet(
         &self,
         packet: &[u8],
@@ -48,18 +53,32 @@ impl Client {
         connection: usize,
         connections: &mut Connections,
     ) -> Result<bool> {
+        let Quality { qos, .. } = self.quality;
         let unwanted = match (packet_in(packet, Some(version), Role::Server)?, &self.filter) {
-            (Packet::ConnAck(answer), filter) if matches!(answer.outcome, Connected::Accepted { .. }) => {
+            (Packet::ConnAck(answer), filter) if self.is_served_by(&answer) => {
                 let Some(filter) = filter else { return Ok(true) };
-                connections.send(connection, &subscribe(PacketId::MIN, filter, version))?;
+                connections.send(connection, &subscribe(PacketId::MIN, filter, qos, version))?;
                 return Ok(false);
             }
-            (Packet::SubAck(answer), Some(_)) if answer.reasons.iter().all(|reason| !reason.is_error()) => {
+            (Packet::SubAck(answer), Some(_)) if answer.reasons.iter().eq([SubAckReason::granted(qos)]) => {
                 return Ok(true);
             }
             (unwanted, _) => unwanted,
         };
-        Err(Error::Server(format!("answered {unwanted} while clients were set up")))
+        Err(Error::Server(format!("answered {unwanted} while clients were set up for {}", self.quality)))
+    }
+
+    /// Whether the client is let in, and may do all it wants to do.
+    fn is_served_by(&self, answer: &ConnAck<'_>) -> bool {
+        let Quality { qos, window } = self.quality;
+        let is_accepted = matches!(answer.outcome, Connected::Accepted { .. });
+        let qos_max = match answer.properties.maximum_qos {
+            Some(MaximumQos::AtMostOnce) => Qos::AtMostOnce,
+            Some(MaximumQos::AtLeastOnce) => Qos::AtLeastOnce,
+            None => Qos::ExactlyOnce,
+        };
+        let has_room = answer.properties.receive_maximum.is_none_or(|maximum| maximum.get() >= window);
+        is_accepted && qos <= qos_max && (has_room || qos == Qos::AtMostOnce)
     }
 }
 
@@ -111,13 +130,36 @@ impl Load for Setup<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
+    use wire::ConnAckProperties;
+
     use super::*;
 
     #[test]
     fn client_ids_have_23_characters_and_differ() {
         let ids = [(0, 0), (0, 1), (u32::MAX, 0), (u32::MAX, 99_999_999)];
-        let ids = ids.map(|(run, number)| Client::new(run, number, None).client_id);
+        let ids = ids.map(|(run, number)| Client::new(run, number, None, Quality::AT_MOST_ONCE).client_id);
         assert!(ids.iter().all(|id| id.len() == 23));
         assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)));
+    }
+
+    #[test]
+    fn a_server_that_allows_less_than_is_needed_is_not_measured() {
+        let client = |qos| Client::new(0, 0, None, Quality { qos, window: 100 });
+        let answer = |maximum_qos, receive_maximum| ConnAck {
+            properties: ConnAckProperties {
+                maximum_qos,
+                receive_maximum: NonZeroU16::new(receive_maximum),
+                ..ConnAckProperties::EMPTY
+            },
+            ..ConnAck::accepted(false)
+        };
+        let at_most_qos_1 = Some(MaximumQos::AtLeastOnce);
+        assert!(client(Qos::AtLeastOnce).is_served_by(&answer(at_most_qos_1, 100)));
+        assert!(!client(Qos::ExactlyOnce).is_served_by(&answer(at_most_qos_1, 100)));
+        assert!(!client(Qos::ExactlyOnce).is_served_by(&answer(None, 99)));
+        assert!(client(Qos::AtMostOnce).is_served_by(&answer(None, 1)));
+        assert!(client(Qos::ExactlyOnce).is_served_by(&ConnAck::accepted(false)));
     }
 }

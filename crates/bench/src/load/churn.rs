@@ -6,9 +6,10 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use wire::{Packet, PacketId, Role, UnsubAckReason, Version};
+use wire::{Packet, PacketId, Qos, Role, UnsubAckReason, Version};
 
 use crate::error::{Error, Result};
+use crate::exchange::packet_id;
 use crate::protocol::{packet_in, subscribe, unsubscribe};
 
 /// Requests that may be unanswered at a time: a server that is so far behind gets no more until it answers. Fewer
@@ -97,15 +98,17 @@ impl Request {
         self.number.is_multiple_of(2)
     }
 
-    /// The same again only after 65,535 requests.
     fn packet_id(self) -> PacketId {
-        let above_min = u16::try_from(self.number % u64::from(u16::MAX)).unwrap_or_default();
-        PacketId::new(above_min + 1).unwrap_or(PacketId::MIN)
+        packet_id(self.number)
     }
 
     fn packet(self, plan: ChurnPlan, version: Version) -> Vec<u8> {
-        let make = if self.is_subscribe() { subscribe } else { unsubscribe };
-        make(self.packet_id(), &plan.topic(self.number / 2), version)
+        let (packet_id, topic) = (self.packet_id(), plan.topic(self.number / 2));
+        if self.is_subscribe() {
+            subscribe(packet_id, &topic, Qos::AtMostOnce, version)
+        } else {
+            unsubscribe(packet_id, &topic, version)
+        }
     }
 
     fn is_answered_by(self, packet: &Packet<'_>) -> bool {

@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use wire::Version;
+use wire::{Qos, Version};
 
 use super::churn::{Churn, ChurnPlan};
 use super::{Outcome, Part, Test, unexpected};
 use crate::connections::{Connections, Load, Next};
 use crate::error::{Error, Result};
+use crate::exchange::{Exchanges, Quality};
 use crate::frames::for_each_packet;
 use crate::message::{RunId, Stream, claimed_stream};
 use crate::sequence::{Arrival, Sequence, Tally};
@@ -36,6 +38,7 @@ pub(crate) struct FloodTest {
     /// Messages that one write carries.
     pub(crate) per_write: u64,
     pub(crate) payload_len: usize,
+    pub(crate) quality: Quality,
     pub(crate) version: Version,
     /// What one more connection does meanwhile.
     pub(crate) churn: Option<ChurnPlan>,
@@ -50,17 +53,22 @@ pub(crate) struct Flood {
     clients: Vec<Client>,
     subscribers: Vec<Subscriber>,
     publishers: Vec<Publisher>,
-    /// The publishers that have something left to say and whose connection takes it.
+    /// The publishers that are [`Progress::Ready`].
     ready: Vec<usize>,
+    /// What is written next: made once, and used again.
     batch: Vec<u8>,
     messages: u64,
     per_write: u64,
     payload_len: usize,
+    quality: Quality,
     version: Version,
     arrived: u64,
     expected: u64,
     stray: Tally,
     churn: Option<Churn>,
+    has_delivered: bool,
+    /// How many parts of the run have not delivered everything: as long as others have not, the churn goes on.
+    undelivered: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -68,15 +76,28 @@ struct Subscriber {
     /// The first stream it receives; the others follow.
     first_stream: usize,
     sequences: Vec<Sequence>,
+    exchanges: Exchanges,
 }
 
-/// What a publisher sends is a function of the position in its stream of bytes, so that nothing has to be kept
-/// when the kernel takes half a packet.
 #[derive(Debug)]
 struct Publisher {
     stream: usize,
-    written_bytes: u64,
-    is_blocked: bool,
+    /// How many messages it has sent.
+    sent: u64,
+    exchanges: Exchanges,
+    progress: Progress,
+}
+
+/// Whether a publisher can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Ready,
+    /// When the kernel has taken what was sent.
+    Blocked,
+    /// When a message is acknowledged: as many as may be are not.
+    WindowFull,
+    /// It has said everything.
+    Done,
 }
 
 impl Pattern {
@@ -109,11 +130,19 @@ impl Test for FloodTest {
             Pattern::OneToMany => "fanout",
             Pattern::ManyToOne => "fanin",
         };
-        let Self { messages, per_write, payload_len, version, .. } = self;
+        let Self { messages, per_write, payload_len, quality, version, .. } = self;
+        let window = match quality.qos {
+            Qos::AtMostOnce => String::new(),
+            _ => format!(" with a window of {}", quality.window),
+        };
         let churn = self.churn.map_or(String::new(), |churn| format!("; {churn}"));
         format!(
-            "{name}: MQTT {version}, {messages} × {payload_len} B per publisher, {per_write} per write{churn}"
+            "{name}: MQTT {version}, {quality}{window}, {messages} × {payload_len} B per publisher, {per_write} per write{churn}"
         )
+    }
+
+    fn qos(&self) -> Qos {
+        self.quality.qos
     }
 
     fn sizes(&self) -> Vec<String> {
@@ -133,12 +162,14 @@ impl Test for FloodTest {
     fn parts(&self, size: usize, run: RunId, workers: usize) -> Vec<Flood> {
         let size = self.sizes[size];
         let topics = self.pattern.topics(size);
-        let stream =
-            |(id, topic): (u32, &String)| Stream::new(run, id, topic, self.payload_len, self.version);
+        let stream = |(id, topic): (u32, &String)| {
+            Stream::new(run, id, topic, self.payload_len, self.quality.qos, self.version)
+        };
         let streams: Arc<[Stream]> = (0..).zip(&topics).map(stream).collect();
-        let mut parts: Vec<Flood> = (0..workers).map(|_| self.empty_part(&streams)).collect();
+        let undelivered = Arc::new(AtomicUsize::new(workers));
+        let mut parts: Vec<Flood> = (0..workers).map(|_| self.empty_part(&streams, &undelivered)).collect();
         let mut number = 0..;
-        let mut client = |filter| Client::new(run, number.next().unwrap_or_default(), filter);
+        let mut client = |filter| Client::new(run, number.next().unwrap_or_default(), filter, self.quality);
         for (n, (filter, matching)) in self.pattern.subscriptions(size).into_iter().enumerate() {
             parts[n % workers].add_subscriber(client(Some(filter)), matching);
         }
@@ -154,7 +185,7 @@ impl Test for FloodTest {
 }
 
 impl FloodTest {
-    fn empty_part(&self, streams: &Arc<[Stream]>) -> Flood {
+    fn empty_part(&self, streams: &Arc<[Stream]>, undelivered: &Arc<AtomicUsize>) -> Flood {
         Flood {
             streams: Arc::clone(streams),
             clients: Vec::new(),
@@ -165,11 +196,14 @@ impl FloodTest {
             messages: self.messages,
             per_write: self.per_write,
             payload_len: self.payload_len,
+            quality: self.quality,
             version: self.version,
             arrived: 0,
             expected: 0,
             stray: Tally::default(),
             churn: None,
+            has_delivered: false,
+            undelivered: Arc::clone(undelivered),
         }
     }
 }
@@ -179,28 +213,80 @@ impl Flood {
         let sequences: Vec<_> = streams.clone().map(|_| Sequence::new(self.messages)).collect();
         self.expected += self.messages * sequences.len() as u64;
         self.clients.push(client);
-        self.subscribers.push(Subscriber { first_stream: streams.start, sequences });
+        let exchanges = Exchanges::new(self.version);
+        self.subscribers.push(Subscriber { first_stream: streams.start, sequences, exchanges });
     }
 
     fn add_publisher(&mut self, client: Client, stream: usize) {
         self.clients.push(client);
         self.ready.push(self.publishers.len());
-        self.publishers.push(Publisher { stream, written_bytes: 0, is_blocked: false });
+        let exchanges = Exchanges::new(self.version);
+        self.publishers.push(Publisher { stream, sent: 0, exchanges, progress: Progress::Ready });
     }
 
+    /// Whether everything has been sent, has arrived, and is acknowledged to the end.
     fn is_delivered(&self) -> bool {
-        // A thread may have publishers and no subscribers.
-        self.arrived == self.expected
-            && self.ready.is_empty()
-            && !self.publishers.iter().any(|p| p.is_blocked)
+        self.arrived == self.expected && self.publishers.iter().all(Publisher::is_done) && self.is_settled()
     }
 
-    /// Handles a packet on a connection that is no subscriber's.
-    #[cold]
-    fn handle_aside(&mut self, connection: usize, packet: &[u8]) -> Result<()> {
-        match &mut self.churn {
-            Some(churn) if connection + 1 == self.clients.len() => churn.handle_packet(packet),
-            _ => unexpected(packet, self.version, &mut self.stray),
+    /// Whether every exchange of QoS 1 and 2 is finished.
+    fn is_settled(&self) -> bool {
+        let of_subscribers = self.subscribers.iter().map(|subscriber| &subscriber.exchanges);
+        let of_publishers = self.publishers.iter().map(|publisher| &publisher.exchanges);
+        of_subscribers.chain(of_publishers).all(Exchanges::are_finished)
+    }
+
+    fn note_delivery(&mut self) {
+        if !self.has_delivered && self.is_delivered() {
+            self.has_delivered = true;
+            self.undelivered.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether every part of the run has delivered everything.
+    fn have_all_delivered(&self) -> bool {
+        self.undelivered.load(Ordering::Relaxed) == 0
+    }
+
+    #[inline]
+    fn receive_messages(&mut self, subscriber: usize, bytes: &[u8]) -> Result<usize> {
+        let subscriber = &mut self.subscribers[subscriber];
+        for_each_packet(bytes, |packet| {
+            if subscriber.exchanges.take(packet, &mut self.batch)? {
+                return Ok(());
+            }
+            match subscriber.record(packet, &self.streams, self.payload_len) {
+                Some(Arrival::New) => self.arrived += 1,
+                Some(Arrival::Duplicate) => {}
+                Some(Arrival::Unknown) | None => unexpected(packet, self.version, &mut self.stray)?,
+            }
+            Ok(())
+        })
+    }
+
+    #[inline]
+    fn receive_acknowledgements(&mut self, number: usize, bytes: &[u8]) -> Result<usize> {
+        let publisher = &mut self.publishers[number];
+        let used = for_each_packet(bytes, |packet| {
+            if publisher.exchanges.take(packet, &mut self.batch)? {
+                return Ok(());
+            }
+            unexpected(packet, self.version, &mut self.stray)
+        })?;
+        if publisher.progress == Progress::WindowFull {
+            self.resume(number);
+        }
+        Ok(used)
+    }
+
+    /// Lets a publisher go on that had to wait, unless its window is full.
+    fn resume(&mut self, number: usize) {
+        let publisher = &mut self.publishers[number];
+        if self.quality.room(&publisher.exchanges) == 0 {
+            publisher.progress = Progress::WindowFull;
+        } else {
+            publisher.progress = Progress::Ready;
+            self.ready.push(number);
         }
     }
 
@@ -213,47 +299,56 @@ impl Flood {
         Ok(())
     }
 
-    /// Lets a publisher write once. Returns whether it can write again.
+    /// Lets a publisher that is ready write once. Returns whether it can write again.
     #[inline]
     fn write_batch(&mut self, publisher: usize, connections: &mut Connections) -> Result<bool> {
         let connection = self.subscribers.len() + publisher;
         let publisher = &mut self.publishers[publisher];
-        let stream = &self.streams[publisher.stream];
-        let packet_len = stream.packet_len() as u64;
-        let first = publisher.written_bytes / packet_len;
+        let room = self.quality.room(&publisher.exchanges);
+        let unsent = self.messages - publisher.sent;
+        let count = self.per_write.min(unsent).min(room);
         self.batch.clear();
-        for number in first..self.messages.min(first + self.per_write) {
-            stream.append(number, &mut self.batch);
+        for number in publisher.sent..publisher.sent + count {
+            self.streams[publisher.stream].append(number, &mut self.batch);
         }
-        let unwritten = &self.batch[remainder(publisher.written_bytes, packet_len)..];
-        let written = connections.write(connection, unwritten)?;
-        publisher.written_bytes += written as u64;
-        publisher.is_blocked = written < unwritten.len();
-        Ok(!publisher.is_blocked && publisher.written_bytes < self.messages * packet_len)
+        connections.send(connection, &self.batch)?;
+        publisher.sent += count;
+        publisher.exchanges.note_sent(count, self.quality.qos);
+        publisher.progress = match () {
+            () if count == unsent => Progress::Done,
+            () if connections.is_behind(connection) => Progress::Blocked,
+            () if count == room => Progress::WindowFull,
+            () => Progress::Ready,
+        };
+        Ok(publisher.progress == Progress::Ready)
     }
 }
 
 impl Load for Flood {
     #[inline]
-    fn receive(&mut self, connection: usize, bytes: &[u8], _: &mut Connections) -> Result<usize> {
-        let Some(subscriber) = self.subscribers.get_mut(connection) else {
-            return for_each_packet(bytes, |packet| self.handle_aside(connection, packet));
-        };
-        for_each_packet(bytes, |packet| {
-            match subscriber.record(packet, &self.streams, self.payload_len) {
-                Some(Arrival::New) => self.arrived += 1,
-                Some(Arrival::Duplicate) => {}
-                Some(Arrival::Unknown) | None => unexpected(packet, self.version, &mut self.stray)?,
+    fn receive(&mut self, connection: usize, bytes: &[u8], connections: &mut Connections) -> Result<usize> {
+        self.batch.clear();
+        let used = match connection.checked_sub(self.subscribers.len()) {
+            None => self.receive_messages(connection, bytes)?,
+            Some(publisher) if publisher < self.publishers.len() => {
+                self.receive_acknowledgements(publisher, bytes)?
             }
-            Ok(())
-        })
+            Some(_) => for_each_packet(bytes, |packet| match &mut self.churn {
+                Some(churn) => churn.handle_packet(packet),
+                None => unexpected(packet, self.version, &mut self.stray),
+            })?,
+        };
+        // What one read asks for is answered in one write.
+        if !self.batch.is_empty() {
+            connections.send(connection, &self.batch)?;
+        }
+        Ok(used)
     }
 
     fn handle_writable(&mut self, connection: usize) {
         let Some(number) = connection.checked_sub(self.subscribers.len()) else { return };
-        if let Some(publisher) = self.publishers.get_mut(number).filter(|publisher| publisher.is_blocked) {
-            publisher.is_blocked = false;
-            self.ready.push(number);
+        if self.publishers.get(number).is_some_and(|publisher| publisher.progress == Progress::Blocked) {
+            self.resume(number);
         }
     }
 
@@ -262,7 +357,8 @@ impl Load for Flood {
     }
 
     fn publish(&mut self, connections: &mut Connections) -> Result<Next> {
-        if self.is_delivered() {
+        self.note_delivery();
+        if self.have_all_delivered() {
             return Ok(Next::WhenWoken);
         }
         let mut at = 0;
@@ -289,7 +385,10 @@ impl Load for Flood {
     }
 
     fn is_complete(&self) -> bool {
-        self.is_delivered() && self.churn.as_ref().is_none_or(Churn::is_answered)
+        match &self.churn {
+            None => self.has_delivered,
+            Some(churn) => self.have_all_delivered() && churn.is_answered(),
+        }
     }
 }
 
@@ -303,8 +402,11 @@ impl Part for Flood {
     }
 
     fn outcome(self) -> Result<Outcome> {
-        if self.is_delivered() && !self.is_complete() {
+        if self.have_all_delivered() && !self.is_complete() {
             return Err(Error::Server("left a SUBSCRIBE or UNSUBSCRIBE on other topics unanswered".into()));
+        }
+        if self.arrived == self.expected && !self.is_settled() {
+            return Err(Error::unacknowledged());
         }
         let mut tally = self.stray;
         for sequence in self.subscribers.iter().flat_map(|subscriber| &subscriber.sequences) {
@@ -325,34 +427,66 @@ impl Subscriber {
     }
 }
 
-/// How far into a packet a position in a stream of them is.
-fn remainder(position: u64, packet_len: u64) -> usize {
-    usize::try_from(position % packet_len).expect("a packet that exists fits into memory")
+impl Publisher {
+    fn is_done(&self) -> bool {
+        self.progress == Progress::Done
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::num::NonZeroU32;
+
+    use super::super::churn::ChurnPlace;
     use super::*;
 
     const MESSAGES: u64 = 10;
+    const QUALITY: Quality = Quality { qos: Qos::AtLeastOnce, window: 4 };
 
-    /// What a subscriber makes of a stream of packets, given in two pieces.
-    fn tally_of(pattern: Pattern, packets: impl Fn(&[Stream]) -> Vec<u8>) -> Tally {
-        let test = FloodTest {
-            pattern,
+    /// One pair in MQTT 3.1.1, at QoS 0.
+    fn pair() -> FloodTest {
+        FloodTest {
+            pattern: Pattern::Pairs,
             sizes: vec![2],
             messages: MESSAGES,
-            per_write: 1,
+            per_write: 3,
             payload_len: 20,
+            quality: Quality::AT_MOST_ONCE,
             version: Version::V3_1_1,
             churn: None,
+        }
+    }
+
+    /// A part, connected, and the other ends of its connections.
+    fn connected(part: &Flood) -> (Connections, Vec<TcpStream>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let packet_len_max = part.packet_len_max();
+        let mut connections = Connections::new(listener.local_addr().unwrap(), packet_len_max, 0).unwrap();
+        let connect = |_: &Client| {
+            connections.open(&[]).unwrap();
+            listener.accept().unwrap().0
         };
+        let streams = part.clients.iter().map(connect).collect();
+        (connections, streams)
+    }
+
+    /// What a subscriber makes of a stream of packets, given in two pieces, and what it answers.
+    fn received(test: &FloodTest, packets: impl Fn(&[Stream]) -> Vec<u8>) -> (Flood, Vec<u8>) {
         let mut part = test.parts(0, 7, 1).remove(0);
+        let (mut connections, mut streams) = connected(&part);
         let bytes = packets(&part.streams);
-        let mut connections = Connections::new("127.0.0.1:1".parse().unwrap(), 64, 0).unwrap();
         let used = part.receive(0, &bytes[..bytes.len() / 2], &mut connections).unwrap();
         assert_eq!(part.receive(0, &bytes[used..], &mut connections).unwrap(), bytes.len() - used);
-        part.outcome().unwrap().tally
+        drop(connections);
+        let mut answers = Vec::new();
+        streams[0].read_to_end(&mut answers).unwrap();
+        (part, answers)
+    }
+
+    fn tally_of(pattern: Pattern, packets: impl Fn(&[Stream]) -> Vec<u8>) -> Tally {
+        received(&FloodTest { pattern, ..pair() }, packets).0.outcome().unwrap().tally
     }
 
     fn packets(stream: &Stream, numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
@@ -374,7 +508,7 @@ mod tests {
 
     #[test]
     fn a_message_of_another_run_is_unexpected() {
-        let other = Stream::new(8, 0, "loadtest/0", 20, Version::V3_1_1);
+        let other = Stream::new(8, 0, "loadtest/0", 20, Qos::AtMostOnce, Version::V3_1_1);
         let tally = tally_of(Pattern::Pairs, |streams| {
             [packets(&streams[0], 0..MESSAGES), packets(&other, [3])].concat()
         });
@@ -391,20 +525,77 @@ mod tests {
 
     #[test]
     fn a_disconnect_ends_the_run() {
-        let mut part = FloodTest {
-            pattern: Pattern::Pairs,
-            sizes: vec![2],
-            messages: 1,
-            per_write: 1,
-            payload_len: 16,
-            version: Version::V5,
-            churn: None,
-        }
-        .parts(0, 0, 1)
-        .remove(0);
+        let mut part = FloodTest { version: Version::V5, ..pair() }.parts(0, 0, 1).remove(0);
         let mut connections = Connections::new("127.0.0.1:1".parse().unwrap(), 64, 0).unwrap();
         let quota_exceeded = [0xE0, 1, 0x97];
         let error = part.receive(0, &quota_exceeded, &mut connections).unwrap_err();
         assert!(error.to_string().contains("Quota exceeded"), "{error}");
+    }
+
+    #[test]
+    fn every_message_is_acknowledged_again_and_a_copy_counts_as_duplicated() {
+        let test = FloodTest { quality: QUALITY, ..pair() };
+        let (part, answers) = received(&test, |streams| packets(&streams[0], [0, 0, 1]));
+        assert_eq!(answers, [0x40, 2, 0, 1, 0x40, 2, 0, 1, 0x40, 2, 0, 2]);
+        assert_eq!(part.outcome().unwrap().tally, Tally { lost: 8, duplicated: 1, ..Tally::default() });
+    }
+
+    #[test]
+    fn a_publisher_waits_while_its_window_is_full() {
+        let mut part = FloodTest { quality: QUALITY, ..pair() }.parts(0, 7, 1).remove(0);
+        let (mut connections, mut streams) = connected(&part);
+        let mut expect = |part: &Flood, numbers: Range<u64>| {
+            let expected = packets(&part.streams[0], numbers);
+            let mut sent = vec![0; expected.len()];
+            streams[1].read_exact(&mut sent).unwrap();
+            assert_eq!(sent, expected);
+        };
+        assert_eq!(part.publish(&mut connections).unwrap(), Next::Now);
+        expect(&part, 0..3);
+        assert_eq!(part.publish(&mut connections).unwrap(), Next::WhenWoken);
+        expect(&part, 3..4);
+        part.receive(1, &[0x40, 2, 0, 2], &mut connections).unwrap();
+        assert_eq!(part.publish(&mut connections).unwrap(), Next::WhenWoken);
+        part.receive(1, &[0x40, 2, 0, 1], &mut connections).unwrap();
+        assert_eq!(part.publish(&mut connections).unwrap(), Next::WhenWoken);
+        expect(&part, 4..6);
+    }
+
+    #[test]
+    fn what_is_delivered_but_not_acknowledged_fails_the_run() {
+        let test = FloodTest { messages: 1, quality: QUALITY, ..pair() };
+        let mut part = test.parts(0, 7, 1).remove(0);
+        let (mut connections, _streams) = connected(&part);
+        part.publish(&mut connections).unwrap();
+        let packet = packets(&part.streams[0], 0..1);
+        part.receive(0, &packet, &mut connections).unwrap();
+        part.publish(&mut connections).unwrap();
+        assert!(!part.is_complete());
+        assert!(part.outcome().unwrap_err().to_string().contains("acknowledge"));
+    }
+
+    #[test]
+    fn topics_come_and_go_until_every_thread_has_its_messages() {
+        let topics_per_sec = NonZeroU32::new(1).unwrap();
+        let plan = ChurnPlan { topics_per_sec, place: ChurnPlace::Apart };
+        let test = FloodTest { sizes: vec![4], messages: 1, churn: Some(plan), ..pair() };
+        let mut parts = test.parts(0, 7, 2);
+        let deliver = |at: usize, parts: &mut [Flood]| {
+            let (mut connections, streams) = connected(&parts[at]);
+            parts[at].publish(&mut connections).unwrap();
+            let packet = packets(&parts[at].streams[at], 0..1);
+            parts[at].receive(0, &packet, &mut connections).unwrap();
+            parts[at].publish(&mut connections).unwrap();
+            (connections, streams)
+        };
+        let (mut connections, _streams) = deliver(0, &mut parts);
+        assert!(matches!(parts[0].publish(&mut connections).unwrap(), Next::After(_)));
+        deliver(1, &mut parts);
+        assert!(parts[1].is_complete());
+        assert_eq!(parts[0].publish(&mut connections).unwrap(), Next::WhenWoken);
+        let granted = [0x90, 3, 0, 1, 0];
+        assert!(!parts[0].is_complete());
+        parts[0].receive(2, &granted, &mut connections).unwrap();
+        assert!(parts[0].is_complete());
     }
 }

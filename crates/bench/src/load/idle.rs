@@ -5,6 +5,7 @@ use wire::Version;
 use super::{Outcome, Part, Test};
 use crate::connections::{Connections, Load, Next};
 use crate::error::Result;
+use crate::exchange::Quality;
 use crate::frames::for_each_packet;
 use crate::message::RunId;
 use crate::sequence::Tally;
@@ -49,7 +50,7 @@ impl Test for IdleTest {
     fn parts(&self, size: usize, run: RunId, workers: usize) -> Vec<Idle> {
         let numbers = 0..self.sizes[size] as usize;
         let client = |number| {
-            let mut client = Client::new(run, number, None);
+            let mut client = Client::new(run, number, None, Quality::AT_MOST_ONCE);
             // As devices do: a level of its own, and one below it.
             client.filter = self.subscribe.then(|| format!("idle/{}/commands", client.client_id));
             client

@@ -5,12 +5,13 @@ use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use wire::Version;
+use wire::{Qos, Version};
 
 use super::pingtest::golden_fraction;
 use super::{Outcome, PATIENCE, Part, Test, latencies, nanos, unexpected};
 use crate::connections::{Connections, Load, Next};
 use crate::error::{Error, Result};
+use crate::exchange::{Exchanges, Quality};
 use crate::frames::for_each_packet;
 use crate::message::{RunId, Stream};
 use crate::sequence::{Arrival, Sequence, Tally};
@@ -27,6 +28,7 @@ pub(crate) struct ManyTest {
     /// How long publishing goes on when all are connected.
     pub(crate) duration: Duration,
     pub(crate) payload_len: usize,
+    pub(crate) quality: Quality,
     pub(crate) version: Version,
 }
 
@@ -39,6 +41,7 @@ pub(crate) struct Many {
     ramp_per_sec: f64,
     interval: Duration,
     duration: Duration,
+    quality: Quality,
     version: Version,
     started: Option<Instant>,
     /// When publishing ends: known once all are connected.
@@ -49,6 +52,8 @@ pub(crate) struct Many {
     published: u64,
     latency: Histogram<u64>,
     stray: Tally,
+    /// What is written next: made once, and used again.
+    batch: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -57,6 +62,7 @@ struct Member {
     client: Client,
     stream: Stream,
     received: Sequence,
+    exchanges: Exchanges,
     is_ready: bool,
     published: u64,
     /// When the first message was due.
@@ -69,8 +75,14 @@ impl Test for ManyTest {
     type Part = Many;
 
     fn title(&self) -> String {
-        let Self { interval, duration, payload_len, version, .. } = self;
-        format!("many: MQTT {version}, {payload_len} B per connection every {interval:?} for {duration:?}")
+        let Self { interval, duration, payload_len, quality, version, .. } = self;
+        format!(
+            "many: MQTT {version}, {quality}, {payload_len} B per connection every {interval:?} for {duration:?}"
+        )
+    }
+
+    fn qos(&self) -> Qos {
+        self.quality.qos
     }
 
     fn sizes(&self) -> Vec<String> {
@@ -93,6 +105,7 @@ impl Test for ManyTest {
             ramp_per_sec: self.ramp_per_sec / workers as f64,
             interval: self.interval,
             duration: self.duration,
+            quality: self.quality,
             version: self.version,
             started: None,
             ends: None,
@@ -101,6 +114,7 @@ impl Test for ManyTest {
             published: 0,
             latency: latencies(),
             stray: Tally::default(),
+            batch: Vec::new(),
         };
         (0..workers).map(part).collect()
     }
@@ -111,9 +125,10 @@ impl ManyTest {
         let topic = format!("many/{number}");
         Member {
             number,
-            stream: Stream::new(run, number, &topic, self.payload_len, self.version),
-            client: Client::new(run, number as usize, Some(topic)),
+            stream: Stream::new(run, number, &topic, self.payload_len, self.quality.qos, self.version),
+            client: Client::new(run, number as usize, Some(topic), self.quality),
             received: Sequence::new(0),
+            exchanges: Exchanges::new(self.version),
             is_ready: false,
             published: 0,
             first_due: Instant::now(),
@@ -148,7 +163,10 @@ impl Many {
                 continue;
             }
             let member = &mut self.members[at];
-            connections.send(at, member.stream.packet(member.published))?;
+            self.batch.clear();
+            member.stream.append(member.published, &mut self.batch);
+            connections.send(at, &self.batch)?;
+            member.exchanges.note_sent(1, self.quality.qos);
             member.received.expect_another();
             member.published += 1;
             member.latest = now;
@@ -176,6 +194,9 @@ impl Many {
 
     fn handle_message(&mut self, at: usize, packet: &[u8]) -> Result<()> {
         let member = &mut self.members[at];
+        if member.exchanges.take(packet, &mut self.batch)? {
+            return Ok(());
+        }
         let arrival = member.stream.number_in(packet).map(|number| (number, member.received.record(number)));
         match arrival {
             Some((number, Arrival::New)) => {
@@ -203,10 +224,15 @@ impl Member {
 
 impl Load for Many {
     fn receive(&mut self, connection: usize, bytes: &[u8], connections: &mut Connections) -> Result<usize> {
-        for_each_packet(bytes, |packet| match self.members[connection].is_ready {
+        self.batch.clear();
+        let used = for_each_packet(bytes, |packet| match self.members[connection].is_ready {
             true => self.handle_message(connection, packet),
             false => self.set_up(connection, packet, connections),
-        })
+        })?;
+        if !self.batch.is_empty() {
+            connections.send(connection, &self.batch)?;
+        }
+        Ok(used)
     }
 
     fn publish(&mut self, connections: &mut Connections) -> Result<Next> {
@@ -234,7 +260,10 @@ impl Load for Many {
     }
 
     fn is_complete(&self) -> bool {
-        self.ends.is_some() && self.due.is_empty() && self.arrived == self.published
+        self.ends.is_some()
+            && self.due.is_empty()
+            && self.arrived == self.published
+            && self.members.iter().all(|member| member.exchanges.are_finished())
     }
 }
 
@@ -256,6 +285,9 @@ impl Part for Many {
         if self.ready < self.members.len() {
             let (ready, all) = (self.ready, self.members.len());
             return Err(Error::Server(format!("let {ready} of {all} clients connect and subscribe")));
+        }
+        if self.arrived == self.published && !self.is_complete() {
+            return Err(Error::unacknowledged());
         }
         let mut tally = self.stray;
         self.members.iter().for_each(|member| tally.add(member.received.tally()));

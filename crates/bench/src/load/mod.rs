@@ -9,7 +9,7 @@ mod pingtest;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use wire::{Packet, Role, Version};
+use wire::{Packet, Qos, Role, Version};
 
 pub(crate) use self::churn::{ChurnPlace, ChurnPlan, Churned};
 pub(crate) use self::flood::{FloodTest, Pattern};
@@ -40,6 +40,11 @@ pub(crate) trait Test {
 
     /// The test with its parameters, in one line.
     fn title(&self) -> String;
+
+    /// The QoS of its messages.
+    fn qos(&self) -> Qos {
+        Qos::AtMostOnce
+    }
 
     /// The column headings, one per size.
     fn sizes(&self) -> Vec<String>;

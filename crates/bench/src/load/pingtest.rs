@@ -6,11 +6,12 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use wire::Version;
+use wire::{Qos, Version};
 
 use super::{Outcome, PATIENCE, Part, Test, latencies, nanos, unexpected};
 use crate::connections::{Connections, Load, Next};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::exchange::{Exchanges, Quality};
 use crate::frames::for_each_packet;
 use crate::message::{RunId, Stream};
 use crate::sequence::{Arrival, Sequence, Tally};
@@ -48,6 +49,7 @@ pub(crate) struct PingtestTest {
     /// Requests per second of all pairs together; without it, each reply is followed by the next request at once.
     pub(crate) rate: Option<f64>,
     pub(crate) payload_len: usize,
+    pub(crate) quality: Quality,
     pub(crate) version: Version,
 }
 
@@ -59,7 +61,12 @@ pub(crate) struct Pingtest {
     watchers: Vec<Watcher>,
     /// The requests and the replies of the first pair.
     watched: [Stream; 2],
+    /// Of each connection.
+    exchanges: Vec<Exchanges>,
+    /// What is written next on the connection that something has come from: made once, and used again.
+    batch: Vec<u8>,
     messages: u64,
+    quality: Quality,
     version: Version,
     /// Time between two requests of a pair, if they are scheduled.
     interval: Option<Duration>,
@@ -97,9 +104,13 @@ impl Test for PingtestTest {
     type Part = Pingtest;
 
     fn title(&self) -> String {
-        let Self { messages, payload_len, version, .. } = self;
+        let Self { messages, payload_len, quality, version, .. } = self;
         let rate = self.rate.map_or(String::new(), |rate| format!(", {rate} requests/s"));
-        format!("pingtest: MQTT {version}, {messages} × {payload_len} B per pair{rate}")
+        format!("pingtest: MQTT {version}, {quality}, {messages} × {payload_len} B per pair{rate}")
+    }
+
+    fn qos(&self) -> Qos {
+        self.quality.qos
     }
 
     fn sizes(&self) -> Vec<String> {
@@ -120,6 +131,9 @@ impl Test for PingtestTest {
             let received = [Sequence::new(self.messages), Sequence::new(self.messages)];
             parts[worker].watchers.push(Watcher { number, received });
         }
+        for part in &mut parts {
+            part.exchanges = vec![Exchanges::new(self.version); 2 * part.pairs.len() + part.watchers.len()];
+        }
         parts
     }
 }
@@ -131,7 +145,10 @@ impl PingtestTest {
             pairs: Vec::new(),
             watchers: Vec::new(),
             watched: self.streams(run, 0),
+            exchanges: Vec::new(),
+            batch: Vec::new(),
             messages: self.messages,
+            quality: self.quality,
             version: self.version,
             interval: self.rate.map(|rate| Duration::from_secs_f64(f64::from(pairs) / rate)),
             due: BinaryHeap::with_capacity(pairs as usize),
@@ -159,7 +176,8 @@ impl PingtestTest {
 
     fn streams(&self, run: RunId, pair: u32) -> [Stream; 2] {
         [("request", 2 * pair), ("reply", 2 * pair + 1)].map(|(name, id)| {
-            Stream::new(run, id, &format!("pingtest/{pair}/{name}"), self.payload_len, self.version)
+            let topic = format!("pingtest/{pair}/{name}");
+            Stream::new(run, id, &topic, self.payload_len, self.quality.qos, self.version)
         })
     }
 }
@@ -171,7 +189,7 @@ impl Pingtest {
         let now = Instant::now();
         for at in 0..self.pairs.len() {
             match self.interval {
-                None => self.ask(at, now, connections)?,
+                None => self.ask_unprompted(at, now, connections)?,
                 Some(interval) => {
                     let pair = &mut self.pairs[at];
                     pair.due = now + interval.mul_f64(golden_fraction(pair.number));
@@ -182,16 +200,24 @@ impl Pingtest {
         Ok(())
     }
 
-    /// Sends the next request of a pair; `started` is the time that its latency counts from.
-    fn ask(&mut self, at: usize, started: Instant, connections: &mut Connections) -> Result<()> {
+    /// Sends the next request of a pair by itself.
+    fn ask_unprompted(&mut self, at: usize, started: Instant, connections: &mut Connections) -> Result<()> {
+        self.batch.clear();
+        self.ask(at, started);
+        connections.send(at, &self.batch)
+    }
+
+    /// Appends the next request of a pair to what is written; `started` is the time that its latency counts from.
+    fn ask(&mut self, at: usize, started: Instant) {
         let pair = &mut self.pairs[at];
         pair.started = started;
+        pair.requests.append(pair.sent, &mut self.batch);
         pair.sent += 1;
-        connections.send(at, pair.requests.packet(pair.sent - 1))
+        self.exchanges[at].note_sent(1, self.quality.qos);
     }
 
     /// A requester has received something.
-    fn handle_reply(&mut self, at: usize, packet: &[u8], connections: &mut Connections) -> Result<()> {
+    fn handle_reply(&mut self, at: usize, packet: &[u8]) -> Result<()> {
         let pair = &mut self.pairs[at];
         let Some(number) = pair.replies.number_in(packet).filter(|number| *number < pair.sent) else {
             return unexpected(packet, self.version, &mut self.stray);
@@ -209,21 +235,22 @@ impl Pingtest {
             return Ok(());
         }
         match self.interval {
-            None => self.ask(at, now, connections),
+            None => self.ask(at, now),
             Some(interval) => {
                 pair.due += interval;
                 // The server made this pair late: what it waited counts, so nothing is omitted.
                 if pair.due <= now {
-                    return self.ask(at, self.pairs[at].due, connections);
+                    self.ask(at, self.pairs[at].due);
+                } else {
+                    self.due.push(Reverse((pair.due, at)));
                 }
-                self.due.push(Reverse((pair.due, at)));
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// A responder has received something.
-    fn handle_request(&mut self, at: usize, packet: &[u8], connections: &mut Connections) -> Result<()> {
+    fn handle_request(&mut self, at: usize, packet: &[u8]) -> Result<()> {
         let responder = self.pairs.len() + at;
         let pair = &mut self.pairs[at];
         let Some(number) = pair.requests.number_in(packet).filter(|number| *number < pair.sent) else {
@@ -231,7 +258,8 @@ impl Pingtest {
         };
         if pair.requests_received.record(number) == Arrival::New {
             self.arrived += 1;
-            connections.send(responder, pair.replies.packet(number))?;
+            pair.replies.append(number, &mut self.batch);
+            self.exchanges[responder].note_sent(1, self.quality.qos);
         }
         Ok(())
     }
@@ -260,11 +288,22 @@ impl Pingtest {
 impl Load for Pingtest {
     fn receive(&mut self, connection: usize, bytes: &[u8], connections: &mut Connections) -> Result<usize> {
         let pairs = self.pairs.len();
-        for_each_packet(bytes, |packet| match connection {
-            requester if requester < pairs => self.handle_reply(requester, packet, connections),
-            responder if responder < 2 * pairs => self.handle_request(responder - pairs, packet, connections),
-            watcher => self.handle_watched(watcher - 2 * pairs, packet),
-        })
+        self.batch.clear();
+        let used = for_each_packet(bytes, |packet| {
+            if self.exchanges[connection].take(packet, &mut self.batch)? {
+                return Ok(());
+            }
+            match connection {
+                requester if requester < pairs => self.handle_reply(requester, packet),
+                responder if responder < 2 * pairs => self.handle_request(responder - pairs, packet),
+                watcher => self.handle_watched(watcher - 2 * pairs, packet),
+            }
+        })?;
+        // An acknowledgement and the reply or request behind it leave together.
+        if !self.batch.is_empty() {
+            connections.send(connection, &self.batch)?;
+        }
+        Ok(used)
     }
 
     fn publish(&mut self, connections: &mut Connections) -> Result<Next> {
@@ -278,7 +317,7 @@ impl Load for Pingtest {
             }
             self.due.pop();
             // The pair was free when its time came: if our own timer is late, that is not the server's latency.
-            self.ask(at, now, connections)?;
+            self.ask_unprompted(at, now, connections)?;
         }
         Ok(Next::WhenWoken)
     }
@@ -292,7 +331,7 @@ impl Load for Pingtest {
     }
 
     fn is_complete(&self) -> bool {
-        self.arrived() == self.expected()
+        self.arrived() == self.expected() && self.exchanges.iter().all(Exchanges::are_finished)
     }
 }
 
@@ -305,7 +344,7 @@ impl Part for Pingtest {
             pairs.map(|pair| (3 * pair.number as usize + 1, format!("pingtest/{}/request", pair.number)));
         let watchers = self.watchers.iter().map(|watcher| (3 * watcher.number + 2, WATCHED.to_owned()));
         let clients = requesters.chain(responders).chain(watchers);
-        clients.map(|(number, filter)| Client::new(self.run, number, Some(filter))).collect()
+        clients.map(|(number, filter)| Client::new(self.run, number, Some(filter), self.quality)).collect()
     }
 
     fn packet_len_max(&self) -> usize {
@@ -318,6 +357,9 @@ impl Part for Pingtest {
     }
 
     fn outcome(self) -> Result<Outcome> {
+        if self.arrived() == self.expected() && !self.is_complete() {
+            return Err(Error::unacknowledged());
+        }
         let mut tally = self.stray;
         let of_pairs = self.pairs.iter().flat_map(|pair| [&pair.requests_received, &pair.replies_received]);
         let of_watchers = self.watchers.iter().flat_map(|watcher| &watcher.received);
