@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use topic::{TopicName, TopicNameBuf};
-use wire::{Publish, PublishTopic, ReasonCode, TopicAlias, Version, Violation};
+use wire::{Delivery, PayloadFormat, Publish, PublishTopic, ReasonCode, Version};
 
-use crate::Settings;
+use crate::{Settings, Ticket};
 
 /// A PUBLISH whose topic is known.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Incoming<'p> {
 }
 
 #[derive(Debug)]
-enum Resolved<'p> {
+pub(crate) enum Resolved<'p> {
     /// The packet has it.
     Own(TopicName<'p>),
     /// An alias stands for it.
@@ -26,8 +26,18 @@ enum Resolved<'p> {
 }
 
 impl<'p> Incoming<'p> {
-    pub(crate) fn new(packet: Publish<'p>, version: Version, topic: TopicName<'p>) -> Self {
-        Self { packet, version, topic: Resolved::Own(topic) }
+    pub(crate) fn new(packet: Publish<'p>, version: Version, topic: Resolved<'p>) -> Self {
+        Self { packet, version, topic }
+    }
+
+    /// The answer that is owed: [`Session::complete`](crate::Session::complete) sends it. None at QoS 0.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        match self.packet.delivery {
+            Delivery::AtMostOnce => None,
+            Delivery::AtLeastOnce { packet_id, .. } => Some(Ticket::PubAck(packet_id)),
+            Delivery::ExactlyOnce { packet_id, .. } => Some(Ticket::PubRec(packet_id)),
+        }
     }
 
     /// Where the message goes.
@@ -43,6 +53,23 @@ impl<'p> Incoming<'p> {
     #[must_use]
     pub fn is_verbatim(&self) -> bool {
         self.packet.topic.alias().is_none()
+    }
+
+    /// Why the message is not to be routed, if it is not: a topic that clients may not publish to, or a payload that
+    /// is not the text it claims to be. An answer says so.
+    #[must_use]
+    pub fn refusal(&self, settings: &Settings) -> Option<ReasonCode> {
+        let claims_text = self.packet.properties.payload_format == Some(PayloadFormat::Utf8);
+        if !self.may_be_published(settings) {
+            Some(ReasonCode::TopicNameInvalid)
+        } else if settings.check_payload_format
+            && claims_text
+            && std::str::from_utf8(self.packet.payload).is_err()
+        {
+            Some(ReasonCode::PayloadFormatInvalid)
+        } else {
+            None
+        }
     }
 
     /// The packet with its topic in place of an alias, which is this connection's only.
@@ -61,55 +88,4 @@ impl<'p> Incoming<'p> {
 
 pub(crate) fn may_be_published(topic: TopicName<'_>, settings: &Settings) -> bool {
     !matches!(topic.first_level(), "$SYS" | "$share") && topic.level_count() <= settings.topic_levels_max
-}
-
-/// The aliases that a client has set up on its connection.
-#[derive(Debug, Default)]
-pub(crate) struct Aliases {
-    names: Vec<Option<Arc<TopicNameBuf>>>,
-}
-
-impl Aliases {
-    /// Finds out where a PUBLISH goes, and remembers what it says about its alias.
-    pub(crate) fn resolve<'p>(
-        &mut self,
-        packet: Publish<'p>,
-        version: Version,
-        alias_max: u16,
-    ) -> Result<Incoming<'p>, Violation> {
-        let checked = |alias: TopicAlias| {
-            let in_range = alias.value() <= alias_max;
-            in_range.then(|| usize::from(alias.value())).ok_or_else(|| {
-                Violation::after_connect(
-                    version,
-                    ReasonCode::TopicAliasInvalid,
-                    ["MQTT-3.3.2-9", "MQTT-4.8.0-1"],
-                    "a topic alias above the maximum",
-                )
-            })
-        };
-        let topic = match packet.topic {
-            PublishTopic::Name(name) => Resolved::Own(name),
-            PublishTopic::NameWithAlias(name, alias) => {
-                let place = checked(alias)?;
-                if self.names.len() <= place {
-                    self.names.resize(place + 1, None);
-                }
-                self.names[place] = Some(Arc::new(name.into()));
-                Resolved::Own(name)
-            }
-            PublishTopic::Alias(alias) => {
-                let known = self.names.get(checked(alias)?).and_then(Clone::clone);
-                Resolved::Aliased(known.ok_or_else(|| {
-                    Violation::after_connect(
-                        version,
-                        ReasonCode::ProtocolError,
-                        ["MQTT-3.3.2-7", "MQTT-4.8.0-1"],
-                        "a topic alias that stands for nothing on this connection",
-                    )
-                })?)
-            }
-        };
-        Ok(Incoming { packet, version, topic })
-    }
 }

@@ -1,25 +1,36 @@
 //! The protocol of one MQTT session, in every version, without sockets, clock or other sessions.
 //!
-//! A [`Session`] takes the packets of its peer in and says what they ask of the world outside: a [`Request`].
-//! It keeps what belongs to one connection: version, keep alive, topic aliases, the will, the bounds that the
-//! client gave. What goes between sessions is the broker's matter.
-//!
-//! So far it plays the server's part at QoS 0.
+//! A [`Session`] plays the server's part. It takes the packets of its client in and says what they ask of the world
+//! outside: a [`Request`]. It keeps what belongs to one connection: version, keep alive, topic aliases, the packet
+//! identifiers of messages that are not acknowledged, the bounds that the client gave. What outlives a connection,
+//! and what goes between sessions, is the world's matter.
 
 #![forbid(unsafe_code)]
 
+mod alias;
+mod authentication;
 mod connect;
+mod fit;
+mod ids;
+mod in_order;
+mod inbound;
 mod incoming;
 mod message;
+mod outbound;
+mod sending;
 mod session;
 mod settings;
 mod ticket;
+mod waiting;
 
+pub use authentication::{Authenticated, AuthenticationOutcome, AuthenticationStep};
+pub use connect::Accepted;
 pub use incoming::Incoming;
 pub use message::Message;
-pub use session::{Request, Session};
+pub use session::{Details, Request, Session};
 pub use settings::Settings;
 pub use ticket::Ticket;
+pub use waiting::{Wait, Waiting};
 
 /// The time, as the caller read it. Nothing in the core looks at a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,7 +11,7 @@ use crate::Now;
 const OVERHEAD_BYTES: usize = 96;
 
 /// An application message with what is forwarded of its properties, in one piece of memory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Message {
     /// Topic, properties as MQTT 5 encodes them, payload.
     bytes: Box<[u8]>,
@@ -129,10 +129,15 @@ impl Message {
         }
     }
 
-    /// Its expiry begins now: a will waits for its moment without growing old (MQTT 5.0, 3.1.3.2.4).
-    pub(crate) fn restart_expiry(&mut self, now: Now) {
-        self.expires_unix_ms =
-            self.expiry_secs.map(|secs| now.unix_ms.saturating_add(u64::from(secs) * 1_000));
+    /// The message with an expiry that begins now: a will waits for its moment without growing old (MQTT 5.0,
+    /// 3.1.3.2.4). Copies it only if it expires and somebody else has it too.
+    #[must_use]
+    pub fn published_at(mut self: Arc<Self>, now: Now) -> Arc<Self> {
+        if let Some(secs) = self.expiry_secs {
+            let expires = now.unix_ms.saturating_add(u64::from(secs) * 1_000);
+            Arc::make_mut(&mut self).expires_unix_ms = Some(expires);
+        }
+        self
     }
 
     /// What it holds of memory, about.

@@ -1,6 +1,7 @@
-//! Runs of like messages: what a publisher sends when it sends fast.
+//! Like messages: what a publisher sends when it sends fast, and what receivers of one message share.
 
 use crate::header::Limits;
+use crate::number::PacketId;
 use crate::varint::{self, Parsed};
 use crate::version::Version;
 
@@ -90,6 +91,30 @@ impl<'a> Iterator for RunPayloads<'a> {
     }
 }
 
+/// Gives an encoded PUBLISH another packet identifier, in place: receivers that get the same bytes but for the
+/// identifier share one encoding.
+///
+/// ```
+/// use wire::{Delivery, PacketId, Publish, Version, set_packet_id};
+///
+/// let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+/// let mut bytes = Vec::new();
+/// Publish { delivery, ..Publish::new(topic::topic!("a"), b"hey") }.encode(Version::V5, &mut bytes)?;
+/// set_packet_id(&mut bytes, PacketId::new(0x1234).unwrap());
+/// assert_eq!(bytes, b"\x32\x09\0\x01a\x12\x34\0hey");
+/// # Ok::<(), wire::EncodeError>(())
+/// ```
+///
+/// # Panics
+/// If `bytes` does not begin with a PUBLISH of QoS 1 or 2.
+pub fn set_packet_id(bytes: &mut [u8], packet_id: PacketId) {
+    let has_id = bytes.first().is_some_and(|first| first >> 4 == 3 && first & 0b110 != 0);
+    assert!(has_id, "only a PUBLISH of QoS 1 or 2 has a packet identifier");
+    let Body { start, .. } = Body::find(bytes).expect("a packet that was encoded");
+    let topic_len = usize::from(u16::from_be_bytes([bytes[start], bytes[start + 1]]));
+    bytes[start + 2 + topic_len..][..2].copy_from_slice(&packet_id.value().to_be_bytes());
+}
+
 /// The packet at the start of `bytes`, if it is complete and begins as the run does.
 #[inline]
 fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<Body> {
@@ -146,6 +171,20 @@ mod tests {
             assert_eq!((run.count, run.len, run.payload_bytes), (2, 11, 1), "{why}");
             assert!(run.payloads(&bytes).eq([&b"x"[..], b""]), "{why}");
         }
+    }
+
+    #[test]
+    fn a_packet_identifier_is_changed_in_place() {
+        let mut bytes = *b"\x34\x06\0\x01a\0\x01x";
+        set_packet_id(&mut bytes, PacketId::MAX);
+        assert_eq!(&bytes, b"\x34\x06\0\x01a\xFF\xFFx");
+    }
+
+    #[test]
+    #[should_panic(expected = "only a PUBLISH of QoS 1 or 2 has a packet identifier")]
+    fn a_packet_without_identifier_gets_none() {
+        let mut bytes = *b"\x30\x04\0\x01ax";
+        set_packet_id(&mut bytes, PacketId::MAX);
     }
 
     #[test]

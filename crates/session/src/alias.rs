@@ -1,0 +1,157 @@
+//! Topic aliases, which stand for topic names on one connection (MQTT 5.0, 3.3.2.3.4).
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use topic::{TopicName, TopicNameBuf};
+use wire::{Publish, PublishTopic, ReasonCode, TopicAlias, Version, Violation};
+
+use crate::Incoming;
+use crate::incoming::Resolved;
+
+/// The aliases that the peer has set up on its connection.
+#[derive(Debug, Default)]
+pub(crate) struct IncomingAliases {
+    names: Vec<Option<Arc<TopicNameBuf>>>,
+}
+
+impl IncomingAliases {
+    /// Finds out where a PUBLISH goes, and remembers what it says about its alias.
+    pub(crate) fn resolve<'p>(
+        &mut self,
+        packet: Publish<'p>,
+        version: Version,
+        alias_max: u16,
+    ) -> Result<Incoming<'p>, Violation> {
+        let topic = match packet.topic {
+            PublishTopic::Name(name) => Resolved::Own(name),
+            PublishTopic::NameWithAlias(name, alias) => {
+                let place = place(alias, alias_max, version)?;
+                if self.names.len() <= place {
+                    self.names.resize(place + 1, None);
+                }
+                self.names[place] = Some(Arc::new(name.into()));
+                Resolved::Own(name)
+            }
+            PublishTopic::Alias(alias) => {
+                let known = self.names.get(place(alias, alias_max, version)?).and_then(Clone::clone);
+                Resolved::Aliased(known.ok_or_else(|| {
+                    Violation::after_connect(
+                        version,
+                        ReasonCode::ProtocolError,
+                        ["MQTT-3.3.2-7", "MQTT-4.8.0-1"],
+                        "a topic alias that stands for nothing on this connection",
+                    )
+                })?)
+            }
+        };
+        Ok(Incoming::new(packet, version, topic))
+    }
+}
+
+fn place(alias: TopicAlias, alias_max: u16, version: Version) -> Result<usize, Violation> {
+    if alias.value() <= alias_max {
+        return Ok(usize::from(alias.value() - 1));
+    }
+    Err(Violation::after_connect(
+        version,
+        ReasonCode::TopicAliasInvalid,
+        ["MQTT-3.3.2-9", "MQTT-4.8.0-1"],
+        "a topic alias above the maximum",
+    ))
+}
+
+/// An alias costs three bytes, its first use the name as well: shorter names do not repay it.
+const REPAYING_BYTES: usize = 8;
+/// More aliases than this are not used, so that looking through them takes next to nothing.
+const ALIASES_MAX: u16 = 64;
+/// So many names are remembered as seen once.
+const SEEN: usize = 32;
+/// A name that was used so often is asked as often before it gives way to another.
+const CREDIT_MAX: u8 = 15;
+
+/// The aliases that we have set up on a connection, for names that come again and again.
+#[derive(Debug)]
+pub(crate) struct OutgoingAliases {
+    /// In the order of their aliases, from 1 on.
+    names: Vec<Name>,
+    /// Hashes of names that came once, each in the only place it may have.
+    seen: [u32; SEEN],
+    /// Whose turn it is to give way.
+    hand: u16,
+    alias_max: u16,
+}
+
+#[derive(Debug)]
+struct Name {
+    hash: u32,
+    text: Box<str>,
+    /// Falls each time another name asks for this alias, rises with each use.
+    credit: u8,
+}
+
+impl OutgoingAliases {
+    pub(crate) fn new(alias_max: u16) -> Self {
+        Self { names: Vec::new(), seen: [0; SEEN], hand: 0, alias_max: alias_max.min(ALIASES_MAX) }
+    }
+
+    /// How a PUBLISH to this topic says so. The packet must be written: the peer learns a new alias from it.
+    pub(crate) fn outgoing<'t>(&mut self, topic: TopicName<'t>) -> PublishTopic<'t> {
+        let text = topic.as_str();
+        if text.len() < REPAYING_BYTES || self.alias_max == 0 {
+            return PublishTopic::Name(topic);
+        }
+        let hash = hash(text);
+        let known = self.names.iter().zip(1..).find(|(name, _)| name.hash == hash && *name.text == *text);
+        if let Some((_, alias)) = known {
+            let name = &mut self.names[usize::from(alias - 1)];
+            name.credit = (name.credit + 1).min(CREDIT_MAX);
+            return TopicAlias::new(alias).map_or(PublishTopic::Name(topic), PublishTopic::Alias);
+        }
+        let seen = &mut self.seen[hash as usize % SEEN];
+        if *seen != hash {
+            *seen = hash;
+            return PublishTopic::Name(topic);
+        }
+        let alias = self.place().and_then(|place| {
+            let name = Name { hash, text: text.into(), credit: 1 };
+            match self.names.get_mut(usize::from(place)) {
+                Some(old) => *old = name,
+                None => self.names.push(name),
+            }
+            TopicAlias::new(place + 1)
+        });
+        alias.map_or(PublishTopic::Name(topic), |alias| PublishTopic::NameWithAlias(topic, alias))
+    }
+
+    /// A packet with this topic was not written: the peer does not know its alias.
+    pub(crate) fn unsent(&mut self, topic: PublishTopic<'_>) {
+        if let PublishTopic::NameWithAlias(_, alias) = topic
+            && let Some(name) = self.names.get_mut(usize::from(alias.value() - 1))
+        {
+            // No name is as short as that.
+            *name = Name { hash: 0, text: "".into(), credit: 0 };
+        }
+    }
+
+    /// Where a new name may stand, counted from 0.
+    fn place(&mut self) -> Option<u16> {
+        let count = u16::try_from(self.names.len()).unwrap_or(self.alias_max);
+        if count < self.alias_max {
+            return Some(count);
+        }
+        self.hand = (self.hand + 1) % self.alias_max;
+        let asked = &mut self.names[usize::from(self.hand)];
+        if asked.credit == 0 {
+            return Some(self.hand);
+        }
+        asked.credit -= 1;
+        None
+    }
+}
+
+fn hash(text: &str) -> u32 {
+    let [a, b, c, d, ..] = FixedState::with_seed(0).hash_one(text).to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}

@@ -1,0 +1,97 @@
+//! Answers of one kind, which leave in the order of what they answer [MQTT-4.6.0-2] to [MQTT-4.6.0-4].
+
+use std::collections::VecDeque;
+
+use wire::PacketId;
+
+/// Answers that are owed. Each gets its outcome in its own time; what stands before it must have one too before it
+/// may leave.
+#[derive(Debug)]
+pub(crate) struct InOrder<R> {
+    owed: VecDeque<(PacketId, Option<R>)>,
+    /// So many at the front have their outcome and wait for [`pop`](Self::pop).
+    ready: usize,
+}
+
+impl<R> Default for InOrder<R> {
+    fn default() -> Self {
+        Self { owed: VecDeque::new(), ready: 0 }
+    }
+}
+
+impl<R: Copy> InOrder<R> {
+    /// One more answer is owed.
+    pub(crate) fn push(&mut self, packet_id: PacketId) {
+        self.owed.push_back((packet_id, None));
+    }
+
+    /// One more answer is owed, and its outcome is known.
+    pub(crate) fn push_complete(&mut self, packet_id: PacketId, outcome: R) {
+        self.owed.push_back((packet_id, Some(outcome)));
+        self.advance();
+    }
+
+    /// The outcome of the first answer with this identifier that has none. Whether there was one.
+    pub(crate) fn complete(&mut self, packet_id: PacketId, outcome: R) -> bool {
+        let Some(found) = self.find(packet_id) else { return false };
+        self.owed[found].1 = Some(outcome);
+        self.advance();
+        true
+    }
+
+    /// The next answer that may leave.
+    pub(crate) fn pop(&mut self) -> Option<(PacketId, R)> {
+        self.ready = self.ready.checked_sub(1)?;
+        let (packet_id, outcome) = self.owed.pop_front()?;
+        Some((packet_id, outcome?))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    /// Outcomes come in order, but for those that come at once: first and last are where they are looked for
+    /// first. Otherwise it is a walk over what the peer may have unanswered.
+    fn find(&self, packet_id: PacketId) -> Option<usize> {
+        let is_it = |owed: &(PacketId, Option<R>)| owed.0 == packet_id && owed.1.is_none();
+        if self.owed.get(self.ready).is_some_and(is_it) {
+            return Some(self.ready);
+        }
+        if self.owed.back().is_some_and(is_it) {
+            return Some(self.owed.len() - 1);
+        }
+        let mut behind = self.owed.range(self.ready..);
+        behind.position(is_it).map(|at| self.ready + at)
+    }
+
+    fn advance(&mut self) {
+        while self.owed.get(self.ready).is_some_and(|(_, outcome)| outcome.is_some()) {
+            self.ready += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u16) -> PacketId {
+        PacketId::new(number).expect("not 0")
+    }
+
+    #[test]
+    fn what_is_complete_waits_for_what_came_before() {
+        let mut answers = InOrder::default();
+        for number in [3, 1, 2] {
+            answers.push(id(number));
+        }
+        assert!(answers.complete(id(2), 'c') && answers.complete(id(1), 'b'));
+        assert_eq!(answers.pop(), None);
+        assert!(answers.complete(id(3), 'a'));
+        assert!(!answers.complete(id(3), 'd'), "it has its outcome");
+        answers.push_complete(id(3), 'd');
+        let left: Vec<_> = std::iter::from_fn(|| answers.pop()).collect();
+        assert_eq!(left, [(id(3), 'a'), (id(1), 'b'), (id(2), 'c'), (id(3), 'd')]);
+        assert_eq!(answers.len(), 0);
+    }
+}

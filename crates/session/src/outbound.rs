@@ -1,0 +1,156 @@
+//! What is published to the peer with QoS 1 and 2, until it is acknowledged (MQTT 5.0, 4.3.2 and 4.3.3).
+//!
+//! Both roles send messages in the same way. `B` is what is kept of each: a server keeps nothing, a client the
+//! message, to send it again after a reconnect.
+
+use std::collections::hash_map::Entry;
+
+use wire::{Delivery, PacketId, PubRel, PubRelReason, Qos, Version};
+
+use crate::ids::{PacketIdMap, after};
+use crate::in_order::InOrder;
+
+/// At most so many exchanges are open at a time. With half of all identifiers free, looking for a free one passes
+/// over less than one that is not, on average, in whatever order the peer acknowledges.
+pub(crate) const INFLIGHT_MAX: u16 = 32_767;
+
+/// The sender's half of the exchanges of one session.
+#[derive(Debug)]
+pub(crate) struct Outbound<B> {
+    open: PacketIdMap<Exchange<B>>,
+    /// The identifier that was given last.
+    last: PacketId,
+    releases: InOrder<()>,
+}
+
+#[derive(Debug)]
+struct Exchange<B> {
+    stage: Stage,
+    body: B,
+}
+
+/// ```text
+///  PUBLISH                      PUBACK
+/// ────────► AtLeastOnce ────────────────────────────────────────────────►
+///
+///  PUBLISH               PUBREC             PUBREL              PUBCOMP
+/// ────────► ExactlyOnce ────────► Received ────────► Released ──────────►
+///               └──────────── PUBREC with an error ─────────────────────►
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Waits for PUBACK.
+    AtLeastOnce,
+    /// Waits for PUBREC.
+    ExactlyOnce,
+    /// Waits until PUBREL may leave.
+    Received,
+    /// Waits for PUBCOMP.
+    Released,
+}
+
+/// What an acknowledgement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acknowledged<B> {
+    /// The end of an exchange.
+    Over(B),
+    /// PUBREC: [`Ticket::PubRel`](crate::Ticket::PubRel) is to be completed.
+    Received,
+    /// PUBREC of a message that was released: PUBREL again.
+    Again,
+    /// It came before, and is answered with the first.
+    Repeated,
+    /// Of nothing that we know.
+    Unknown,
+    /// Not one that this exchange has, or has now.
+    Misplaced,
+}
+
+impl<B> Default for Outbound<B> {
+    fn default() -> Self {
+        Self { open: PacketIdMap::default(), last: PacketId::MAX, releases: InOrder::default() }
+    }
+}
+
+impl<B> Outbound<B> {
+    /// Exchanges that are not over.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// An identifier that is not in use. The caller keeps to [`INFLIGHT_MAX`].
+    pub(crate) fn unused(&mut self) -> PacketId {
+        self.last = after(self.last);
+        while self.open.contains_key(&self.last) {
+            self.last = after(self.last);
+        }
+        self.last
+    }
+
+    /// Begins an exchange under an identifier that is not in use; `qos` is 1 or 2.
+    pub(crate) fn begin(&mut self, packet_id: PacketId, qos: Qos, dup: bool, body: B) -> Delivery {
+        let (stage, delivery) = match qos {
+            Qos::AtMostOnce => return Delivery::AtMostOnce,
+            Qos::AtLeastOnce => (Stage::AtLeastOnce, Delivery::AtLeastOnce { packet_id, dup }),
+            Qos::ExactlyOnce => (Stage::ExactlyOnce, Delivery::ExactlyOnce { packet_id, dup }),
+        };
+        self.open.insert(packet_id, Exchange { stage, body });
+        delivery
+    }
+
+    /// An exchange whose PUBREL was to be sent or was sent on an earlier connection: PUBREL, again.
+    pub(crate) fn begin_release(&mut self, packet_id: PacketId, body: B) -> PubRel<'static> {
+        self.open.insert(packet_id, Exchange { stage: Stage::Released, body });
+        PubRel::new(packet_id, PubRelReason::Success)
+    }
+
+    /// Takes a PUBACK.
+    pub(crate) fn puback(&mut self, packet_id: PacketId) -> Acknowledged<B> {
+        self.end(packet_id, Stage::AtLeastOnce)
+    }
+
+    /// Takes a PUBREC with this reason.
+    pub(crate) fn pubrec(&mut self, packet_id: PacketId, is_error: bool) -> Acknowledged<B> {
+        let Some(exchange) = self.open.get_mut(&packet_id) else { return Acknowledged::Unknown };
+        match exchange.stage {
+            Stage::AtLeastOnce => Acknowledged::Misplaced,
+            Stage::ExactlyOnce if is_error => self.end(packet_id, Stage::ExactlyOnce),
+            Stage::ExactlyOnce => {
+                exchange.stage = Stage::Received;
+                self.releases.push(packet_id);
+                Acknowledged::Received
+            }
+            Stage::Received => Acknowledged::Repeated,
+            Stage::Released if is_error => Acknowledged::Repeated,
+            Stage::Released => Acknowledged::Again,
+        }
+    }
+
+    /// Takes a PUBCOMP.
+    pub(crate) fn pubcomp(&mut self, packet_id: PacketId) -> Acknowledged<B> {
+        self.end(packet_id, Stage::Released)
+    }
+
+    fn end(&mut self, packet_id: PacketId, stage: Stage) -> Acknowledged<B> {
+        match self.open.entry(packet_id) {
+            Entry::Vacant(_) => Acknowledged::Unknown,
+            Entry::Occupied(open) if open.get().stage != stage => Acknowledged::Misplaced,
+            Entry::Occupied(open) => Acknowledged::Over(open.remove().body),
+        }
+    }
+
+    /// PUBREL may leave for a message whose PUBREC has come. PUBRELs leave in the order of the PUBRECs
+    /// [MQTT-4.6.0-4].
+    pub(crate) fn complete_release(&mut self, packet_id: PacketId, version: Version, into: &mut Vec<u8>) {
+        if !self.releases.complete(packet_id, ()) {
+            return;
+        }
+        while let Some((packet_id, ())) = self.releases.pop() {
+            if let Some(exchange) = self.open.get_mut(&packet_id) {
+                exchange.stage = Stage::Released;
+            }
+            // A vector takes everything.
+            let _ = PubRel::new(packet_id, PubRelReason::Success).encode(version, into);
+        }
+    }
+}

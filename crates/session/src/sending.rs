@@ -1,0 +1,88 @@
+//! The window of a server's session: what is under way to the client, and what waits behind it.
+
+use wire::{Delivery, PacketId, Qos};
+
+use crate::outbound::Outbound;
+use crate::waiting::WaitingQueue;
+use crate::{Session, Settings, Wait, Waiting};
+
+/// What is sent with QoS 1 and 2.
+#[derive(Debug)]
+pub(crate) struct Sending<T> {
+    /// Of the messages themselves nothing is kept: those of a session that lasts are the ledger's, and others are
+    /// never sent again.
+    pub(crate) outbound: Outbound<()>,
+    waiting: WaitingQueue<T>,
+}
+
+impl<T> Default for Sending<T> {
+    fn default() -> Self {
+        Self { outbound: Outbound::default(), waiting: WaitingQueue::default() }
+    }
+}
+
+impl<T> Session<T> {
+    /// Begins to send a message with QoS 1 or 2, under a packet identifier that is not in use. `None` if so many are
+    /// under way that the client takes no more [MQTT-4.9.0-2], or if others wait already, which come first.
+    pub fn begin(&mut self, qos: Qos) -> Option<Delivery> {
+        let window = usize::from(self.window);
+        let sending = self.sending.get_or_insert_default();
+        let has_place = sending.outbound.len() < window && sending.waiting.len() == 0;
+        has_place.then(|| sending.begin(qos))
+    }
+
+    /// Begins to send a message under an identifier that was chosen outside, within the window and not in use. `dup`:
+    /// it was sent on an earlier connection.
+    pub fn begin_as(&mut self, packet_id: PacketId, qos: Qos, dup: bool) -> Delivery {
+        self.sending.get_or_insert_default().outbound.begin(packet_id, qos, dup, ())
+    }
+
+    /// After a reconnect: writes the PUBREL of a message whose PUBREC has come on an earlier connection, and expects
+    /// PUBCOMP.
+    pub fn begin_release(&mut self, packet_id: PacketId, into: &mut Vec<u8>) {
+        let packet = self.sending.get_or_insert_default().outbound.begin_release(packet_id, ());
+        self.write(&packet.into(), into);
+    }
+
+    /// Lets a message wait for its turn behind the window, within [`Settings::waiting_messages_max`] and
+    /// [`Settings::waiting_bytes_max`].
+    pub fn wait(&mut self, waiting: Waiting<T>, settings: &Settings) -> Wait {
+        self.sending.get_or_insert_default().waiting.push(waiting, settings)
+    }
+
+    /// The message that waits first, with a packet identifier, if there is a place for it.
+    pub fn next_waiting(&mut self) -> Option<(Waiting<T>, Delivery)> {
+        let sending = self.sending.as_deref_mut()?;
+        if sending.outbound.len() >= usize::from(self.window) {
+            return None;
+        }
+        let waiting = sending.waiting.pop()?;
+        let delivery = sending.begin(waiting.qos);
+        Some((waiting, delivery))
+    }
+
+    /// How many messages wait behind those under way.
+    #[must_use]
+    pub fn waiting_messages(&self) -> usize {
+        self.sending.as_ref().map_or(0, |sending| sending.waiting.len())
+    }
+
+    /// How many bytes they hold.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.sending.as_ref().map_or(0, |sending| sending.waiting.bytes())
+    }
+
+    /// How many messages of QoS 1 and 2 are under way to the client.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.sending.as_ref().map_or(0, |sending| sending.outbound.len())
+    }
+}
+
+impl<T> Sending<T> {
+    fn begin(&mut self, qos: Qos) -> Delivery {
+        let packet_id = self.outbound.unused();
+        self.outbound.begin(packet_id, qos, false, ())
+    }
+}

@@ -1,0 +1,86 @@
+//! Messages that wait behind those that are under way.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use wire::Qos;
+
+use crate::{Message, Settings};
+
+/// A message for the client that waits until there is a place among those under way.
+#[derive(Debug, Clone)]
+pub struct Waiting<T = u64> {
+    /// The message.
+    pub message: Arc<Message>,
+    /// What it is sent with, 1 or 2.
+    pub qos: Qos,
+    /// RETAIN as it is sent.
+    pub retain: bool,
+    /// The identifiers of the subscriptions that it comes for.
+    pub identifiers: Box<[NonZeroU32]>,
+    /// Whatever the caller wants to find again.
+    pub tag: T,
+}
+
+/// What became of a message that was to wait.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It waits.
+    Waits,
+    /// There is no room, and it is lost unless the caller has it.
+    Full,
+}
+
+/// An empty queue keeps the memory of so many messages: one that was long once is not kept long.
+const KEPT: usize = 16;
+
+/// First in, first out, bounded.
+#[derive(Debug)]
+pub(crate) struct WaitingQueue<T> {
+    queue: VecDeque<Waiting<T>>,
+    bytes: usize,
+}
+
+impl<T> Default for WaitingQueue<T> {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl<T> WaitingQueue<T> {
+    pub(crate) fn push(&mut self, waiting: Waiting<T>, settings: &Settings) -> Wait {
+        let bytes = weight_bytes(&waiting);
+        let fits = self.queue.len() < settings.waiting_messages_max
+            && self.bytes.saturating_add(bytes) <= settings.waiting_bytes_max;
+        // What is larger than everything that may wait would otherwise never come through.
+        if !fits && !self.queue.is_empty() {
+            return Wait::Full;
+        }
+        self.bytes += bytes;
+        self.queue.push_back(waiting);
+        Wait::Waits
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Waiting<T>> {
+        let waiting = self.queue.pop_front()?;
+        self.bytes -= weight_bytes(&waiting);
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            self.queue = VecDeque::new();
+        }
+        Some(waiting)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn weight_bytes<T>(waiting: &Waiting<T>) -> usize {
+    waiting.message.size_bytes() + size_of_val(&*waiting.identifiers)
+}

@@ -1,0 +1,6 @@
+//! The server's part of a session, seen from its client and from the world it asks. Each test names the statements it
+//! checks.
+
+mod published;
+mod sent;
+mod world;
