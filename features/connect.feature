@@ -23,6 +23,7 @@ Feature: Connect
       | 3.1.1   | 10     | 00 04 "MQTT" 04 |         | 20 02 00 00   |
       | 5.0     | 11     | 00 04 "MQTT" 05 | 00      | 20 .. 00 00 * |
 
+  # [MQTT-3.1.4-5, 3.1.1 MQTT-3.1.4-4]
   Scenario Outline: CONNECT may arrive byte by byte with MQTT <version>
     Given frog has opened a connection
     When frog sends one byte after the other
@@ -114,6 +115,7 @@ Feature: Connect
       | DISCONNECT as the first packet     | E0 00                                     |
       | A web browser                      | "GET / HTTP/1.1" 0D 0A 0D 0A              |
 
+  # [3.1.1 MQTT-3.1.0-2]
   Scenario Outline: A second CONNECT ends the connection in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends
@@ -125,6 +127,7 @@ Feature: Connect
       | 3.1     |
       | 3.1.1   |
 
+  # [MQTT-3.1.0-2]
   Scenario: A second CONNECT ends the connection in MQTT 5.0 with a reason
     Given frog is connected with MQTT 5.0
     When frog sends
@@ -133,6 +136,7 @@ Feature: Connect
       | E0 01 82 | DISCONNECT: Protocol Error |
     And the connection of frog is closed
 
+  # [3.1.1 MQTT-3.1.4-2]
   Scenario Outline: Who comes with the same identifier takes over from MQTT <version>
     Given frog is connected with MQTT <version>
     And twin has opened a connection
@@ -148,6 +152,7 @@ Feature: Connect
       | 3.1     |
       | 3.1.1   |
 
+  # [MQTT-3.1.4-3]
   Scenario: Who comes with the same identifier takes over from MQTT 5.0, which is told
     Given frog is connected with MQTT 5.0
     And twin has opened a connection

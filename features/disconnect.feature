@@ -32,6 +32,7 @@ Feature: Disconnect
       | 3.1.1   | 'MQTT' 04   |         |
       | 5.0     | 'MQTT' 05   | 00      |
 
+  # [MQTT-3.14.4-1, 3.1.1 MQTT-3.14.4-2]
   Scenario Outline: Nothing behind DISCONNECT is processed in MQTT <version>
     Given toad is connected with MQTT 3.1.1
     And toad has sent
@@ -103,6 +104,7 @@ Feature: Disconnect
       | 5.0     | sends a malformed packet | 'MQTT' 05   | 00      | 30 00    |
       | 5.0     | disconnects with will    | 'MQTT' 05   | 00      | E0 01 04 |
 
+  # [MQTT-3.14.4-3, 3.1.1 MQTT-3.14.4-3]
   Scenario Outline: The will of a client that disconnects is forgotten in MQTT <version>
     Given toad is connected with MQTT 3.1.1
     And toad has sent
@@ -126,6 +128,7 @@ Feature: Disconnect
       | 3.1.1   | 'MQTT' 04   |         |
       | 5.0     | 'MQTT' 05   | 00      |
 
+  # [3.1.1 MQTT-3.1.2-17]
   Scenario: The will of a client whose connection breaks is published and retained
     Given toad is connected with MQTT 5.0
     And toad has sent

@@ -2,6 +2,7 @@ Feature: Ping
   A client that has nothing to say shows with PINGREQ that it is still there, and learns from PINGRESP that the
   broker is (section 3.12).
 
+  # [MQTT-3.12.4-1, 3.1.1 MQTT-3.12.4-1]
   Scenario Outline: A ping is answered in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends
@@ -15,6 +16,7 @@ Feature: Ping
       | 3.1.1   |
       | 5.0     |
 
+  # [MQTT-3.12.4-1, 3.1.1 MQTT-3.12.4-1]
   Scenario Outline: Each of several pings is answered in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends

@@ -57,6 +57,7 @@ Feature: Publish
       | 3.1.1   | 10     | 08     | 'MQTT' 04   |         |
       | 5.0     | 11     | 09     | 'MQTT' 05   | 00      |
 
+  # [MQTT-3.8.3-3]
   Scenario: With No Local a client does not hear itself
     Given frog is connected with MQTT 5.0
     And frog has sent
@@ -169,6 +170,7 @@ Feature: Publish
     And frog receives
       | 30 06 'a/1' "4" | PUBLISH |
 
+  # [MQTT-3.3.2-4, MQTT-3.3.2-15, MQTT-3.3.2-16, MQTT-3.3.2-17, MQTT-3.3.2-18, MQTT-3.3.2-20]
   Scenario: Properties are forwarded to MQTT 5.0
     Given frog is connected with MQTT 5.0
     And frog has sent
@@ -214,6 +216,7 @@ Feature: Publish
       | 3.1     |
       | 3.1.1   |
 
+  # [MQTT-3.1.2-27]
   Scenario: A topic alias is known to nobody else
     Given frog is connected with MQTT 5.0
     And frog has sent
@@ -229,6 +232,8 @@ Feature: Publish
     And frog receives
       | 30 09 'a/b' 00 "you" | PUBLISH |
 
+  # [MQTT-3.3.1-5, MQTT-3.3.1-9, MQTT-3.3.1-12, 3.1.1 MQTT-3.3.1-5, 3.1.1 MQTT-3.3.1-6, 3.1.1 MQTT-3.3.1-7,
+  # 3.1.1 MQTT-3.3.1-8, 3.1.1 MQTT-3.3.1-9]
   Scenario Outline: A retained message waits for MQTT <version>
     Given toad is connected with MQTT <version>
     And toad has sent
@@ -258,6 +263,7 @@ Feature: Publish
       | 3.1.1   |         |
       | 5.0     | 00      |
 
+  # [MQTT-3.3.1-6, MQTT-3.3.1-7, 3.1.1 MQTT-3.3.1-10, 3.1.1 MQTT-3.3.1-11]
   Scenario Outline: An empty message ends the retained one in MQTT <version>
     Given toad is connected with MQTT <version>
     And toad has sent

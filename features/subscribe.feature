@@ -2,6 +2,8 @@ Feature: Subscribe
   SUBSCRIBE asks for messages by topic filter and is answered with one code for each filter; UNSUBSCRIBE takes filters
   back (sections 3.8 to 3.11).
 
+  # [MQTT-2.2.1-6, MQTT-3.8.4-1, MQTT-3.8.4-2, MQTT-3.8.4-6, 3.1.1 MQTT-2.3.1-7, 3.1.1 MQTT-3.8.4-1,
+  # 3.1.1 MQTT-3.8.4-2, 3.1.1 MQTT-3.8.4-5]
   Scenario Outline: A filter is granted in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends
@@ -19,6 +21,7 @@ Feature: Subscribe
       | 3.1.1   | 08     |         | 90 03 00 0A 00    |
       | 5.0     | 09     | 00      | 90 04 00 0A 00 00 |
 
+  # [MQTT-3.8.4-5, MQTT-3.8.4-6, 3.1.1 MQTT-3.8.4-4, 3.1.1 MQTT-3.8.4-5]
   Scenario Outline: Each of several filters has its answer in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends
@@ -35,6 +38,8 @@ Feature: Subscribe
       | 3.1.1   |         | 90 05 FF FF 00 00 00    |
       | 5.0     | 00      | 90 06 FF FF 00 00 00 00 |
 
+  # [MQTT-2.2.1-6, MQTT-3.10.4-1, MQTT-3.10.4-2, MQTT-3.10.4-4, 3.1.1 MQTT-2.3.1-7, 3.1.1 MQTT-3.10.4-1,
+  # 3.1.1 MQTT-3.10.4-2, 3.1.1 MQTT-3.10.4-4]
   Scenario Outline: A filter is taken back in MQTT <version>
     Given frog is connected with MQTT <version>
     And frog has sent
@@ -56,6 +61,7 @@ Feature: Subscribe
       | 3.1.1   |         | 90 03 00 01 00    | B0 02 00 02       |
       | 5.0     | 00      | 90 04 00 01 00 00 | B0 04 00 02 00 00 |
 
+  # [MQTT-3.10.4-5, 3.1.1 MQTT-3.10.4-5]
   Scenario Outline: A filter that is not there cannot be taken back, in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends
@@ -69,6 +75,7 @@ Feature: Subscribe
       | 3.1.1   |         | B0 02 00 07       |
       | 5.0     | 00      | B0 04 00 07 00 11 |
 
+  # [MQTT-3.8.4-3]
   Scenario Outline: The same filter again replaces the first in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends

@@ -2,6 +2,7 @@ Feature: Wildcards
   In a filter, + stands for one level and # for all that are left; topics that begin with $ are not for filters that
   begin with a wildcard (section 4.7).
 
+  # [MQTT-3.3.2-3, 3.1.1 MQTT-3.3.2-3, 3.1.1 MQTT-3.8.3-2]
   Scenario Outline: <filter> is for <topic>
     Given frog is connected with MQTT 3.1.1
     And frog has sent
@@ -40,6 +41,7 @@ Feature: Wildcards
       | $pond/+       | $pond/north      |
       | Teich/+/größe | Teich/ü/größe    |
 
+  # [3.1.1 MQTT-3.3.2-3]
   Scenario Outline: <filter> is not for <topic>
     Given frog is connected with MQTT 3.1.1
     And frog has sent

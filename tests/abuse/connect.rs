@@ -11,6 +11,7 @@ use crate::stage::{
 const BAD_AUTHENTICATION_METHOD: u8 = 0x8C;
 const KEEP_ALIVE_TIMEOUT: u8 = 0x8D;
 
+/// [MQTT-3.1.0-1, MQTT-3.14.0-1, 3.1.1 MQTT-3.1.0-1]
 #[test]
 fn c_01_a_first_packet_that_is_no_connect() {
     let packets: [&[u8]; 16] = [
@@ -34,6 +35,7 @@ fn c_01_a_first_packet_that_is_no_connect() {
     answers(&packets.map(|bytes| first(V3_1_1, raw(bytes), &Answer::Quiet)).concat());
 }
 
+/// [MQTT-3.1.0-2, MQTT-3.14.4-2, MQTT-4.13.1-1, MQTT-4.13.2-1, 3.1.1 MQTT-3.1.0-2, 3.1.1 MQTT-4.8.0-1]
 #[test]
 fn c_02_a_second_connect() {
     play("", |broker| {
@@ -58,6 +60,7 @@ fn other_protocol(name: &str, level: u8) -> Vec<u8> {
     packet::packet(0x10, &[string(name), vec![level, 0x02, 0x00, 0x00], string("frog")].concat())
 }
 
+/// [MQTT-3.1.2-1, 3.1.1 MQTT-3.1.2-1]
 #[test]
 fn c_03_another_protocol() {
     let names = ["mqtt", "MQTTX", "HTTP", "", "MQTT\u{feff}", "MQIsdp5"];
@@ -65,6 +68,7 @@ fn c_03_another_protocol() {
     answers(&cases.concat());
 }
 
+/// [MQTT-3.1.2-2, 3.1.1 MQTT-3.1.2-2]
 #[test]
 fn c_04_another_level() {
     let unacceptable = Answer::Exactly(b"\x20\x02\x00\x01");
@@ -85,6 +89,8 @@ fn c_04_another_level() {
     );
 }
 
+/// [MQTT-3.1.2-3, MQTT-3.1.2-11, MQTT-3.1.2-12, MQTT-3.1.2-13, 3.1.1 MQTT-3.1.2-3, 3.1.1 MQTT-3.1.2-11,
+/// 3.1.1 MQTT-3.1.2-13, 3.1.1 MQTT-3.1.2-14, 3.1.1 MQTT-3.1.2-15]
 #[test]
 fn c_05_connect_flags_that_contradict_each_other() {
     let flagged = |flags| move |version, id: &str| connect(version, flags, &string(id));
@@ -106,6 +112,8 @@ fn c_05_connect_flags_that_contradict_each_other() {
     );
 }
 
+/// [MQTT-3.1.2-9, MQTT-3.1.2-16, MQTT-3.1.2-17, MQTT-3.1.2-19, 3.1.1 MQTT-3.1.2-9, 3.1.1 MQTT-3.1.2-11,
+/// 3.1.1 MQTT-3.1.2-18, 3.1.1 MQTT-3.1.2-19, 3.1.1 MQTT-3.1.2-21]
 #[test]
 fn c_06_fields_that_flags_announce_and_others_that_they_do_not() {
     let flagged = |flags| move |version, id: &str| connect(version, flags, &string(id));
@@ -125,12 +133,14 @@ fn c_06_fields_that_flags_announce_and_others_that_they_do_not() {
     );
 }
 
+/// [3.1.1 MQTT-3.1.2-22]
 #[test]
 fn c_07_a_password_without_a_user_name() {
     let password = |version, id: &str| connect(version, 0x42, &[string(id), string("ribbit")].concat());
     answers(&[first(BEFORE_5, password, &Answer::Quiet), first(V5, password, &Answer::Served)].concat());
 }
 
+/// [3.1.1 MQTT-3.1.3-7, 3.1.1 MQTT-3.1.3-8]
 #[test]
 fn c_08_an_empty_client_identifier() {
     let nameless = |flags| move |version, _: &str| connect(version, flags, &string(""));
@@ -156,6 +166,7 @@ fn assigned(connack: &[u8]) -> String {
     String::from_utf8(connack[place + 3..][..length].to_vec()).expect("an identifier is text")
 }
 
+/// [MQTT-3.1.3-6, MQTT-3.1.3-7, MQTT-3.2.2-16]
 #[test]
 fn c_08_an_assigned_client_identifier_cannot_be_guessed_and_is_not_in_use() {
     play("", |broker| {
@@ -179,6 +190,8 @@ fn c_08_an_assigned_client_identifier_cannot_be_guessed_and_is_not_in_use() {
     });
 }
 
+/// [MQTT-3.1.3-8, MQTT-3.1.4-6, MQTT-3.2.2-7, MQTT-4.13.2-1, 3.1.1 MQTT-3.1.3-9, 3.1.1 MQTT-3.1.4-5,
+/// 3.1.1 MQTT-3.2.2-5]
 #[test]
 fn c_09_nothing_behind_a_refused_connect_is_processed() {
     play("", |broker| {
@@ -198,6 +211,7 @@ fn c_09_nothing_behind_a_refused_connect_is_processed() {
     });
 }
 
+/// [MQTT-4.13.1-1, 3.1.1 MQTT-4.8.0-1]
 #[test]
 fn c_10_packets_that_only_a_server_sends() {
     let packets: [&[u8]; 6] = [
@@ -211,6 +225,7 @@ fn c_10_packets_that_only_a_server_sends() {
     answers(&packets.map(|bytes| connected(ALL, raw(bytes), &Answer::ProtocolError)).concat());
 }
 
+/// [MQTT-4.12.0-1, MQTT-4.12.0-7]
 #[test]
 fn c_11_authentication_that_nobody_has_asked_for() {
     let with =
@@ -234,6 +249,7 @@ fn c_11_authentication_that_nobody_has_asked_for() {
     );
 }
 
+/// [MQTT-3.14.2-1]
 #[test]
 fn c_14_a_disconnect_that_is_not_valid_leaves_the_will() {
     // A session expiry after none in CONNECT, a reason that only servers have, one that nobody has.
@@ -275,16 +291,19 @@ fn end_for_silence(broker: &Broker, keep_alive_secs: u16, last_words: &[u8]) {
     witness.expect_only_pong();
 }
 
+/// [MQTT-3.1.2-22, MQTT-3.2.2-22, 3.1.1 MQTT-3.1.2-24]
 #[test]
 fn c_15_silence_for_one_and_a_half_times_the_keep_alive() {
     play("", |broker| end_for_silence(broker, 1, b""));
 }
 
+/// [MQTT-3.1.2-22, 3.1.1 MQTT-3.1.2-24]
 #[test]
 fn c_15_the_beginning_of_a_packet_is_no_sign_of_life() {
     play("", |broker| end_for_silence(broker, 1, b"\x30\xFF\x7F\x00"));
 }
 
+/// [MQTT-3.1.2-21, MQTT-3.2.2-21]
 #[test]
 fn c_16_no_keep_alive_and_a_long_one_where_there_is_a_maximum() {
     let settings = "[limits]\nkeep_alive = \"1 s\"\n".to_owned();
@@ -303,6 +322,7 @@ fn c_16_no_keep_alive_and_a_long_one_where_there_is_a_maximum() {
     }
 }
 
+/// [MQTT-3.12.4-1, 3.1.1 MQTT-3.12.4-1]
 #[test]
 fn c_17_pings_whose_answers_are_never_read() {
     /// While the broker reads, it takes something in each of so many rounds.

@@ -16,6 +16,7 @@ use crate::stage::{
 
 const PACKET_TOO_LARGE: u8 = 0x95;
 
+/// [MQTT-4.13.1-1, 3.1.1 MQTT-4.8.0-1]
 #[test]
 fn f_01_a_remaining_length_of_five_bytes() {
     answers(
@@ -29,6 +30,7 @@ fn f_01_a_remaining_length_of_five_bytes() {
     );
 }
 
+/// [MQTT-1.5.5-1]
 #[test]
 fn f_02_a_length_that_is_not_the_shortest() {
     let pong = || Answer::Reply(vec![0xD0, 0x00]);
@@ -77,12 +79,14 @@ fn f_03_memory_follows_what_has_come_and_not_what_is_announced() {
     });
 }
 
+/// [MQTT-3.1.0-1, 3.1.1 MQTT-3.1.0-1]
 #[test]
 fn f_04_a_huge_first_packet_that_is_no_connect_is_refused_at_its_first_byte() {
     let first_bytes = [&b"\x82\xFF\xFF\xFF\x7F"[..], b"\x30\xFF\xFF\xFF\x7F", b"\x82", b"\x30"];
     answers(&first_bytes.map(|bytes| first(V3_1_1, raw(bytes), &Answer::Quiet)).concat());
 }
 
+/// [MQTT-3.2.2-15]
 #[test]
 fn f_05_a_packet_of_one_byte_too_many_is_refused_at_its_fixed_header() {
     let fixed_header = raw(b"\x30\xCE\x0F");
@@ -140,6 +144,7 @@ fn f_06_a_packet_that_was_cut_is_never_waited_for() {
     });
 }
 
+/// [MQTT-3.1.4-1, MQTT-4.13.1-1, 3.1.1 MQTT-3.1.4-1, 3.1.1 MQTT-4.8.0-1]
 #[test]
 fn f_06_fields_beyond_their_packet() {
     answers(
@@ -180,6 +185,7 @@ fn f_06_at_the_edges_of_a_read() {
     });
 }
 
+/// [MQTT-3.1.4-1, MQTT-4.13.1-1, 3.1.1 MQTT-3.1.4-1, 3.1.1 MQTT-4.8.0-1]
 #[test]
 fn f_07_bytes_behind_the_last_field() {
     answers(
@@ -199,6 +205,7 @@ fn f_07_bytes_behind_the_last_field() {
     );
 }
 
+/// [MQTT-4.13.1-1]
 #[test]
 fn f_08_properties_that_do_not_end_where_they_should() {
     answers(
@@ -222,6 +229,7 @@ fn f_08_properties_that_do_not_end_where_they_should() {
     );
 }
 
+/// [MQTT-4.13.1-1]
 #[test]
 fn f_09_a_property_that_does_not_exist_or_not_here() {
     let server_reference = property(0x1C, b"elsewhere");
@@ -239,6 +247,7 @@ fn f_09_a_property_that_does_not_exist_or_not_here() {
     );
 }
 
+/// [MQTT-4.13.1-1]
 #[test]
 fn f_10_a_property_that_may_be_there_once() {
     // Of CONNECT: session expiry, receive maximum, packet size, aliases, response and problem information, method, data.
@@ -284,6 +293,7 @@ fn f_10_a_property_that_may_be_there_once() {
     answers(&cases.concat());
 }
 
+/// [MQTT-4.13.1-1]
 #[test]
 fn f_11_a_value_out_of_range() {
     // Receive maximum, packet size, response and problem information.
@@ -300,6 +310,9 @@ fn f_11_a_value_out_of_range() {
     answers(&cases.concat());
 }
 
+/// [MQTT-2.1.3-1, MQTT-3.6.1-1, MQTT-3.8.1-1, MQTT-3.10.1-1, MQTT-3.14.1-1, MQTT-3.15.1-1,
+/// 3.1.1 MQTT-2.2.2-1, 3.1.1 MQTT-2.2.2-2, 3.1.1 MQTT-3.6.1-1, 3.1.1 MQTT-3.8.1-1, 3.1.1 MQTT-3.10.1-1,
+/// 3.1.1 MQTT-3.14.1-1]
 #[test]
 fn f_12_a_packet_type_that_does_not_exist_or_wrong_flags() {
     let mut cases = vec![
@@ -344,6 +357,7 @@ fn f_13_whole_packets_before_the_end_of_the_stream_are_processed() {
     });
 }
 
+/// [MQTT-3.14.4-1, MQTT-3.14.4-3, 3.1.1 MQTT-3.14.4-2, 3.1.1 MQTT-3.14.4-3]
 #[test]
 fn f_14_nothing_behind_a_disconnect_is_processed() {
     play("", |broker| {

@@ -16,6 +16,7 @@ fn number(client: &Client, message: &[u8]) -> u32 {
     String::from_utf8_lossy(&message[begin..]).parse().expect("a message has a number")
 }
 
+/// [MQTT-3.1.4-3, 3.1.1 MQTT-3.1.4-2]
 #[test]
 fn n_01_a_takeover_in_the_middle_of_delivery() {
     const MESSAGES: u32 = 2_000;

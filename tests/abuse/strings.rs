@@ -62,6 +62,9 @@ fn wherever_data_is_binary(data: &[u8]) -> Vec<Case> {
     .concat()
 }
 
+/// [MQTT-1.5.4-1, MQTT-1.5.7-1, MQTT-3.1.3-4, MQTT-3.1.3-11, MQTT-3.1.3-12, MQTT-3.3.2-1, MQTT-3.3.2-13,
+/// MQTT-3.3.2-19, MQTT-3.8.3-1, MQTT-3.10.3-1, 3.1.1 MQTT-1.5.3-1, 3.1.1 MQTT-3.1.3-4, 3.1.1 MQTT-3.1.3-10,
+/// 3.1.1 MQTT-3.1.3-11, 3.1.1 MQTT-3.3.2-1, 3.1.1 MQTT-3.8.3-1, 3.1.1 MQTT-3.10.3-1]
 #[test]
 fn s_01_ill_formed_utf_8() {
     let ill_formed: [&[u8]; 6] =
@@ -71,6 +74,7 @@ fn s_01_ill_formed_utf_8() {
     answers(&bad.chain(good).collect::<Vec<_>>());
 }
 
+/// [MQTT-1.5.4-2, MQTT-4.7.3-2, 3.1.1 MQTT-1.5.3-2, 3.1.1 MQTT-4.7.3-2]
 #[test]
 fn s_02_u_0000() {
     let bad = wherever_a_string_may_be(b"fr\0g");
@@ -95,6 +99,7 @@ fn s_03_control_characters_and_noncharacters_are_forwarded_unaltered() {
     });
 }
 
+/// [MQTT-1.5.4-3, MQTT-4.7.3-4, 3.1.1 MQTT-1.5.3-3, 3.1.1 MQTT-4.7.3-4]
 #[test]
 fn s_04_names_that_look_alike_are_different() {
     // A byte order mark, one letter or two code points for it, cases, empty levels.
@@ -125,12 +130,14 @@ fn s_04_names_that_look_alike_are_different() {
     });
 }
 
+/// [MQTT-4.7.3-1, 3.1.1 MQTT-4.7.3-1]
 #[test]
 fn s_05_an_empty_topic() {
     let empty = |version, _: &str| publish(version, b"");
     answers(&connected(ALL, empty, &Answer::ProtocolError));
 }
 
+/// [MQTT-3.3.2-2, MQTT-4.7.0-1, 3.1.1 MQTT-3.3.2-2, 3.1.1 MQTT-4.7.1-1]
 #[test]
 fn s_06_a_wildcard_in_a_topic() {
     let names: [&[u8]; 4] = [b"#", b"a/+", b"a+b", b"+/a#"];
@@ -142,6 +149,7 @@ fn s_06_a_wildcard_in_a_topic() {
     answers(&[in_publish.concat(), in_will.concat()].concat());
 }
 
+/// [MQTT-4.7.1-1, MQTT-4.7.1-2, MQTT-4.7.3-1, 3.1.1 MQTT-4.7.1-2, 3.1.1 MQTT-4.7.1-3, 3.1.1 MQTT-4.7.3-1]
 #[test]
 fn s_07_a_filter_that_is_none() {
     let filters: [&[u8]; 7] = [b"a#", b"#/a", b"a/#/b", b"a+", b"+a/b", b"++", b""];
@@ -156,6 +164,7 @@ fn s_07_a_filter_that_is_none() {
     answers(&[subscribed.concat(), unsubscribed.concat(), among].concat());
 }
 
+/// [MQTT-4.7.2-1, 3.1.1 MQTT-4.7.2-1]
 #[test]
 fn s_08_topics_that_begin_with_a_dollar_are_hidden_from_leading_wildcards() {
     play("", |broker| {
@@ -198,6 +207,7 @@ fn s_09_more_levels_than_there_may_be() {
     );
 }
 
+/// [MQTT-3.1.3-8, 3.1.1 MQTT-3.1.3-9]
 #[test]
 fn s_10_a_client_identifier_is_opaque_and_has_a_bound() {
     play("", |broker| {

@@ -14,6 +14,7 @@ const TOPIC_FILTER_INVALID: u8 = 0x8F;
 const PACKET_TOO_LARGE: u8 = 0x95;
 const QUOTA_EXCEEDED: u8 = 0x97;
 
+/// [MQTT-3.8.3-2, MQTT-3.10.3-2, 3.1.1 MQTT-3.8.3-3, 3.1.1 MQTT-3.10.3-2]
 #[test]
 fn u_01_no_filter() {
     answers(
@@ -25,6 +26,7 @@ fn u_01_no_filter() {
     );
 }
 
+/// [MQTT-3.8.3-4, MQTT-3.8.3-5, 3.1.1 MQTT-3.8.3-4]
 #[test]
 fn u_02_subscription_options_that_do_not_exist() {
     let with = |options| move |version, _: &str| subscribe(version, &filter(b"a", options));
@@ -56,6 +58,7 @@ fn many_filters() -> Vec<u8> {
     (0..FILTERS).flat_map(|number| filter(text(number).as_bytes(), 0)).collect()
 }
 
+/// [MQTT-3.8.4-5, MQTT-3.8.4-6, MQTT-3.9.3-1, 3.1.1 MQTT-3.8.4-4, 3.1.1 MQTT-3.8.4-5, 3.1.1 MQTT-3.9.3-1]
 #[test]
 fn u_03_twenty_thousand_filters_have_as_many_answers_in_order() {
     play("[limits]\ntopic_levels = 4\n", |broker| {
@@ -73,6 +76,7 @@ fn u_03_twenty_thousand_filters_have_as_many_answers_in_order() {
     });
 }
 
+/// [MQTT-3.1.2-24]
 #[test]
 fn u_03_an_answer_that_is_larger_than_the_client_takes() {
     play("", |broker| {
@@ -113,6 +117,7 @@ fn u_04_more_filters_than_one_client_may_have_and_then_a_reset() {
     });
 }
 
+/// [MQTT-3.8.3-3, MQTT-3.8.4-3]
 #[test]
 fn u_05_of_one_filter_twice_in_a_packet_the_last_counts() {
     play("", |broker| {
@@ -130,6 +135,7 @@ fn u_05_of_one_filter_twice_in_a_packet_the_last_counts() {
     });
 }
 
+/// [MQTT-3.3.4-3, MQTT-3.3.4-4]
 #[test]
 fn u_05_two_hundred_overlapping_filters_bring_one_copy_with_all_identifiers() {
     const LEVELS: u32 = 7;
@@ -201,6 +207,7 @@ impl Restless<'_> {
     }
 }
 
+/// [MQTT-3.10.4-2, 3.1.1 MQTT-3.10.4-2]
 #[test]
 fn u_06_subscribing_unsubscribing_and_coming_back_under_a_flood() {
     const CLIENTS: usize = 6;
@@ -233,6 +240,7 @@ fn u_06_subscribing_unsubscribing_and_coming_back_under_a_flood() {
     });
 }
 
+/// [MQTT-3.10.4-1, MQTT-3.10.4-5, 3.1.1 MQTT-3.10.4-1, 3.1.1 MQTT-3.10.4-5]
 #[test]
 fn u_07_unsubscribing_from_what_was_never_subscribed() {
     play("", |broker| {

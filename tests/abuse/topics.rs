@@ -8,6 +8,7 @@ use crate::stage::{ALL, Answer, V3_1, V3_1_1, V5, answers, connected, play};
 
 const SHARED_SUBSCRIPTIONS_NOT_SUPPORTED: u8 = 0x9E;
 
+/// [MQTT-4.8.2-1, MQTT-4.8.2-2]
 #[test]
 fn h_01_shared_filters_that_are_none() {
     let malformed: [&[u8]; 6] =

@@ -54,6 +54,8 @@ impl End {
     }
 }
 
+/// [MQTT-3.1.2-7, MQTT-3.1.2-8, MQTT-3.1.2-10, MQTT-3.14.4-3, 3.1.1 MQTT-3.1.2-8, 3.1.1 MQTT-3.1.2-10,
+/// 3.1.1 MQTT-3.14.4-3]
 #[test]
 fn w_01_exactly_one_will_unless_the_client_takes_it_back() {
     play("", |broker| {
@@ -110,6 +112,7 @@ fn w_05_each_property_of_a_will_alone() {
     });
 }
 
+/// [MQTT-3.1.3-10]
 #[test]
 fn w_05_five_thousand_user_properties_in_a_will() {
     let properties: Vec<u8> =
@@ -117,6 +120,7 @@ fn w_05_five_thousand_user_properties_in_a_will() {
     play("", |broker| will_properties_arrive(broker, &properties, &properties));
 }
 
+/// [MQTT-3.1.4-2, 3.1.1 MQTT-3.2.2-6]
 #[test]
 fn w_06_a_will_to_a_topic_that_clients_may_not_publish_to() {
     let topics: [&[u8]; 4] = [b"$SYS/x", b"$SYS", b"$SYS/broker/version", b"$share/g/t"];

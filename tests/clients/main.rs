@@ -33,6 +33,7 @@ fn converse(program: fn() -> Command, path: &str, version: Version) {
     }
 }
 
+/// [3.1.1 MQTT-7.0.0-2]
 #[test]
 fn paho_converses_in_3_1_1() {
     converse(python, "python/talk.py", Version::V3_1_1);
@@ -43,6 +44,7 @@ fn paho_converses_in_5_0() {
     converse(python, "python/talk.py", Version::V5);
 }
 
+/// [3.1.1 MQTT-7.0.0-2]
 #[test]
 fn mqtt_js_converses_in_3_1_1() {
     converse(node, "javascript/talk.js", Version::V3_1_1);

@@ -55,6 +55,7 @@ fn as_many_connections_as_there_may_be() {
     }
 }
 
+/// [MQTT-3.2.2-15]
 #[test]
 fn a_packet_of_the_maximum_size() {
     const MAX: usize = 2_000;
@@ -124,6 +125,7 @@ fn the_smallest_time_to_connect() {
     }
 }
 
+/// [MQTT-3.1.3-8, 3.1.1 MQTT-3.1.3-9]
 #[test]
 fn the_longest_client_identifier() {
     for (broker, version) in each("[limits]\nclient_id_bytes = 23\n") {
@@ -176,6 +178,7 @@ fn refused_filter(mut client: Client, packet_id: u16, reason: u8) {
     client.expect_only_pong();
 }
 
+/// [MQTT-3.2.2-17, MQTT-3.3.2-9, MQTT-3.3.2-12]
 #[test]
 fn the_highest_topic_alias() {
     for broker in brokers("[limits]\ntopic_alias_maximum = 3\n") {

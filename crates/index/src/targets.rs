@@ -158,6 +158,7 @@ mod tests {
         index
     }
 
+    /// [MQTT-3.3.4-2, MQTT-3.3.4-3, MQTT-3.3.4-4, 3.1.1 MQTT-3.3.5-1]
     #[test]
     fn overlapping_subscriptions_make_one_copy_with_the_highest_qos_and_all_identifiers() {
         let [a, b] = [subscriber("a", 0, 1), subscriber("b", 1, 1)];
@@ -195,6 +196,7 @@ mod tests {
         assert!(targets.has_queued(Qos::AtLeastOnce) && !targets.has_queued(Qos::AtMostOnce));
     }
 
+    /// [MQTT-3.8.3-3]
     #[test]
     fn no_local_leaves_out_that_subscription_only() {
         let a = subscriber("a", 0, 1);

@@ -61,6 +61,7 @@ fn found(index: &Plain, name: TopicName<'_>) -> Vec<(u64, u32)> {
 }
 
 proptest! {
+    /// [MQTT-3.8.4-3, MQTT-3.10.4-1, 3.1.1 MQTT-3.10.4-1]
     #[test]
     fn every_change_does_what_it_does_to_a_map(
         batches in prop::collection::vec(prop::collection::vec(step(), 1..40), 1..30),

@@ -63,6 +63,7 @@ fn found(index: &Plain, name: &str) -> Vec<u64> {
 }
 
 proptest! {
+    /// [MQTT-3.3.2-3, MQTT-4.7.2-1, 3.1.1 MQTT-3.3.2-3, 3.1.1 MQTT-4.7.2-1]
     #[test]
     fn a_topic_reaches_what_the_naive_matcher_says(
         filters in prop::collection::vec(valid_filter(), 0..60),

@@ -216,6 +216,8 @@ mod tests {
         TopicFilter::new(filter).unwrap().matches(TopicName::new(name).unwrap())
     }
 
+    /// [MQTT-4.7.1-1, MQTT-4.7.1-2, MQTT-4.7.3-1, MQTT-4.7.3-2, MQTT-4.7.3-3, 3.1.1 MQTT-4.7.1-2,
+    /// 3.1.1 MQTT-4.7.1-3, 3.1.1 MQTT-4.7.3-1, 3.1.1 MQTT-4.7.3-2, 3.1.1 MQTT-4.7.3-3]
     #[test]
     fn wildcards_stand_where_section_4_7_1_allows() {
         for good in ["#", "+", "/", "a/#", "+/#", "a/+/b", "/+", "+/", "+/+", "//#", "$SYS/#", "ü/+"] {
@@ -232,6 +234,7 @@ mod tests {
         assert_eq!(TopicFilter::new(&"a".repeat(MAX_BYTES + 1)), Err(FilterError::TooLong));
     }
 
+    /// [MQTT-4.8.2-1, MQTT-4.8.2-2]
     #[test]
     fn a_shared_filter_has_a_share_name_and_a_plain_filter() {
         let filter = TopicFilter::new("$share/g/a/+/#").unwrap();
@@ -277,6 +280,7 @@ mod tests {
         assert!(!matches("a", "a/") && !matches("a/", "a") && !matches("a/b", "a"));
     }
 
+    /// [MQTT-4.7.2-1, 3.1.1 MQTT-4.7.2-1]
     #[test]
     fn a_leading_wildcard_does_not_match_dollar_names() {
         for filter in ["#", "+/x", "+", "+/#", "$share/g/#"] {

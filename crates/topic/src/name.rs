@@ -148,6 +148,8 @@ mod tests {
 
     use super::*;
 
+    /// [MQTT-3.3.2-2, MQTT-4.7.0-1, MQTT-4.7.3-1, MQTT-4.7.3-2, MQTT-4.7.3-3, 3.1.1 MQTT-3.3.2-2,
+    /// 3.1.1 MQTT-4.7.1-1, 3.1.1 MQTT-4.7.3-1, 3.1.1 MQTT-4.7.3-2, 3.1.1 MQTT-4.7.3-3]
     #[test]
     fn a_name_is_what_section_4_7_says() {
         for good in
@@ -175,6 +177,7 @@ mod tests {
         }
     }
 
+    /// [MQTT-4.7.3-4, 3.1.1 MQTT-4.7.3-4]
     #[test]
     fn names_are_compared_byte_for_byte() {
         let composed = TopicName::new("\u{e9}").unwrap();

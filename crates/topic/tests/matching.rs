@@ -56,6 +56,7 @@ fn is_valid(text: &str) -> bool {
 }
 
 proptest! {
+    /// [MQTT-3.3.2-3, MQTT-4.7.2-1, 3.1.1 MQTT-3.3.2-3, 3.1.1 MQTT-4.7.2-1]
     #[test]
     fn a_filter_matches_what_the_standard_says(filter in filter(), name in name()) {
         let is_hidden = name.starts_with('$') && filter.starts_with(['+', '#']);
@@ -66,6 +67,7 @@ proptest! {
         prop_assert_eq!(TopicFilter::new(&shared).unwrap().matches(name), wanted);
     }
 
+    /// [MQTT-4.7.3-4, 3.1.1 MQTT-4.7.3-4]
     #[test]
     fn a_name_is_a_filter_that_matches_it_alone(name in name(), other in name()) {
         let (name, other) = (TopicName::new(&name).unwrap(), TopicName::new(&other).unwrap());
@@ -74,6 +76,8 @@ proptest! {
         prop_assert_eq!(filter.matches(other), name == other);
     }
 
+    /// [MQTT-4.7.1-1, MQTT-4.7.1-2, MQTT-4.7.3-1, MQTT-4.7.3-2, MQTT-4.8.2-1, MQTT-4.8.2-2,
+    /// 3.1.1 MQTT-4.7.1-2, 3.1.1 MQTT-4.7.1-3, 3.1.1 MQTT-4.7.3-1, 3.1.1 MQTT-4.7.3-2]
     #[test]
     fn a_text_is_a_filter_if_the_rules_say_so(text in "(\\$share/?)?[a+#/\\x00]{0,8}") {
         let filter = TopicFilter::new(&text);
@@ -87,6 +91,8 @@ proptest! {
         prop_assert!(!is_malformed_share || text.starts_with("$share/"));
     }
 
+    /// [MQTT-3.3.2-2, MQTT-4.7.0-1, MQTT-4.7.3-1, MQTT-4.7.3-2, 3.1.1 MQTT-3.3.2-2, 3.1.1 MQTT-4.7.1-1,
+    /// 3.1.1 MQTT-4.7.3-1, 3.1.1 MQTT-4.7.3-2]
     #[test]
     fn a_text_is_a_name_if_it_is_one(text in "[a+#/\\x00ü]{0,20}") {
         let is_name = !text.is_empty() && !text.contains(['+', '#', '\0']);

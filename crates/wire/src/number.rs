@@ -176,6 +176,7 @@ number_fields! {
 mod tests {
     use super::*;
 
+    /// [MQTT-3.3.2-8]
     #[test]
     fn what_cannot_be_0_is_not() {
         assert_eq!(PacketId::new(0), None);

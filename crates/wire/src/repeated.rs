@@ -328,6 +328,7 @@ mod tests {
         properties.iter().map(|property| property.name.as_str()).collect()
     }
 
+    /// [MQTT-3.3.2-18]
     #[test]
     fn user_properties_keep_their_order_wherever_they_stand() {
         let pure = MessageProperties::from_bytes(b"\x01\x01&\0\x01a\0\0&\0\x01b\0\0&\0\x01a\0\0").unwrap();

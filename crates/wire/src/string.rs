@@ -299,6 +299,7 @@ mod tests {
 
     use super::*;
 
+    /// [MQTT-1.5.4-2, 3.1.1 MQTT-1.5.3-2]
     #[test]
     fn a_string_has_at_most_65_535_bytes_and_no_nul() {
         let longest = "ü".repeat(32_767) + "a";

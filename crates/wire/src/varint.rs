@@ -101,6 +101,7 @@ mod tests {
 
     use super::*;
 
+    /// [MQTT-1.5.5-1]
     #[test]
     fn the_limits_of_table_1_1_take_1_to_4_bytes() {
         let limits: [(usize, &[u8]); 8] = [

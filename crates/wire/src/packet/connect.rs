@@ -356,6 +356,7 @@ mod tests {
     use super::*;
     use crate::{Answer, ConnectRefusal, Limits, decode};
 
+    /// [3.1.1 MQTT-3.1.2-22]
     #[test]
     fn a_password_without_a_user_name_cannot_be_built_before_5() {
         let password = Binary::new(b"secret").ok();

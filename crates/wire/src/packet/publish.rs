@@ -317,6 +317,7 @@ mod tests {
         assert_eq!(publish(&bytes), sent);
     }
 
+    /// [MQTT-2.2.1-2, MQTT-3.3.1-2, 3.1.1 MQTT-2.3.1-5, 3.1.1 MQTT-3.3.1-2]
     #[test]
     fn qos_0_has_neither_identifier_nor_dup() {
         assert_eq!((Delivery::AtMostOnce.packet_id(), Delivery::AtMostOnce.dup()), (None, false));

@@ -55,6 +55,7 @@ mod tests {
         packet.encode(version, &mut bytes).map(|_| bytes)
     }
 
+    /// [3.1.1 MQTT-3.9.3-2]
     #[test]
     fn a_failure_is_what_the_version_has_for_it() {
         let reasons = [SubAckReason::GrantedQos1, SubAckReason::NotAuthorized];

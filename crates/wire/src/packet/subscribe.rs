@@ -261,6 +261,7 @@ mod tests {
     use super::*;
     use crate::{Decoded, Limits, Packet, decode};
 
+    /// [MQTT-3.8.3-4]
     #[test]
     fn no_local_on_a_shared_filter_cannot_be_built() {
         let options = SubscriptionOptions { no_local: true, ..Default::default() };

@@ -140,6 +140,7 @@ proptest! {
         }
     }
 
+    /// [MQTT-3.3.2-4, MQTT-3.3.2-15, MQTT-3.3.2-16, MQTT-3.3.2-17, MQTT-3.3.2-18, MQTT-3.3.2-20]
     #[test]
     fn a_message_forwarded_keeps_what_belongs_to_it(texts in texts(), choices in choices(), other in choices()) {
         let parts = Parts::new(&texts, choices);
