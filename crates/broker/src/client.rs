@@ -1,14 +1,18 @@
 //! What a shard knows of one connection.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use index::{ConnectionId, Subscriber};
+use index::{ConnectionId, QueueId, Subscriber};
+use ledger::EntryId;
 use session::Session;
+use wire::PacketId;
 
 use crate::filters::Filters;
 use crate::pressure::Blocker;
 use crate::publish::Route;
 use crate::retained::Walks;
+use crate::subscribe::Recording;
 
 /// A connection with its session. What most connections do not have is behind a pointer.
 #[derive(Debug)]
@@ -23,6 +27,16 @@ pub(crate) struct Client {
     pub(crate) walks: Option<Box<Walks>>,
     /// Why it is not read.
     pub(crate) blocked: Option<Box<Blocker>>,
+    /// SUBSCRIBE and UNSUBSCRIBE packets that are answered when the ledger has recorded them.
+    pub(crate) recording: Option<Box<Vec<Recording>>>,
+    /// Messages of groups that are under way to it under numbers of its own.
+    pub(crate) shares: Option<Box<Shares>>,
+    /// How many messages it has acknowledged, which is progress.
+    pub(crate) acknowledged: u64,
+    /// Its acknowledgements are held back until a subscriber of its is not behind any more.
+    pub(crate) is_held: bool,
+    /// What DISCONNECT has changed the session's expiry to.
+    pub(crate) expiry_secs: Option<u32>,
     /// Answers that were sent while its output was full.
     pub(crate) untaken_answer_bytes: usize,
     /// It has changes to the index that are not written.
@@ -43,6 +57,11 @@ impl Client {
             route: None,
             walks: None,
             blocked: None,
+            recording: None,
+            shares: None,
+            acknowledged: 0,
+            is_held: false,
+            expiry_secs: None,
             untaken_answer_bytes: 0,
             has_changes: false,
             posted: 0,
@@ -51,9 +70,26 @@ impl Client {
         }
     }
 
+    /// Where messages wait for its session when it is gone, if the session lasts.
+    pub(crate) fn queue(&self) -> Option<QueueId> {
+        self.subscriber.as_ref()?.queue
+    }
+
     pub(crate) fn client_id(&self) -> &str {
         self.subscriber.as_ref().map_or("", |subscriber| &subscriber.client_id)
     }
+}
+
+/// A message of a group, as the ledger knows it.
+pub(crate) type Share = (QueueId, EntryId);
+
+/// What groups have given to a client whose session ends with its connection.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// Under way, by packet identifier.
+    pub(crate) in_flight: HashMap<PacketId, Share>,
+    /// How many wait behind the window.
+    pub(crate) waiting: usize,
 }
 
 /// The clients of one shard, in the places that `net` gave their connections.

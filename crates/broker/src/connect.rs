@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Subscriber};
-use ledger::Command;
-use session::{Message, Now};
+use index::{ConnectionId, Level, Subscriber};
+use ledger::{Cause, Claim, Claimed, Command, Will};
+use session::{Accepted, Message, Now};
 use wire::{Connect, DisconnectReason, ReasonCode};
 
 use crate::ending::{By, Ending};
@@ -25,31 +25,43 @@ impl Shard {
             given => given.into(),
         };
         let Some(client) = self.clients.get_mut(id) else { return };
-        let will = connect.will.map(|will| Box::new(Message::of_will(&will, Arc::clone(&client_id), now)));
-        client.session.set_will(will);
+        let will = connect.will.map(|will| Will {
+            message: Arc::new(Message::of_will(&will, Arc::clone(&client_id), now)),
+            delay_secs: will.delay_interval_secs.unwrap_or(0),
+        });
         let subscriber = Arc::new(Subscriber::new(client_id, self.id, id));
         client.subscriber = Some(Arc::clone(&subscriber));
+        let session = &client.session;
+        let claim = Claim {
+            subscriber,
+            connection: id,
+            clean_start: session.clean_start(),
+            expiry_secs: session.expiry_secs(&self.settings),
+            window: session.window(&self.settings),
+            packet_bytes_max: u32::try_from(session.packet_bytes_max()).unwrap_or(u32::MAX),
+            will,
+        };
         to.pause(id);
-        to.command(Command::Claim { subscriber });
+        to.command(Command::Claim(Box::new(claim)));
     }
 
     /// The client identifier is this connection's: CONNACK.
-    pub(crate) fn claimed(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    pub(crate) fn claimed(&mut self, claimed: Claimed, now: Now, to: &mut impl Effects) {
+        let Claimed { connection: id, subscriber, session_present, subscriptions, unreleased } = claimed;
         let Some(client) = self.clients.get_mut(id) else { return };
-        let (Some(subscriber), Some(version)) = (&client.subscriber, client.session.version()) else {
-            return;
-        };
+        let Some(version) = client.session.version() else { return };
+        for (filter, _) in &subscriptions {
+            client.filters.insert(filter);
+        }
+        subscriber.gauge.set(Level::Open);
+        subscriber.gauge.set_behind(false);
+        client.subscriber = Some(Arc::clone(&subscriber));
         self.scratch.clear();
-        if !client.session.accept(&subscriber.client_id, &self.settings, &mut self.scratch) {
+        let accepted =
+            Accepted { client_id: &subscriber.client_id, session_present, unreleased: &unreleased };
+        if !client.session.accept(&accepted, &self.settings, &mut self.scratch) {
             let why = "the answer would be larger than the client takes";
-            self.counters.refused_connect.add(1);
-            self.end(
-                id,
-                Ending { reason: ReasonCode::PacketTooLarge, why, with_will: false, by: By::Server },
-                now,
-                to,
-            );
-            return to.close(id);
+            return self.turn_away(id, ReasonCode::PacketTooLarge, why, now, to);
         }
         client.session.touch(now);
         let keep_alive_secs = client.session.keep_alive_secs();
@@ -61,6 +73,33 @@ impl Shard {
         to.resume(id);
     }
 
+    /// The ledger cannot let the client in.
+    pub(crate) fn refused(
+        &mut self,
+        id: ConnectionId,
+        reason: ReasonCode,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
+        self.disconnect(id, reason, to);
+        let why = "what the session needs cannot be recorded";
+        self.turn_away(id, reason.reason(), why, now, to);
+    }
+
+    fn turn_away(
+        &mut self,
+        id: ConnectionId,
+        reason: ReasonCode,
+        why: &'static str,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        self.counters.refused_connect.add(1);
+        self.end(id, Ending { reason, why, cause: Cause::Normal, by: By::Server }, now, to);
+        to.close(id);
+    }
+
     /// Somebody else has come with the same client identifier [MQTT-3.1.4-3].
     pub(crate) fn evict(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         if self.clients.get(id).is_none() {
@@ -70,12 +109,8 @@ impl Shard {
         self.counters.ended_taken_over.add(1);
         self.disconnect(id, DisconnectReason::SessionTakenOver, to);
         let why = "another connection has the same client identifier";
-        self.end(
-            id,
-            Ending { reason: ReasonCode::SessionTakenOver, why, with_will: true, by: By::Server },
-            now,
-            to,
-        );
+        let reason = ReasonCode::SessionTakenOver;
+        self.end(id, Ending { reason, why, cause: Cause::TakenOver, by: By::Server }, now, to);
         to.close(id);
     }
 }

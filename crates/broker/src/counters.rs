@@ -80,10 +80,25 @@ counters! {
     connects: "connects/received",
     /// Sockets accepted.
     sockets: "sockets/accepted",
-    /// Subscriptions now.
-    subscriptions: "subscriptions/count",
     /// PUBLISH packets that nobody subscribed to.
     no_subscribers: "publish/messages/no_subscribers",
+    /// Copies of messages that were meant for a subscriber, each counted once, but for those that went into a queue of
+    /// the ledger.
+    routed: "account/routed",
+    /// Of those: written, at QoS 0.
+    sent_once: "account/sent",
+    /// Of those: acknowledged, at QoS 1 and 2.
+    acknowledged: "account/acknowledged",
+    /// Of those: sent at QoS 1 and 2, and not acknowledged yet.
+    in_flight: "account/in_flight",
+    /// Of those: waiting behind the window of a client.
+    waiting: "account/waiting",
+    /// Of those: given up with the session of a client, which ended with its connection.
+    discarded_session: "discarded/session",
+    /// Dropped because the subscriber is not connected.
+    dropped_absent: "dropped/absent",
+    /// Dropped because as much waits for the client as may.
+    dropped_queue_full: "dropped/queue_full",
     /// Dropped because the subscriber makes no progress.
     dropped_slow: "dropped/slow",
     /// Dropped because all connections together hold as many bytes as they may.
@@ -110,10 +125,16 @@ counters! {
     ended_keep_alive: "ended/keep_alive",
     /// Connections ended because they took nothing of what was sent to them for a minute.
     ended_stuck: "ended/stuck",
+    /// Connections ended because more messages waited for them than may.
+    ended_queue_full: "ended/queue_full",
     /// Connections ended because another one took their client identifier.
     ended_taken_over: "ended/taken_over",
     /// Subscriptions refused because the client has as many as it may, or the filter has too many levels.
     refused_subscriptions: "refused/subscriptions",
+    /// PUBLISH packets that were refused because they could not be stored.
+    refused_publish: "refused/publish",
+    /// How often acknowledgements to a publisher were held back because a subscriber of its was behind.
+    held_publishers: "held/publishers",
     /// How often a publisher was not read because a subscriber of its was full.
     paused_publishers: "paused/publishers",
     /// How often a subscriber was found to make no progress.

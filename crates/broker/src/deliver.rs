@@ -1,94 +1,30 @@
-//! From a message to the output buffers of this shard's subscribers: encoded once per shape, not per receiver.
+//! From a message to the output buffers of this shard's subscribers.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
-use session::{Message, Now};
-use wire::{
-    Decoded, Full, Limits, Packet, Publish, Sink, SubscriptionIdentifier, SubscriptionIdentifiers, Version,
-    decode,
-};
+use session::{Message, Now, Wait, Waiting};
+use wire::{DisconnectReason, Qos, SubscriptionIdentifiers};
 
+use crate::encode::{Dispatch, Made, Receiver, Shape, Source, as_identifiers};
 use crate::retained::Walks;
-use crate::{Effects, Flush, Room, Run, Shard};
+use crate::{Effects, Flush, Room, Shard};
 
-/// In a wide fan-out payloads of this size on average are shared by their receivers instead of copied for each.
-const SHARED_BYTES: u64 = 4 * 1024;
-/// With up to this many receivers a message is written at the end of its turn.
-const DIRECT_TARGETS: usize = 8;
+/// From so much behind its window on a client is behind: its publishers get their acknowledgements later.
+const BEHIND_BYTES: usize = 256 * 1024;
+const BEHIND_MESSAGES: usize = 1_000;
 
-impl Flush {
-    /// How a message with so many receivers is written.
-    #[must_use]
-    pub fn of(targets: usize) -> Self {
-        if targets <= DIRECT_TARGETS { Self::Direct } else { Self::Bulk }
-    }
-}
-
-/// What is delivered.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    /// Packets as they were read, all alike but for their payload, of QoS 0.
-    Run(Run<'a>),
-    /// A message that went through the ledger, and whether that keeps it.
-    Message { message: &'a Message, stored: bool },
-}
-
-/// How receivers differ in the bytes they get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shape {
-    is_5: bool,
-    retain: bool,
-}
-
-impl Shape {
-    fn version(self) -> Version {
-        if self.is_5 { Version::V5 } else { Version::V3_1_1 }
-    }
-
-    fn shaped<'a>(self, publish: &Publish<'a>, identifiers: SubscriptionIdentifiers<'a>) -> Publish<'a> {
-        let subscription_identifiers = if self.is_5 { identifiers } else { SubscriptionIdentifiers::EMPTY };
-        Publish { retain: self.retain, subscription_identifiers, ..*publish }
-    }
-}
-
-/// Takes a packet without its payload, which is written last and in one piece.
-struct Head<'a> {
-    bytes: &'a mut Vec<u8>,
-    payload: &'a [u8],
-}
-
-impl Sink for Head<'_> {
-    fn reserve(&mut self, _: usize) -> Result<(), Full> {
-        Ok(())
-    }
-
-    fn put(&mut self, bytes: &[u8]) {
-        if !std::ptr::eq(bytes, self.payload) {
-            self.bytes.extend_from_slice(bytes);
-        }
-    }
-}
-
-/// One target, as its connection is now.
-struct Receiver {
-    shape: Shape,
-    /// The largest packet it takes.
-    bytes_max: usize,
-    /// It has published itself: it may be waiting for this message to go on.
-    publishes: bool,
-}
-
-/// Buffers for packets that are put together, kept from one delivery to the next.
+/// What a delivery has found among its receivers.
 #[derive(Debug, Default)]
-pub(crate) struct Buffers {
-    shaped: Vec<u8>,
-    single: Vec<u8>,
+pub(crate) struct Found {
+    /// One of those whose output is over its mark.
+    pub(crate) over: Option<Arc<Subscriber>>,
+    /// One of those behind whose window more waits than should.
+    pub(crate) behind: Option<Arc<Subscriber>>,
 }
 
 impl Shard {
-    /// Hands a message to those of `targets` that live here. Returns one of them that is over its mark, if any.
+    /// Hands a message to those of `targets` that live here, but for those who get it out of a queue.
     pub(crate) fn deliver(
         &mut self,
         source: Source<'_>,
@@ -96,36 +32,32 @@ impl Shard {
         flush: Flush,
         now: Now,
         to: &mut impl Effects,
-    ) -> Option<Arc<Subscriber>> {
+    ) -> Found {
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut dispatch = Dispatch::new(source, flush, now, &mut buffers);
-        let mut over = None;
+        let mut found = Found::default();
         for target in targets {
-            let subscriber = &target.subscriber;
-            let Some(receiver) = self.receiver(source, target) else { continue };
-            let level = subscriber.gauge.level();
-            if level == Level::Slow {
-                self.counters.dropped_slow.add(u64::from(source.count()));
-                self.counters.publish_dropped.add(u64::from(source.count()));
+            if target.is_queued(source.qos()) {
                 continue;
             }
-            let room = dispatch.send(target, &receiver, to);
-            self.count_sent(&dispatch.made, room);
-            if room == Room::Over {
-                if level == Level::Open {
-                    subscriber.gauge.set(Level::Over);
-                    self.judge.watch(subscriber, to.taken_bytes(subscriber.connection), now.monotonic_ms);
-                }
-                over.get_or_insert_with(|| Arc::clone(subscriber));
+            let Some(receiver) = self.receiver(source, target) else { continue };
+            self.counters.routed.add(u64::from(source.count()));
+            if receiver.shape.qos == Qos::AtMostOnce {
+                self.send_once(&mut dispatch, target, &receiver, now, &mut found, to);
+            } else {
+                self.offer(&mut dispatch, target, &receiver, now, &mut found, to);
             }
         }
         self.buffers = buffers;
-        over
+        found
     }
 
     /// How a target gets the message; `None` if it is gone, or is not to get this one.
     fn receiver(&self, source: Source<'_>, target: &Target) -> Option<Receiver> {
-        let client = self.clients.get(target.subscriber.connection)?;
+        let Some(client) = self.clients.get(target.connection) else {
+            self.count_absent(u64::from(source.count()));
+            return None;
+        };
         let is_5 = client.session.version()?.is_5();
         let retain = match source {
             Source::Run(_) => false,
@@ -137,8 +69,194 @@ impl Shard {
                 message.retain() && target.retain_as_published
             }
         };
-        let bytes_max = client.session.packet_bytes_max();
-        Some(Receiver { shape: Shape { is_5, retain }, bytes_max, publishes: client.route.is_some() })
+        Some(Receiver {
+            shape: Shape { is_5, retain, qos: source.qos().min(target.qos) },
+            bytes_max: client.session.packet_bytes_max(),
+            publishes: client.route.is_some(),
+            uses_aliases: client.session.uses_aliases(),
+        })
+    }
+
+    /// Somebody who has subscribed is not here, and what comes at QoS 0 waits for nobody.
+    pub(crate) fn count_absent(&self, count: u64) {
+        self.counters.routed.add(count);
+        self.counters.dropped_absent.add(count);
+        self.counters.publish_dropped.add(count);
+    }
+
+    /// QoS 0: now or never.
+    fn send_once(
+        &mut self,
+        dispatch: &mut Dispatch<'_>,
+        target: &Target,
+        receiver: &Receiver,
+        now: Now,
+        found: &mut Found,
+        to: &mut impl Effects,
+    ) {
+        let subscriber = &target.subscriber;
+        let level = subscriber.gauge.level();
+        if level == Level::Slow {
+            let count = u64::from(dispatch.count());
+            self.counters.dropped_slow.add(count);
+            self.counters.publish_dropped.add(count);
+            return;
+        }
+        let Some(client) = self.clients.get_mut(target.connection) else { return };
+        let room = dispatch.send(target, receiver, &mut client.session, to);
+        self.count_once(&dispatch.made, room);
+        if room == Room::Over {
+            if level == Level::Open {
+                subscriber.gauge.set(Level::Over);
+                self.watch(target.connection, subscriber, now, to);
+            }
+            found.over.get_or_insert_with(|| Arc::clone(subscriber));
+        }
+    }
+
+    /// QoS 1 and 2: now if there is a place in the window and room in the output, otherwise in its turn.
+    fn offer(
+        &mut self,
+        dispatch: &mut Dispatch<'_>,
+        target: &Target,
+        receiver: &Receiver,
+        now: Now,
+        found: &mut Found,
+        to: &mut impl Effects,
+    ) {
+        let connection = target.connection;
+        let Receiver { shape, bytes_max, uses_aliases, .. } = *receiver;
+        let bytes = dispatch.make(&target.identifiers, shape, bytes_max);
+        if dispatch.made.count == 0 {
+            return self.count_sent(&dispatch.made, Room::Open);
+        }
+        let Some(client) = self.clients.get_mut(connection) else { return };
+        let is_open = to.room(connection, dispatch.bytes(bytes).len()) == Room::Open;
+        if is_open
+            && !uses_aliases
+            && let Some(packet_id) = client.session.begin(shape.qos).and_then(|delivery| delivery.packet_id())
+        {
+            let flush = dispatch.flush_of(receiver);
+            to.publish(connection, dispatch.numbered(bytes, packet_id), flush);
+            self.counters.in_flight.add(1);
+            return self.count_sent(&dispatch.made, Room::Open);
+        }
+        let Some(message) = dispatch.message() else { return };
+        let waiting = Waiting {
+            message,
+            qos: shape.qos,
+            retain: shape.retain,
+            identifiers: target.identifiers.clone(),
+            group: None,
+        };
+        self.wait(connection, waiting, now, to);
+        if is_open {
+            self.pull(connection, now, to);
+        }
+        if target.subscriber.gauge.is_behind() {
+            found.behind.get_or_insert_with(|| Arc::clone(&target.subscriber));
+        }
+    }
+
+    /// A message of QoS 1 or 2 waits behind a client's window, up to the client's bounds.
+    pub(crate) fn wait(&mut self, id: ConnectionId, waiting: Waiting, now: Now, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        match client.session.wait(waiting, &self.settings) {
+            Wait::Waits => {
+                self.counters.waiting.add(1);
+                let is_behind = client.session.waiting_bytes() > BEHIND_BYTES
+                    || client.session.waiting_messages() > BEHIND_MESSAGES;
+                if let Some(subscriber) = client.subscriber.clone().filter(|_| is_behind)
+                    && !subscriber.gauge.is_behind()
+                {
+                    subscriber.gauge.set_behind(true);
+                    self.watch(id, &subscriber, now, to);
+                }
+            }
+            Wait::Full => {
+                self.counters.dropped_queue_full.add(1);
+                self.counters.publish_dropped.add(1);
+                self.counters.ended_queue_full.add(1);
+                let why = "more messages wait for the client than may";
+                self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
+            }
+        }
+    }
+
+    /// Whether a client that was behind is so still.
+    fn look_behind(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        let Some(client) = self.clients.get(id) else { return };
+        let Some(subscriber) = client.subscriber.clone() else { return };
+        let session = &client.session;
+        if subscriber.gauge.is_marked_behind()
+            && session.waiting_bytes() <= BEHIND_BYTES / 4
+            && session.waiting_messages() <= BEHIND_MESSAGES / 4
+        {
+            subscriber.gauge.set_behind(false);
+            self.tell_waiting(&subscriber, now, to);
+        }
+    }
+
+    /// Sends what waits, as far as window and output have room.
+    pub(crate) fn pull(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        loop {
+            let Some(client) = self.clients.get_mut(id) else { return };
+            let Some(bytes) = client.session.next_waiting_bytes() else { break };
+            match to.room(id, bytes) {
+                Room::Open => {}
+                Room::Over => break,
+                Room::Full => {
+                    self.stalled.push(id);
+                    break;
+                }
+            }
+            let mut expired = 0;
+            let next = client.session.next_waiting(now, &mut expired);
+            self.counters.waiting.sub(expired + u64::from(next.is_some()));
+            self.counters.dropped_expired.add(expired);
+            self.counters.publish_dropped.add(expired);
+            let Some((waiting, delivery)) = next else { break };
+            self.counters.in_flight.add(1);
+            self.send_waiting(id, &waiting, delivery, now, to);
+        }
+        self.look_behind(id, now, to);
+    }
+
+    /// Writes a message that has got its place in the window.
+    fn send_waiting(
+        &mut self,
+        id: ConnectionId,
+        waiting: &Waiting,
+        delivery: wire::Delivery,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(version) = client.session.version() else { return };
+        let identifiers = as_identifiers(&waiting.identifiers);
+        let mut publish = waiting.message.publish(now);
+        publish.delivery = delivery;
+        publish.retain = waiting.retain;
+        if version.is_5() {
+            publish.subscription_identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
+        }
+        client.session.shorten_topic(&mut publish);
+        self.scratch.clear();
+        if publish.encode(version, &mut self.scratch).is_err() {
+            debug_assert!(false, "it was measured before it had to wait");
+            return;
+        }
+        if let (Some((group, entry)), Some(packet_id)) = (waiting.group, delivery.packet_id()) {
+            let shares = client.shares.get_or_insert_default();
+            shares.waiting -= 1;
+            shares.in_flight.insert(packet_id, (group, entry));
+            if waiting.qos == Qos::ExactlyOnce {
+                to.command(ledger::Command::Sent { group, entry, connection: id });
+            }
+        }
+        to.publish(id, &self.scratch, Flush::Direct);
+        let payload_bytes = publish.payload.len() as u64;
+        self.count_sent(&Made { count: 1, payload_bytes, ..Made::default() }, Room::Open);
     }
 
     /// Hands a step of retained messages to one client, with RETAIN 1 [MQTT-3.3.1-8 of 3.1.1].
@@ -151,26 +269,44 @@ impl Shard {
         to: &mut impl Effects,
     ) {
         let Some(client) = self.clients.get(connection) else { return };
-        let session = &client.session;
-        let Some(version) = session.version() else { return };
-        let shape = Shape { is_5: version.is_5(), retain: true };
-        let identifiers = identifiers(interest.identifier().as_slice());
-        let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
-        let buffer = &mut self.buffers.single;
-        buffer.clear();
-        let mut made = Made::default();
+        let Some(version) = client.session.version() else { return };
+        let bytes_max = client.session.packet_bytes_max();
+        let client_id = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
+        let identifiers: Box<[_]> = interest.identifier().into_iter().collect();
         for message in messages {
-            if interest.no_local() && message.publisher() == Some(client.client_id()) {
+            if interest.no_local() && message.publisher() == client_id.as_deref() {
                 continue;
             }
+            self.counters.routed.add(1);
+            let qos = message.qos().min(interest.qos());
+            let shape = Shape { is_5: version.is_5(), retain: true, qos };
             let source = Source::Message { message, stored: true };
-            made += source.encode(shape, identifiers, session.packet_bytes_max(), now, buffer);
+            let numbers = as_identifiers(&identifiers);
+            let numbers = SubscriptionIdentifiers::from(numbers.as_slice());
+            let buffer = &mut self.buffers.single;
+            buffer.clear();
+            let made = source.encode(shape, numbers, bytes_max, now, buffer);
+            if qos == Qos::AtMostOnce || made.count == 0 {
+                let room = to.publish(connection, buffer, Flush::Direct);
+                self.count_once(&made, room);
+                continue;
+            }
+            let message = Arc::clone(message);
+            let waiting = Waiting { message, qos, retain: true, identifiers: identifiers.clone(), group: None };
+            self.wait(connection, waiting, now, to);
         }
-        let room = to.publish(connection, buffer, Flush::Direct);
-        self.count_sent(&made, room);
+        self.pull(connection, now, to);
     }
 
-    pub(crate) fn count_sent(&self, made: &Made, room: Room) {
+    /// At QoS 0 what is written is done with.
+    fn count_once(&self, made: &Made, room: Room) {
+        self.count_sent(made, room);
+        if room != Room::Full {
+            self.counters.sent_once.add(u64::from(made.count));
+        }
+    }
+
+    fn count_sent(&self, made: &Made, room: Room) {
         let (count, too_large) = (u64::from(made.count), u64::from(made.too_large));
         let expired = u64::from(made.expired);
         let lost = if room == Room::Full { count } else { 0 };
@@ -184,217 +320,4 @@ impl Shard {
             self.counters.publish_bytes_sent.add(made.payload_bytes);
         }
     }
-}
-
-/// One delivery, while it goes from receiver to receiver.
-struct Dispatch<'a> {
-    source: Source<'a>,
-    flush: Flush,
-    /// So many more receivers of a wide fan-out are written at the end of the turn, if they publish: in a
-    /// dialogue that many listen to, the listeners can wait, and get more at a time.
-    direct_left: usize,
-    now: Now,
-    /// What the receiver before got, ready for the next of its shape.
-    shape: Option<Shape>,
-    common: Made,
-    /// The payloads, once a receiver of a wide fan-out has shared them.
-    shared: Vec<Arc<[u8]>>,
-    buffers: &'a mut Buffers,
-    /// What the last receiver got.
-    made: Made,
-}
-
-/// What was encoded, and what was left out.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Made {
-    pub(crate) count: u32,
-    pub(crate) payload_bytes: u64,
-    pub(crate) too_large: u32,
-    pub(crate) expired: u32,
-}
-
-impl std::ops::AddAssign for Made {
-    fn add_assign(&mut self, other: Self) {
-        self.count += other.count;
-        self.payload_bytes += other.payload_bytes;
-        self.too_large += other.too_large;
-        self.expired += other.expired;
-    }
-}
-
-impl<'a> Dispatch<'a> {
-    fn new(source: Source<'a>, flush: Flush, now: Now, buffers: &'a mut Buffers) -> Self {
-        let made = Made::default();
-        Self {
-            source,
-            flush,
-            direct_left: DIRECT_TARGETS,
-            now,
-            shape: None,
-            common: made,
-            shared: Vec::new(),
-            buffers,
-            made,
-        }
-    }
-
-    fn send(&mut self, target: &Target, receiver: &Receiver, to: &mut impl Effects) -> Room {
-        let Receiver { shape, bytes_max, .. } = *receiver;
-        let connection = target.subscriber.connection;
-        let flush = self.flush_of(receiver);
-        if self.flush == Flush::Bulk && self.source.is_large() {
-            return self.send_shared(target, receiver, flush, to);
-        }
-        self.prepare(shape);
-        let common = self.source.as_is(shape).unwrap_or(&self.buffers.shaped);
-        if !target.identifiers.is_empty() || common.len() > bytes_max {
-            let identifiers = identifiers(&target.identifiers);
-            let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
-            let single = &mut self.buffers.single;
-            single.clear();
-            self.made = self.source.encode(shape, identifiers, bytes_max, self.now, single);
-            return to.publish(connection, single, flush);
-        }
-        self.made = self.common;
-        to.publish(connection, common, flush)
-    }
-
-    /// Each packet with a head of its own and the payload that all receivers share.
-    fn send_shared(
-        &mut self,
-        target: &Target,
-        receiver: &Receiver,
-        flush: Flush,
-        to: &mut impl Effects,
-    ) -> Room {
-        let Receiver { shape, bytes_max, .. } = *receiver;
-        let identifiers = identifiers(&target.identifiers);
-        let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
-        let Self { source, now, shared, buffers: Buffers { single: head, .. }, .. } = self;
-        let mut made = Made { expired: u32::from(source.is_expired(*now)), ..Made::default() };
-        let (mut room, mut number) = (Room::Open, 0);
-        source.for_each(*now, |publish| {
-            if number == shared.len() {
-                shared.push(publish.payload.into());
-            }
-            let payload = &shared[number];
-            number += 1;
-            head.clear();
-            let publish = shape.shaped(publish, identifiers);
-            let mut sink = Head { bytes: head, payload: publish.payload };
-            match publish.encode(shape.version(), &mut sink) {
-                Ok(len) if len <= bytes_max => {
-                    made.count += 1;
-                    made.payload_bytes += payload.len() as u64;
-                    room = to.publish_shared(target.subscriber.connection, head, payload, flush);
-                }
-                Ok(_) | Err(_) => made.too_large += 1,
-            }
-        });
-        self.made = made;
-        room
-    }
-
-    fn flush_of(&mut self, receiver: &Receiver) -> Flush {
-        if self.flush == Flush::Bulk && receiver.publishes && self.direct_left > 0 {
-            self.direct_left -= 1;
-            return Flush::Direct;
-        }
-        self.flush
-    }
-
-    fn prepare(&mut self, shape: Shape) {
-        if self.shape == Some(shape) {
-            return;
-        }
-        self.shape = Some(shape);
-        self.common = match self.source {
-            Source::Run(run) if self.source.as_is(shape).is_some() => {
-                Made { count: run.count, payload_bytes: run.payload_bytes, ..Made::default() }
-            }
-            source => {
-                let nobody = SubscriptionIdentifiers::EMPTY;
-                self.buffers.shaped.clear();
-                source.encode(shape, nobody, usize::MAX, self.now, &mut self.buffers.shaped)
-            }
-        };
-    }
-}
-
-impl<'a> Source<'a> {
-    fn count(self) -> u32 {
-        match self {
-            Self::Run(run) => run.count,
-            Self::Message { .. } => 1,
-        }
-    }
-
-    /// Whether its payloads are worth sharing.
-    fn is_large(self) -> bool {
-        match self {
-            Self::Run(run) => run.payload_bytes >= SHARED_BYTES * u64::from(run.count),
-            Self::Message { message, .. } => message.payload().len() as u64 >= SHARED_BYTES,
-        }
-    }
-
-    /// The packets, if receivers of this shape get them as they came.
-    fn as_is(self, shape: Shape) -> Option<&'a [u8]> {
-        match self {
-            Self::Run(run) if run.version.is_5() == shape.is_5 => Some(run.bytes),
-            Self::Run(_) | Self::Message { .. } => None,
-        }
-    }
-
-    /// Appends the packets of a shape that are not larger than `bytes_max`.
-    fn encode(
-        self,
-        shape: Shape,
-        identifiers: SubscriptionIdentifiers<'_>,
-        bytes_max: usize,
-        now: Now,
-        buffer: &mut Vec<u8>,
-    ) -> Made {
-        let mut made = Made { expired: u32::from(self.is_expired(now)), ..Made::default() };
-        let version = shape.version();
-        self.for_each(now, |publish| {
-            let publish = shape.shaped(publish, identifiers);
-            if publish.encoded_len(version).is_ok_and(|len| len <= bytes_max)
-                && publish.encode(version, buffer).is_ok()
-            {
-                made.count += 1;
-                made.payload_bytes += publish.payload.len() as u64;
-            } else {
-                made.too_large += 1;
-            }
-        });
-        made
-    }
-
-    fn is_expired(self, now: Now) -> bool {
-        matches!(self, Self::Message { message, .. } if message.is_expired(now))
-    }
-
-    /// Each message, as a PUBLISH of QoS 0.
-    fn for_each(self, now: Now, mut each: impl FnMut(&Publish<'_>)) {
-        match self {
-            Self::Message { message, .. } => {
-                if !message.is_expired(now) {
-                    each(&message.publish(now));
-                }
-            }
-            Self::Run(run) => {
-                let mut rest = run.bytes;
-                while let Ok(Decoded::Packet { packet: Packet::Publish(publish), len }) =
-                    decode(rest, Some(run.version), &Limits::default())
-                {
-                    each(&publish);
-                    rest = &rest[len..];
-                }
-            }
-        }
-    }
-}
-
-pub(crate) fn identifiers(numbers: &[NonZeroU32]) -> Vec<SubscriptionIdentifier> {
-    numbers.iter().filter_map(|number| SubscriptionIdentifier::new(number.get())).collect()
 }

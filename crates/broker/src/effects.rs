@@ -17,8 +17,9 @@ pub trait Effects {
     /// The same for one packet, the end of which many connections share.
     fn publish_shared(&mut self, to: ConnectionId, head: &[u8], payload: &Arc<[u8]>, flush: Flush) -> Room;
 
-    /// Whether a connection is over its mark, and not yet below a quarter of it.
-    fn is_over(&self, connection: ConnectionId) -> bool;
+    /// What [`publish`](Self::publish) would say to so many bytes more: [`Room::Over`] as long as a connection that was
+    /// over its mark is not below a quarter of it.
+    fn room(&self, connection: ConnectionId, bytes: usize) -> Room;
 
     /// All bytes that a connection's socket has taken.
     fn taken_bytes(&self, of: ConnectionId) -> u64;
@@ -85,7 +86,7 @@ pub enum Mail<'a> {
     Resume(Arc<Subscriber>),
 }
 
-/// Consecutive QoS 0 PUBLISH packets to one topic as they were read.
+/// Consecutive PUBLISH packets of QoS 0 to one topic as they were read, or a single one of QoS 1 or 2.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
     /// The packets, whole, one after the other.
@@ -96,6 +97,8 @@ pub struct Run<'a> {
     pub payload_bytes: u64,
     /// The version they are encoded in.
     pub version: Version,
+    /// What they were published with.
+    pub qos: Qos,
 }
 
 /// One line of the log.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use index::ConnectionId;
-use ledger::{Command, Left};
+use ledger::{Cause, Command, Left};
 use session::Now;
 use wire::{DisconnectReason, ReasonCode, Violation};
 
+use crate::client::Client;
 use crate::{Effects, Notice, Shard};
 
 /// How a session ends.
@@ -14,7 +15,8 @@ use crate::{Effects, Notice, Shard};
 pub(crate) struct Ending {
     pub(crate) reason: ReasonCode,
     pub(crate) why: &'static str,
-    pub(crate) with_will: bool,
+    /// What it means for the will.
+    pub(crate) cause: Cause,
     pub(crate) by: By,
 }
 
@@ -57,7 +59,7 @@ impl Shard {
             _ => self.counters.ended_protocol_error.add(1),
         }
         let ending =
-            Ending { reason: violation.reason, why: violation.text, with_will: true, by: By::Server };
+            Ending { reason: violation.reason, why: violation.text, cause: Cause::WithWill, by: By::Server };
         self.end(id, ending, now, to);
         to.close(id);
     }
@@ -65,7 +67,7 @@ impl Shard {
     /// The end of a connection's session. Its socket is not our concern any more.
     pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending, now: Now, to: &mut impl Effects) {
         let Some(mut client) = self.clients.remove(id) else { return };
-        let Ending { reason, why, with_will, by } = ending;
+        let Ending { reason, why, cause, by } = ending;
         let client_id = client.client_id();
         let is_connected = client.session.is_connected();
         self.counters.clients_connected.sub(u64::from(is_connected));
@@ -77,9 +79,31 @@ impl Shard {
             },
         );
         let Some(subscriber) = client.subscriber.take() else { return };
-        let will = client.session.take_will(now).filter(|_| with_will && client.session.is_connected());
-        to.command(Command::Left(Left { subscriber: Arc::clone(&subscriber), will }));
+        // Who was never let in leaves nothing behind.
+        let cause = if is_connected { cause } else { Cause::Normal };
+        let expiry_secs = client.expiry_secs;
+        to.command(Command::Left(Left {
+            subscriber: Arc::clone(&subscriber),
+            connection: id,
+            cause,
+            expiry_secs,
+        }));
+        subscriber.gauge.set_behind(false);
         self.open(&subscriber, now, to);
-        self.changes.leave(subscriber, std::mem::take(&mut client.filters));
+        if subscriber.queue.is_none() {
+            self.discard(&client);
+            self.changes.leave(subscriber, std::mem::take(&mut client.filters));
+        }
+    }
+
+    /// What was under way to a session that ends with its connection is gone with it.
+    /// What came from a group goes back to it.
+    fn discard(&self, client: &Client) {
+        let of_groups = client.shares.as_deref();
+        let in_flight = client.session.in_flight() - of_groups.map_or(0, |shares| shares.in_flight.len());
+        let waiting = client.session.waiting_messages() - of_groups.map_or(0, |shares| shares.waiting);
+        self.counters.in_flight.sub(in_flight as u64);
+        self.counters.waiting.sub(waiting as u64);
+        self.counters.discarded_session.add((in_flight + waiting) as u64);
     }
 }

@@ -32,7 +32,9 @@ impl Shard {
     /// One of the things that blocked a publisher is gone: it is read again unless there is another.
     pub(crate) fn unblock(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        client.blocked = None;
+        if client.blocked.take().is_none() {
+            return;
+        }
         if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
             self.block(id, next, to);
         }
@@ -48,9 +50,9 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return true };
         if client.blocked.is_none() {
             client.blocked = Some(Box::new(Blocker::Itself));
-            if let Some(subscriber) = &client.subscriber {
+            if let Some(subscriber) = client.subscriber.clone() {
                 subscriber.gauge.set(Level::Over);
-                self.judge.watch(subscriber, to.taken_bytes(id), now.monotonic_ms);
+                self.watch(id, &subscriber, now, to);
             }
             to.pause(id);
         }
@@ -81,26 +83,49 @@ impl Shard {
         }
     }
 
-    pub(crate) fn wake_for(&mut self, subscriber: &Subscriber, now: Now, to: &mut impl Effects) {
+    pub(crate) fn wake_for(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
         for publisher in self.waiting.take_for_subscriber(subscriber) {
+            self.release(publisher, to);
             self.unblock(publisher, now, to);
         }
     }
 
+    /// A subscriber has more waiting than it should: from now on it is looked at.
+    pub(crate) fn watch(
+        &mut self,
+        id: ConnectionId,
+        subscriber: &Arc<Subscriber>,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let taken = self.progress(id, to);
+        self.judge.watch(id, subscriber, taken, now.monotonic_ms);
+    }
+
+    /// What a client has taken: bytes, and messages that it has acknowledged.
+    fn progress(&self, id: ConnectionId, to: &impl Effects) -> u64 {
+        let acknowledged = self.clients.get(id).map_or(0, |client| client.acknowledged);
+        to.taken_bytes(id).wrapping_add(acknowledged)
+    }
+
     pub(crate) fn judge(&mut self, now: Now, to: &mut impl Effects) {
-        let clients = &self.clients;
-        let verdicts = self.judge.judge(now.monotonic_ms, |subscriber| {
-            clients.get(subscriber.connection)?;
-            let taken = to.taken_bytes(subscriber.connection);
-            Some(Reading { taken, waiting: to.waiting_bytes(subscriber.connection) })
+        for id in std::mem::take(&mut self.stalled) {
+            self.pull(id, now, to);
+        }
+        let mut judge = std::mem::take(&mut self.judge);
+        let verdicts = judge.judge(now.monotonic_ms, |id| {
+            let client = self.clients.get(id)?;
+            let waiting = to.waiting_bytes(id) + client.session.waiting_bytes();
+            Some(Reading { taken: self.progress(id, to), waiting })
         });
-        for (subscriber, verdict) in verdicts {
+        self.judge = judge;
+        for (id, subscriber, verdict) in verdicts {
             match verdict {
                 Verdict::Open => self.open(&subscriber, now, to),
                 Verdict::GivenUp => {
                     self.counters.ended_stuck.add(1);
                     let why = "the client takes nothing that is sent to it";
-                    self.give_up(subscriber.connection, DisconnectReason::QuotaExceeded, why, now, to);
+                    self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
                 }
                 Verdict::Slow => {
                     self.counters.slow_subscribers.add(1);

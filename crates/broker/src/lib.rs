@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod client;
 mod connect;
 mod counters;
 mod deliver;
 mod effects;
+mod encode;
 mod ending;
 mod filters;
 mod flow;

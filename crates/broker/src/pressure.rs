@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use index::{ConnectionId, Level, ShardId, Subscriber};
+use index::{ConnectionId, Identity, Level, ShardId, Subscriber};
 
 /// How often full subscribers are looked at.
 pub(crate) const JUDGE_MS: u64 = 100;
@@ -33,7 +33,8 @@ pub(crate) enum Blocker {
 /// The publishers of one shard that wait, by what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    subscribers: HashMap<(ShardId, ConnectionId), Vec<ConnectionId>>,
+    /// By the identity of the subscriber.
+    subscribers: HashMap<u64, Vec<ConnectionId>>,
     shards: HashMap<ShardId, Vec<ConnectionId>>,
     ledger: Vec<ConnectionId>,
 }
@@ -42,7 +43,7 @@ impl Waiting {
     pub(crate) fn add(&mut self, publisher: ConnectionId, blocker: &Blocker) {
         match blocker {
             Blocker::Subscriber { subscriber, .. } => {
-                self.subscribers.entry(subscriber.place()).or_default().push(publisher);
+                self.subscribers.entry(subscriber.identity()).or_default().push(publisher);
             }
             Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher),
             Blocker::Ledger => self.ledger.push(publisher),
@@ -51,8 +52,8 @@ impl Waiting {
     }
 
     /// Takes everybody who waits for a subscriber. One that has ended since is in it still.
-    pub(crate) fn take_for_subscriber(&mut self, subscriber: &Subscriber) -> Vec<ConnectionId> {
-        self.subscribers.remove(&subscriber.place()).unwrap_or_default()
+    pub(crate) fn take_for_subscriber(&mut self, subscriber: &Arc<Subscriber>) -> Vec<ConnectionId> {
+        self.subscribers.remove(&subscriber.identity()).unwrap_or_default()
     }
 
     pub(crate) fn take_for_shard(&mut self, shard: ShardId) -> Vec<ConnectionId> {
@@ -101,12 +102,18 @@ pub(crate) enum Verdict {
 
 impl Judge {
     /// A subscriber has gone over its mark.
-    pub(crate) fn watch(&mut self, subscriber: &Arc<Subscriber>, taken: u64, now_ms: u64) {
+    pub(crate) fn watch(
+        &mut self,
+        connection: ConnectionId,
+        subscriber: &Arc<Subscriber>,
+        taken: u64,
+        now_ms: u64,
+    ) {
         if self.watched.is_empty() {
             self.next_ms = now_ms + JUDGE_MS;
         }
         // One that was open in between and is full again is still the same to us.
-        self.watched.entry(subscriber.connection).or_insert_with(|| {
+        self.watched.entry(connection).or_insert_with(|| {
             let subscriber = Arc::clone(subscriber);
             Watched { subscriber, taken, looked_ms: now_ms, moved_ms: now_ms }
         });
@@ -121,8 +128,8 @@ impl Judge {
     pub(crate) fn judge(
         &mut self,
         now_ms: u64,
-        mut read: impl FnMut(&Subscriber) -> Option<Reading>,
-    ) -> Vec<(Arc<Subscriber>, Verdict)> {
+        mut read: impl FnMut(ConnectionId) -> Option<Reading>,
+    ) -> Vec<(ConnectionId, Arc<Subscriber>, Verdict)> {
         let mut verdicts = Vec::new();
         if self.watched.is_empty() || now_ms < self.next_ms {
             return verdicts;
@@ -130,14 +137,15 @@ impl Judge {
         self.next_ms = now_ms + JUDGE_MS;
         let mut progress: Vec<(ConnectionId, u64)> = Vec::new();
         self.watched.retain(|connection, watched| {
-            let Some(reading) = read(&watched.subscriber) else { return false };
-            match watched.subscriber.gauge.level() {
-                Level::Open => return false,
+            let Some(reading) = read(*connection) else { return false };
+            let gauge = &watched.subscriber.gauge;
+            match gauge.level() {
+                Level::Open if !gauge.is_marked_behind() => return false,
                 Level::Slow if reading.waiting == 0 => {
-                    verdicts.push((Arc::clone(&watched.subscriber), Verdict::Open));
+                    verdicts.push((*connection, Arc::clone(&watched.subscriber), Verdict::Open));
                     return false;
                 }
-                Level::Slow | Level::Over => {}
+                Level::Slow | Level::Over | Level::Open => {}
             }
             // One that was watched for a moment only has had no time to show anything.
             if now_ms - watched.looked_ms >= JUDGE_MS {
@@ -149,7 +157,7 @@ impl Judge {
         for (connection, taken) in progress {
             let watched = &self.watched[&connection];
             if let Some(verdict) = watched.verdict(taken, median, now_ms) {
-                verdicts.push((Arc::clone(&watched.subscriber), verdict));
+                verdicts.push((connection, Arc::clone(&watched.subscriber), verdict));
             }
         }
         verdicts
@@ -174,8 +182,9 @@ impl Watched {
         if still_ms >= GIVEN_UP_MS {
             return Some(Verdict::GivenUp);
         }
+        let is_full = gauge.level() == Level::Over || gauge.is_behind();
         let lags = taken < median / 4 || (taken == 0 && gauge.holds_others());
-        (gauge.level() == Level::Over && (lags || still_ms >= PATIENCE_MS)).then_some(Verdict::Slow)
+        (is_full && (lags || still_ms >= PATIENCE_MS)).then_some(Verdict::Slow)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Generation, Level, ShardId, Subscriber, Targets};
-use ledger::Command;
+use index::{ConnectionId, Generation, Level, Members, ShardId, Subscriber, Target, Targets};
+use ledger::{Command, Publish};
 use session::{Incoming, Message, Now};
-use wire::publish_run;
+use wire::{Qos, ReasonCode, publish_run};
 
-use crate::deliver::Source;
+use crate::encode::Source;
 use crate::pressure::Blocker;
 use crate::{Effects, Flush, Mail, Room, Run, Shard};
 
@@ -17,10 +17,12 @@ use crate::{Effects, Flush, Mail, Room, Run, Shard};
 pub(crate) struct Route {
     topic: Box<str>,
     generation: Generation,
-    pub(crate) targets: Targets,
+    pub(crate) targets: Arc<Targets>,
     /// The publisher's count of posted commands after the last one for this topic: until that one is decided,
     /// a later message must not overtake it.
     undecided: u32,
+    /// What was published last is of QoS 0: it waits for full outputs. What is of QoS 1 or 2 waits behind windows.
+    waits_for_outputs: bool,
 }
 
 impl Route {
@@ -30,12 +32,16 @@ impl Route {
             if *shard != own && to.mail_room(*shard) == Room::Over {
                 return Some(Blocker::Shard(*shard));
             }
-            let over = targets.iter().find(|target| target.subscriber.gauge.level() == Level::Over);
-            if let Some(target) = over {
+            if let Some(target) = self.over(targets) {
                 return Some(self.full(&target.subscriber));
             }
         }
         (to.command_room() == Room::Over).then_some(Blocker::Ledger)
+    }
+
+    fn over<'t>(&self, targets: &'t [Target]) -> Option<&'t Target> {
+        let is_over = |target: &&Target| target.subscriber.gauge.level() == Level::Over;
+        targets.iter().find(is_over).filter(|_| self.waits_for_outputs)
     }
 
     fn full(&self, subscriber: &Arc<Subscriber>) -> Blocker {
@@ -59,22 +65,26 @@ impl Shard {
             // Its own subscription comes first, if it was there first.
             self.write_changes(now, to);
         }
+        let ticket = publish.ticket();
         let Some(mut route) = self.route(id, publish) else {
             self.counters.publish_received.add(1);
             self.counters.dropped_topic.add(1);
             self.counters.publish_dropped.add(1);
+            self.complete_some(id, ticket, ReasonCode::TopicNameInvalid, to);
             return len;
         };
         let Some(client) = self.clients.get_mut(id) else { return len };
+        let qos = publish.packet.delivery.qos();
+        route.waits_for_outputs = qos == Qos::AtMostOnce;
         let is_undecided = route.undecided.wrapping_sub(client.decided).cast_signed() > 0;
-        let consumed = if publish.packet.retain || is_undecided || !publish.is_verbatim() {
-            self.counters.publish_received.add(1);
-            self.counters.publish_bytes_received.add(publish.packet.payload.len() as u64);
-            if publish.packet.retain || is_undecided {
-                self.post(id, publish, &mut route, now, to);
-            } else {
-                self.straight_rewritten(id, publish, &route, now, to);
-            }
+        let must_last = qos == Qos::ExactlyOnce && client.queue().is_some() || route.targets.has_queued(qos);
+        let consumed = if publish.packet.retain || is_undecided || must_last {
+            self.count_received(publish);
+            self.post(id, publish, &mut route, now, to);
+            len
+        } else if qos > Qos::AtMostOnce || !publish.is_verbatim() || !route.targets.groups.is_empty() {
+            self.count_received(publish);
+            self.straight_single(id, publish, (bytes, len), &route, now, to);
             len
         } else {
             self.straight(id, publish, (bytes, len), &route, now, to)
@@ -85,6 +95,11 @@ impl Shard {
         consumed
     }
 
+    fn count_received(&self, publish: &Incoming<'_>) {
+        self.counters.publish_received.add(1);
+        self.counters.publish_bytes_received.add(publish.packet.payload.len() as u64);
+    }
+
     /// Takes the client's cached route if it leads where this PUBLISH goes, or looks for another.
     /// `None` if the topic is one that clients may not publish to.
     fn route(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> Option<Box<Route>> {
@@ -92,24 +107,30 @@ impl Shard {
         let topic = publish.topic();
         let cached = client.route.take();
         let same_topic = cached.filter(|route| *route.topic == *topic.as_str());
-        if let Some(route) = same_topic {
-            if self.index.is_current(route.generation) {
-                return Some(route);
-            }
-            let generation = self.index.generation(topic);
-            let targets = Targets::look_up(&self.index, topic, Some(client.client_id()));
-            return Some(Box::new(Route { generation, targets, ..*route }));
-        }
-        if !publish.may_be_published(&self.settings) {
+        if same_topic.is_none() && !publish.may_be_published(&self.settings) {
             return None;
+        }
+        if let Some(route) = same_topic.as_ref()
+            && self.index.is_current(route.generation)
+        {
+            return same_topic;
         }
         // Before the lookup, so that a change during it is noticed.
         let generation = self.index.generation(topic);
-        let targets = Targets::look_up(&self.index, topic, Some(client.client_id()));
-        Some(Box::new(Route { topic: topic.as_str().into(), generation, targets, undecided: client.posted }))
+        let targets = Arc::new(Targets::look_up(&self.index, topic, Some(client.client_id())));
+        Some(Box::new(match same_topic {
+            Some(route) => Route { generation, targets, ..*route },
+            None => Route {
+                topic: topic.as_str().into(),
+                generation,
+                targets,
+                undecided: client.posted,
+                waits_for_outputs: true,
+            },
+        }))
     }
 
-    /// The ledger's way: the message gets its place among all others of its topic.
+    /// The ledger's way: the message gets its place among all others of its topic, and in the queues it is for.
     fn post(
         &mut self,
         id: ConnectionId,
@@ -123,7 +144,13 @@ impl Shard {
         let message = Arc::new(Message::new(publish.topic(), &publish.packet, publisher, now));
         client.posted = client.posted.wrapping_add(1);
         route.undecided = client.posted;
-        to.command(Command::Publish { connection: Some(id), message });
+        to.command(Command::Publish(Publish {
+            connection: Some(id),
+            publisher: client.queue(),
+            ticket: publish.ticket(),
+            message,
+            route: Some((route.generation, Arc::clone(&route.targets))),
+        }));
         // Its copies take another way than this shard sees; what holds them up holds this publisher up.
         if let Some(blocker) = route.blocker(self.id, to) {
             self.block(id, blocker, to);
@@ -154,31 +181,50 @@ impl Shard {
         self.counters.packets_received.add(u64::from(count - 1));
         self.counters.publish_received.add(u64::from(count));
         self.counters.publish_bytes_received.add(payload_bytes as u64);
-        let packets = Run { bytes: &bytes[..len], count, payload_bytes: payload_bytes as u64, version };
+        let qos = Qos::AtMostOnce;
+        let packets = Run { bytes: &bytes[..len], count, payload_bytes: payload_bytes as u64, version, qos };
         self.forward(id, packets, route, now, to);
         len
     }
 
-    /// The straight way, for a packet that nobody may get as it came: it has an alias.
-    fn straight_rewritten(
+    /// The straight way, for a packet that travels alone: it is to be acknowledged, or one of a group gets it, or
+    /// nobody may get it as it came because it has an alias.
+    fn straight_single(
         &mut self,
         id: ConnectionId,
         publish: &Incoming<'_>,
+        (bytes, len): (&[u8], usize),
         route: &Route,
         now: Now,
         to: &mut impl Effects,
     ) {
-        let mut bytes = std::mem::take(&mut self.rewritten);
-        bytes.clear();
-        let packet = publish.without_alias();
-        if packet.encode(publish.version, &mut bytes).is_ok() {
-            let payload_bytes = packet.payload.len() as u64;
-            let packets = Run { bytes: &bytes, count: 1, payload_bytes, version: publish.version };
-            self.forward(id, packets, route, now, to);
+        let mut rewritten = std::mem::take(&mut self.rewritten);
+        rewritten.clear();
+        let bytes = if publish.is_verbatim() {
+            Some(&bytes[..len])
+        } else {
+            let written = publish.without_alias().encode(publish.version, &mut rewritten);
+            written.is_ok().then_some(&rewritten[..])
+        };
+        let behind = bytes.and_then(|bytes| {
+            let payload_bytes = publish.packet.payload.len() as u64;
+            let (version, qos) = (publish.version, publish.packet.delivery.qos());
+            let packet = Run { bytes, count: 1, payload_bytes, version, qos };
+            self.forward(id, packet, route, now, to)
+        });
+        self.rewritten = rewritten;
+        if let Some(behind) = behind {
+            self.hold(id, &behind, now);
         }
-        self.rewritten = bytes;
+        let reason = if route.targets.is_empty() {
+            ReasonCode::NoMatchingSubscribers
+        } else {
+            ReasonCode::Success
+        };
+        self.complete_some(id, publish.ticket(), reason, to);
     }
 
+    /// Hands packets to everybody on the route. Returns one behind whose window more waits than should.
     fn forward(
         &mut self,
         id: ConnectionId,
@@ -186,24 +232,36 @@ impl Shard {
         route: &Route,
         now: Now,
         to: &mut impl Effects,
-    ) {
-        if route.targets.count == 0 {
-            self.counters.no_subscribers.add(u64::from(packets.count));
-            return;
+    ) -> Option<Arc<Subscriber>> {
+        let targets = &route.targets;
+        let count = u64::from(packets.count);
+        if targets.is_empty() {
+            self.counters.no_subscribers.add(count);
+            return None;
         }
-        let flush = Flush::of(route.targets.count);
-        let mut blocker = None;
-        for (shard, targets) in &route.targets.shards {
+        self.count_absent(count * targets.absent as u64);
+        let flush = Flush::of(targets.count);
+        let (mut blocker, mut behind) = (None, None);
+        for (shard, targets) in &targets.shards {
             if *shard == self.id {
-                let over = self.deliver(Source::Run(packets), targets, flush, now, to);
+                let found = self.deliver(Source::Run(packets), targets, flush, now, to);
+                let over = found.over.filter(|_| route.waits_for_outputs);
                 blocker = blocker.or(over.map(|subscriber| route.full(&subscriber)));
+                behind = behind.or(found.behind);
                 continue;
             }
             if to.mail(*shard, Mail::Forward(packets, Arc::clone(targets))) == Room::Over {
                 blocker = blocker.or(Some(Blocker::Shard(*shard)));
             }
-            let over = targets.iter().find(|target| target.subscriber.gauge.level() == Level::Over);
-            blocker = blocker.or_else(|| over.map(|target| route.full(&target.subscriber)));
+            blocker = blocker.or_else(|| route.over(targets).map(|target| route.full(&target.subscriber)));
+            if packets.qos > Qos::AtMostOnce {
+                let is_behind = |target: &&Target| target.subscriber.gauge.is_behind();
+                let found = targets.iter().find(is_behind);
+                behind = behind.or_else(|| found.map(|target| Arc::clone(&target.subscriber)));
+            }
+        }
+        for group in &targets.groups {
+            self.forward_to_one(group, packets, now, to);
         }
         match blocker {
             Some(Blocker::Shard(shard)) if to.mail_room(shard) != Room::Over => {}
@@ -211,6 +269,20 @@ impl Shard {
                 self.block(id, blocker, to);
             }
             None => {}
+        }
+        behind
+    }
+
+    /// QoS 0 to a group: the next member in turn that is connected gets it (MQTT 5.0, 4.8.2).
+    fn forward_to_one(&mut self, group: &Subscriber, packet: Run<'_>, now: Now, to: &mut impl Effects) {
+        let Some((member, place)) = group.members().and_then(Members::next_connected) else {
+            return self.count_absent(1);
+        };
+        let targets = [Target::one(member.subscriber, place.connection, member.interest)];
+        if place.shard == self.id {
+            self.deliver(Source::Run(packet), &targets, Flush::Direct, now, to);
+        } else {
+            to.mail(place.shard, Mail::Forward(packet, Arc::new(targets)));
         }
     }
 }

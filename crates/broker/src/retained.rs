@@ -8,7 +8,7 @@ use ledger::{Command, CursorId};
 use session::{Message, Now};
 use topic::TopicFilter;
 
-use crate::{Effects, Shard};
+use crate::{Effects, Room, Shard};
 
 /// The answers to one client's subscriptions that are not complete. One step is under way at a time, whatever
 /// the number of subscriptions: what waits for the client stays within its mark and one step.
@@ -132,7 +132,7 @@ impl Shard {
         let Some(walks) = client.walks.as_mut() else { return };
         if walks.walks.is_empty() {
             client.walks = None;
-        } else if !to.is_over(connection)
+        } else if to.room(connection, 0) == Room::Open
             && let Some(id) = walks.next_step()
         {
             to.command(Command::Credit { connection, id });

@@ -4,18 +4,18 @@ use std::io;
 use std::sync::Arc;
 
 use index::{ConnectionId, Level, ShardId, Subscriptions};
-use ledger::{Command, Reply};
+use ledger::{Command, Publish, Reply};
 use session::{Now, Request, Session, Settings};
 use wire::{Decoded, DisconnectReason, Packet, ReasonCode, decode};
 
 use crate::client::{Client, Clients};
-use crate::deliver::{Buffers, Source};
+use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
 use crate::pressure::{Judge, Waiting};
 use crate::subscribe::Changes;
 use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
-use crate::{Counters, Effects, Flush, Mail, Totals};
+use crate::{Counters, Effects, Flush, Mail, Room, Totals};
 
 /// A client whose output is full may ask for so many bytes of answers before it is not read any more. Full of
 /// messages is no reason: it must be heard to unsubscribe, and to acknowledge.
@@ -34,6 +34,8 @@ pub struct Shard {
     pub(crate) changes: Changes,
     pub(crate) waiting: Waiting,
     pub(crate) judge: Judge,
+    /// Clients for which something waits because the process was full.
+    pub(crate) stalled: Vec<ConnectionId>,
     /// How many cursors over retained messages were opened.
     pub(crate) cursors: u32,
     /// Where packets are put together before they are sent.
@@ -100,6 +102,7 @@ impl Shard {
             changes: Changes::default(),
             waiting: Waiting::default(),
             judge: Judge::default(),
+            stalled: Vec::new(),
             cursors: 0,
             scratch: Vec::new(),
             rewritten: Vec::new(),
@@ -160,6 +163,7 @@ impl Shard {
             client.untaken_answer_bytes = 0;
         }
         self.unblock_itself(id, now, to);
+        self.pull(id, now, to);
         self.continue_walks(id, to);
     }
 
@@ -170,12 +174,8 @@ impl Shard {
             Cause::Failed(io::ErrorKind::ConnectionReset) => "the client reset the connection",
             Cause::Failed(_) => "the connection failed",
         };
-        self.end(
-            id,
-            Ending { reason: ReasonCode::UnspecifiedError, why, with_will: true, by: By::Peer },
-            now,
-            to,
-        );
+        let reason = ReasonCode::UnspecifiedError;
+        self.end(id, Ending { reason, why, cause: ledger::Cause::WithWill, by: By::Peer }, now, to);
     }
 
     /// Mail from another shard.
@@ -206,15 +206,30 @@ impl Shard {
     pub fn reply(&mut self, reply: Reply, now: Now, to: &mut impl Effects) {
         match reply {
             Reply::Evict { connection } => self.evict(connection, now, to),
-            Reply::Claimed { connection } => self.claimed(connection, now, to),
+            Reply::Claimed(claimed) => self.claimed(*claimed, now, to),
+            Reply::Refused { connection, reason } => self.refused(connection, reason, now, to),
+            Reply::Recorded { connection, packet_id, reason } => {
+                self.recorded(connection, packet_id, reason, now, to);
+            }
             Reply::Decided { connection } => {
                 if let Some(client) = self.clients.get_mut(connection) {
                     client.decided = client.decided.wrapping_add(1);
                 }
             }
+            Reply::Stored { connection, ticket, reason } => {
+                self.stored(connection, ticket, reason, now, to);
+            }
             Reply::Live { message, targets, stored } => {
                 let source = Source::Message { message: &message, stored };
                 self.deliver(source, &targets, Flush::of(targets.len()), now, to);
+            }
+            Reply::Deliver(deliver) => self.deliver_queued(*deliver, now, to),
+            Reply::Release { connection, packet_id } => self.release_again(connection, packet_id, to),
+            Reply::Ended { connection, reason } => {
+                let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::QuotaExceeded);
+                self.counters.ended_queue_full.add(1);
+                let why = "more messages wait for the session than may";
+                self.give_up(connection, reason, why, now, to);
             }
             Reply::Begun { connection, id } => self.begin_walk(connection, id, to),
             Reply::Retained { connection, id, messages, done } => {
@@ -231,7 +246,7 @@ impl Shard {
             self.timer(id, now, to);
         }
         self.due = due;
-        if self.judge.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
+        if !self.stalled.is_empty() || self.judge.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
             self.judge(now, to);
         }
         if self.sys.as_ref().is_some_and(|sys| sys.next_ms <= now.monotonic_ms) {
@@ -243,7 +258,8 @@ impl Shard {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         let sys = self.sys.as_ref().map(|sys| sys.next_ms);
-        [self.wheel.next_ms(), self.judge.poll_timeout(), sys].into_iter().flatten().min()
+        let stalled = (!self.stalled.is_empty()).then_some(self.stalled_ms);
+        [self.wheel.next_ms(), self.judge.poll_timeout(), stalled, sys].into_iter().flatten().min()
     }
 
     /// Everything of this turn was handed in: subscriptions are written and answered.
@@ -266,7 +282,7 @@ impl Shard {
             let ending = Ending {
                 reason: ReasonCode::ServerShuttingDown,
                 why: "the broker shuts down",
-                with_will: false,
+                cause: ledger::Cause::Normal,
                 by: By::Server,
             };
             self.end(id, ending, now, to);
@@ -324,10 +340,19 @@ impl Shard {
             Request::Subscribe(subscribe) => self.subscribe(id, &subscribe),
             Request::Unsubscribe(unsubscribe) => self.unsubscribe(id, &unsubscribe),
             Request::Answer(packet) => self.send(id, &packet, to),
-            Request::Disconnect { reason } => {
-                let with_will = reason != DisconnectReason::NormalDisconnection;
+            Request::Acknowledged { packet_id, reason } => self.acknowledged(id, packet_id, reason, now, to),
+            Request::Received { packet_id } => self.received_by_client(id, packet_id, to),
+            Request::Released { packet_id } => self.released_by_client(id, packet_id, to),
+            Request::Disconnect { reason, session_expiry_interval_secs } => {
+                if let Some(client) = self.clients.get_mut(id) {
+                    client.expiry_secs = session_expiry_interval_secs;
+                }
+                let cause = match reason {
+                    DisconnectReason::NormalDisconnection => ledger::Cause::Normal,
+                    _ => ledger::Cause::WithWill,
+                };
                 let why = "the client disconnected";
-                self.end(id, Ending { reason: reason.reason(), why, with_will, by: By::Peer }, now, to);
+                self.end(id, Ending { reason: reason.reason(), why, cause, by: By::Peer }, now, to);
                 to.close(id);
                 return Step::Ended;
             }
@@ -342,11 +367,16 @@ impl Shard {
         if packet.encode(version, &mut self.scratch).is_ok() {
             self.counters.packets_sent.add(1);
             to.send(id, &self.scratch);
-            if to.is_over(id)
-                && let Some(client) = self.clients.get_mut(id)
-            {
-                client.untaken_answer_bytes += self.scratch.len();
-            }
+            self.count_untaken(id, self.scratch.len(), to);
+        }
+    }
+
+    /// Notes what was sent to a client whose output was full already.
+    pub(crate) fn count_untaken(&mut self, id: ConnectionId, bytes: usize, to: &mut impl Effects) {
+        if to.room(id, 0) == Room::Over
+            && let Some(client) = self.clients.get_mut(id)
+        {
+            client.untaken_answer_bytes += bytes;
         }
     }
 
@@ -361,8 +391,13 @@ impl Shard {
             // We do not read it: what it may have sent is not its fault.
             client.session.touch(now);
         }
-        match client.session.handle_timeout(&self.settings, now) {
-            Ok(()) => self.arm(id, now),
+        self.scratch.clear();
+        match client.session.handle_timeout(&self.settings, now, &mut self.scratch) {
+            Ok(()) => {
+                client.is_held &= client.session.is_holding_answers();
+                self.send_answers(id, to);
+                self.arm(id, now);
+            }
             Err(violation) => {
                 if !client.session.is_connected() {
                     self.counters.refused_connect_timeout.add(1);
@@ -391,7 +426,9 @@ impl Shard {
         let facts = Facts::of(&topics.peers.ledger, now);
         for (topic, value) in topics.sys.changes(totals, facts, now.monotonic_ms) {
             if let Some(message) = session::Message::of_server(&topic, value.as_bytes()) {
-                to.command(Command::Publish { connection: None, message: Arc::new(message) });
+                let message = Arc::new(message);
+                let publish = Publish { connection: None, publisher: None, ticket: None, message, route: None };
+                to.command(Command::Publish(publish));
             }
         }
     }

@@ -5,11 +5,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use index::{Applied, Change, ConnectionId, Interest, Subscriber};
+use ledger::{Cause, Command};
 use session::Now;
 use topic::TopicFilter;
 use wire::{
-    AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, RequestedFilter, RetainHandling,
-    SubAck, SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe, Version,
+    AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, ReasonCode, RequestedFilter,
+    RetainHandling, SubAck, SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe,
 };
 
 use crate::ending::{By, Ending};
@@ -33,6 +34,7 @@ pub(crate) struct Changes {
 #[derive(Debug)]
 struct Pending {
     subscriber: Arc<Subscriber>,
+    connection: ConnectionId,
     packet_id: PacketId,
     asks: Asks,
 }
@@ -41,6 +43,36 @@ struct Pending {
 enum Asks {
     Subscribe(Vec<Result<Granted, SubAckReason>>),
     Unsubscribe(Vec<Option<Box<str>>>),
+}
+
+/// One that is written and waits to be recorded by the ledger.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    packet_id: PacketId,
+    answer: Reasons,
+}
+
+#[derive(Debug)]
+enum Reasons {
+    Subscribe(Vec<SubAckReason>),
+    Unsubscribe(Vec<UnsubAckReason>),
+}
+
+impl Reasons {
+    /// The ledger could not: what was granted is not.
+    fn refuse(&mut self, reason: ReasonCode) {
+        match self {
+            Self::Subscribe(reasons) => {
+                let refused = SubAckReason::try_from(reason).unwrap_or(SubAckReason::ImplementationSpecificError);
+                reasons.iter_mut().filter(|reason| !reason.is_error()).for_each(|reason| *reason = refused);
+            }
+            Self::Unsubscribe(reasons) => {
+                let refused =
+                    UnsubAckReason::try_from(reason).unwrap_or(UnsubAckReason::ImplementationSpecificError);
+                reasons.fill(refused);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -56,17 +88,30 @@ impl Pending {
     fn changes(&self) -> Box<dyn Iterator<Item = ChangeOf<'_>> + '_> {
         let subscriber = &self.subscriber;
         match &self.asks {
-            Asks::Subscribe(asked) => Box::new(asked.iter().flatten().map(move |granted| {
-                Change::Subscribe { filter: valid(&granted.filter), subscriber, options: granted.interest }
-            })),
-            Asks::Unsubscribe(filters) => Box::new(
-                filters
-                    .iter()
-                    .flatten()
-                    .map(move |filter| Change::Unsubscribe { filter: valid(filter), subscriber }),
-            ),
+            Asks::Subscribe(asked) => {
+                let plain = asked.iter().flatten().filter(|granted| !granted.is_shared());
+                Box::new(plain.map(move |granted| {
+                    let filter = valid(&granted.filter);
+                    Change::Subscribe { filter, subscriber, options: granted.interest }
+                }))
+            }
+            Asks::Unsubscribe(filters) => {
+                let plain = filters.iter().flatten().filter(|filter| !is_shared(filter));
+                Box::new(plain.map(move |filter| Change::Unsubscribe { filter: valid(filter), subscriber }))
+            }
         }
     }
+}
+
+impl Granted {
+    fn is_shared(&self) -> bool {
+        is_shared(&self.filter)
+    }
+}
+
+/// Groups are the ledger's, in the index too.
+fn is_shared(filter: &str) -> bool {
+    valid(filter).shared().is_some()
 }
 
 fn valid(filter: &str) -> TopicFilter<'_> {
@@ -96,7 +141,7 @@ impl Shard {
             subscribe.properties.subscription_identifier.and_then(|id| NonZeroU32::new(id.value()));
         let mut asked = Vec::new();
         for subscription in subscribe.subscriptions.iter() {
-            let filter = self.settings.accept_filter(&subscription, client.session.version());
+            let filter = self.settings.accept_filter(&subscription);
             let is_full = |filter: &str| {
                 client.filters.len() >= self.settings.subscriptions_max && !client.filters.contains(filter)
             };
@@ -114,6 +159,7 @@ impl Shard {
         client.has_changes = true;
         self.changes.pending.push(Pending {
             subscriber,
+            connection: id,
             packet_id: subscribe.packet_id,
             asks: Asks::Subscribe(asked),
         });
@@ -131,7 +177,8 @@ impl Shard {
         filters.iter().flatten().for_each(|filter| client.filters.remove(filter));
         client.has_changes = true;
         let asks = Asks::Unsubscribe(filters);
-        self.changes.pending.push(Pending { subscriber, packet_id: unsubscribe.packet_id, asks });
+        let packet_id = unsubscribe.packet_id;
+        self.changes.pending.push(Pending { subscriber, connection: id, packet_id, asks });
     }
 
     /// Writes what has come in since the last time, and answers it.
@@ -141,7 +188,7 @@ impl Shard {
         }
         let mut pending = std::mem::take(&mut self.changes.pending);
         // Who has ended meanwhile has no session that a subscription could belong to.
-        pending.retain(|pending| self.clients.get(pending.subscriber.connection).is_some());
+        pending.retain(|pending| self.clients.get(pending.connection).is_some());
         let mut applied = Vec::new();
         let mut changes = pending.iter().flat_map(Pending::changes).peekable();
         while changes.peek().is_some() {
@@ -150,15 +197,16 @@ impl Shard {
         }
         drop(changes);
         let mut applied = applied.into_iter();
-        for Pending { subscriber, packet_id, asks } in pending.drain(..) {
-            let id = subscriber.connection;
+        for Pending { subscriber, connection: id, packet_id, asks } in pending.drain(..) {
             if let Some(client) = self.clients.get_mut(id) {
                 client.has_changes = false;
             }
             match asks {
-                Asks::Subscribe(asked) => self.subscribed(id, packet_id, asked, &mut applied, now, to),
+                Asks::Subscribe(asked) => {
+                    self.subscribed(id, &subscriber, packet_id, asked, &mut applied, now, to);
+                }
                 Asks::Unsubscribe(filters) => {
-                    self.unsubscribed(id, packet_id, &filters, &mut applied, now, to);
+                    self.unsubscribed(id, &subscriber, packet_id, filters, &mut applied, now, to);
                 }
             }
         }
@@ -182,13 +230,13 @@ impl Shard {
                 self.changes.leaving.pop_front();
             }
         }
-        let removed = applied.iter().filter(|applied| matches!(applied, Applied::Removed(_))).count();
-        self.counters.subscriptions.sub(removed as u64);
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what one packet asks for, and where the answers go")]
     fn subscribed(
         &mut self,
         id: ConnectionId,
+        subscriber: &Arc<Subscriber>,
         packet_id: PacketId,
         asked: Vec<Result<Granted, SubAckReason>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
@@ -196,24 +244,71 @@ impl Shard {
         to: &mut impl Effects,
     ) {
         let mut reasons = Vec::with_capacity(asked.len());
-        let mut retained = Vec::new();
+        let (mut retained, mut recorded) = (Vec::new(), Vec::new());
         for answer in asked {
             reasons.push(
                 answer.as_ref().map_or_else(|reason| *reason, |g| SubAckReason::granted(g.interest.qos())),
             );
-            let Ok(Granted { filter, interest, retain_handling }) = answer else { continue };
-            self.notice_filter(id, &filter, Some(interest.qos()), to);
+            let Ok(granted) = answer else { continue };
+            self.notice_filter(id, &granted.filter, Some(granted.interest.qos()), to);
+            let is_shared = granted.is_shared();
+            let Granted { filter, interest, retain_handling } = granted;
+            if is_shared || subscriber.queue.is_some() {
+                recorded.push((filter.clone(), interest));
+            }
+            if is_shared {
+                // What is retained is not for groups (MQTT 5.0, 4.8.2).
+                continue;
+            }
             let is_new = applied.next() == Some(Applied::New);
-            self.counters.subscriptions.add(u64::from(is_new));
             match retain_handling {
                 RetainHandling::Send => retained.push((filter, interest, is_new)),
                 RetainHandling::SendIfNew if is_new => retained.push((filter, interest, is_new)),
                 RetainHandling::SendIfNew | RetainHandling::DoNotSend => {}
             }
         }
-        self.acknowledge_subscribe(id, packet_id, &reasons, now, to);
+        if recorded.is_empty() {
+            self.acknowledge_subscribe(id, packet_id, &reasons, now, to);
+        } else {
+            let (subscriber, subscriptions) = (Arc::clone(subscriber), recorded);
+            self.record(id, packet_id, Reasons::Subscribe(reasons));
+            to.command(Command::Subscribe { subscriber, connection: id, packet_id, subscriptions });
+        }
         for (filter, interest, is_new) in retained {
             self.open_walk(id, filter, interest, is_new, to);
+        }
+    }
+
+    fn record(&mut self, id: ConnectionId, packet_id: PacketId, answer: Reasons) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.recording.get_or_insert_default().push(Recording { packet_id, answer });
+        }
+    }
+
+    /// The ledger has recorded a SUBSCRIBE or UNSUBSCRIBE, or could not.
+    pub(crate) fn recorded(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        reason: ReasonCode,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(recording) = client.recording.as_mut() else { return };
+        let Some(place) = recording.iter().position(|recording| recording.packet_id == packet_id) else {
+            return;
+        };
+        let Recording { mut answer, .. } = recording.remove(place);
+        if recording.is_empty() {
+            client.recording = None;
+        }
+        if reason.is_error() {
+            answer.refuse(reason);
+        }
+        match answer {
+            Reasons::Subscribe(reasons) => self.acknowledge_subscribe(id, packet_id, &reasons, now, to),
+            Reasons::Unsubscribe(reasons) => self.acknowledge_unsubscribe(id, packet_id, &reasons, now, to),
         }
     }
 
@@ -260,31 +355,55 @@ impl Shard {
         }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what one packet asks for, and where the answers go")]
     fn unsubscribed(
         &mut self,
         id: ConnectionId,
+        subscriber: &Arc<Subscriber>,
         packet_id: PacketId,
-        filters: &[Option<Box<str>>],
+        filters: Vec<Option<Box<str>>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
         now: Now,
         to: &mut impl Effects,
     ) {
         let mut reasons = Vec::with_capacity(filters.len());
+        let mut recorded = Vec::new();
         for filter in filters {
-            let removed = filter.is_some() && matches!(applied.next(), Some(Applied::Removed(_)));
-            self.counters.subscriptions.sub(u64::from(removed));
+            let Some(filter) = filter else {
+                reasons.push(UnsubAckReason::NoSubscriptionExisted);
+                continue;
+            };
+            let is_shared = is_shared(&filter);
+            let removed = is_shared || matches!(applied.next(), Some(Applied::Removed(_)));
             reasons.push(if removed {
                 UnsubAckReason::Success
             } else {
                 UnsubAckReason::NoSubscriptionExisted
             });
-            if let Some(filter) = filter {
-                self.notice_filter(id, filter, None, to);
-                self.close_walk(id, filter, to);
+            self.notice_filter(id, &filter, None, to);
+            self.close_walk(id, &filter, to);
+            if is_shared || subscriber.queue.is_some() {
+                recorded.push(filter);
             }
         }
+        if recorded.is_empty() {
+            return self.acknowledge_unsubscribe(id, packet_id, &reasons, now, to);
+        }
+        self.record(id, packet_id, Reasons::Unsubscribe(reasons));
+        let (subscriber, filters) = (Arc::clone(subscriber), recorded);
+        to.command(Command::Unsubscribe { subscriber, connection: id, packet_id, filters });
+    }
+
+    fn acknowledge_unsubscribe(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        reasons: &[UnsubAckReason],
+        now: Now,
+        to: &mut impl Effects,
+    ) {
         let packet =
-            UnsubAck { packet_id, properties: AckProperties::default(), reasons: OneOrMore::new(&reasons) };
+            UnsubAck { packet_id, properties: AckProperties::default(), reasons: OneOrMore::new(reasons) };
         self.acknowledge(id, &packet.into(), now, to);
     }
 
@@ -298,7 +417,7 @@ impl Shard {
         to: &mut impl Effects,
     ) {
         self.disconnect(id, reason, to);
-        self.end(id, Ending { reason: reason.reason(), why, with_will: true, by: By::Server }, now, to);
+        self.end(id, Ending { reason: reason.reason(), why, cause: Cause::WithWill, by: By::Server }, now, to);
         to.close(id);
     }
 }
@@ -319,26 +438,12 @@ fn grant(
 
 /// What a server does not take as a filter.
 trait AcceptFilter {
-    fn accept_filter<'a>(
-        &self,
-        subscription: &Subscription<'a>,
-        version: Option<Version>,
-    ) -> Result<TopicFilter<'a>, SubAckReason>;
+    fn accept_filter<'a>(&self, subscription: &Subscription<'a>) -> Result<TopicFilter<'a>, SubAckReason>;
 }
 
 impl AcceptFilter for session::Settings {
-    fn accept_filter<'a>(
-        &self,
-        subscription: &Subscription<'a>,
-        version: Option<Version>,
-    ) -> Result<TopicFilter<'a>, SubAckReason> {
+    fn accept_filter<'a>(&self, subscription: &Subscription<'a>) -> Result<TopicFilter<'a>, SubAckReason> {
         let Ok(filter) = subscription.filter() else { return Err(SubAckReason::TopicFilterInvalid) };
-        if filter.shared().is_some() {
-            return Err(match version {
-                Some(Version::V5) => SubAckReason::SharedSubscriptionsNotSupported,
-                _ => SubAckReason::UnspecifiedError,
-            });
-        }
         if filter.level_count() > self.topic_levels_max {
             return Err(SubAckReason::TopicFilterInvalid);
         }

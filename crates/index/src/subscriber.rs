@@ -207,10 +207,17 @@ impl Gauge {
         self.level.store(level as u8, Ordering::SeqCst);
     }
 
-    /// Whether so much waits behind its in-flight window that acknowledgements to its publishers are held back.
+    /// Whether acknowledgements to its publishers are held back, because so much waits behind its in-flight window.
+    /// Nobody waits for one that makes no progress.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.is_behind.load(Ordering::Relaxed) && self.level() != Level::Slow
+        self.is_marked_behind() && self.level() != Level::Slow
+    }
+
+    /// Whether so much waits behind its in-flight window, progress or not.
+    #[must_use]
+    pub fn is_marked_behind(&self) -> bool {
+        self.is_behind.load(Ordering::Relaxed)
     }
 
     /// Only the shard on which the subscriber lives tells.

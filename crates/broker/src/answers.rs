@@ -1,0 +1,177 @@
+//! QoS 1 and 2: what clients acknowledge, and what is acknowledged to them.
+
+use std::sync::Arc;
+
+use index::{ConnectionId, Subscriber};
+use ledger::{Command, Deliver, Delivered, Origin};
+use session::{Now, Ticket, Waiting};
+use wire::{DisconnectReason, PacketId, ReasonCode};
+
+use crate::pressure::Blocker;
+use crate::{Effects, Shard};
+
+impl Shard {
+    /// A client has acknowledged a message to the end, or refused it: its place in the window is free.
+    pub(crate) fn acknowledged(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        reason: ReasonCode,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.acknowledged += 1;
+        let share = client.shares.as_mut().and_then(|shares| shares.in_flight.remove(&packet_id));
+        let what = match (client.queue(), share) {
+            (Some(queue), _) => Some(Delivered::Session { queue, packet_id }),
+            (None, Some((group, entry))) => Some(Delivered::Group { group, entry }),
+            (None, None) => None,
+        };
+        match what {
+            Some(what) => drop(to.command(Command::Acknowledged { what, connection: id, reason })),
+            None => {
+                self.counters.in_flight.sub(1);
+                self.counters.acknowledged.add(1);
+            }
+        }
+        self.pull(id, now, to);
+    }
+
+    /// PUBREC: what it says is recorded where it must last, then PUBREL goes out.
+    pub(crate) fn received_by_client(&mut self, id: ConnectionId, packet_id: PacketId, to: &mut impl Effects) {
+        match self.origin(id) {
+            Some(origin) => drop(to.command(Command::Received { origin, packet_id })),
+            None => self.complete(id, Ticket::PubRel(packet_id), ReasonCode::Success, to),
+        }
+    }
+
+    /// PUBREL: likewise, then PUBCOMP goes out.
+    pub(crate) fn released_by_client(&mut self, id: ConnectionId, packet_id: PacketId, to: &mut impl Effects) {
+        match self.origin(id) {
+            Some(origin) => drop(to.command(Command::Released { origin, packet_id })),
+            None => self.complete(id, Ticket::PubComp(packet_id), ReasonCode::Success, to),
+        }
+    }
+
+    /// What a ticket stands for has been done, or refused: the answer leaves, when it is its turn.
+    pub(crate) fn complete(
+        &mut self,
+        id: ConnectionId,
+        ticket: Ticket,
+        reason: ReasonCode,
+        to: &mut impl Effects,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        self.scratch.clear();
+        client.session.complete(ticket, reason, &mut self.scratch);
+        self.send_answers(id, to);
+    }
+
+    pub(crate) fn complete_some(
+        &mut self,
+        id: ConnectionId,
+        ticket: Option<Ticket>,
+        reason: ReasonCode,
+        to: &mut impl Effects,
+    ) {
+        if let Some(ticket) = ticket {
+            self.complete(id, ticket, reason, to);
+        }
+    }
+
+    /// The ledger has stored what a ticket stands for, or refuses it.
+    pub(crate) fn stored(
+        &mut self,
+        id: ConnectionId,
+        ticket: Ticket,
+        reason: ReasonCode,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(client) = self.clients.get(id) else { return };
+        let is_5 = client.session.version().is_some_and(wire::Version::is_5);
+        if reason.is_error() {
+            self.counters.refused_publish.add(1);
+        }
+        if reason.is_error() && !is_5 {
+            // Before MQTT 5 no acknowledgement says no: what was not stored is not acknowledged.
+            let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::QuotaExceeded);
+            return self.give_up(id, reason, "a message could not be stored", now, to);
+        }
+        self.complete(id, ticket, reason, to);
+    }
+
+    /// Acknowledgements to this publisher are held back: a subscriber of its has too much waiting behind its window.
+    /// Nobody waits for itself.
+    pub(crate) fn hold(
+        &mut self,
+        id: ConnectionId,
+        behind: &Arc<Subscriber>,
+        now: Now,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let is_itself = client.subscriber.as_ref().is_some_and(|own| Arc::ptr_eq(own, behind));
+        if client.is_held || is_itself || !behind.gauge.wait_behind(self.id) {
+            return;
+        }
+        client.is_held = true;
+        client.session.hold_answers(now);
+        self.counters.held_publishers.add(1);
+        let blocker = Blocker::Subscriber { subscriber: Arc::clone(behind), holds_others: false };
+        self.waiting.add(id, &blocker);
+        self.arm(id, now);
+    }
+
+    /// What was held back leaves.
+    pub(crate) fn release(&mut self, id: ConnectionId, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if std::mem::take(&mut client.is_held) {
+            self.scratch.clear();
+            client.session.release_answers(&mut self.scratch);
+            self.send_answers(id, to);
+        }
+    }
+
+    /// A message out of a queue of the ledger, which has kept to the window of a session that lasts.
+    pub(crate) fn deliver_queued(&mut self, deliver: Deliver, now: Now, to: &mut impl Effects) {
+        let Deliver { connection: id, what, message, qos, retain, dup, identifiers } = deliver;
+        let Some(client) = self.clients.get_mut(id) else { return };
+        match what {
+            Delivered::Session { packet_id, .. } => {
+                let delivery = client.session.begin_as(packet_id, qos, dup);
+                let waiting = Waiting { message, qos, retain, identifiers, group: None };
+                self.send_waiting(id, &waiting, delivery, now, to);
+            }
+            Delivered::Group { group, entry } => {
+                client.shares.get_or_insert_default().waiting += 1;
+                let group = Some((group, entry));
+                self.wait(id, Waiting { message, qos, retain, identifiers, group }, now, to);
+                self.pull(id, now, to);
+            }
+        }
+    }
+
+    /// After a reconnect PUBREL is said again [MQTT-4.4.0-1].
+    pub(crate) fn release_again(&mut self, id: ConnectionId, packet_id: PacketId, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        self.scratch.clear();
+        client.session.begin_release(packet_id, &mut self.scratch);
+        self.send_answers(id, to);
+    }
+
+    /// Sends the answers that stand in the scratch buffer.
+    pub(crate) fn send_answers(&mut self, id: ConnectionId, to: &mut impl Effects) {
+        if !self.scratch.is_empty() {
+            self.counters.packets_sent.add(1);
+            to.send(id, &self.scratch);
+            self.count_untaken(id, self.scratch.len(), to);
+        }
+    }
+
+    /// Who says what the ledger has to record.
+    fn origin(&self, id: ConnectionId) -> Option<Origin> {
+        let queue = self.clients.get(id)?.queue()?;
+        Some(Origin { queue, connection: id })
+    }
+}

@@ -1,0 +1,446 @@
+//! From a message to packets: encoded once per shape, not per receiver.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use index::Target;
+use session::{Message, Now, Session};
+use topic::TopicName;
+use wire::{
+    Decoded, Delivery, Full, Limits, Packet, PacketId, Publish, PublishTopic, Qos, Sink,
+    SubscriptionIdentifier, SubscriptionIdentifiers, Version, decode, set_packet_id,
+};
+
+use crate::{Effects, Flush, Room, Run};
+
+/// In a wide fan-out payloads of this size on average are shared by their receivers instead of copied for each.
+const SHARED_BYTES: u64 = 4 * 1024;
+/// With up to this many receivers a message is written at the end of its turn.
+const DIRECT_TARGETS: usize = 8;
+/// What an alias adds to a packet that has the name too, at most: the property and a longer length of properties.
+const ALIAS_BYTES: usize = 5;
+
+impl Flush {
+    /// How a message with so many receivers is written.
+    #[must_use]
+    pub fn of(targets: usize) -> Self {
+        if targets <= DIRECT_TARGETS { Self::Direct } else { Self::Bulk }
+    }
+}
+
+/// What is delivered.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// Packets as they were read.
+    Run(Run<'a>),
+    /// A message that went through the ledger, and whether that keeps it.
+    Message { message: &'a Arc<Message>, stored: bool },
+}
+
+/// How receivers differ in the bytes they get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) is_5: bool,
+    pub(crate) retain: bool,
+    pub(crate) qos: Qos,
+}
+
+impl Shape {
+    pub(crate) fn version(self) -> Version {
+        if self.is_5 { Version::V5 } else { Version::V3_1_1 }
+    }
+
+    fn shaped<'a>(self, publish: &Publish<'a>, identifiers: SubscriptionIdentifiers<'a>) -> Publish<'a> {
+        let subscription_identifiers = if self.is_5 { identifiers } else { SubscriptionIdentifiers::EMPTY };
+        // The identifier is written over, per receiver.
+        let packet_id = PacketId::MIN;
+        let delivery = match self.qos {
+            Qos::AtMostOnce => Delivery::AtMostOnce,
+            Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup: false },
+            Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup: false },
+        };
+        Publish { delivery, retain: self.retain, subscription_identifiers, ..*publish }
+    }
+}
+
+/// Takes a packet without its payload, which is written last and in one piece.
+struct Head<'a> {
+    bytes: &'a mut Vec<u8>,
+    payload: &'a [u8],
+}
+
+impl Sink for Head<'_> {
+    fn reserve(&mut self, _: usize) -> Result<(), Full> {
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if !std::ptr::eq(bytes, self.payload) {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// One target, as its connection is now.
+pub(crate) struct Receiver {
+    pub(crate) shape: Shape,
+    /// The largest packet it takes.
+    pub(crate) bytes_max: usize,
+    /// It has published itself: it may be waiting for this message to go on.
+    pub(crate) publishes: bool,
+    /// It takes aliases in place of topics.
+    pub(crate) uses_aliases: bool,
+}
+
+/// Buffers for packets that are put together, kept from one delivery to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    shaped: Vec<u8>,
+    pub(crate) single: Vec<u8>,
+}
+
+/// One delivery, while it goes from receiver to receiver.
+pub(crate) struct Dispatch<'a> {
+    source: Source<'a>,
+    flush: Flush,
+    /// So many more receivers of a wide fan-out are written at the end of the turn, if they publish: in a
+    /// dialogue that many listen to, the listeners can wait, and get more at a time.
+    direct_left: usize,
+    now: Now,
+    /// What the receiver before got, ready for the next of its shape.
+    shape: Option<Shape>,
+    common: Made,
+    /// The payloads, once a receiver of a wide fan-out has shared them.
+    shared: Vec<Arc<[u8]>>,
+    /// The message, once it had to wait for somebody.
+    message: Option<Arc<Message>>,
+    buffers: &'a mut Buffers,
+    /// What the last receiver got.
+    pub(crate) made: Made,
+}
+
+/// Where packets stand that were made for a receiver.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bytes {
+    AsTheyCame,
+    Shaped,
+    Single,
+}
+
+/// What was encoded, and what was left out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Made {
+    pub(crate) count: u32,
+    pub(crate) payload_bytes: u64,
+    pub(crate) too_large: u32,
+    pub(crate) expired: u32,
+}
+
+impl std::ops::AddAssign for Made {
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.payload_bytes += other.payload_bytes;
+        self.too_large += other.too_large;
+        self.expired += other.expired;
+    }
+}
+
+impl<'a> Dispatch<'a> {
+    pub(crate) fn new(source: Source<'a>, flush: Flush, now: Now, buffers: &'a mut Buffers) -> Self {
+        let made = Made::default();
+        Self {
+            source,
+            flush,
+            direct_left: DIRECT_TARGETS,
+            now,
+            shape: None,
+            common: made,
+            shared: Vec::new(),
+            message: None,
+            buffers,
+            made,
+        }
+    }
+
+    /// Sends at QoS 0.
+    pub(crate) fn send(
+        &mut self,
+        target: &Target,
+        receiver: &Receiver,
+        session: &mut Session,
+        to: &mut impl Effects,
+    ) -> Room {
+        let Receiver { shape, bytes_max, .. } = *receiver;
+        let connection = target.connection;
+        let flush = self.flush_of(receiver);
+        if receiver.uses_aliases {
+            return self.send_aliased(target, receiver, session, flush, to);
+        }
+        if self.flush == Flush::Bulk && self.source.is_large() {
+            return self.send_shared(target, receiver, flush, to);
+        }
+        let bytes = self.make(&target.identifiers, shape, bytes_max);
+        to.publish(connection, self.bytes(bytes), flush)
+    }
+
+    /// Puts the packets for one receiver together; `made` says what they are.
+    pub(crate) fn make(&mut self, identifiers: &[NonZeroU32], shape: Shape, bytes_max: usize) -> Bytes {
+        self.prepare(shape);
+        let as_is = self.source.as_is(shape);
+        let common_len = as_is.map_or(self.buffers.shaped.len(), <[u8]>::len);
+        if identifiers.is_empty() && common_len <= bytes_max {
+            self.made = self.common;
+            return if as_is.is_some() { Bytes::AsTheyCame } else { Bytes::Shaped };
+        }
+        let identifiers = as_identifiers(identifiers);
+        let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
+        let single = &mut self.buffers.single;
+        single.clear();
+        self.made = self.source.encode(shape, identifiers, bytes_max, self.now, single);
+        Bytes::Single
+    }
+
+    /// What was made.
+    pub(crate) fn bytes(&self, bytes: Bytes) -> &[u8] {
+        match (bytes, self.source) {
+            (Bytes::AsTheyCame, Source::Run(run)) => run.bytes,
+            (Bytes::Single, _) => &self.buffers.single,
+            (Bytes::Shaped | Bytes::AsTheyCame, _) => &self.buffers.shaped,
+        }
+    }
+
+    /// What was made, with the packet identifier of one receiver.
+    pub(crate) fn numbered(&mut self, bytes: Bytes, packet_id: PacketId) -> &[u8] {
+        let packet = match bytes {
+            Bytes::Single => &mut self.buffers.single,
+            Bytes::Shaped | Bytes::AsTheyCame => &mut self.buffers.shaped,
+        };
+        set_packet_id(packet, packet_id);
+        packet
+    }
+
+    /// With aliases in place of topics that this client has heard.
+    fn send_aliased(
+        &mut self,
+        target: &Target,
+        receiver: &Receiver,
+        session: &mut Session,
+        flush: Flush,
+        to: &mut impl Effects,
+    ) -> Room {
+        let Receiver { shape, bytes_max, .. } = *receiver;
+        let identifiers = as_identifiers(&target.identifiers);
+        let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
+        let mut made = Made { expired: self.source.expired(self.now), ..Made::default() };
+        let (mut room, mut lost) = (Room::Open, false);
+        let single = &mut self.buffers.single;
+        self.source.for_each(self.now, |publish| {
+            let mut publish = shape.shaped(publish, identifiers);
+            let version = shape.version();
+            match publish.encoded_len(version) {
+                // An alias that is said must be heard: it is given only where nothing refuses the packet.
+                Ok(len) if len <= bytes_max => {
+                    let fits = to.room(target.connection, len + ALIAS_BYTES) != Room::Full;
+                    if let PublishTopic::Name(name) = publish.topic
+                        && len + ALIAS_BYTES <= bytes_max
+                        && fits
+                    {
+                        publish.topic = session.outgoing_topic(name);
+                    }
+                    single.clear();
+                    let encoded = publish.encode(version, single).is_ok();
+                    debug_assert!(encoded, "it had a length");
+                    made.count += 1;
+                    made.payload_bytes += publish.payload.len() as u64;
+                    room = to.publish(target.connection, single, flush);
+                    lost |= room == Room::Full;
+                }
+                Ok(_) | Err(_) => made.too_large += 1,
+            }
+        });
+        self.made = made;
+        if lost { Room::Full } else { room }
+    }
+
+    /// Each packet with a head of its own and the payload that all receivers share.
+    fn send_shared(
+        &mut self,
+        target: &Target,
+        receiver: &Receiver,
+        flush: Flush,
+        to: &mut impl Effects,
+    ) -> Room {
+        let Receiver { shape, bytes_max, .. } = *receiver;
+        let identifiers = as_identifiers(&target.identifiers);
+        let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
+        let Self { source, now, shared, buffers: Buffers { single: head, .. }, .. } = self;
+        let mut made = Made { expired: source.expired(*now), ..Made::default() };
+        let (mut room, mut number) = (Room::Open, 0);
+        source.for_each(*now, |publish| {
+            if number == shared.len() {
+                shared.push(publish.payload.into());
+            }
+            let payload = &shared[number];
+            number += 1;
+            head.clear();
+            let publish = shape.shaped(publish, identifiers);
+            let mut sink = Head { bytes: head, payload: publish.payload };
+            match publish.encode(shape.version(), &mut sink) {
+                Ok(len) if len <= bytes_max => {
+                    made.count += 1;
+                    made.payload_bytes += payload.len() as u64;
+                    room = to.publish_shared(target.connection, head, payload, flush);
+                }
+                Ok(_) | Err(_) => made.too_large += 1,
+            }
+        });
+        self.made = made;
+        room
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.source.count()
+    }
+
+    pub(crate) fn flush_of(&mut self, receiver: &Receiver) -> Flush {
+        if self.flush == Flush::Bulk && receiver.publishes && self.direct_left > 0 {
+            self.direct_left -= 1;
+            return Flush::Direct;
+        }
+        self.flush
+    }
+
+    /// The message in memory of its own, for somebody for whom it has to wait.
+    pub(crate) fn message(&mut self) -> Option<Arc<Message>> {
+        if self.message.is_none() {
+            self.message = self.source.message(self.now);
+        }
+        self.message.clone()
+    }
+
+    fn prepare(&mut self, shape: Shape) {
+        if self.shape == Some(shape) {
+            return;
+        }
+        self.shape = Some(shape);
+        self.buffers.shaped.clear();
+        self.common = match self.source {
+            Source::Run(run) if self.source.as_is(shape).is_some() => {
+                Made { count: run.count, payload_bytes: run.payload_bytes, ..Made::default() }
+            }
+            source => {
+                let nobody = SubscriptionIdentifiers::EMPTY;
+                source.encode(shape, nobody, usize::MAX, self.now, &mut self.buffers.shaped)
+            }
+        };
+    }
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn count(self) -> u32 {
+        match self {
+            Self::Run(run) => run.count,
+            Self::Message { .. } => 1,
+        }
+    }
+
+    /// What it was published with.
+    pub(crate) fn qos(self) -> Qos {
+        match self {
+            Self::Run(run) => run.qos,
+            Self::Message { message, .. } => message.qos(),
+        }
+    }
+
+    /// Whether its payloads are worth sharing.
+    fn is_large(self) -> bool {
+        match self {
+            Self::Run(run) => run.payload_bytes >= SHARED_BYTES * u64::from(run.count),
+            Self::Message { message, .. } => message.payload().len() as u64 >= SHARED_BYTES,
+        }
+    }
+
+    /// The packets, if receivers of this shape get them as they came.
+    fn as_is(self, shape: Shape) -> Option<&'a [u8]> {
+        match self {
+            Self::Run(run)
+                if run.version.is_5() == shape.is_5
+                    && run.qos == Qos::AtMostOnce
+                    && shape.qos == Qos::AtMostOnce
+                    && !shape.retain =>
+            {
+                Some(run.bytes)
+            }
+            Self::Run(_) | Self::Message { .. } => None,
+        }
+    }
+
+    /// Appends the packets of a shape that are not larger than `bytes_max`.
+    pub(crate) fn encode(
+        self,
+        shape: Shape,
+        identifiers: SubscriptionIdentifiers<'_>,
+        bytes_max: usize,
+        now: Now,
+        buffer: &mut Vec<u8>,
+    ) -> Made {
+        let mut made = Made { expired: self.expired(now), ..Made::default() };
+        let version = shape.version();
+        self.for_each(now, |publish| {
+            let publish = shape.shaped(publish, identifiers);
+            if publish.encoded_len(version).is_ok_and(|len| len <= bytes_max)
+                && publish.encode(version, buffer).is_ok()
+            {
+                made.count += 1;
+                made.payload_bytes += publish.payload.len() as u64;
+            } else {
+                made.too_large += 1;
+            }
+        });
+        made
+    }
+
+    /// How many of them are out of date.
+    fn expired(self, now: Now) -> u32 {
+        u32::from(matches!(self, Self::Message { message, .. } if message.is_expired(now)))
+    }
+
+    /// The first of them, in memory of its own.
+    fn message(self, now: Now) -> Option<Arc<Message>> {
+        match self {
+            Self::Message { message, .. } => Some(Arc::clone(message)),
+            Self::Run(_) => {
+                let mut made = None;
+                self.for_each(now, |publish| {
+                    let topic: Option<TopicName<'_>> = publish.topic.name();
+                    made = topic.map(|topic| Arc::new(Message::new(topic, publish, None, now)));
+                });
+                made
+            }
+        }
+    }
+
+    /// Each message that is not expired, as a PUBLISH.
+    fn for_each(self, now: Now, mut each: impl FnMut(&Publish<'_>)) {
+        match self {
+            Self::Message { message, .. } => {
+                if !message.is_expired(now) {
+                    each(&message.publish(now));
+                }
+            }
+            Self::Run(run) => {
+                let mut rest = run.bytes;
+                while let Ok(Decoded::Packet { packet: Packet::Publish(publish), len }) =
+                    decode(rest, Some(run.version), &Limits::default())
+                {
+                    each(&publish);
+                    rest = &rest[len..];
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn as_identifiers(numbers: &[NonZeroU32]) -> Vec<SubscriptionIdentifier> {
+    numbers.iter().filter_map(|number| SubscriptionIdentifier::new(number.get())).collect()
+}
