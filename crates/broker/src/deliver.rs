@@ -7,6 +7,7 @@ use session::{Message, Now, Wait, Waiting};
 use wire::{DisconnectReason, Qos, SubscriptionIdentifiers};
 
 use crate::encode::{Dispatch, Made, Receiver, Shape, Source, as_identifiers};
+use crate::pressure::JUDGE_MS;
 use crate::retained::Walks;
 use crate::{Effects, Flush, Room, Shard};
 
@@ -206,6 +207,9 @@ impl Shard {
                 Room::Open => {}
                 Room::Over => break,
                 Room::Full => {
+                    if self.stalled.is_empty() {
+                        self.stalled_ms = now.monotonic_ms + JUDGE_MS;
+                    }
                     self.stalled.push(id);
                     break;
                 }

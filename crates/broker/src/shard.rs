@@ -36,6 +36,8 @@ pub struct Shard {
     pub(crate) judge: Judge,
     /// Clients for which something waits because the process was full.
     pub(crate) stalled: Vec<ConnectionId>,
+    /// When that is looked at again.
+    pub(crate) stalled_ms: u64,
     /// How many cursors over retained messages were opened.
     pub(crate) cursors: u32,
     /// Where packets are put together before they are sent.
@@ -103,6 +105,7 @@ impl Shard {
             waiting: Waiting::default(),
             judge: Judge::default(),
             stalled: Vec::new(),
+            stalled_ms: 0,
             cursors: 0,
             scratch: Vec::new(),
             rewritten: Vec::new(),

@@ -24,6 +24,10 @@ pub(crate) struct Sys {
 /// What the shards' counters do not know.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
+    /// Subscriptions of all sessions; a group's count as one.
+    pub subscriptions: u64,
+    /// Sessions whose clients are not connected.
+    pub lasting_sessions_absent: u64,
     /// Retained messages, those of `$SYS` among them.
     pub retained_messages: u64,
     /// What they take.
@@ -88,11 +92,15 @@ impl Sys {
         say("version", format!("Pondhawk {}", env!("CARGO_PKG_VERSION")));
         say("uptime", format!("{} seconds", facts.uptime_secs));
         totals.topics().for_each(|(topic, value)| say(topic, value.to_string()));
-        say("clients/total", totals.clients_connected.to_string());
+        let absent = facts.lasting_sessions_absent;
+        say("clients/total", (totals.clients_connected + absent).to_string());
+        say("clients/disconnected", absent.to_string());
+        say("clients/inactive", absent.to_string());
+        say("subscriptions/count", facts.subscriptions.to_string());
         say("clients/active", totals.clients_connected.to_string());
         say("clients/maximum", self.clients_maximum.to_string());
         for none in
-            ["clients/disconnected", "clients/inactive", "clients/expired", "shared_subscriptions/count"]
+            ["clients/expired", "shared_subscriptions/count"]
         {
             say(none, "0".to_owned());
         }
@@ -130,7 +138,7 @@ mod tests {
     use super::*;
 
     const FACTS: Facts =
-        Facts { retained_messages: 2, retained_bytes: 99, retained_refused: 0, uptime_secs: 11 };
+        Facts { subscriptions: 0, lasting_sessions_absent: 0, retained_messages: 2, retained_bytes: 99, retained_refused: 0, uptime_secs: 11 };
 
     #[test]
     fn what_has_not_changed_is_not_said_again() {

@@ -10,7 +10,7 @@ use crate::schema::{Table, keys};
 
 /// Every table of the file, in the order of the manual.
 pub fn tables() -> Vec<Table> {
-    vec![Global::describe(), Listener::describe(), Limits::describe(), Log::describe(), Sys::describe()]
+    vec![Global::describe(), Listener::describe(), Limits::describe(), Sessions::describe(), Log::describe(), Sys::describe()]
 }
 
 keys! {
@@ -100,6 +100,9 @@ keys! {
         /// How many topic aliases a client may use towards the broker on one connection (MQTT 5.0 Topic Alias Maximum).
         /// Each holds a topic name in memory.
         topic_alias_maximum: u16 { kind: Count<u16>, default: 16, bounds: 0..=u16::MAX }
+        /// How many topic aliases the broker uses towards a client that allows as many; only topics that come again and
+        /// again get one.
+        topic_alias_maximum_out: u16 { kind: Count<u16>, default: 16, bounds: 0..=64 }
         /// How many bytes may wait to be written to one connection before the broker stops reading from those who
         /// publish to it; they go on when a quarter is left.
         output_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=1024 * MIB }
@@ -127,6 +130,67 @@ keys! {
         /// 0x97 (0x03 before MQTT 5.0).
         will_bytes: u32 { kind: Size<u32>, default: 64 * KIB, bounds: 0..=PACKET_BYTES_MAX }
     }
+}
+
+keys! {
+    /// What is kept for clients: messages of QoS 1 and 2 on their way, and sessions that outlive their connection.
+    pub struct Sessions = "[sessions]", given() {
+        /// How many messages of QoS 1 and 2 one client may have published that the broker has not acknowledged (Receive
+        /// Maximum). MQTT 5.0 clients are told; older ones are not read until there are fewer.
+        receive_maximum: u16 { kind: Count<u16>, default: 1_000, bounds: 1..=u16::MAX }
+        /// How many messages of QoS 1 and 2 the broker has under way to one client before one is acknowledged, if the
+        /// client takes as many.
+        inflight_messages: u16 { kind: Count<u16>, default: 1_000, bounds: 1..=INFLIGHT_MAX }
+        /// The same for clients before MQTT 5.0, which cannot say how many they take.
+        inflight_messages_3: u16 { kind: Count<u16>, default: 100, bounds: 1..=INFLIGHT_MAX }
+        /// How many messages may wait for one session, connected or not, or for one shared subscription.
+        queue_messages: u32 { kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000 }
+        /// How many bytes those messages may have.
+        queue_bytes: u64 { kind: Size<u64>, default: 256 << 20, bounds: 64 << 10..=MEMORY_MAX }
+        /// What happens when that is full. `end-session`: the session is ended, so that a forgotten one cannot stop the
+        /// others, and its client is told. `refuse`: nobody gets the message, and its publisher is told (reason code
+        /// 0x97; a client before MQTT 5.0 is disconnected). `drop-oldest`, `drop-newest`: one message less, counted. A
+        /// session that ends with its connection is always ended.
+        queue_full: QueueFull { kind: Choice<QueueFull>, default: QueueFull::EndSession }
+        /// The longest time for which a session is kept after its connection. A client that asks for more gets this;
+        /// MQTT 5.0 clients are told as Session Expiry Interval. Off: as long as they ask for, which is for ever where a
+        /// client before MQTT 5.0 asks for no clean session.
+        expiry_max: Option<Duration> {
+            kind: OrOff<Time>, default: None,
+            bounds: Duration::from_secs(1)..=Duration::from_secs(u32::MAX as u64 - 1),
+        }
+        /// The most sessions that are kept while their clients are not connected; beyond it a client that asks for one
+        /// that lasts is refused (0x97, before MQTT 5.0 0x03).
+        lasting_max: u32 { kind: Count<u32>, default: 10_000_000, bounds: 0..=100_000_000 }
+        /// Whether a payload that claims to be UTF-8 (Payload Format Indicator of MQTT 5.0) is looked at; one that is
+        /// something else is refused with reason code 0x99.
+        check_payload_format: bool { kind: Switch, default: false }
+    }
+}
+
+/// With half of all packet identifiers free, a free one is found at once.
+const INFLIGHT_MAX: u16 = 32_767;
+
+/// What happens to a message for which a queue has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueFull {
+    /// The session ends.
+    EndSession,
+    /// The publisher is refused.
+    Refuse,
+    /// The oldest message that waits is dropped.
+    DropOldest,
+    /// The message itself is dropped.
+    DropNewest,
+}
+
+impl Words for QueueFull {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("end-session", Self::EndSession),
+        ("refuse", Self::Refuse),
+        ("drop-oldest", Self::DropOldest),
+        ("drop-newest", Self::DropNewest),
+    ];
 }
 
 const KIB: u32 = 1_024;

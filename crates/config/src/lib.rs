@@ -33,7 +33,7 @@ mod schema;
 mod unit;
 
 pub use address::{AddressError, ListenAddress};
-pub use keys::{Limits, Listener, Log, LogFormat, LogLevel, Sys, tables};
+pub use keys::{Limits, Listener, Log, LogFormat, LogLevel, QueueFull, Sessions, Sys, tables};
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;
 pub use manual::{help, markdown};

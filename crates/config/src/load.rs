@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use crate::address::ListenAddress;
-use crate::keys::{Global, Limits, Listener, Log, LogLevel, Sys};
+use crate::keys::{Global, Limits, Listener, Log, LogLevel, Sessions, Sys};
 use crate::listeners;
 use crate::machine::Machine;
 use crate::reader::Reader;
@@ -29,6 +29,8 @@ pub struct Config {
     pub data_dir: Option<PathBuf>,
     /// What clients may take up.
     pub limits: Limits,
+    /// What is kept for clients.
+    pub sessions: Sessions,
     /// What the broker says about itself.
     pub log: Log,
     /// The broker's counters.
@@ -138,6 +140,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         shards: global.shards,
         data_dir: flags.data_dir.clone().or(global.data_dir),
         limits: top.table("limits", |limits| Limits::read(limits, machine)),
+        sessions: top.table("sessions", Sessions::read),
         log: top.table("log", Log::read),
         sys: top.table("sys", Sys::read),
     };

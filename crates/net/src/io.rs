@@ -256,8 +256,14 @@ impl Effects for Io {
         self.queue(to, flush)
     }
 
-    fn is_over(&self, connection: ConnectionId) -> bool {
-        self.connections.get(connection).is_some_and(|connection| connection.over)
+    fn room(&self, connection: ConnectionId, bytes: usize) -> Room {
+        match self.connections.get(connection) {
+            Some(connection) if connection.over => Room::Over,
+            Some(connection) if self.post.is_full() && connection.waiting_bytes() + bytes > ALLOWANCE_BYTES => {
+                Room::Full
+            }
+            _ => Room::Open,
+        }
     }
 
     fn taken_bytes(&self, of: ConnectionId) -> u64 {

@@ -8,7 +8,7 @@ use broker::{Mail, Room, Run};
 use index::{ShardId, Subscriber, Target};
 use ledger::{Command, Reply};
 use mio::net::TcpStream;
-use wire::Version;
+use wire::{Qos, Version};
 
 use crate::inbox::{Inbox, UnderWay};
 
@@ -53,7 +53,7 @@ pub(crate) struct Batch {
 }
 
 enum Item {
-    Forward { end: usize, count: u32, payload_bytes: u64, version: Version, targets: Arc<[Target]> },
+    Forward { end: usize, count: u32, payload_bytes: u64, version: Version, qos: Qos, targets: Arc<[Target]> },
     Resume(Arc<Subscriber>),
 }
 
@@ -63,8 +63,8 @@ impl Batch {
         self.items.push(match mail {
             Mail::Forward(run, targets) => {
                 self.bytes.extend_from_slice(run.bytes);
-                let Run { count, payload_bytes, version, .. } = run;
-                Item::Forward { end: self.bytes.len(), count, payload_bytes, version, targets }
+                let Run { count, payload_bytes, version, qos, .. } = run;
+                Item::Forward { end: self.bytes.len(), count, payload_bytes, version, qos, targets }
             }
             Mail::Resume(subscriber) => Item::Resume(subscriber),
         });
@@ -78,10 +78,10 @@ impl Batch {
         let mut start = 0;
         for item in self.items.drain(..) {
             read(match item {
-                Item::Forward { end, count, payload_bytes, version, targets } => {
+                Item::Forward { end, count, payload_bytes, version, qos, targets } => {
                     let bytes = &self.bytes[start..end];
                     start = end;
-                    Mail::Forward(Run { bytes, count, payload_bytes, version }, targets)
+                    Mail::Forward(Run { bytes, count, payload_bytes, version, qos }, targets)
                 }
                 Item::Resume(subscriber) => Mail::Resume(subscriber),
             });

@@ -25,10 +25,8 @@ pub(crate) fn settings() -> Settings {
         client_id_bytes_max: 100,
         will_bytes_max: 1_000,
         subscriptions_max: 3,
-        qos_max: Qos::AtMostOnce,
         topic_alias_max: 2,
-        keep_alive_secs_max: 0,
-        connect_timeout_ms: 10_000,
+        ..Settings::default()
     }
 }
 
@@ -71,7 +69,7 @@ pub(crate) struct Socket {
 }
 
 enum Letter {
-    Forward { bytes: Vec<u8>, count: u32, payload_bytes: u64, version: Version, targets: Arc<[Target]> },
+    Forward { bytes: Vec<u8>, count: u32, payload_bytes: u64, version: Version, qos: Qos, targets: Arc<[Target]> },
     Resume(Arc<Subscriber>),
 }
 
@@ -91,8 +89,8 @@ impl Effects for Outside {
         self.publish(to, &[head, payload].concat(), flush)
     }
 
-    fn is_over(&self, connection: ConnectionId) -> bool {
-        self.peers.get(&connection).is_some_and(|socket| socket.over)
+    fn room(&self, connection: ConnectionId, _: usize) -> Room {
+        if self.peers.get(&connection).is_some_and(|socket| socket.over) { Room::Over } else { Room::Open }
     }
 
     fn taken_bytes(&self, of: ConnectionId) -> u64 {
@@ -105,8 +103,8 @@ impl Effects for Outside {
 
     fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {
         let letter = match mail {
-            Mail::Forward(Run { bytes, count, payload_bytes, version }, targets) => {
-                Letter::Forward { bytes: bytes.to_vec(), count, payload_bytes, version, targets }
+            Mail::Forward(Run { bytes, count, payload_bytes, version, qos }, targets) => {
+                Letter::Forward { bytes: bytes.to_vec(), count, payload_bytes, version, qos, targets }
             }
             Mail::Resume(subscriber) => Letter::Resume(subscriber),
         };
@@ -268,8 +266,8 @@ impl World {
                 carried = true;
                 let (shard, outside) = (&mut self.shards[to], &mut self.outside[to]);
                 match letter {
-                    Letter::Forward { bytes, count, payload_bytes, version, targets } => {
-                        let run = Run { bytes: &bytes, count, payload_bytes, version };
+                    Letter::Forward { bytes, count, payload_bytes, version, qos, targets } => {
+                        let run = Run { bytes: &bytes, count, payload_bytes, version, qos };
                         shard.mail(Mail::Forward(run, targets), self.now, outside);
                     }
                     Letter::Resume(subscriber) => shard.mail(Mail::Resume(subscriber), self.now, outside),
