@@ -39,7 +39,12 @@ impl Shard {
     }
 
     /// PUBREC: what it says is recorded where it must last, then PUBREL goes out.
-    pub(crate) fn received_by_client(&mut self, id: ConnectionId, packet_id: PacketId, to: &mut impl Effects) {
+    pub(crate) fn received_by_client(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        to: &mut impl Effects,
+    ) {
         match self.origin(id) {
             Some(origin) => drop(to.command(Command::Received { origin, packet_id })),
             None => self.complete(id, Ticket::PubRel(packet_id), ReasonCode::Success, to),
@@ -47,7 +52,12 @@ impl Shard {
     }
 
     /// PUBREL: likewise, then PUBCOMP goes out.
-    pub(crate) fn released_by_client(&mut self, id: ConnectionId, packet_id: PacketId, to: &mut impl Effects) {
+    pub(crate) fn released_by_client(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        to: &mut impl Effects,
+    ) {
         match self.origin(id) {
             Some(origin) => drop(to.command(Command::Released { origin, packet_id })),
             None => self.complete(id, Ticket::PubComp(packet_id), ReasonCode::Success, to),
@@ -100,16 +110,12 @@ impl Shard {
             return self.give_up(id, reason, "a message could not be stored", now, to);
         }
         self.complete(id, ticket, reason, to);
+        self.unblock_answered(id, now, to);
     }
 
     /// Acknowledgements to this publisher are held back: a subscriber of its has too much waiting behind its window.
     /// Nobody waits for itself.
-    pub(crate) fn hold(
-        &mut self,
-        id: ConnectionId,
-        behind: &Arc<Subscriber>,
-        now: Now,
-    ) {
+    pub(crate) fn hold(&mut self, id: ConnectionId, behind: &Arc<Subscriber>, now: Now) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let is_itself = client.subscriber.as_ref().is_some_and(|own| Arc::ptr_eq(own, behind));
         if client.is_held || is_itself || !behind.gauge.wait_behind(self.id) {
@@ -124,12 +130,13 @@ impl Shard {
     }
 
     /// What was held back leaves.
-    pub(crate) fn release(&mut self, id: ConnectionId, to: &mut impl Effects) {
+    pub(crate) fn release(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         let Some(client) = self.clients.get_mut(id) else { return };
         if std::mem::take(&mut client.is_held) {
             self.scratch.clear();
             client.session.release_answers(&mut self.scratch);
             self.send_answers(id, to);
+            self.unblock_answered(id, now, to);
         }
     }
 
@@ -140,13 +147,13 @@ impl Shard {
         match what {
             Delivered::Session { packet_id, .. } => {
                 let delivery = client.session.begin_as(packet_id, qos, dup);
-                let waiting = Waiting { message, qos, retain, identifiers, group: None };
+                let waiting = Waiting { message, qos, retain, identifiers, tag: None };
                 self.send_waiting(id, &waiting, delivery, now, to);
             }
             Delivered::Group { group, entry } => {
                 client.shares.get_or_insert_default().waiting += 1;
-                let group = Some((group, entry));
-                self.wait(id, Waiting { message, qos, retain, identifiers, group }, now, to);
+                let tag = Some((group, entry));
+                self.wait(id, Waiting { message, qos, retain, identifiers, tag }, now, to);
                 self.pull(id, now, to);
             }
         }

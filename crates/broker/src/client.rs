@@ -17,7 +17,7 @@ use crate::subscribe::Recording;
 /// A connection with its session. What most connections do not have is behind a pointer.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) session: Session,
+    pub(crate) session: Session<Tag>,
     /// Known from CONNECT on.
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     pub(crate) filters: Filters,
@@ -49,7 +49,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(session: Session) -> Self {
+    pub(crate) fn new(session: Session<Tag>) -> Self {
         Self {
             session,
             subscriber: None,
@@ -82,6 +82,9 @@ impl Client {
 
 /// A message of a group, as the ledger knows it.
 pub(crate) type Share = (QueueId, EntryId);
+
+/// What comes with messages that wait: where they are from, if that is a group.
+pub(crate) type Tag = Option<Share>;
 
 /// What groups have given to a client whose session ends with its connection.
 #[derive(Debug, Default)]

@@ -74,13 +74,7 @@ impl Shard {
     }
 
     /// The ledger cannot let the client in.
-    pub(crate) fn refused(
-        &mut self,
-        id: ConnectionId,
-        reason: ReasonCode,
-        now: Now,
-        to: &mut impl Effects,
-    ) {
+    pub(crate) fn refused(&mut self, id: ConnectionId, reason: ReasonCode, now: Now, to: &mut impl Effects) {
         let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
         self.disconnect(id, reason, to);
         let why = "what the session needs cannot be recorded";

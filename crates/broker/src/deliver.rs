@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
+use ledger::{Command, Delivered};
 use session::{Message, Now, Wait, Waiting};
-use wire::{DisconnectReason, Qos, SubscriptionIdentifiers};
+use wire::{DisconnectReason, Qos, ReasonCode, SubscriptionIdentifiers};
 
-use crate::encode::{Dispatch, Made, Receiver, Shape, Source, as_identifiers};
+use crate::client::Tag;
+use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
 use crate::pressure::JUDGE_MS;
 use crate::retained::Walks;
 use crate::{Effects, Flush, Room, Shard};
@@ -148,7 +150,7 @@ impl Shard {
             qos: shape.qos,
             retain: shape.retain,
             identifiers: target.identifiers.clone(),
-            group: None,
+            tag: None,
         };
         self.wait(connection, waiting, now, to);
         if is_open {
@@ -160,11 +162,12 @@ impl Shard {
     }
 
     /// A message of QoS 1 or 2 waits behind a client's window, up to the client's bounds.
-    pub(crate) fn wait(&mut self, id: ConnectionId, waiting: Waiting, now: Now, to: &mut impl Effects) {
+    pub(crate) fn wait(&mut self, id: ConnectionId, waiting: Waiting<Tag>, now: Now, to: &mut impl Effects) {
         let Some(client) = self.clients.get_mut(id) else { return };
+        let is_ours = waiting.tag.is_none();
         match client.session.wait(waiting, &self.settings) {
             Wait::Waits => {
-                self.counters.waiting.add(1);
+                self.counters.waiting.add(u64::from(is_ours));
                 let is_behind = client.session.waiting_bytes() > BEHIND_BYTES
                     || client.session.waiting_messages() > BEHIND_MESSAGES;
                 if let Some(subscriber) = client.subscriber.clone().filter(|_| is_behind)
@@ -175,8 +178,8 @@ impl Shard {
                 }
             }
             Wait::Full => {
-                self.counters.dropped_queue_full.add(1);
-                self.counters.publish_dropped.add(1);
+                self.counters.dropped_queue_full.add(u64::from(is_ours));
+                self.counters.publish_dropped.add(u64::from(is_ours));
                 self.counters.ended_queue_full.add(1);
                 let why = "more messages wait for the client than may";
                 self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
@@ -202,8 +205,12 @@ impl Shard {
     pub(crate) fn pull(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         loop {
             let Some(client) = self.clients.get_mut(id) else { return };
-            let Some(bytes) = client.session.next_waiting_bytes() else { break };
-            match to.room(id, bytes) {
+            let Some(first) = client.session.first_waiting() else { break };
+            if first.message.is_expired(now) {
+                self.forget_waiting(id, to);
+                continue;
+            }
+            match to.room(id, first.message.size_bytes()) {
                 Room::Open => {}
                 Room::Over => break,
                 Room::Full => {
@@ -214,29 +221,50 @@ impl Shard {
                     break;
                 }
             }
-            let mut expired = 0;
-            let next = client.session.next_waiting(now, &mut expired);
-            self.counters.waiting.sub(expired + u64::from(next.is_some()));
-            self.counters.dropped_expired.add(expired);
-            self.counters.publish_dropped.add(expired);
-            let Some((waiting, delivery)) = next else { break };
-            self.counters.in_flight.add(1);
+            let Some((waiting, delivery)) = client.session.next_waiting() else { break };
+            if waiting.tag.is_none() {
+                self.counters.waiting.sub(1);
+                self.counters.in_flight.add(1);
+            }
             self.send_waiting(id, &waiting, delivery, now, to);
         }
         self.look_behind(id, now, to);
     }
 
+    /// What waited for too long has expired.
+    fn forget_waiting(&mut self, id: ConnectionId, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(waiting) = client.session.forget_waiting() else { return };
+        match waiting.tag {
+            None => {
+                self.counters.waiting.sub(1);
+                self.counters.dropped_expired.add(1);
+                self.counters.publish_dropped.add(1);
+            }
+            Some((group, entry)) => {
+                if let Some(shares) = &mut client.shares {
+                    shares.waiting -= 1;
+                }
+                let what = Delivered::Group { group, entry };
+                to.command(Command::Acknowledged { what, connection: id, reason: ReasonCode::Success });
+            }
+        }
+    }
+
     /// Writes a message that has got its place in the window.
-    fn send_waiting(
+    pub(crate) fn send_waiting(
         &mut self,
         id: ConnectionId,
-        waiting: &Waiting,
+        waiting: &Waiting<Tag>,
         delivery: wire::Delivery,
         now: Now,
         to: &mut impl Effects,
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let Some(version) = client.session.version() else { return };
+        let (Some(version), uses_aliases) = (client.session.version(), client.session.uses_aliases()) else {
+            return;
+        };
+        let bytes_max = client.session.packet_bytes_max();
         let identifiers = as_identifiers(&waiting.identifiers);
         let mut publish = waiting.message.publish(now);
         publish.delivery = delivery;
@@ -244,18 +272,20 @@ impl Shard {
         if version.is_5() {
             publish.subscription_identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
         }
-        client.session.shorten_topic(&mut publish);
+        if uses_aliases && publish.encoded_len(version).is_ok_and(|len| len + ALIAS_BYTES <= bytes_max) {
+            publish.topic = client.session.outgoing_topic(waiting.message.topic());
+        }
         self.scratch.clear();
         if publish.encode(version, &mut self.scratch).is_err() {
             debug_assert!(false, "it was measured before it had to wait");
             return;
         }
-        if let (Some((group, entry)), Some(packet_id)) = (waiting.group, delivery.packet_id()) {
+        if let (Some((group, entry)), Some(packet_id)) = (waiting.tag, delivery.packet_id()) {
             let shares = client.shares.get_or_insert_default();
             shares.waiting -= 1;
             shares.in_flight.insert(packet_id, (group, entry));
             if waiting.qos == Qos::ExactlyOnce {
-                to.command(ledger::Command::Sent { group, entry, connection: id });
+                to.command(Command::Sent { group, entry, connection: id });
             }
         }
         to.publish(id, &self.scratch, Flush::Direct);
@@ -296,7 +326,7 @@ impl Shard {
                 continue;
             }
             let message = Arc::clone(message);
-            let waiting = Waiting { message, qos, retain: true, identifiers: identifiers.clone(), group: None };
+            let waiting = Waiting { message, qos, retain: true, identifiers: identifiers.clone(), tag: None };
             self.wait(connection, waiting, now, to);
         }
         self.pull(connection, now, to);

@@ -11,6 +11,7 @@ use wire::{
     SubscriptionIdentifier, SubscriptionIdentifiers, Version, decode, set_packet_id,
 };
 
+use crate::client::Tag;
 use crate::{Effects, Flush, Room, Run};
 
 /// In a wide fan-out payloads of this size on average are shared by their receivers instead of copied for each.
@@ -18,7 +19,7 @@ const SHARED_BYTES: u64 = 4 * 1024;
 /// With up to this many receivers a message is written at the end of its turn.
 const DIRECT_TARGETS: usize = 8;
 /// What an alias adds to a packet that has the name too, at most: the property and a longer length of properties.
-const ALIAS_BYTES: usize = 5;
+pub(crate) const ALIAS_BYTES: usize = 5;
 
 impl Flush {
     /// How a message with so many receivers is written.
@@ -167,7 +168,7 @@ impl<'a> Dispatch<'a> {
         &mut self,
         target: &Target,
         receiver: &Receiver,
-        session: &mut Session,
+        session: &mut Session<Tag>,
         to: &mut impl Effects,
     ) -> Room {
         let Receiver { shape, bytes_max, .. } = *receiver;
@@ -224,7 +225,7 @@ impl<'a> Dispatch<'a> {
         &mut self,
         target: &Target,
         receiver: &Receiver,
-        session: &mut Session,
+        session: &mut Session<Tag>,
         flush: Flush,
         to: &mut impl Effects,
     ) -> Room {

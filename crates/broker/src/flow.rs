@@ -67,6 +67,16 @@ impl Shard {
         }
     }
 
+    /// A client that had published too much has got most of its answers.
+    pub(crate) fn unblock_answered(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        if let Some(client) = self.clients.get(id)
+            && matches!(client.blocked.as_deref(), Some(Blocker::Answers))
+            && client.session.unanswered() <= usize::from(self.settings.receive_max / 2)
+        {
+            self.unblock(id, now, to);
+        }
+    }
+
     /// A subscriber of this shard has room, or has gone: everybody who waits for it may go on.
     pub(crate) fn open(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
         subscriber.gauge.set(Level::Open);
@@ -85,7 +95,7 @@ impl Shard {
 
     pub(crate) fn wake_for(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
         for publisher in self.waiting.take_for_subscriber(subscriber) {
-            self.release(publisher, to);
+            self.release(publisher, now, to);
             self.unblock(publisher, now, to);
         }
     }

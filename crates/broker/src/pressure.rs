@@ -28,6 +28,8 @@ pub(crate) enum Blocker {
     Ledger,
     /// It does not take what it is sent itself.
     Itself,
+    /// It has published more than was answered, in a version that has no Receive Maximum.
+    Answers,
 }
 
 /// The publishers of one shard that wait, by what they wait for.
@@ -47,7 +49,7 @@ impl Waiting {
             }
             Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher),
             Blocker::Ledger => self.ledger.push(publisher),
-            Blocker::Itself => {}
+            Blocker::Itself | Blocker::Answers => {}
         }
     }
 

@@ -216,11 +216,8 @@ impl Shard {
         if let Some(behind) = behind {
             self.hold(id, &behind, now);
         }
-        let reason = if route.targets.is_empty() {
-            ReasonCode::NoMatchingSubscribers
-        } else {
-            ReasonCode::Success
-        };
+        let reason =
+            if route.targets.is_empty() { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
         self.complete_some(id, publish.ticket(), reason, to);
     }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use index::{ConnectionId, Level, ShardId, Subscriptions};
 use ledger::{Command, Publish, Reply};
-use session::{Now, Request, Session, Settings};
-use wire::{Decoded, DisconnectReason, Packet, ReasonCode, decode};
+use session::{Authenticated, AuthenticationOutcome, Now, Request, Session, Settings};
+use wire::{ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, decode};
 
 use crate::client::{Client, Clients};
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
+use crate::pressure::Blocker;
 use crate::pressure::{Judge, Waiting};
 use crate::subscribe::Changes;
 use crate::sys::{Facts, Sys};
@@ -145,6 +146,9 @@ impl Shard {
             // It does not take what it asks for: `drained` goes on.
             Some(client) if client.untaken_answer_bytes > UNTAKEN_ANSWER_BYTES_MAX => {
                 self.block_on_itself(id, now, to)
+            }
+            Some(client) if client.session.unanswered() > usize::from(self.settings.receive_max) => {
+                !self.block(id, Blocker::Answers, to)
             }
             Some(client) => {
                 let full = client.route.as_ref().and_then(|route| route.blocker(self.id, to));
@@ -331,6 +335,10 @@ impl Shard {
     ) -> Step {
         match request {
             Request::None => {}
+            Request::Authenticate(_) => {
+                self.refuse_authentication(id, now, to);
+                return Step::Ended;
+            }
             Request::Publish(publish) => {
                 return Step::Consumed(self.publish(id, &publish, (bytes, len), now, to));
             }
@@ -361,6 +369,16 @@ impl Shard {
             }
         }
         Step::Consumed(len)
+    }
+
+    /// There is no authenticator: no method is announced, so that none should have come this far.
+    fn refuse_authentication(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let outcome = AuthenticationOutcome::Failure(ConnectRefusal::BadAuthenticationMethod);
+        self.scratch.clear();
+        if let Authenticated::Refused(violation) = client.session.authenticated(outcome, &mut self.scratch) {
+            self.violated(id, &violation, now, to);
+        }
     }
 
     /// Sends a packet of our own making, in the connection's version.
@@ -399,6 +417,7 @@ impl Shard {
             Ok(()) => {
                 client.is_held &= client.session.is_holding_answers();
                 self.send_answers(id, to);
+                self.unblock_answered(id, now, to);
                 self.arm(id, now);
             }
             Err(violation) => {
@@ -426,11 +445,12 @@ impl Shard {
         let Some(topics) = &mut self.sys else { return };
         topics.next_ms = now.monotonic_ms + topics.peers.interval_ms;
         let totals = Totals::of(topics.peers.counters.iter().map(|counters| &**counters));
-        let facts = Facts::of(&topics.peers.ledger, now);
+        let facts = Facts::of(&topics.peers.ledger, &self.index, now);
         for (topic, value) in topics.sys.changes(totals, facts, now.monotonic_ms) {
             if let Some(message) = session::Message::of_server(&topic, value.as_bytes()) {
                 let message = Arc::new(message);
-                let publish = Publish { connection: None, publisher: None, ticket: None, message, route: None };
+                let publish =
+                    Publish { connection: None, publisher: None, ticket: None, message, route: None };
                 to.command(Command::Publish(publish));
             }
         }

@@ -63,7 +63,8 @@ impl Reasons {
     fn refuse(&mut self, reason: ReasonCode) {
         match self {
             Self::Subscribe(reasons) => {
-                let refused = SubAckReason::try_from(reason).unwrap_or(SubAckReason::ImplementationSpecificError);
+                let refused =
+                    SubAckReason::try_from(reason).unwrap_or(SubAckReason::ImplementationSpecificError);
                 reasons.iter_mut().filter(|reason| !reason.is_error()).for_each(|reason| *reason = refused);
             }
             Self::Unsubscribe(reasons) => {
@@ -417,7 +418,12 @@ impl Shard {
         to: &mut impl Effects,
     ) {
         self.disconnect(id, reason, to);
-        self.end(id, Ending { reason: reason.reason(), why, cause: Cause::WithWill, by: By::Server }, now, to);
+        self.end(
+            id,
+            Ending { reason: reason.reason(), why, cause: Cause::WithWill, by: By::Server },
+            now,
+            to,
+        );
         to.close(id);
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use index::Subscriptions;
 use session::Now;
 
 use crate::Totals;
@@ -39,9 +40,11 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(ledger: &ledger::Gauges, now: Now) -> Self {
+    pub(crate) fn of(ledger: &ledger::Gauges, index: &Subscriptions, now: Now) -> Self {
         let read = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
         Self {
+            subscriptions: index.len() as u64,
+            lasting_sessions_absent: read(&ledger.sessions).saturating_sub(read(&ledger.sessions_connected)),
             retained_messages: read(&ledger.retained_messages),
             retained_bytes: read(&ledger.retained_bytes),
             retained_refused: read(&ledger.retained_refused),
@@ -99,9 +102,7 @@ impl Sys {
         say("subscriptions/count", facts.subscriptions.to_string());
         say("clients/active", totals.clients_connected.to_string());
         say("clients/maximum", self.clients_maximum.to_string());
-        for none in
-            ["clients/expired", "shared_subscriptions/count"]
-        {
+        for none in ["clients/expired", "shared_subscriptions/count"] {
             say(none, "0".to_owned());
         }
         say("retained messages/count", facts.retained_messages.to_string());
@@ -137,8 +138,14 @@ impl Sys {
 mod tests {
     use super::*;
 
-    const FACTS: Facts =
-        Facts { subscriptions: 0, lasting_sessions_absent: 0, retained_messages: 2, retained_bytes: 99, retained_refused: 0, uptime_secs: 11 };
+    const FACTS: Facts = Facts {
+        subscriptions: 0,
+        lasting_sessions_absent: 0,
+        retained_messages: 2,
+        retained_bytes: 99,
+        retained_refused: 0,
+        uptime_secs: 11,
+    };
 
     #[test]
     fn what_has_not_changed_is_not_said_again() {

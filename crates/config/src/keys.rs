@@ -10,7 +10,14 @@ use crate::schema::{Table, keys};
 
 /// Every table of the file, in the order of the manual.
 pub fn tables() -> Vec<Table> {
-    vec![Global::describe(), Listener::describe(), Limits::describe(), Sessions::describe(), Log::describe(), Sys::describe()]
+    vec![
+        Global::describe(),
+        Listener::describe(),
+        Limits::describe(),
+        Sessions::describe(),
+        Log::describe(),
+        Sys::describe(),
+    ]
 }
 
 keys! {

@@ -82,7 +82,9 @@ impl Place {
     fn bits(self) -> u64 {
         debug_assert!(self.connection.slot < 1 << Self::SLOT_BITS, "a shard has at most 2^25 connections");
         let shard = u64::from(self.shard.0) << Self::SLOT_BITS;
-        Self::IS_CONNECTED | (shard | u64::from(self.connection.slot)) << 32 | u64::from(self.connection.generation)
+        Self::IS_CONNECTED
+            | (shard | u64::from(self.connection.slot)) << 32
+            | u64::from(self.connection.generation)
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "each field is cut out of the word it was put into")]
@@ -105,7 +107,13 @@ impl Subscriber {
     /// A session that outlives its connections, and is not connected.
     #[must_use]
     pub fn lasting(client_id: Arc<str>, queue: QueueId) -> Self {
-        Self { client_id, queue: Some(queue), gauge: Gauge::default(), place: AtomicU64::new(0), members: None }
+        Self {
+            client_id,
+            queue: Some(queue),
+            gauge: Gauge::default(),
+            place: AtomicU64::new(0),
+            members: None,
+        }
     }
 
     /// A group without members (MQTT 5.0, 4.8.2).

@@ -111,7 +111,9 @@ impl Targets {
             match shard[0].0 {
                 Some(place) => {
                     targets.count += shard.len();
-                    targets.shards.push((place.shard, shard.iter().map(|(_, target)| target.clone()).collect()));
+                    targets
+                        .shards
+                        .push((place.shard, shard.iter().map(|(_, target)| target.clone()).collect()));
                 }
                 None => targets.absent += shard.len(),
             }
@@ -188,7 +190,13 @@ mod tests {
         back.move_to(Some(Place { shard: ShardId::new(1), connection }));
         let group = Arc::new(Subscriber::group("$share/g/x".into(), id(3)));
         let [low, high] = [Qos::AtMostOnce, Qos::AtLeastOnce].map(Interest::new);
-        let all = [("x", &here, high), ("x", &away, high), ("#", &away, low), ("x", &back, high), ("x", &group, low)];
+        let all = [
+            ("x", &here, high),
+            ("x", &away, high),
+            ("#", &away, low),
+            ("x", &back, high),
+            ("x", &group, low),
+        ];
         let targets = Targets::look_up(&index(&all), topic::topic!("x"), None);
         assert_eq!((targets.count, targets.absent, targets.groups.len()), (2, 1, 1));
         assert_eq!(targets.queued.len(), 2);

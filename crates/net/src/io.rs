@@ -259,7 +259,9 @@ impl Effects for Io {
     fn room(&self, connection: ConnectionId, bytes: usize) -> Room {
         match self.connections.get(connection) {
             Some(connection) if connection.over => Room::Over,
-            Some(connection) if self.post.is_full() && connection.waiting_bytes() + bytes > ALLOWANCE_BYTES => {
+            Some(connection)
+                if self.post.is_full() && connection.waiting_bytes() + bytes > ALLOWANCE_BYTES =>
+            {
                 Room::Full
             }
             _ => Room::Open,
@@ -392,12 +394,7 @@ mod tests {
             let inbox = || Wake::Thread(std::thread::current());
             let board = Arc::new(Switchboard::new(vec![Inbox::new(inbox())], Inbox::new(inbox())));
             let shard = ShardId::new(0);
-            let limits = Limits {
-                connections_max: 10,
-                high_water_bytes: 1024 * 1024,
-                waiting_bytes_max,
-                retained_bytes_max: 0,
-            };
+            let limits = Limits { connections_max: 10, high_water_bytes: 1024 * 1024, waiting_bytes_max };
             let registry = poll.registry().try_clone().expect("a registry");
             let post = Post::new(shard, board, waiting_bytes_max);
             let io = Io::new(shard, registry, post, Arc::default(), limits);

@@ -50,6 +50,8 @@ pub struct Options {
     pub shards: usize,
     /// Of the protocol.
     pub settings: Settings,
+    /// Of what must last; its seed is drawn anew.
+    pub ledger: ::ledger::Settings,
     /// Of everything else.
     pub limits: Limits,
     /// How often `$SYS` is brought up to date, in milliseconds; `None` is never.
@@ -65,8 +67,6 @@ pub struct Limits {
     pub high_water_bytes: usize,
     /// Bytes that may wait to be written in the whole process before more is dropped.
     pub waiting_bytes_max: usize,
-    /// Bytes of all retained messages.
-    pub retained_bytes_max: usize,
 }
 
 /// A thread has ended: after [`Server::shut_down`] as it should, before that because something went wrong.
@@ -103,8 +103,7 @@ impl Server {
     ) -> std_io::Result<Self> {
         let clock = Clock::start();
         let index = Arc::new(Subscriptions::new([random()?, random()?]));
-        let ledger_settings =
-            ::ledger::Settings { retained_bytes_max: options.limits.retained_bytes_max, seed: random()? };
+        let ledger_settings = ::ledger::Settings { seed: random()?, ..options.ledger };
         let ledger = Ledger::new(ledger_settings, Arc::clone(&index));
         let gauges = ledger.gauges();
 

@@ -5,12 +5,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::thread;
 
-use config::{Config, Limits};
+use config::{Config, Limits, Sessions};
+use ledger::QueueFull;
 use net::{Ended, Options, Server};
 use session::Settings;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use wire::Qos;
 
 use crate::{banner, logging};
 
@@ -75,18 +75,18 @@ fn options(config: &Config) -> Options {
     let limits = &config.limits;
     Options {
         shards: usize::from(config.shards),
-        settings: settings(limits),
+        settings: settings(limits, &config.sessions),
         limits: net::Limits {
             connections_max: size(limits.connections),
             high_water_bytes: size(limits.output_buffer_bytes),
             waiting_bytes_max: size(limits.waiting_bytes),
-            retained_bytes_max: size(limits.retained_bytes),
         },
+        ledger: ledger(limits, &config.sessions),
         sys_interval_ms: config.sys.interval.map(millis),
     }
 }
 
-fn settings(limits: &Limits) -> Settings {
+fn settings(limits: &Limits, sessions: &Sessions) -> Settings {
     Settings {
         packet_bytes_max: limits.packet_bytes,
         connect_packet_bytes_max: limits.connect_packet_bytes,
@@ -94,12 +94,38 @@ fn settings(limits: &Limits) -> Settings {
         client_id_bytes_max: usize::from(limits.client_id_bytes),
         will_bytes_max: size(limits.will_bytes),
         subscriptions_max: size(limits.subscriptions_per_client),
-        qos_max: Qos::AtMostOnce,
         topic_alias_max: limits.topic_alias_maximum,
+        topic_alias_out_max: limits.topic_alias_maximum_out,
+        receive_max: sessions.receive_maximum,
+        inflight_max: sessions.inflight_messages,
+        inflight_max_3: sessions.inflight_messages_3,
+        waiting_messages_max: size(sessions.queue_messages),
+        waiting_bytes_max: size(sessions.queue_bytes),
+        session_expiry_secs_max: sessions
+            .expiry_max
+            .map_or(u32::MAX, |longest| u32::try_from(longest.as_secs()).unwrap_or(u32::MAX)),
+        check_payload_format: sessions.check_payload_format,
         keep_alive_secs_max: limits
             .keep_alive
             .map_or(0, |longest| u16::try_from(longest.as_secs()).unwrap_or(u16::MAX)),
         connect_timeout_ms: millis(limits.connect_timeout),
+        ..Settings::default()
+    }
+}
+
+fn ledger(limits: &Limits, sessions: &Sessions) -> ledger::Settings {
+    ledger::Settings {
+        retained_bytes_max: size(limits.retained_bytes),
+        sessions_max: size(sessions.lasting_max),
+        queue_messages_max: size(sessions.queue_messages),
+        queue_bytes_max: size(sessions.queue_bytes),
+        queue_full: match sessions.queue_full {
+            config::QueueFull::EndSession => QueueFull::EndSession,
+            config::QueueFull::Refuse => QueueFull::Refuse,
+            config::QueueFull::DropOldest => QueueFull::DropOldest,
+            config::QueueFull::DropNewest => QueueFull::DropNewest,
+        },
+        ..ledger::Settings::default()
     }
 }
 

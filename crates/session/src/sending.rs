@@ -61,6 +61,17 @@ impl<T> Session<T> {
         Some((waiting, delivery))
     }
 
+    /// The message that waits first.
+    #[must_use]
+    pub fn first_waiting(&self) -> Option<&Waiting<T>> {
+        self.sending.as_ref()?.waiting.front()
+    }
+
+    /// Takes the message that waits first away: it will not be sent.
+    pub fn forget_waiting(&mut self) -> Option<Waiting<T>> {
+        self.sending.as_mut()?.waiting.pop()
+    }
+
     /// How many messages wait behind those under way.
     #[must_use]
     pub fn waiting_messages(&self) -> usize {

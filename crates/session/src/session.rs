@@ -453,6 +453,12 @@ impl<T> Session<T> {
         self.inbound.get_or_insert_default().hold(now.monotonic_ms + HOLD_MS_MAX);
     }
 
+    /// Whether answers are held back.
+    #[must_use]
+    pub fn is_holding_answers(&self) -> bool {
+        self.inbound.as_ref().is_some_and(|inbound| inbound.held_until_ms().is_some())
+    }
+
     /// Answers that were held back leave.
     pub fn release_answers(&mut self, into: &mut Vec<u8>) {
         if let (Some(inbound), Some(version)) = (&mut self.inbound, self.version) {

@@ -72,6 +72,10 @@ impl<T> WaitingQueue<T> {
         Some(waiting)
     }
 
+    pub(crate) fn front(&self) -> Option<&Waiting<T>> {
+        self.queue.front()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }

@@ -1,7 +1,9 @@
 //! What a broker does, seen by its clients: shards and a ledger in one thread, packets in, packets out.
 
+mod lasting;
 mod life;
 mod pressure;
+mod qos;
 mod retained;
 mod routing;
 mod world;

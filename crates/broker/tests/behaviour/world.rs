@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use broker::{Cause, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
 use index::{ConnectionId, ShardId, Subscriber, Subscriptions, Target};
-use ledger::{Command, Ledger, Reply};
+use ledger::{Command, Ledger, Lsn, Record, Refusal, Reply};
 use session::{Now, Settings};
 use topic::{TopicFilter, TopicName};
 use wire::{
@@ -35,6 +35,7 @@ pub(crate) struct World {
     pub(crate) outside: Vec<Outside>,
     pub(crate) counters: Vec<Arc<Counters>>,
     ledger: Ledger,
+    committed: Lsn,
     pub(crate) now: Now,
 }
 
@@ -69,7 +70,14 @@ pub(crate) struct Socket {
 }
 
 enum Letter {
-    Forward { bytes: Vec<u8>, count: u32, payload_bytes: u64, version: Version, qos: Qos, targets: Arc<[Target]> },
+    Forward {
+        bytes: Vec<u8>,
+        count: u32,
+        payload_bytes: u64,
+        version: Version,
+        qos: Qos,
+        targets: Arc<[Target]>,
+    },
     Resume(Arc<Subscriber>),
 }
 
@@ -147,11 +155,20 @@ impl Effects for Outside {
     }
 }
 
-struct Posted(Vec<(ShardId, Reply)>);
+#[derive(Default)]
+struct Posted {
+    replies: Vec<(ShardId, Reply)>,
+    committed: Lsn,
+}
 
 impl ledger::Effects for Posted {
     fn post(&mut self, to: ShardId, reply: Reply) {
-        self.0.push((to, reply));
+        self.replies.push((to, reply));
+    }
+
+    fn commit(&mut self, _: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        self.committed.0 += 1;
+        Ok(self.committed)
     }
 }
 
@@ -164,7 +181,7 @@ impl World {
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
         let index = Arc::new(Subscriptions::new([1, 2]));
         let ledger =
-            Ledger::new(ledger::Settings { retained_bytes_max: 1 << 20, seed: 3 }, Arc::clone(&index));
+            Ledger::new(ledger::Settings { seed: 3, ..ledger::Settings::default() }, Arc::clone(&index));
         let settings = Arc::new(settings);
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let shard = |number: usize| {
@@ -173,7 +190,7 @@ impl World {
         };
         let shards = (0..shards).map(shard).collect::<Vec<_>>();
         let outside = shards.iter().map(|_| Outside::default()).collect();
-        Self { shards, outside, counters, ledger, now }
+        Self { shards, outside, counters, ledger, committed: Lsn::default(), now }
     }
 
     /// A connection on which nothing has been sent.
@@ -214,6 +231,43 @@ impl World {
         let subscriptions = OneOrMore::one(&subscription);
         self.send(peer, &Subscribe { packet_id: PacketId::MIN, properties, subscriptions }.into());
         self.packets(peer)
+    }
+
+    pub(crate) fn unsubscribe(&mut self, peer: Peer, filter: &str) -> Vec<String> {
+        let filter = TopicFilter::new(filter).expect("a filter");
+        let requested = wire::RequestedFilter::Ok(filter);
+        let filters = OneOrMore::one(&requested);
+        let properties = wire::UnsubscribeProperties::default();
+        self.send(peer, &wire::Unsubscribe { packet_id: PacketId::MIN, properties, filters }.into());
+        self.packets(peer)
+    }
+
+    /// The sum of a counter over all shards.
+    pub(crate) fn total(&self, read: impl Fn(&Counters) -> u64) -> u64 {
+        self.counters.iter().map(|counters| read(counters)).sum()
+    }
+
+    /// Every copy of every message is accounted for, by the shards and by the ledger.
+    pub(crate) fn assert_account(&self) {
+        let sum = self.total(|c| {
+            let parts = [
+                &c.sent_once,
+                &c.acknowledged,
+                &c.in_flight,
+                &c.waiting,
+                &c.discarded_session,
+                &c.dropped_absent,
+                &c.dropped_queue_full,
+                &c.dropped_slow,
+                &c.dropped_budget,
+                &c.dropped_too_large,
+                &c.dropped_expired,
+            ];
+            parts.into_iter().map(|part| part.value()).sum()
+        });
+        assert_eq!(self.total(|c| c.routed.value()), sum, "routed, and what became of it");
+        let (routed, sum) = crate::qos::ledger_account(&self.ledger.gauges());
+        assert_eq!(routed, sum, "routed by the ledger, and what became of it");
     }
 
     pub(crate) fn publish(&mut self, peer: Peer, topic: &str, payload: &str) {
@@ -278,13 +332,15 @@ impl World {
     }
 
     pub(crate) fn carry_commands(&mut self) -> bool {
-        let mut posted = Posted(Vec::new());
+        let mut posted = Posted { committed: self.committed, ..Posted::default() };
         let mut carried = false;
         for shard in 0..self.shards.len() {
             carried |= self.carry_commands_of(shard, &mut posted);
         }
         self.ledger.work(self.now, &mut posted);
-        carried |= !posted.0.is_empty();
+        self.ledger.durable(posted.committed, self.now, &mut posted);
+        self.committed = posted.committed;
+        carried |= !posted.replies.is_empty() || self.ledger.has_work();
         self.deliver(posted);
         carried
     }
@@ -293,13 +349,13 @@ impl World {
         let mut carried = false;
         while let Some(command) = self.outside[shard].commands.pop_front() {
             carried = true;
-            self.ledger.handle(ShardId::new(shard), command, posted);
+            self.ledger.handle(ShardId::new(shard), command, self.now, posted);
         }
         carried
     }
 
     fn deliver(&mut self, posted: Posted) {
-        for (to, reply) in posted.0 {
+        for (to, reply) in posted.replies {
             let shard = to.number();
             self.shards[shard].reply(reply, self.now, &mut self.outside[shard]);
             self.shards[shard].end_turn(self.now, &mut self.outside[shard]);
