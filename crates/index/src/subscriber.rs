@@ -163,6 +163,28 @@ impl Members {
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
     }
 
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> Vec<Member> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a member, or replaces what its subscription asks for.
+    pub fn put(&self, member: Member) {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        match list.iter_mut().find(|known| Arc::ptr_eq(&known.subscriber, &member.subscriber)) {
+            Some(known) => *known = member,
+            None => list.push(member),
+        }
+    }
+
+    /// Takes a member away. Returns how many are left.
+    pub fn remove(&self, subscriber: &Arc<Subscriber>) -> usize {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|known| !Arc::ptr_eq(&known.subscriber, subscriber));
+        list.len()
+    }
+
     /// The next member in turn that is connected, and where.
     #[must_use]
     pub fn next_connected(&self) -> Option<(Member, Place)> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
-use index::Subscriber;
+use index::{Place, QueueId, ShardId};
+
+use crate::command::{Claim, Will};
 
 /// ```text
 ///            claim                    claim                   claim
@@ -17,77 +19,139 @@ use index::Subscriber;
 /// ```
 #[derive(Debug)]
 pub(crate) struct Claims {
-    claims: HashTable<Claim>,
+    clients: HashTable<Client>,
     hasher: SeedableRandomState,
 }
 
-/// One client identifier, which exists once: in its holder.
+/// One client identifier, which exists once: here and in the subscriber of its session.
 #[derive(Debug)]
-struct Claim {
-    holder: Arc<Subscriber>,
-    waiting: Option<Arc<Subscriber>>,
+pub(crate) struct Client {
+    id: Arc<str>,
+    /// What it has in the table of sessions.
+    pub(crate) session: Option<QueueId>,
+    pub(crate) holder: Option<Holder>,
+    waiting: Option<Box<Claimant>>,
 }
 
-/// Who is to be told what.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    pub(crate) evicted: Option<Arc<Subscriber>>,
-    pub(crate) claimed: Option<Arc<Subscriber>>,
+/// The connection that has the identifier.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    pub(crate) place: Place,
+    pub(crate) window: u16,
+    pub(crate) packet_bytes_max: u32,
+    /// Of a session that ends with its connection; others keep theirs.
+    pub(crate) will: Option<Box<Will>>,
+}
+
+/// A CONNECT that wants the identifier.
+#[derive(Debug)]
+pub(crate) struct Claimant {
+    pub(crate) shard: ShardId,
+    pub(crate) claim: Box<Claim>,
+}
+
+impl Claimant {
+    pub(crate) fn place(&self) -> Place {
+        Place { shard: self.shard, connection: self.claim.connection }
+    }
+}
+
+/// What a claim comes to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Nobody holds the identifier: the claimant is to be made its holder.
+    Free(Claimant),
+    /// This connection has to go first.
+    Evict(Place),
+}
+
+/// Who has left.
+#[derive(Debug)]
+pub(crate) enum Gone {
+    /// One that neither held nor waited, or waited: nothing changes.
+    Nobody,
+    /// The holder; who waited is next.
+    Holder { holder: Holder, session: Option<QueueId>, next: Option<Claimant> },
 }
 
 impl Claims {
     pub(crate) fn new(seed: u64) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        Self { claims: HashTable::new(), hasher }
+        Self { clients: HashTable::new(), hasher }
     }
 
     /// Somebody wants its identifier [MQTT-3.1.4-3].
-    pub(crate) fn claim(&mut self, claimant: &Arc<Subscriber>) -> Outcome {
-        let hash = self.hasher.hash_one(&*claimant.client_id);
-        if let Some(claim) = self.claims.find_mut(hash, |claim| claim.holder.client_id == claimant.client_id)
-        {
-            // A holder that was asked to leave is not asked twice: who waited gives way to the newer one.
-            let waited = claim.waiting.replace(Arc::clone(claimant));
-            let evicted = waited.unwrap_or_else(|| Arc::clone(&claim.holder));
-            return Outcome { evicted: Some(evicted), claimed: None };
+    pub(crate) fn claim(&mut self, claimant: Claimant) -> Outcome {
+        match self.find_mut(&claimant.claim.subscriber.client_id) {
+            Some(Client { holder: Some(holder), waiting, .. }) => {
+                // A holder that was asked to leave is not asked twice: who waited gives way to the newer one.
+                let waited = waiting.replace(Box::new(claimant));
+                Outcome::Evict(waited.map_or(holder.place, |waited| waited.place()))
+            }
+            _ => Outcome::Free(claimant),
         }
-        let claim = Claim { holder: Arc::clone(claimant), waiting: None };
-        let hasher = &self.hasher;
-        self.claims.insert_unique(hash, claim, |claim| hasher.hash_one(&*claim.holder.client_id));
-        Outcome { evicted: None, claimed: Some(Arc::clone(claimant)) }
     }
 
-    /// Somebody is gone; one that neither held nor waited changes nothing.
-    pub(crate) fn left(&mut self, who: &Arc<Subscriber>) -> Outcome {
-        let hash = self.hasher.hash_one(&*who.client_id);
-        let found = self.claims.find_entry(hash, |claim| claim.holder.client_id == who.client_id);
-        let Ok(mut found) = found else { return Outcome::default() };
-        let claim = found.get_mut();
-        if claim.waiting.as_ref().is_some_and(|waiting| Arc::ptr_eq(waiting, who)) {
-            claim.waiting = None;
-            return Outcome::default();
+    /// Gives an identifier that nobody holds, and what it has in the table of sessions.
+    pub(crate) fn hold(&mut self, id: &Arc<str>, holder: Holder, session: Option<QueueId>) {
+        let client = self.find_or_insert(id);
+        debug_assert!(client.holder.is_none(), "an identifier has one holder");
+        client.holder = Some(holder);
+        client.session = session;
+    }
+
+    /// Says what an identifier has in the table of sessions.
+    pub(crate) fn set_session(&mut self, id: &Arc<str>, session: Option<QueueId>) {
+        self.find_or_insert(id).session = session;
+    }
+
+    /// Somebody is gone.
+    pub(crate) fn left(&mut self, id: &str, place: Place) -> Gone {
+        let Some(client) = self.find_mut(id) else { return Gone::Nobody };
+        if client.waiting.as_ref().is_some_and(|waiting| waiting.place() == place) {
+            client.waiting = None;
+            return Gone::Nobody;
         }
-        if !Arc::ptr_eq(&claim.holder, who) {
-            return Outcome::default();
-        }
-        match claim.waiting.take() {
-            Some(next) => {
-                claim.holder = Arc::clone(&next);
-                Outcome { evicted: None, claimed: Some(next) }
+        match client.holder.take_if(|holder| holder.place == place) {
+            Some(holder) => {
+                let next = client.waiting.take().map(|waiting| *waiting);
+                Gone::Holder { holder, session: client.session, next }
             }
-            None => {
-                found.remove();
-                self.shrink();
-                Outcome::default()
-            }
+            None => Gone::Nobody,
         }
+    }
+
+    /// Forgets an identifier that nobody has any more, neither a connection nor a session.
+    pub(crate) fn settle(&mut self, id: &str) {
+        let hash = self.hasher.hash_one(id);
+        let Ok(found) = self.clients.find_entry(hash, |client| &*client.id == id) else { return };
+        if found.get().holder.is_none() && found.get().session.is_none() {
+            found.remove();
+            self.shrink();
+        }
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<&Client> {
+        self.clients.find(self.hasher.hash_one(id), |client| &*client.id == id)
+    }
+
+    fn find_mut(&mut self, id: &str) -> Option<&mut Client> {
+        self.clients.find_mut(self.hasher.hash_one(id), |client| &*client.id == id)
+    }
+
+    fn find_or_insert(&mut self, id: &Arc<str>) -> &mut Client {
+        let hasher = &self.hasher;
+        let hash_of = |client: &Client| hasher.hash_one(&*client.id);
+        let entry = self.clients.entry(hasher.hash_one(&**id), |client| client.id == *id, hash_of);
+        let new = || Client { id: Arc::clone(id), session: None, holder: None, waiting: None };
+        entry.or_insert_with(new).into_mut()
     }
 
     /// After most clients have gone the table gives its memory back.
     fn shrink(&mut self) {
-        if self.claims.capacity() > 1_024 && self.claims.len() < self.claims.capacity() / 8 {
+        if self.clients.capacity() > 1_024 && self.clients.len() < self.clients.capacity() / 8 {
             let hasher = &self.hasher;
-            self.claims.shrink_to(self.claims.len() * 2, |claim| hasher.hash_one(&*claim.holder.client_id));
+            self.clients.shrink_to(self.clients.len() * 2, |client| hasher.hash_one(&*client.id));
         }
     }
 }
@@ -95,40 +159,71 @@ impl Claims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use index::{ConnectionId, ShardId};
+    use index::{ConnectionId, Subscriber};
 
-    fn client(slot: u32) -> Arc<Subscriber> {
+    fn client(slot: u32) -> Claimant {
         let connection = ConnectionId { slot, generation: 0 };
-        Arc::new(Subscriber::new("one".into(), ShardId::new(0), connection))
+        let shard = ShardId::new(0);
+        let subscriber = Arc::new(Subscriber::new("one".into(), shard, connection));
+        let claim = Claim {
+            subscriber,
+            connection,
+            clean_start: true,
+            expiry_secs: 0,
+            window: 1,
+            packet_bytes_max: u32::MAX,
+            will: None,
+        };
+        Claimant { shard, claim: Box::new(claim) }
     }
 
-    fn slots(outcome: &Outcome) -> (Option<u32>, Option<u32>) {
-        let slot = |who: &Option<Arc<Subscriber>>| who.as_ref().map(|who| who.connection.slot);
-        (slot(&outcome.evicted), slot(&outcome.claimed))
+    /// Makes a claimant that may have the identifier its holder.
+    fn give(claims: &mut Claims, claimant: &Claimant) -> u32 {
+        let holder = Holder { place: claimant.place(), window: 1, packet_bytes_max: u32::MAX, will: None };
+        claims.hold(&claimant.claim.subscriber.client_id, holder, None);
+        claimant.claim.connection.slot
+    }
+
+    /// Who has to go, and who gets the identifier.
+    fn claim(claims: &mut Claims, slot: u32) -> (Option<u32>, Option<u32>) {
+        match claims.claim(client(slot)) {
+            Outcome::Free(claimant) => (None, Some(give(claims, &claimant))),
+            Outcome::Evict(place) => (Some(place.connection.slot), None),
+        }
+    }
+
+    /// Who gets the identifier.
+    fn left(claims: &mut Claims, slot: u32) -> Option<u32> {
+        let next = match claims.left("one", client(slot).place()) {
+            Gone::Holder { next, .. } => next.map(|next| give(claims, &next)),
+            Gone::Nobody => None,
+        };
+        claims.settle("one");
+        next
     }
 
     #[test]
     fn an_identifier_has_one_holder_and_the_newest_claimant_follows() {
         let mut claims = Claims::new(1);
-        let [a, b, c] = [client(1), client(2), client(3)];
-        assert_eq!(slots(&claims.claim(&a)), (None, Some(1)));
-        assert_eq!(slots(&claims.claim(&b)), (Some(1), None));
-        assert_eq!(slots(&claims.claim(&c)), (Some(2), None));
-        assert_eq!(slots(&claims.left(&b)), (None, None), "who gave way changes nothing");
-        assert_eq!(slots(&claims.left(&a)), (None, Some(3)));
-        assert_eq!(slots(&claims.left(&a)), (None, None), "nobody leaves twice");
-        assert_eq!(slots(&claims.left(&c)), (None, None));
-        assert!(claims.claims.is_empty());
+        let [a, b, c] = [1, 2, 3];
+        assert_eq!(claim(&mut claims, a), (None, Some(a)));
+        assert_eq!(claim(&mut claims, b), (Some(a), None));
+        assert_eq!(claim(&mut claims, c), (Some(b), None));
+        assert_eq!(left(&mut claims, b), None, "who gave way changes nothing");
+        assert_eq!(left(&mut claims, a), Some(c));
+        assert_eq!(left(&mut claims, a), None, "nobody leaves twice");
+        assert_eq!(left(&mut claims, c), None);
+        assert!(claims.clients.is_empty());
     }
 
     #[test]
     fn a_claimant_that_leaves_while_it_waits_is_forgotten() {
         let mut claims = Claims::new(1);
-        let [a, b] = [client(1), client(2)];
-        claims.claim(&a);
-        claims.claim(&b);
-        claims.left(&b);
-        assert_eq!(slots(&claims.left(&a)), (None, None));
-        assert!(claims.claims.is_empty());
+        let [a, b] = [1, 2];
+        claim(&mut claims, a);
+        claim(&mut claims, b);
+        left(&mut claims, b);
+        assert_eq!(left(&mut claims, a), None);
+        assert!(claims.clients.is_empty());
     }
 }

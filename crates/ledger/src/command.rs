@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::{ConnectionId, Generation, Interest, QueueId, ShardId, Subscriber, Target, Targets};
+use index::{ConnectionId, Generation, Interest, QueueId, Subscriber, Target, Targets};
 use session::{Message, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
@@ -281,11 +281,12 @@ pub enum Reply {
         /// Of the exchange.
         packet_id: PacketId,
     },
-    /// The session has ended while its client was connected, because its queue was full.
+    /// The session has ended while its client was connected, because its queue was full; or what the connection
+    /// waits for can never be durable. Close it.
     Ended {
         /// The connection.
         connection: ConnectionId,
-        /// What it is told.
+        /// What it is told: 0x97 or 0x80.
         reason: ReasonCode,
     },
     /// A cursor is open: what is published from now on comes to its subscription live, and the cursor leaves it
@@ -341,10 +342,4 @@ pub struct Deliver {
     pub dup: bool,
     /// The identifiers of the subscriptions that it comes for.
     pub identifiers: Box<[NonZeroU32]>,
-}
-
-/// The outside of the ledger.
-pub trait Effects {
-    /// Posts a reply to a shard.
-    fn post(&mut self, to: ShardId, reply: Reply);
 }

@@ -1,232 +1,335 @@
-//! The ledger: the one writer of what must last or must have one order.
+//! The ledger: the one writer of what must last, must be unique, or must have one order.
 //!
-//! Client identifiers, retained messages and wills need one answer each: who holds this identifier, which value
-//! won, was that will sent. One state machine gives it, without locks and without depending on how many shards
-//! ask. [`Command`]s go in, [`Reply`]s come out through [`Effects`]; what a shard posts before another of its
+//! Client identifiers, sessions that outlive their connections with their queues, shared subscriptions, retained
+//! messages and wills need one answer each: who holds this identifier, which value won, which member got this message,
+//! was that will sent, is this queue full. One state machine gives it, without locks and without depending on how many
+//! shards ask. [`Command`]s go in, [`Reply`]s come out through [`Effects`]; what a shard posts before another of its
 //! commands is carried out before it.
 //!
-//! Everything is kept in memory: it ends with the process.
+//! What must survive goes out as [`Record`]s, in groups that are kept whole or not at all. The ledger changes when a group
+//! has been taken; whoever was promised something is told once [`durable`](Ledger::durable) has come that far. The
+//! records alone make the same ledger again: [`Ledger::recover`].
 
 #![forbid(unsafe_code)]
 
+mod acknowledge;
 mod claims;
 mod command;
+mod connect;
+mod cursors;
+mod effects;
+mod end;
+mod feed;
+mod gauges;
+mod group;
+mod in_flight;
+mod publish;
+mod queue;
+mod record;
+mod replies;
 mod retained;
+mod session;
+mod settings;
+mod share;
+mod subscribe;
+mod sweep;
+mod table;
+mod timers;
+mod will;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use index::{ConnectionId, ShardId, Subscriptions, Targets};
-use session::{Message, Now};
+use ::session::Now;
+use index::{ConnectionId, Place, QueueId, ShardId, Subscriptions};
 use topic::TopicFilter;
+use wire::ReasonCode;
 
-pub use command::{Command, CursorId, Effects, Left, Reply};
+pub use command::{
+    Cause, Claim, Claimed, Command, CursorId, Deliver, Delivered, EntryId, Left, Origin, Publish, Reply, Will,
+};
+pub use effects::{Effects, Lsn, Refusal};
+pub use gauges::Gauges;
+pub use record::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
+pub use settings::{QueueFull, Settings};
 
-use claims::{Claims, Outcome};
+use claims::Claims;
+use cursors::Cursors;
+use end::Ending;
+use gauges::add;
+use group::Groups;
+use publish::Planned;
+use replies::{Answer, QueueOf, Replies};
+use session::Session;
+use sweep::Sweep;
+use table::Table;
+use timers::Timers;
+use will::Wills;
 
-/// One step of a retained cursor ends with the message that reaches this size...
-const STEP_BYTES: usize = 64 * 1024;
-/// ... or after looking at as many values, so that nobody waits behind a filter that matches little.
-const STEP_VISITS: usize = 1_000;
-/// So many steps are made before new commands are looked at.
-const STEPS_AT_A_TIME: usize = 16;
-/// Expired values are looked for this often, as many at a time as one step visits.
-const SWEEP_MS: u64 = 1_000;
-
-/// What bounds a ledger, and what makes one unlike another.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Topics and messages that are retained take at most so many bytes.
-    pub retained_bytes_max: usize,
-    /// Keys the hash of client identifiers, which peers choose.
-    pub seed: u64,
-}
+/// So many units of work are done before new commands are looked at: a message fed, a subscription ended, a session that
+/// expires.
+const UNITS_AT_A_TIME: usize = 1_000;
+/// So many steps of cursors are made before new commands are looked at.
+const CURSOR_STEPS_AT_A_TIME: usize = 16;
+/// What could not be recorded for want of space is tried again after so long.
+const RETRY_MS: u64 = 100;
 
 /// The state machine. See the crate's documentation.
 #[derive(Debug)]
 pub struct Ledger {
+    settings: Settings,
     index: Arc<Subscriptions>,
     claims: Claims,
+    sessions: Table<Session>,
+    groups: Groups,
     retained: Retained,
-    cursors: BTreeMap<WalkKey, Walk>,
-    /// Cursors whose next step was asked for and is not done, in the order in which they asked.
-    asked: VecDeque<WalkKey>,
-    next_sweep_ms: u64,
+    cursors: Cursors,
+    replies: Replies,
+    /// Queues that have something for somebody who takes it.
+    ready: VecDeque<QueueOf>,
+    /// Nothing is fed before: there was no space for the records.
+    stalled_until_ms: Option<u64>,
+    timers: Timers,
+    wills: Wills,
+    endings: VecDeque<Ending>,
+    sweep: Sweep,
+    last_message: MessageId,
+    last_incarnation: Incarnation,
+    /// Where the message at hand goes; kept for its memory.
+    plan: Vec<Planned>,
     gauges: Arc<Gauges>,
 }
 
-/// What the ledger holds, for whoever shows it.
-#[derive(Debug, Default)]
-pub struct Gauges {
-    /// Topics with a retained message.
-    pub retained_messages: AtomicUsize,
-    /// What they take.
-    pub retained_bytes: AtomicUsize,
-    /// Messages that were not retained because there was no room.
-    pub retained_refused: AtomicUsize,
-    /// Retained messages that expired.
-    pub retained_expired: AtomicUsize,
-}
-
-type WalkKey = (ShardId, ConnectionId, CursorId);
-
-/// A cursor, and whether it stands in the queue for a step.
-#[derive(Debug)]
-struct Walk {
-    cursor: Cursor,
-    asked: bool,
-}
-
 impl Ledger {
-    /// An empty ledger that finds the targets of retained messages and wills in `index`.
+    /// An empty ledger that finds the targets of messages in `index`, and writes the groups into it.
     #[must_use]
     pub fn new(settings: Settings, index: Arc<Subscriptions>) -> Self {
         Self {
             index,
             claims: Claims::new(settings.seed),
+            sessions: Table::default(),
+            groups: Groups::new(settings.seed),
             retained: Retained::new(settings.retained_bytes_max),
-            cursors: BTreeMap::new(),
-            asked: VecDeque::new(),
-            next_sweep_ms: 0,
+            cursors: Cursors::default(),
+            replies: Replies::default(),
+            ready: VecDeque::new(),
+            stalled_until_ms: None,
+            timers: Timers::default(),
+            wills: Wills::default(),
+            endings: VecDeque::new(),
+            sweep: Sweep::default(),
+            last_message: MessageId(0),
+            last_incarnation: Incarnation(0),
+            plan: Vec::new(),
             gauges: Arc::default(),
+            settings,
         }
     }
 
-    /// What it holds, kept up to date while it works.
+    /// What it holds and has done, kept up to date while it works.
     #[must_use]
     pub fn gauges(&self) -> Arc<Gauges> {
         Arc::clone(&self.gauges)
     }
 
     /// Carries out one command of a shard.
-    pub fn handle(&mut self, from: ShardId, command: Command, to: &mut impl Effects) {
+    pub fn handle(&mut self, from: ShardId, command: Command, now: Now, to: &mut impl Effects) {
         match command {
-            Command::Claim { subscriber } => {
-                let outcome = self.claims.claim(&subscriber);
-                Self::tell(outcome, to);
+            Command::Claim(claim) => self.claim(from, claim, now, to),
+            Command::Left(left) => self.left(from, &left, now, to),
+            Command::Subscribe { subscriber, connection, packet_id, subscriptions } => {
+                let place = Place { shard: from, connection };
+                self.subscribe(&subscriber, place, packet_id, subscriptions, now, to);
             }
-            Command::Left(left) => self.left(from, left, to),
-            Command::Publish { connection, message } => {
-                self.publish(&message, to);
-                if let Some(connection) = connection {
-                    to.post(from, Reply::Decided { connection });
-                }
+            Command::Unsubscribe { subscriber, connection, packet_id, filters } => {
+                let place = Place { shard: from, connection };
+                self.unsubscribe(&subscriber, place, packet_id, &filters, now, to);
             }
-            Command::Retained { connection, id, filter } => {
-                let Ok(filter) = TopicFilter::new(&filter) else {
-                    debug_assert!(false, "shards ask with filters that were decoded");
-                    return;
-                };
-                let walk = Walk { cursor: self.retained.cursor(filter), asked: false };
-                self.cursors.insert((from, connection, id), walk);
-                to.post(from, Reply::Begun { connection, id });
+            Command::Publish(publish) => self.publish(from, publish, now, to),
+            Command::Released { origin, packet_id } => self.released(from, origin, packet_id, now, to),
+            Command::Received { origin, packet_id } => self.received(from, origin, packet_id, now, to),
+            Command::Acknowledged { what, connection, reason } => {
+                self.acknowledged(Place { shard: from, connection }, what, reason, to);
             }
-            Command::Credit { connection, id } => self.ask((from, connection, id)),
-            Command::Close { connection, id } => drop(self.cursors.remove(&(from, connection, id))),
+            Command::Sent { group, entry, connection } => {
+                self.sent(Place { shard: from, connection }, group, entry, to);
+            }
+            Command::Retained { connection, id, filter } => match TopicFilter::new(&filter) {
+                Ok(filter) => self.cursors.open((from, connection, id), filter, &self.retained, to),
+                Err(_) => debug_assert!(false, "shards ask with filters that were decoded"),
+            },
+            Command::Credit { connection, id } => self.cursors.ask((from, connection, id)),
+            Command::Close { connection, id } => self.cursors.close((from, connection, id)),
+        }
+        self.tell_if_poisoned(to);
+        self.show();
+    }
+
+    /// Everything that was committed up to there will survive whatever happens: lets go what was promised on that
+    /// condition.
+    pub fn durable(&mut self, upto: Lsn, now: Now, to: &mut impl Effects) {
+        self.replies.set_durable(upto);
+        while let Some(answer) = self.replies.next_durable() {
+            self.release(answer, now, to);
         }
     }
 
-    /// Does what was put off: one step of each cursor that was asked for one, and a piece of the sweep.
-    pub fn work(&mut self, now: Now, to: &mut impl Effects) {
-        for _ in 0..self.asked.len().min(STEPS_AT_A_TIME) {
-            let Some(key) = self.asked.pop_front() else { break };
-            if let Some(walk) = self.cursors.get_mut(&key) {
-                walk.asked = false;
-                self.step(key, now, to);
+    /// Nothing that is not durable yet will ever be, nor anything new: whoever waits for it is told.
+    pub fn poison(&mut self, to: &mut impl Effects) {
+        for Answer { shard, reply, .. } in self.replies.poison() {
+            if let Some(reply) = instead(&reply) {
+                to.post(shard, reply);
             }
         }
-        if now.monotonic_ms >= self.next_sweep_ms {
-            let expired = self.retained.sweep(STEP_VISITS, now);
-            add(&self.gauges.retained_expired, expired);
-            self.next_sweep_ms = now.monotonic_ms + SWEEP_MS;
+    }
+
+    /// Does what was put off, at most about a thousand units of it: feeds those who take something, ends what has
+    /// expired, publishes wills whose time has come, goes on with cursors.
+    pub fn work(&mut self, now: Now, to: &mut impl Effects) {
+        self.replies.withheld.release_due(now.monotonic_ms, to);
+        let mut units = UNITS_AT_A_TIME;
+        self.feed_all(&mut units, now, to);
+        self.look_at_timers(&mut units, now, to);
+        self.end_some(&mut units, to);
+        if to.has_room() {
+            self.fire_wills(&mut units, now, to);
+            self.cursors.work(CURSOR_STEPS_AT_A_TIME, &self.retained, now, to);
         }
+        self.sweep(now, to);
+        self.tell_if_poisoned(to);
         self.show();
     }
 
     /// Whether [`work`](Self::work) has something to do at once.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.asked.is_empty()
+        let feeds = !self.ready.is_empty() && self.stalled_until_ms.is_none();
+        feeds
+            || self.cursors.has_work()
+            || !self.endings.is_empty()
+            || self.wills.has_work()
+            || self.sweep.is_under_way()
     }
 
-    /// When [`work`](Self::work) wants to be called again at the latest.
+    /// When [`work`](Self::work) wants to be called again at the latest, on the monotonic clock.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        (!self.retained.is_empty()).then_some(self.next_sweep_ms)
+        let sweeps = !self.retained.is_empty() || self.sweep.has_queues();
+        [
+            self.timers.next_ms(),
+            self.wills.poll_timeout(),
+            self.replies.withheld.poll_timeout(),
+            self.stalled_until_ms,
+            sweeps.then(|| self.sweep.next_ms()),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
-    fn tell(outcome: Outcome, to: &mut impl Effects) {
-        if let Some(loser) = outcome.evicted {
-            to.post(loser.shard, Reply::Evict { connection: loser.connection });
-        }
-        if let Some(winner) = outcome.claimed {
-            to.post(winner.shard, Reply::Claimed { connection: winner.connection });
-        }
-    }
-
-    fn left(&mut self, from: ShardId, left: Left, to: &mut impl Effects) {
-        self.close_all(from, left.subscriber.connection);
-        if let Some(will) = left.will {
-            self.publish(&will, to);
-        }
-        let outcome = self.claims.left(&left.subscriber);
-        Self::tell(outcome, to);
-    }
-
-    /// Decides a message: from here on its order is fixed.
-    fn publish(&mut self, message: &Arc<Message>, to: &mut impl Effects) {
-        let stored = message.retain() && self.retain(message);
-        let targets = Targets::look_up(&self.index, message.topic(), message.publisher());
-        for (shard, list) in targets.shards {
-            to.post(shard, Reply::Live { message: Arc::clone(message), targets: list, stored });
+    /// Posts an answer when everything is durable that was committed so far; so those to one connection keep their order.
+    fn answer(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
+        // When nothing will be durable any more, what still succeeds promises nothing.
+        if self.replies.is_all_durable() || self.replies.is_poisoned() {
+            self.release(answer, now, to);
+        } else {
+            self.replies.hold(answer);
         }
     }
 
-    /// Whether the message is the value of its topic from now on.
-    fn retain(&mut self, message: &Arc<Message>) -> bool {
-        let stored = self.retained.set(message);
-        add(&self.gauges.retained_refused, usize::from(stored == Stored::Full));
-        stored == Stored::Done && !message.payload().is_empty()
-    }
-
-    fn ask(&mut self, key: WalkKey) {
-        if let Some(walk) = self.cursors.get_mut(&key)
-            && !walk.asked
-        {
-            walk.asked = true;
-            self.asked.push_back(key);
+    /// What an answer waited for is durable.
+    fn release(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
+        let Answer { shard, reply, brake } = answer;
+        match &reply {
+            Reply::Claimed(claimed) if claimed.subscriber.queue.is_some() => {
+                let place = Place { shard, connection: claimed.connection };
+                let queue = claimed.subscriber.queue;
+                to.post(shard, reply);
+                if let Some(queue) = queue {
+                    self.open(queue, place, to);
+                }
+            }
+            Reply::Stored { connection, ticket, .. } if acknowledges_publish(*ticket) => {
+                let place = Place { shard, connection: *connection };
+                let braked = brake.filter(|queue| self.has_grown(*queue));
+                match self.replies.withheld.queue_of(place).or(braked) {
+                    Some(queue) => {
+                        add(&self.gauges.withheld, 1);
+                        self.replies.withheld.push(queue, place, reply, now.monotonic_ms);
+                    }
+                    None => to.post(shard, reply),
+                }
+            }
+            Reply::Deliver(deliver) => {
+                // It is sent now, behind what did not wait: so it will be if it has to be sent again [MQTT-4.6.0-1].
+                if let Delivered::Session { queue, packet_id } = deliver.what
+                    && let Some(session) = self.sessions.find_mut(queue)
+                {
+                    session.in_flight.advance(packet_id);
+                }
+                to.post(shard, reply);
+            }
+            _ => to.post(shard, reply),
         }
     }
 
-    /// One step of a cursor. One that found nothing yet goes on by itself.
-    fn step(&mut self, key: WalkKey, now: Now, to: &mut impl Effects) {
-        let Some(walk) = self.cursors.get_mut(&key) else { return };
-        let stride = Stride { bytes: STEP_BYTES, visits: STEP_VISITS };
-        let Step { messages, done } = self.retained.step(&mut walk.cursor, stride, now);
-        if messages.is_empty() && !done {
-            return self.ask(key);
+    fn tell_if_poisoned(&mut self, to: &mut impl Effects) {
+        if self.replies.is_poisoned() && self.replies.has_held() {
+            self.poison(to);
         }
-        if done {
-            self.cursors.remove(&key);
-        }
-        let (shard, connection, id) = key;
-        to.post(shard, Reply::Retained { connection, id, messages, done });
     }
 
-    fn close_all(&mut self, shard: ShardId, connection: ConnectionId) {
-        let all = (shard, connection, CursorId(0))..=(shard, connection, CursorId(u32::MAX));
-        let keys: Vec<WalkKey> = self.cursors.range(all).map(|(key, _)| *key).collect();
-        keys.iter().for_each(|key| drop(self.cursors.remove(key)));
+    /// Whether this is the connection of that session.
+    fn is_on(&self, session: QueueId, place: Place) -> bool {
+        let session = self.sessions.find(session);
+        session.and_then(|session| session.online.as_ref()).is_some_and(|online| online.place == place)
+    }
+
+    fn next_message(&mut self) -> MessageId {
+        self.last_message.0 += 1;
+        self.last_message
+    }
+
+    fn next_incarnation(&mut self) -> Incarnation {
+        self.last_incarnation.0 += 1;
+        self.last_incarnation
+    }
+
+    /// What a client is told when a group of records was refused.
+    fn reason(&self, refusal: Refusal) -> ReasonCode {
+        add(&self.gauges.commits_refused, 1);
+        match refusal {
+            Refusal::NoSpace => ReasonCode::QuotaExceeded,
+            Refusal::Poisoned => ReasonCode::ImplementationSpecificError,
+        }
     }
 
     fn show(&self) {
-        self.gauges.retained_messages.store(self.retained.len(), Ordering::Relaxed);
-        self.gauges.retained_bytes.store(self.retained.bytes(), Ordering::Relaxed);
+        let set = |gauge: &std::sync::atomic::AtomicUsize, value| gauge.store(value, Ordering::Relaxed);
+        set(&self.gauges.retained_messages, self.retained.len());
+        set(&self.gauges.retained_bytes, self.retained.bytes());
+        set(&self.gauges.groups, self.groups.table.len());
     }
 }
 
-fn add(counter: &AtomicUsize, by: usize) {
-    counter.fetch_add(by, Ordering::Relaxed);
+/// Whether PUBACK or PUBREC waits, which are the publisher's signal to go on.
+fn acknowledges_publish(ticket: ::session::Ticket) -> bool {
+    matches!(ticket, ::session::Ticket::PubAck(_) | ::session::Ticket::PubRec(_))
+}
+
+/// What is said in place of an answer that can never be given.
+fn instead(reply: &Reply) -> Option<Reply> {
+    let ended =
+        |connection: ConnectionId| Some(Reply::Ended { connection, reason: ReasonCode::UnspecifiedError });
+    match reply {
+        Reply::Claimed(claimed) => {
+            let connection = claimed.connection;
+            Some(Reply::Refused { connection, reason: ReasonCode::ServerUnavailable })
+        }
+        Reply::Stored { connection, .. } | Reply::Recorded { connection, .. } => ended(*connection),
+        // Its message waits for another day.
+        _ => None,
+    }
 }

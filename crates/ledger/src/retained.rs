@@ -111,6 +111,19 @@ impl Retained {
         Stored::Done
     }
 
+    /// Whether [`set`](Self::set) will find room for the message.
+    #[must_use]
+    pub fn has_room_for(&self, message: &Message) -> bool {
+        let key = key_of(message.topic());
+        let old = self.values.get(&key).map_or(0, |old| cost(&key, &old.message));
+        self.bytes - old + cost(&key, message) <= self.bytes_max
+    }
+
+    /// All values, in the order of their topics.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Message>> {
+        self.values.values().map(|value| &value.message)
+    }
+
     /// A cursor over what matches `filter` now.
     #[must_use]
     pub fn cursor(&self, filter: TopicFilter<'_>) -> Cursor {

@@ -140,6 +140,12 @@ impl Message {
         self
     }
 
+    /// When its time runs out, on the wall clock, in milliseconds since 1970.
+    #[must_use]
+    pub fn expires_unix_ms(&self) -> Option<u64> {
+        self.expires_unix_ms
+    }
+
     /// What it holds of memory, about.
     #[must_use]
     pub fn size_bytes(&self) -> usize {

@@ -1,0 +1,324 @@
+//! Connections that come to an identifier and go from it, and the sessions that they find and leave behind.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use index::{Place, QueueId, ShardId, Subscriber, Subscriptions};
+use session::Now;
+use topic::TopicFilter;
+use wire::{PacketId, ReasonCode};
+
+use crate::claims::{Claimant, Gone, Holder, Outcome};
+use crate::command::{Cause, Claim, Claimed, Left, Reply};
+use crate::gauges::{add, subtract};
+use crate::in_flight::State;
+use crate::record::{Incarnation, WillFate, WillRecord};
+use crate::replies::{Answer, QueueOf};
+use crate::session::{Growth, Online, PendingWill, Session};
+use crate::will::DueWill;
+use crate::{Effects, Ledger, RETRY_MS, Record, Refusal};
+
+impl Ledger {
+    /// A CONNECT wants its identifier.
+    pub(crate) fn claim(&mut self, from: ShardId, claim: Box<Claim>, now: Now, to: &mut impl Effects) {
+        match self.claims.claim(Claimant { shard: from, claim }) {
+            Outcome::Evict(place) => to.post(place.shard, Reply::Evict { connection: place.connection }),
+            Outcome::Free(claimant) => self.grant(claimant, now, to),
+        }
+    }
+
+    /// A connection is gone.
+    pub(crate) fn left(&mut self, from: ShardId, left: &Left, now: Now, to: &mut impl Effects) {
+        let place = Place { shard: from, connection: left.connection };
+        let id = &left.subscriber.client_id;
+        self.cursors.close_all(from, left.connection);
+        let Gone::Holder { holder, session, next } = self.claims.left(id, place) else { return };
+        match session {
+            Some(session) if self.lasts(session) => self.depart(session, left, now, to),
+            session => {
+                if let Some(session) = session {
+                    self.remove_session(session, WillFate::Dropped);
+                }
+                let will = holder.will.filter(|_| left.cause != Cause::Normal);
+                self.wills.extend(will.map(|will| DueWill { id: None, message: will.message }));
+            }
+        }
+        // Before the next one comes: what the last one left behind is older than whatever that will do.
+        self.fire_wills(&mut 1, now, to);
+        match next {
+            Some(next) => self.grant(next, now, to),
+            None => self.claims.settle(id),
+        }
+    }
+
+    fn lasts(&self, session: QueueId) -> bool {
+        self.sessions.find(session).is_some_and(|session| session.incarnation.is_some())
+    }
+
+    /// Gives a claimant the identifier, which nobody holds, with the session that it asks for.
+    fn grant(&mut self, claimant: Claimant, now: Now, to: &mut impl Effects) {
+        let place = claimant.place();
+        let claim = *claimant.claim;
+        let id = Arc::clone(&claim.subscriber.client_id);
+        let existing = self.claims.find(&id).and_then(|client| client.session);
+        let is_recorded = existing.is_some() || claim.expiry_secs > 0;
+        let claimed = match existing {
+            Some(session) if !claim.clean_start => self.resume(session, place, claim, to),
+            existing => self.begin(existing, place, claim, to),
+        };
+        match claimed {
+            Ok(claimed) => {
+                let reply = Reply::Claimed(Box::new(claimed));
+                if is_recorded {
+                    self.answer(Answer { shard: place.shard, reply, brake: None }, now, to);
+                } else {
+                    to.post(place.shard, reply);
+                }
+            }
+            Err(reason) => {
+                to.post(place.shard, Reply::Refused { connection: place.connection, reason });
+                self.claims.settle(&id);
+            }
+        }
+        self.fire_wills(&mut 1, now, to);
+    }
+
+    /// Goes on with a session. Its will is not published any more [MQTT-3.1.3-9].
+    fn resume(
+        &mut self,
+        id: QueueId,
+        place: Place,
+        claim: Claim,
+        to: &mut impl Effects,
+    ) -> Result<Claimed, ReasonCode> {
+        let will = self.pending_will(&claim);
+        let Some(session) = self.sessions.find_mut(id) else {
+            debug_assert!(false, "a client's session is in the table");
+            return Err(ReasonCode::UnspecifiedError);
+        };
+        let connected = connected(session.incarnation.unwrap_or_default(), &claim, will.as_ref());
+        self.replies.commit(&[connected], to).map_err(|refusal| reason(self, refusal))?;
+        let Some(session) = self.sessions.find_mut(id) else { return Err(ReasonCode::UnspecifiedError) };
+        if session.will.take().is_some_and(|will| will.due_ms.is_some()) {
+            subtract(&self.gauges.wills_pending, 1);
+        }
+        let subscriptions = session.subscriptions.iter();
+        let claimed = Claimed {
+            connection: place.connection,
+            subscriber: Arc::clone(&session.subscriber),
+            session_present: true,
+            subscriptions: subscriptions.map(|(filter, interest)| (filter.clone(), *interest)).collect(),
+            unreleased: session.unreleased.iter().copied().collect(),
+        };
+        session.will = will.map(Box::new);
+        session.expires_ms = None;
+        self.timers.set(id, session.timer_ms.take(), None);
+        self.come_online(id, place, &claim);
+        Ok(claimed)
+    }
+
+    /// Begins anew, and ends what there was. Without a session that lasts nothing else is recorded.
+    fn begin(
+        &mut self,
+        existing: Option<QueueId>,
+        place: Place,
+        claim: Claim,
+        to: &mut impl Effects,
+    ) -> Result<Claimed, ReasonCode> {
+        let lasts = claim.expiry_secs > 0;
+        if lasts && existing.is_none() && self.lasting() >= self.settings.sessions_max {
+            add(&self.gauges.sessions_refused, 1);
+            return Err(ReasonCode::QuotaExceeded);
+        }
+        let incarnation = self.next_incarnation();
+        let will = if lasts { self.pending_will(&claim) } else { None };
+        let old = existing.and_then(|id| self.sessions.find(id));
+        let fate = match old {
+            Some(Session { will: Some(_), .. }) => WillFate::Due,
+            _ => WillFate::Dropped,
+        };
+        let ended = old.and_then(|session| session.incarnation);
+        let ended = ended.map(|session| Record::Ended { session, will: fate });
+        let client_id = Cow::Borrowed(&*claim.subscriber.client_id);
+        let begun = lasts.then_some(Record::Session { session: incarnation, client_id });
+        let connected = lasts.then(|| connected(incarnation, &claim, will.as_ref()));
+        let group: Vec<Record<'_>> = ended.into_iter().chain(begun).chain(connected).collect();
+        if !group.is_empty() {
+            self.replies.commit(&group, to).map_err(|refusal| reason(self, refusal))?;
+        }
+        if let Some(existing) = existing {
+            self.remove_session(existing, fate);
+        }
+        let claimed = |subscriber| Claimed {
+            connection: place.connection,
+            subscriber,
+            session_present: false,
+            subscriptions: Vec::new(),
+            unreleased: Vec::new(),
+        };
+        if !lasts {
+            let Claim { subscriber, window, packet_bytes_max, will, .. } = claim;
+            let holder = Holder { place, window, packet_bytes_max, will: will.map(Box::new) };
+            self.claims.hold(&subscriber.client_id, holder, None);
+            return Ok(claimed(subscriber));
+        }
+        let id = self.sessions.insert(|id| {
+            let subscriber = Subscriber::lasting(Arc::clone(&claim.subscriber.client_id), id);
+            Session { will: will.map(Box::new), ..Session::new(Arc::new(subscriber), Some(incarnation)) }
+        });
+        add(&self.gauges.sessions, 1);
+        self.come_online(id, place, &claim);
+        let subscriber = self.sessions.find(id).map(|session| Arc::clone(&session.subscriber));
+        Ok(claimed(subscriber.unwrap_or(claim.subscriber)))
+    }
+
+    fn pending_will(&mut self, claim: &Claim) -> Option<PendingWill> {
+        let will = claim.will.as_ref()?;
+        let id = self.next_message();
+        Some(PendingWill {
+            id,
+            message: Arc::clone(&will.message),
+            delay_secs: will.delay_secs,
+            due_ms: None,
+        })
+    }
+
+    /// Sessions that last.
+    fn lasting(&self) -> usize {
+        self.gauges.sessions.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn come_online(&mut self, id: QueueId, place: Place, claim: &Claim) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        session.expiry_secs = claim.expiry_secs;
+        session.online = Some(Box::new(Online::new(place, claim.window, claim.packet_bytes_max)));
+        let Claim { window, packet_bytes_max, .. } = *claim;
+        let holder = Holder { place, window, packet_bytes_max, will: None };
+        self.claims.hold(&session.subscriber.client_id, holder, Some(id));
+    }
+
+    /// The shard knows that the connection has the session, so that others may lead there, and what is under way goes on
+    /// [MQTT-4.4.0-1].
+    pub(crate) fn open(&mut self, id: QueueId, place: Place, to: &mut impl Effects) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        let Some(online) = session.online.as_mut().filter(|online| online.place == place) else { return };
+        add(&self.gauges.sessions_connected, 1);
+        online.is_open = true;
+        online.growth = Growth::begin(&session.queue);
+        for exchange in session.in_flight.in_order() {
+            let packet_id = exchange.packet_id;
+            match exchange.state {
+                State::Released => {
+                    online.begun(exchange.bytes);
+                    to.post(place.shard, Reply::Release { connection: place.connection, packet_id });
+                }
+                _ => online.again.push_back(packet_id),
+            }
+        }
+        session.subscriber.move_to(Some(place));
+        touch(&self.index, session);
+        let shares: Vec<QueueId> = session.shares.keys().copied().collect();
+        for group in shares {
+            self.take_part(id, group);
+        }
+        self.is_ready(QueueOf::Session(id));
+    }
+
+    /// The connection of a session that lasts is over.
+    fn depart(&mut self, id: QueueId, left: &Left, now: Now, to: &mut impl Effects) {
+        let Some(session) = self.sessions.find(id) else { return };
+        let expiry_secs = left.expiry_secs.unwrap_or(session.expiry_secs);
+        let fate = match &session.will {
+            None => WillFate::Dropped,
+            Some(_) if left.cause == Cause::Normal => WillFate::Dropped,
+            Some(will) if will.delay_secs == 0 || expiry_secs == 0 => WillFate::Due,
+            Some(_) => WillFate::Waits,
+        };
+        let incarnation = session.incarnation.unwrap_or_default();
+        let record = match expiry_secs {
+            0 => Record::Ended { session: incarnation, will: fate },
+            _ => Record::Left { session: incarnation, expiry_secs, unix_ms: now.unix_ms, will: fate },
+        };
+        match self.replies.commit(&[record], to) {
+            Ok(()) if expiry_secs == 0 => self.remove_session(id, fate),
+            Ok(()) => self.go_offline(id, expiry_secs, fate, now),
+            // It has gone whether that is recorded or not: after a restart it will be found gone.
+            Err(refusal) => {
+                let _ = reason(self, refusal);
+                self.go_offline(id, expiry_secs, fate, now);
+            }
+        }
+    }
+
+    fn go_offline(&mut self, id: QueueId, expiry_secs: u32, fate: WillFate, now: Now) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        let after = |secs: u32| now.monotonic_ms.saturating_add(u64::from(secs) * 1_000);
+        session.expiry_secs = expiry_secs;
+        session.expires_ms = match expiry_secs {
+            u32::MAX => None,
+            // Its end could not be recorded.
+            0 => Some(now.monotonic_ms + RETRY_MS),
+            secs => Some(after(secs)),
+        };
+        match (fate, session.will.as_mut()) {
+            (WillFate::Waits, Some(will)) => {
+                will.due_ms = Some(after(will.delay_secs.min(expiry_secs)));
+                add(&self.gauges.wills_pending, 1);
+            }
+            (WillFate::Due, Some(_)) => {
+                let will = session.will.take();
+                self.wills.extend(will.map(|will| DueWill { id: Some(will.id), message: will.message }));
+            }
+            _ => session.will = None,
+        }
+        let due_ms = session.next_timer_ms();
+        self.timers.set(id, session.timer_ms, due_ms);
+        session.timer_ms = due_ms;
+        self.disconnect(id);
+    }
+
+    /// Takes a session off its connection. What a group has lent it goes back.
+    pub(crate) fn disconnect(&mut self, id: QueueId) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        let Some(online) = session.online.take().filter(|online| online.is_open) else { return };
+        drop(online);
+        subtract(&self.gauges.sessions_connected, 1);
+        session.subscriber.move_to(None);
+        touch(&self.index, session);
+        let shared = session.in_flight.in_order().into_iter();
+        let shared: Vec<PacketId> = shared
+            .filter(|exchange| matches!(exchange.state, State::Shared { .. }))
+            .map(|exchange| exchange.packet_id)
+            .collect();
+        for packet_id in shared {
+            let exchange = self.sessions.find_mut(id).and_then(|session| session.in_flight.remove(packet_id));
+            if let Some(State::Shared { group, message }) = exchange.map(|exchange| exchange.state) {
+                self.give_back(group, message);
+            }
+        }
+        self.part(id);
+    }
+}
+
+/// The record of a connection.
+fn connected<'a>(session: Incarnation, claim: &Claim, will: Option<&'a PendingWill>) -> Record<'a> {
+    let will = will.map(|will| WillRecord {
+        id: will.id,
+        message: Cow::Borrowed(&will.message),
+        delay_secs: will.delay_secs,
+    });
+    Record::Connected { session, expiry_secs: claim.expiry_secs, will }
+}
+
+/// What CONNACK says when what it promises could not be recorded.
+fn reason(ledger: &Ledger, refusal: Refusal) -> ReasonCode {
+    match ledger.reason(refusal) {
+        ReasonCode::ImplementationSpecificError => ReasonCode::ServerUnavailable,
+        reason => reason,
+    }
+}
+
+/// Routes through the filters of a session are to look again where it is.
+fn touch(index: &Subscriptions, session: &Session) {
+    index.touch(session.subscriptions.keys().filter_map(|filter| TopicFilter::new(filter).ok()));
+}

@@ -1,0 +1,38 @@
+//! The outside of the ledger: where its replies go and what becomes of its records.
+
+use index::ShardId;
+
+use crate::{Record, Reply};
+
+/// What a ledger does to the world.
+pub trait Effects {
+    /// Posts a reply to a shard.
+    fn post(&mut self, to: ShardId, reply: Reply);
+
+    /// Takes a group of records, to be kept whole or not at all, behind everything that was taken before. The ledger
+    /// changes its state when it has been taken, and tells nobody who waits for it before
+    /// [`durable`](crate::Ledger::durable).
+    ///
+    /// # Errors
+    /// It was not taken. A group of which [`every record frees space`](Record::frees_space) is only refused when
+    /// nothing can be recorded any more.
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
+
+    /// Whether the shards take what nobody waits for: wills, steps of cursors. They are put off meanwhile.
+    fn has_room(&self) -> bool {
+        true
+    }
+}
+
+/// How far the records have come: grows with each group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub u64);
+
+/// Why a group of records was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no space now; there may be later.
+    NoSpace,
+    /// A write or a sync has failed: nothing will be taken any more.
+    Poisoned,
+}

@@ -1,0 +1,159 @@
+//! Sessions that end: invisible at once, freed bit by bit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use index::{Change, Interest, QueueId, Subscriber};
+use session::Now;
+use topic::TopicFilter;
+
+use crate::gauges::{add, shift, subtract};
+use crate::in_flight::State;
+use crate::queue::Queue;
+use crate::record::{MessageId, WillFate};
+use crate::session::Share;
+use crate::will::DueWill;
+use crate::{Effects, Ledger, RETRY_MS, Record};
+
+/// So many filters are taken out of the index under one lock, and so many messages are freed for one unit of work.
+const PIECE: usize = 64;
+
+/// What an ended session has left.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    session: QueueId,
+    subscriber: Arc<Subscriber>,
+    subscriptions: BTreeMap<Box<str>, Interest>,
+    shares: BTreeMap<QueueId, Share>,
+    /// Messages that groups get back, in their order.
+    lent: VecDeque<(QueueId, MessageId)>,
+    queue: Queue,
+}
+
+impl Ledger {
+    /// Forgets a session whose end is recorded, or of which nothing was. Its subscriptions lead nowhere any more; they
+    /// and its messages are taken away by [`end_some`](Self::end_some).
+    pub(crate) fn remove_session(&mut self, id: QueueId, will: WillFate) {
+        let Some(mut session) = self.sessions.remove(id) else { return };
+        self.timers.set(id, session.timer_ms, None);
+        self.sweep.forget(id);
+        self.claims.set_session(&session.subscriber.client_id, None);
+        self.claims.settle(&session.subscriber.client_id);
+        if session.incarnation.is_some() {
+            subtract(&self.gauges.sessions, 1);
+            session.subscriber.move_to(None);
+            if session.online.as_ref().is_some_and(|online| online.is_open) {
+                subtract(&self.gauges.sessions_connected, 1);
+            }
+        }
+        if let Some(old) = session.will.take() {
+            subtract(&self.gauges.wills_pending, usize::from(old.due_ms.is_some()));
+            if will != WillFate::Dropped {
+                self.wills.push(DueWill { id: Some(old.id), message: old.message });
+            }
+        }
+        self.part_of(session.online.as_deref(), &session.shares);
+        subtract(&self.gauges.queued_bytes, session.queue.bytes());
+        shift(&self.gauges.queued, &self.gauges.discarded, session.queue.len());
+        let lent: VecDeque<_> = session
+            .in_flight
+            .in_order()
+            .into_iter()
+            .filter_map(|exchange| match exchange.state {
+                State::Shared { group, message } | State::Taken { group, message } => Some((group, message)),
+                State::Own(..) | State::Released => None,
+            })
+            .collect();
+        let own = session.in_flight.len() - lent.len();
+        shift(&self.gauges.in_flight, &self.gauges.discarded, own);
+        self.endings.push_back(Ending {
+            session: id,
+            subscriber: session.subscriber,
+            subscriptions: session.subscriptions,
+            shares: session.shares,
+            lent,
+            queue: session.queue,
+        });
+    }
+
+    /// Goes on freeing what ended sessions have left.
+    pub(crate) fn end_some(&mut self, units: &mut usize, to: &mut impl Effects) {
+        while *units > 0
+            && let Some(mut ending) = self.endings.pop_front()
+        {
+            *units -= 1;
+            if !self.end_step(&mut ending, to) {
+                self.endings.push_front(ending);
+            }
+        }
+    }
+
+    /// One piece of one thing. Whether nothing is left.
+    fn end_step(&mut self, ending: &mut Ending, to: &mut impl Effects) -> bool {
+        if let Some((group, message)) = ending.lent.pop_front() {
+            self.give_back(group, message);
+        } else if let Some((group, share)) = ending.shares.pop_first() {
+            let is_last = self.groups.table.find(group).is_some_and(|group| group.members == 1);
+            if is_last {
+                // What is refused now is made up for at recovery, where a group without members is none.
+                let _ = self.record_end_of(group, to);
+            }
+            self.leave(&ending.subscriber, ending.session, group, &share);
+        } else if !ending.subscriptions.is_empty() {
+            self.unsubscribe_piece(ending);
+        } else {
+            return ending.queue.free(PIECE);
+        }
+        false
+    }
+
+    fn unsubscribe_piece(&self, ending: &mut Ending) {
+        let piece: Vec<Box<str>> =
+            (0..PIECE).map_while(|_| ending.subscriptions.pop_first()).map(|(filter, _)| filter).collect();
+        let filters = piece.iter().filter_map(|filter| TopicFilter::new(filter).ok());
+        let plain = filters.filter(|filter| filter.shared().is_none());
+        let changes = plain.map(|filter| Change::Unsubscribe { filter, subscriber: &ending.subscriber });
+        self.index.apply(changes, &mut Vec::new());
+    }
+
+    /// Looks after the sessions whose time has come: a will that has waited long enough, the end.
+    pub(crate) fn look_at_timers(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
+        while *units > 0
+            && let Some(id) = self.timers.pop(now.monotonic_ms)
+        {
+            *units -= 1;
+            if let Some(session) = self.sessions.find_mut(id) {
+                session.timer_ms = None;
+                self.look_at_timer(id, now, to);
+            }
+        }
+    }
+
+    fn look_at_timer(&mut self, id: QueueId, now: Now, to: &mut impl Effects) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        let is_due = |due_ms: Option<u64>| due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms);
+        if is_due(session.expires_ms) {
+            let fate = if session.will.is_some() { WillFate::Due } else { WillFate::Dropped };
+            let record = Record::Ended { session: session.incarnation.unwrap_or_default(), will: fate };
+            match self.replies.commit(&[record], to) {
+                Ok(()) => {
+                    add(&self.gauges.sessions_expired, 1);
+                    return self.remove_session(id, fate);
+                }
+                Err(refusal) => {
+                    let _ = self.reason(refusal);
+                    let Some(session) = self.sessions.find_mut(id) else { return };
+                    session.expires_ms = Some(now.monotonic_ms + RETRY_MS);
+                }
+            }
+        }
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        if let Some(will) = session.will.take_if(|will| is_due(will.due_ms)) {
+            subtract(&self.gauges.wills_pending, 1);
+            self.wills.push(DueWill { id: Some(will.id), message: will.message });
+        }
+        let due_ms = session.next_timer_ms();
+        self.timers.set(id, None, due_ms);
+        session.timer_ms = due_ms;
+    }
+}

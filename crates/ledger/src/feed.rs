@@ -1,0 +1,246 @@
+//! Messages that leave their queue, as many as their client takes.
+
+use std::num::NonZeroU32;
+
+use index::{Place, QueueId};
+use session::{Message, Now};
+use wire::{Delivery, PacketId, Publish, Qos, Version};
+
+use crate::command::{Delivered, Reply};
+use crate::gauges::{add, shift, subtract};
+use crate::in_flight::State;
+use crate::record::MessageId;
+use crate::replies::{Answer, QueueOf};
+use crate::session::Session;
+use crate::share::deliver;
+use crate::{Effects, Ledger, RETRY_MS, Record, Refusal};
+
+/// So many messages of one queue are fed before it is the next one's turn.
+const MESSAGES_AT_A_TIME: usize = 16;
+
+/// What came of feeding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Feeding {
+    /// So many messages; there are no more, or nobody takes more.
+    Done(usize),
+    /// As many as were allowed.
+    More,
+    /// There was no space for the records.
+    Stalled,
+}
+
+/// What becomes of a message whose turn it is.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Sent(PacketId),
+    Expired,
+    TooLarge,
+}
+
+impl Ledger {
+    /// Puts a queue into the line of those that are fed, if it does not stand there.
+    pub(crate) fn is_ready(&mut self, queue: QueueOf) {
+        let is_ready = match queue {
+            QueueOf::Session(id) => self.sessions.find_mut(id).map(|session| &mut session.is_ready),
+            QueueOf::Group(id) => self.groups.table.find_mut(id).map(|group| &mut group.is_ready),
+        };
+        if let Some(is_ready) = is_ready.filter(|is_ready| !**is_ready) {
+            *is_ready = true;
+            self.ready.push_back(queue);
+        }
+    }
+
+    /// Feeds from every queue in the line in turn.
+    pub(crate) fn feed_all(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
+        if self.stalled_until_ms.is_some_and(|until_ms| until_ms > now.monotonic_ms) {
+            return;
+        }
+        self.stalled_until_ms = None;
+        while *units > 0
+            && let Some(queue) = self.ready.pop_front()
+        {
+            let messages = MESSAGES_AT_A_TIME.min(*units);
+            let feeding = match queue {
+                QueueOf::Session(id) => {
+                    self.sessions.find_mut(id).into_iter().for_each(|session| session.is_ready = false);
+                    self.feed(id, messages, now, to)
+                }
+                QueueOf::Group(id) => {
+                    self.groups.table.find_mut(id).into_iter().for_each(|group| group.is_ready = false);
+                    self.feed_group(id, messages, now, to)
+                }
+            };
+            self.release_brake(queue, to);
+            match feeding {
+                Feeding::Done(done) => *units -= done.max(1),
+                Feeding::More => {
+                    *units -= messages;
+                    self.is_ready(queue);
+                }
+                Feeding::Stalled => {
+                    self.is_ready(queue);
+                    self.stalled_until_ms = Some(now.monotonic_ms + RETRY_MS);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends one session what it takes: first what it has had before, then what waits, then of its groups.
+    fn feed(&mut self, id: QueueId, messages: usize, now: Now, to: &mut impl Effects) -> Feeding {
+        let mut done = self.send_again(id, messages, to);
+        match self.send(id, messages - done, now, to) {
+            Ok(sent) => done += sent,
+            Err(_) => return Feeding::Stalled,
+        }
+        while done < messages {
+            match self.feed_hungry(id, now, to) {
+                Ok(Some(_)) => done += 1,
+                Ok(None) => return Feeding::Done(done),
+                Err(_) => return Feeding::Stalled,
+            }
+        }
+        Feeding::More
+    }
+
+    /// Begins exchanges of earlier connections again, in their order [MQTT-4.6.0-1].
+    fn send_again(&mut self, id: QueueId, messages: usize, to: &mut impl Effects) -> usize {
+        let Some(Session { online: Some(online), in_flight, .. }) = self.sessions.find_mut(id) else {
+            return 0;
+        };
+        let mut done = 0;
+        while done < messages && online.has_room() {
+            let Some(packet_id) = online.again.pop_front() else { break };
+            let Some(exchange) = in_flight.find(packet_id) else { continue };
+            let State::Own(_, entry) = &exchange.state else { continue };
+            online.begun(exchange.bytes);
+            let Place { shard, connection } = online.place;
+            let what = Delivered::Session { queue: id, packet_id };
+            to.post(shard, Reply::Deliver(Box::new(deliver(connection, what, entry, true))));
+            done += 1;
+        }
+        done
+    }
+
+    /// Sends messages that wait. What becomes of them is recorded together.
+    fn send(
+        &mut self,
+        id: QueueId,
+        messages: usize,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Result<usize, Refusal> {
+        let Some(session) = self.sessions.find_mut(id) else { return Ok(0) };
+        let (Some(online), Some(incarnation)) = (&session.online, session.incarnation) else { return Ok(0) };
+        let mut turns = [(MessageId(0), Turn::Expired); MESSAGES_AT_A_TIME];
+        let mut records = [const { Record::Removed { queue: crate::Incarnation(0), message: MessageId(0) } };
+            MESSAGES_AT_A_TIME];
+        let (mut count, mut sent, mut bytes) = (0, 0, 0);
+        for (message, entry) in session.queue.iter().take(messages.min(MESSAGES_AT_A_TIME)) {
+            let turn = if entry.message.is_expired(now) {
+                Turn::Expired
+            } else if is_too_large(&entry.message, &entry.granted.identifiers, online.packet_bytes_max, now) {
+                Turn::TooLarge
+            } else if online.has_room_behind(sent, bytes) {
+                sent += 1;
+                bytes += entry.message.size_bytes();
+                Turn::Sent(session.in_flight.allocate())
+            } else {
+                break;
+            };
+            turns[count] = (message, turn);
+            records[count] = match turn {
+                Turn::Sent(packet_id) => Record::Sent { session: incarnation, message, packet_id },
+                Turn::Expired | Turn::TooLarge => Record::Removed { queue: incarnation, message },
+            };
+            count += 1;
+        }
+        if count > 0 {
+            self.replies.commit(&records[..count], to)?;
+            turns[..count].iter().for_each(|(_, turn)| self.take_turn(id, *turn, now, to));
+        }
+        Ok(count)
+    }
+
+    /// What becomes of the first message is recorded: it happens.
+    fn take_turn(&mut self, id: QueueId, turn: Turn, now: Now, to: &mut impl Effects) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        let Some(online) = &mut session.online else { return };
+        let Some((message, entry)) = session.queue.pop() else { return };
+        online.growth.shrink(&session.queue);
+        let bytes = entry.message.size_bytes();
+        subtract(&self.gauges.queued_bytes, bytes);
+        let packet_id = match turn {
+            Turn::Sent(packet_id) => packet_id,
+            Turn::Expired => return shift(&self.gauges.queued, &self.gauges.expired, 1),
+            Turn::TooLarge => return shift(&self.gauges.queued, &self.gauges.too_large, 1),
+        };
+        shift(&self.gauges.queued, &self.gauges.in_flight, 1);
+        online.begun(bytes);
+        let Place { shard, connection } = online.place;
+        let what = Delivered::Session { queue: id, packet_id };
+        let reply = Reply::Deliver(Box::new(deliver(connection, what, &entry, false)));
+        let qos = entry.granted.qos;
+        session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
+        if qos == Qos::ExactlyOnce {
+            self.answer(Answer { shard, reply, brake: None }, now, to);
+        } else {
+            to.post(shard, reply);
+        }
+    }
+
+    /// Whether a queue has grown by more than it should since somebody reads it: then its publishers are braked.
+    pub(crate) fn has_grown(&self, queue: QueueOf) -> bool {
+        let (messages, bytes) = (self.settings.brake_messages, self.settings.brake_bytes);
+        match queue {
+            QueueOf::Session(id) => self.sessions.find(id).is_some_and(|session| {
+                let is_slow = session.subscriber.gauge.level() == index::Level::Slow;
+                let online = session.online.as_ref().filter(|online| online.is_open && !is_slow);
+                online.is_some_and(|online| online.growth.is_over(&session.queue, messages, bytes))
+            }),
+            QueueOf::Group(id) => self.groups.table.find(id).is_some_and(|group| {
+                group.connected > 0 && group.growth.is_over(&group.queue, messages, bytes)
+            }),
+        }
+    }
+
+    /// Lets the publishers of a queue go on, if there are any who wait and it has gone down.
+    pub(crate) fn release_brake(&mut self, queue: QueueOf, to: &mut impl Effects) {
+        if !self.replies.withheld.is_empty() && !self.has_grown(queue) {
+            self.replies.withheld.release(queue, to);
+        }
+    }
+
+    /// A message has gone out of a queue otherwise than by being sent.
+    pub(crate) fn dropped(&self, counter: &std::sync::atomic::AtomicUsize, bytes: usize) {
+        subtract(&self.gauges.queued, 1);
+        subtract(&self.gauges.queued_bytes, bytes);
+        add(counter, 1);
+    }
+}
+
+/// Whether the packet would be larger than its client takes [MQTT-3.1.2-24].
+pub(crate) fn is_too_large(
+    message: &Message,
+    identifiers: &[NonZeroU32],
+    packet_bytes_max: u32,
+    now: Now,
+) -> bool {
+    /// The identifier of the property, and a variable byte integer.
+    const IDENTIFIER_BYTES_MAX: usize = 5;
+    let max = usize::try_from(packet_bytes_max).unwrap_or(usize::MAX);
+    // What a message holds of memory is more than what is around it in a packet.
+    if message.size_bytes() + identifiers.len() * IDENTIFIER_BYTES_MAX <= max {
+        return false;
+    }
+    let identifiers: Vec<_> = identifiers
+        .iter()
+        .filter_map(|identifier| wire::SubscriptionIdentifier::new(identifier.get()))
+        .collect();
+    let publish = Publish {
+        delivery: Delivery::AtLeastOnce { packet_id: PacketId::MAX, dup: false },
+        subscription_identifiers: (&identifiers[..]).into(),
+        ..message.publish(now)
+    };
+    publish.encoded_len(Version::V5).map_or(true, |bytes| bytes > max)
+}

@@ -1,0 +1,412 @@
+//! Messages that get their place in the order: whom they go to, and what is recorded of them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use index::{Place, QueueId, ShardId, Target, Targets};
+use session::{Message, Now, Ticket};
+use wire::{PacketId, Qos, ReasonCode};
+
+use crate::command::{Publish, Reply};
+use crate::gauges::{add, shift, subtract};
+use crate::queue::{Entry, Queue};
+use crate::record::{Granted, MessageId, Queued, WillFate};
+use crate::replies::{Answer, QueueOf};
+use crate::retained::Stored;
+use crate::{Effects, Ledger, QueueFull, Record, Refusal};
+
+/// A message with everything that decides its way.
+pub(crate) struct Routing<'a> {
+    pub(crate) message: &'a Arc<Message>,
+    pub(crate) targets: &'a Targets,
+    /// The client that has published it and can be told what became of it.
+    pub(crate) publisher: Option<Publisher>,
+    /// It opens an exchange of QoS 2 with this session.
+    pub(crate) opens: Option<(QueueId, PacketId)>,
+    /// It is the will that was recorded under this number.
+    pub(crate) will: Option<MessageId>,
+}
+
+/// Who can be told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Publisher {
+    /// Its own queue, if its session lasts.
+    pub(crate) queue: Option<QueueId>,
+}
+
+/// What has become of a message.
+pub(crate) struct Routed {
+    /// Somebody has a subscription to it.
+    has_subscriber: bool,
+    /// A queue that it went into has grown too much.
+    brake: Option<QueueOf>,
+}
+
+/// One queue that a message is to go into.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    queue: QueueOf,
+    queued: Queued,
+    is_recorded: bool,
+    room: Room,
+}
+
+/// Whether a queue has room for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Enough,
+    /// When so many of the oldest messages are dropped.
+    AfterDropping(usize),
+    /// It does not get the message.
+    None,
+    /// None, and that is its end.
+    Ends,
+}
+
+impl Ledger {
+    /// A PUBLISH on the ledger's way.
+    pub(crate) fn publish(&mut self, from: ShardId, publish: Publish, now: Now, to: &mut impl Effects) {
+        let Publish { connection, publisher, ticket, message, route } = publish;
+        let place = connection.map(|connection| Place { shard: from, connection });
+        if let (Some(session), Some(place)) = (publisher, place)
+            && !self.is_on(session, place)
+        {
+            return;
+        }
+        let opens = match ticket {
+            Some(Ticket::PubRec(packet_id)) => publisher.map(|session| (session, packet_id)),
+            _ => None,
+        };
+        let is_repeated = opens.is_some_and(|(session, packet_id)| {
+            self.sessions.find(session).is_some_and(|session| session.unreleased.contains(&packet_id))
+        });
+        let routed = if is_repeated {
+            // [MQTT-4.3.3-10]: the answer waits for the record of the first.
+            self.replies.promise().map(|()| Routed { has_subscriber: true, brake: None })
+        } else {
+            let targets = match route {
+                Some((generation, targets)) if self.index.is_current(generation) => targets,
+                _ => Arc::new(Targets::look_up(&self.index, message.topic(), message.publisher())),
+            };
+            let publisher = place.map(|_| Publisher { queue: publisher });
+            let routing = Routing { message: &message, targets: &targets, publisher, opens, will: None };
+            self.route(&routing, to)
+        };
+        let Some(Place { shard, connection }) = place else { return };
+        to.post(shard, Reply::Decided { connection });
+        let Some(ticket) = ticket else { return };
+        let (reason, brake) = match routed {
+            Ok(Routed { has_subscriber: true, brake }) => (ReasonCode::Success, brake),
+            Ok(Routed { brake, .. }) => (ReasonCode::NoMatchingSubscribers, brake),
+            Err(reason) => (reason, None),
+        };
+        self.answer(Answer { shard, reply: Reply::Stored { connection, ticket, reason }, brake }, now, to);
+    }
+
+    /// Decides a message: from here on its order is fixed. Refused, nobody gets it.
+    pub(crate) fn route(
+        &mut self,
+        routing: &Routing<'_>,
+        to: &mut impl Effects,
+    ) -> Result<Routed, ReasonCode> {
+        let Routing { message, targets, opens, .. } = *routing;
+        let mut plan = std::mem::take(&mut self.plan);
+        let decided = self.plan(routing, &mut plan).and_then(|()| self.record(routing, &plan, to));
+        let (id, is_retained) = match decided {
+            Ok(decided) => decided,
+            Err(reason) => {
+                plan.clear();
+                self.plan = plan;
+                return Err(reason);
+            }
+        };
+        let brake = self.enqueue(routing, id, &mut plan, to);
+        self.plan = plan;
+        if let Some((session, packet_id)) = opens
+            && let Some(session) = self.sessions.find_mut(session)
+        {
+            session.unreleased.insert(packet_id);
+        }
+        if message.retain() {
+            let stored = self.retained.set(message);
+            add(&self.gauges.retained_refused, usize::from(stored == Stored::Full));
+        }
+        self.post_live(message, targets, is_retained, to);
+        Ok(Routed { has_subscriber: !targets.is_empty(), brake })
+    }
+
+    /// Finds out which queues the message goes into, and whether they have room.
+    fn plan(&self, routing: &Routing<'_>, plan: &mut Vec<Planned>) -> Result<(), ReasonCode> {
+        let Routing { message, targets, publisher, .. } = *routing;
+        let (qos, retain) = (message.qos(), message.retain());
+        for target in targets.queued.iter().filter(|target| target.is_queued(qos)) {
+            let Some(id) = target.subscriber.queue else { continue };
+            let Some(session) = self.sessions.find(id) else { continue };
+            let granted = Granted {
+                qos: qos.min(target.qos),
+                retain: retain && target.retain_as_published,
+                identifiers: target.identifiers.clone(),
+            };
+            let queue = session.incarnation.unwrap_or_default();
+            plan.push(Planned {
+                queue: QueueOf::Session(id),
+                queued: Queued { queue, granted },
+                is_recorded: true,
+                room: self.room(&session.queue, message),
+            });
+        }
+        if qos > Qos::AtMostOnce {
+            for group in &targets.groups {
+                let Some(id) = group.queue else { continue };
+                let Some(group) = self.groups.table.find(id) else { continue };
+                let granted = Granted { qos, retain, identifiers: Box::default() };
+                plan.push(Planned {
+                    queue: QueueOf::Group(id),
+                    queued: Queued { queue: group.incarnation, granted },
+                    is_recorded: group.is_recorded,
+                    room: self.room(&group.queue, message),
+                });
+            }
+        }
+        let refuses = self.settings.queue_full == QueueFull::Refuse && publisher.is_some();
+        if refuses && plan.iter().any(|planned| planned.room == Room::None) {
+            add(&self.gauges.publishes_refused, 1);
+            return Err(ReasonCode::QuotaExceeded);
+        }
+        Ok(())
+    }
+
+    fn room(&self, queue: &Queue, message: &Message) -> Room {
+        let bytes = message.size_bytes();
+        let messages_max = self.settings.queue_messages_max;
+        let bytes_max = self.settings.queue_bytes_max;
+        if queue.len() < messages_max && queue.bytes() + bytes <= bytes_max {
+            return Room::Enough;
+        }
+        match self.settings.queue_full {
+            QueueFull::EndSession => Room::Ends,
+            QueueFull::Refuse | QueueFull::DropNewest => Room::None,
+            QueueFull::DropOldest if bytes > bytes_max || messages_max == 0 => Room::None,
+            QueueFull::DropOldest => {
+                let (mut left, mut left_bytes, mut dropped) = (queue.len(), queue.bytes(), 0);
+                for (_, entry) in queue.iter() {
+                    if left < messages_max && left_bytes + bytes <= bytes_max {
+                        break;
+                    }
+                    left -= 1;
+                    left_bytes -= entry.message.size_bytes();
+                    dropped += 1;
+                }
+                Room::AfterDropping(dropped)
+            }
+        }
+    }
+
+    /// Writes down what will happen, all of it together. Returns the message's number, and whether it is the retained
+    /// value of its topic from now on.
+    fn record(
+        &mut self,
+        routing: &Routing<'_>,
+        plan: &[Planned],
+        to: &mut impl Effects,
+    ) -> Result<(MessageId, bool), ReasonCode> {
+        let Routing { message, opens, will, .. } = *routing;
+        let id = self.next_message();
+        let is_retained =
+            message.retain() && !message.payload().is_empty() && self.retained.has_room_for(message);
+        let mut group: Vec<Record<'_>> = Vec::with_capacity(2);
+        if let Some((session, packet_id)) = opens
+            && let Some(session) = self.sessions.find(session).and_then(|session| session.incarnation)
+        {
+            group.push(Record::Opened { session, packet_id });
+        }
+        for planned in plan {
+            self.record_room(planned, &mut group);
+        }
+        let takes = |planned: &&Planned| {
+            planned.is_recorded && matches!(planned.room, Room::Enough | Room::AfterDropping(_))
+        };
+        let queues: Vec<Queued> = plan.iter().filter(takes).map(|planned| planned.queued.clone()).collect();
+        if is_retained || !queues.is_empty() {
+            let (body, queues) = (Cow::Borrowed(message), Cow::Owned(queues));
+            group.push(Record::Enqueue { message: id, body, queues, is_retained });
+        }
+        if message.retain() && !is_retained {
+            group.push(Record::Cleared { topic: Cow::Borrowed(message.topic().as_str()) });
+        }
+        group.extend(will.map(|will| Record::WillDone { will }));
+        if group.is_empty() {
+            return Ok((id, is_retained));
+        }
+        // Nobody was promised that a retained message of QoS 0 is kept, and a will is better published twice than never.
+        let can_do_without = opens.is_none() && plan.is_empty() && message.qos() == Qos::AtMostOnce;
+        match self.replies.commit(&group, to) {
+            Err(Refusal::NoSpace) if can_do_without && will.is_some() => Err(ReasonCode::QuotaExceeded),
+            Err(_) if can_do_without => {
+                add(&self.gauges.unrecorded, 1);
+                Ok((id, is_retained))
+            }
+            Err(refusal) => Err(self.reason(refusal)),
+            Ok(()) => Ok((id, is_retained)),
+        }
+    }
+}
+
+impl Ledger {
+    /// What making room comes to.
+    fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
+        match (planned.room, planned.queue) {
+            (Room::Enough | Room::None, _) => {}
+            (Room::AfterDropping(messages), queue) => {
+                let waiting = match queue {
+                    QueueOf::Session(id) => self.sessions.find(id).map(|session| &session.queue),
+                    QueueOf::Group(id) => self.groups.table.find(id).map(|group| &group.queue),
+                };
+                let oldest = waiting.into_iter().flat_map(Queue::iter).take(messages);
+                let recorded = oldest.filter(|(_, entry)| entry.is_recorded);
+                let queue = planned.queued.queue;
+                group.extend(recorded.map(|(message, _)| Record::Removed { queue, message }));
+            }
+            (Room::Ends, QueueOf::Session(id)) => group.extend(self.end_of(id)),
+            (Room::Ends, QueueOf::Group(id)) => {
+                group.extend(self.lasting_members(id).into_iter().filter_map(|id| self.end_of(id)));
+                if planned.is_recorded {
+                    group.push(Record::GroupEnded { group: planned.queued.queue });
+                }
+            }
+        }
+    }
+
+    fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
+        let session = self.sessions.find(id)?;
+        let will = if session.will.is_some() { WillFate::Due } else { WillFate::Dropped };
+        session.incarnation.map(|session| Record::Ended { session, will })
+    }
+
+    fn lasting_members(&self, group: QueueId) -> Vec<QueueId> {
+        let group = self.groups.table.find(group);
+        let members = group.and_then(|group| group.subscriber.members());
+        let list = members.map(index::Members::list).unwrap_or_default();
+        list.into_iter().filter_map(|member| member.subscriber.queue).collect()
+    }
+
+    /// What was recorded happens. Returns a queue that has grown too much.
+    fn enqueue(
+        &mut self,
+        routing: &Routing<'_>,
+        id: MessageId,
+        plan: &mut Vec<Planned>,
+        to: &mut impl Effects,
+    ) -> Option<QueueOf> {
+        let own = routing.publisher.and_then(|publisher| publisher.queue).map(QueueOf::Session);
+        let mut brake = None;
+        add(&self.gauges.routed, plan.len());
+        for planned in plan.iter().filter(|planned| planned.room == Room::Ends) {
+            add(&self.gauges.discarded, 1);
+            self.end_for_full_queue(planned.queue, to);
+        }
+        for Planned { queue, queued, is_recorded, room } in plan.drain(..) {
+            match room {
+                Room::Ends => continue,
+                Room::None => {
+                    add(&self.gauges.dropped_newest, 1);
+                    continue;
+                }
+                Room::Enough => {}
+                Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
+            }
+            let entry = Entry { message: Arc::clone(routing.message), granted: queued.granted, is_recorded };
+            self.push(queue, id, entry);
+            if brake.is_none() && own != Some(queue) && routing.publisher.is_some() && self.has_grown(queue) {
+                brake = Some(queue);
+            }
+        }
+        brake
+    }
+
+    fn push(&mut self, queue: QueueOf, id: MessageId, entry: Entry) {
+        let (messages, has_reader) = match queue {
+            QueueOf::Session(id) => match self.sessions.find_mut(id) {
+                Some(session) => (&mut session.queue, session.online.is_some()),
+                // One of its groups has just ended it.
+                None => return add(&self.gauges.discarded, 1),
+            },
+            QueueOf::Group(id) => match self.groups.table.find_mut(id) {
+                Some(group) => (&mut group.queue, !group.ring.is_empty()),
+                None => return add(&self.gauges.discarded, 1),
+            },
+        };
+        if entry.message.expires_unix_ms().is_some() {
+            self.sweep.add(queue);
+        }
+        add(&self.gauges.queued, 1);
+        add(&self.gauges.queued_bytes, entry.message.size_bytes());
+        messages.push(id, entry);
+        if has_reader {
+            self.is_ready(queue);
+        }
+    }
+
+    fn drop_oldest(&mut self, queue: QueueOf, messages: usize) {
+        let waiting = match queue {
+            QueueOf::Session(id) => self.sessions.find_mut(id).map(|session| &mut session.queue),
+            QueueOf::Group(id) => self.groups.table.find_mut(id).map(|group| &mut group.queue),
+        };
+        let Some(waiting) = waiting else { return };
+        for (_, entry) in (0..messages).map_while(|_| waiting.pop()) {
+            shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
+            subtract(&self.gauges.queued_bytes, entry.message.size_bytes());
+        }
+    }
+
+    /// Ends a session whose queue is full, or all of a group's; who is connected is told.
+    fn end_for_full_queue(&mut self, queue: QueueOf, to: &mut impl Effects) {
+        match queue {
+            QueueOf::Session(id) => {
+                let Some(session) = self.sessions.find(id) else { return };
+                if let Some(online) = &session.online {
+                    post_ended(online.place, to);
+                }
+                add(&self.gauges.ended_by_full_queue, 1);
+                self.remove_session(id, WillFate::Due);
+            }
+            QueueOf::Group(id) => {
+                for session in self.lasting_members(id) {
+                    self.end_for_full_queue(QueueOf::Session(session), to);
+                }
+                let Some(group) = self.groups.table.find_mut(id) else { return };
+                group.members = 0;
+                let members = group.subscriber.members().map(index::Members::list).unwrap_or_default();
+                let clean = members.iter().filter(|member| member.subscriber.queue.is_none());
+                clean.filter_map(|member| member.subscriber.place()).for_each(|place| post_ended(place, to));
+                self.remove_if_empty(id);
+            }
+        }
+    }
+
+    /// Gives those who are connected their copies at once.
+    fn post_live(&self, message: &Arc<Message>, targets: &Targets, stored: bool, to: &mut impl Effects) {
+        let qos = message.qos();
+        for (shard, list) in &targets.shards {
+            if !list.iter().all(|target| target.is_queued(qos)) {
+                let (message, targets) = (Arc::clone(message), Arc::clone(list));
+                to.post(*shard, Reply::Live { message, targets, stored });
+            }
+        }
+        if qos == Qos::AtMostOnce {
+            for group in &targets.groups {
+                let next = group.members().and_then(index::Members::next_connected);
+                if let Some((member, Place { shard, connection })) = next {
+                    let target = Target::one(member.subscriber, connection, member.interest);
+                    let message = Arc::clone(message);
+                    to.post(shard, Reply::Live { message, targets: Arc::new([target]), stored });
+                }
+            }
+        }
+    }
+}
+
+fn post_ended(place: Place, to: &mut impl Effects) {
+    let reason = ReasonCode::QuotaExceeded;
+    to.post(place.shard, Reply::Ended { connection: place.connection, reason });
+}

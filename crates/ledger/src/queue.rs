@@ -1,0 +1,124 @@
+//! Messages that wait, in their order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use session::{Message, Now};
+
+use crate::record::{Granted, MessageId};
+
+/// A message that waits, or is on its way.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) message: Arc<Message>,
+    pub(crate) granted: Granted,
+    /// Its queue was one that lasts when it came.
+    pub(crate) is_recorded: bool,
+}
+
+/// A queue of a session or a group. Whatever is done to one message takes the same time, however many there are; to find
+/// one in the middle, the logarithm.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// By number, ascending. Where a message was taken from the middle, a gap stays until its turn comes; the first is
+    /// no gap.
+    places: VecDeque<(MessageId, Option<Entry>)>,
+    messages: usize,
+    bytes: usize,
+    /// How many of them will expire.
+    expiring: usize,
+}
+
+impl Queue {
+    pub(crate) fn len(&self) -> usize {
+        self.messages
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages == 0
+    }
+
+    /// What its messages take, each counted in every queue that it is in.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn expiring(&self) -> usize {
+        self.expiring
+    }
+
+    /// Behind all others; its number is the highest.
+    pub(crate) fn push(&mut self, id: MessageId, entry: Entry) {
+        debug_assert!(self.places.back().is_none_or(|(last, _)| *last < id), "numbers grow");
+        self.messages += 1;
+        self.bytes += entry.message.size_bytes();
+        self.expiring += usize::from(entry.message.expires_unix_ms().is_some());
+        self.places.push_back((id, Some(entry)));
+    }
+
+    pub(crate) fn front(&self) -> Option<(MessageId, &Entry)> {
+        self.iter().next()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(MessageId, Entry)> {
+        let (id, entry) = self.places.pop_front()?;
+        let entry = entry?;
+        self.forget(&entry);
+        self.trim();
+        Some((id, entry))
+    }
+
+    /// Takes one out, wherever it is.
+    pub(crate) fn remove(&mut self, id: MessageId) -> Option<Entry> {
+        let place = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        let entry = self.places[place].1.take()?;
+        self.forget(&entry);
+        self.trim();
+        Some(entry)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (MessageId, &Entry)> {
+        self.places.iter().filter_map(|(id, entry)| entry.as_ref().map(|entry| (*id, entry)))
+    }
+
+    /// Looks at `visits` places behind `after` and notes which of their messages are expired. Returns where it stopped,
+    /// or nothing at the end.
+    pub(crate) fn look_for_expired(
+        &self,
+        after: Option<MessageId>,
+        visits: usize,
+        now: Now,
+        expired: &mut Vec<MessageId>,
+    ) -> Option<MessageId> {
+        let first = after.map_or(0, |after| self.places.partition_point(|(id, _)| *id <= after));
+        let last = (first + visits).min(self.places.len());
+        for (id, entry) in self.places.range(first..last) {
+            if entry.as_ref().is_some_and(|entry| entry.message.is_expired(now)) {
+                expired.push(*id);
+            }
+        }
+        (last < self.places.len()).then(|| self.places[last - 1].0)
+    }
+
+    /// Gives back memory that nobody needs; up to `places_max` messages are freed. Whether nothing is left.
+    pub(crate) fn free(&mut self, places_max: usize) -> bool {
+        let rest = self.places.len().saturating_sub(places_max);
+        self.places.truncate(rest);
+        rest == 0
+    }
+
+    fn forget(&mut self, entry: &Entry) {
+        self.messages -= 1;
+        self.bytes -= entry.message.size_bytes();
+        self.expiring -= usize::from(entry.message.expires_unix_ms().is_some());
+    }
+
+    fn trim(&mut self) {
+        while let Some((_, None)) = self.places.front() {
+            self.places.pop_front();
+        }
+        if self.places.is_empty() && self.places.capacity() > 64 {
+            self.places = VecDeque::new();
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What the ledger writes down, so that it can be made again from it.
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use index::Interest;
+use session::Message;
+use wire::{PacketId, Qos};
+
+/// A session or a group that lasts, from its beginning to its end. None is ever given twice, so that it also names the
+/// queue, without the client identifier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u64);
+
+/// A message. Grows, and is never given twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u64);
+
+/// One change of what must survive. Those of one packet are committed together.
+///
+/// A record borrows from the ledger; [`into_owned`](Self::into_owned) makes one that can be kept.
+#[derive(Debug, Clone)]
+pub enum Record<'a> {
+    /// A session has begun.
+    Session {
+        /// Which.
+        session: Incarnation,
+        /// Whose.
+        client_id: Cow<'a, str>,
+    },
+    /// Its client is connected.
+    Connected {
+        /// Which.
+        session: Incarnation,
+        /// So long it is kept after the connection, in seconds; [`u32::MAX`] is for ever.
+        expiry_secs: u32,
+        /// What the client leaves behind.
+        will: Option<WillRecord<'a>>,
+    },
+    /// Its client is not connected any more.
+    Left {
+        /// Which.
+        session: Incarnation,
+        /// So long it is kept from now on, in seconds; [`u32::MAX`] is for ever.
+        expiry_secs: u32,
+        /// When, in milliseconds since 1970.
+        unix_ms: u64,
+        /// What becomes of its will, if it has one.
+        will: WillFate,
+    },
+    /// It is over, with everything it had but a will that is due.
+    Ended {
+        /// Which.
+        session: Incarnation,
+        /// What becomes of its will, if it has one: it does not wait any more.
+        will: WillFate,
+    },
+    /// A subscription, or its new options.
+    Subscribed {
+        /// Whose.
+        session: Incarnation,
+        /// `$share/{group}/` included.
+        filter: Cow<'a, str>,
+        /// What was granted.
+        interest: Interest,
+    },
+    /// The end of a subscription.
+    Unsubscribed {
+        /// Whose.
+        session: Incarnation,
+        /// `$share/{group}/` included.
+        filter: Cow<'a, str>,
+    },
+    /// A group has a member that lasts, and is kept from now on.
+    Group {
+        /// Which.
+        group: Incarnation,
+        /// With `$share/{group}/`.
+        filter: Cow<'a, str>,
+    },
+    /// A group has lost its last member, and what waited for it.
+    GroupEnded {
+        /// Which.
+        group: Incarnation,
+    },
+    /// A message.
+    Enqueue {
+        /// Its number.
+        message: MessageId,
+        /// Itself.
+        body: Cow<'a, Arc<Message>>,
+        /// The queues that it waits in.
+        queues: Cow<'a, [Queued]>,
+        /// It is the retained value of its topic from now on.
+        is_retained: bool,
+    },
+    /// A topic has no retained value any more.
+    Cleared {
+        /// Which.
+        topic: Cow<'a, str>,
+    },
+    /// A session has published a message of QoS 2 and not released it yet.
+    Opened {
+        /// The publisher.
+        session: Incarnation,
+        /// Of its PUBLISH.
+        packet_id: PacketId,
+    },
+    /// It has released it.
+    Closed {
+        /// The publisher.
+        session: Incarnation,
+        /// Of its PUBREL.
+        packet_id: PacketId,
+    },
+    /// A message is on its way from a session's queue to its client.
+    Sent {
+        /// The subscriber.
+        session: Incarnation,
+        /// Which of its messages.
+        message: MessageId,
+        /// Of the exchange.
+        packet_id: PacketId,
+    },
+    /// A message of QoS 2 has gone from a group to one of its members, who alone may get it from now on.
+    Moved {
+        /// From here.
+        group: Incarnation,
+        /// To this session.
+        session: Incarnation,
+        /// Which message.
+        message: MessageId,
+        /// Of the exchange.
+        packet_id: PacketId,
+        /// As which it is sent.
+        granted: Cow<'a, Granted>,
+    },
+    /// PUBREC has come for a message of QoS 2: it is the client's, and only its identifier is still in use.
+    Received {
+        /// The subscriber.
+        session: Incarnation,
+        /// Of the exchange.
+        packet_id: PacketId,
+    },
+    /// An exchange with a subscriber is over.
+    Finished {
+        /// The subscriber.
+        session: Incarnation,
+        /// Of the exchange.
+        packet_id: PacketId,
+    },
+    /// A message is in a queue no more: it expired, was dropped, was too large, or a group's member has it.
+    Removed {
+        /// A session or a group.
+        queue: Incarnation,
+        /// Which of its messages.
+        message: MessageId,
+    },
+    /// A will has been published.
+    WillDone {
+        /// Its number, as it was recorded when its client connected.
+        will: MessageId,
+    },
+}
+
+/// A will, as it is recorded.
+#[derive(Debug, Clone)]
+pub struct WillRecord<'a> {
+    /// Its number until it is published: then it gets another as a message.
+    pub id: MessageId,
+    /// What will be published.
+    pub message: Cow<'a, Arc<Message>>,
+    /// It waits for so long after the connection, in seconds.
+    pub delay_secs: u32,
+}
+
+/// What becomes of the will of a client that has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WillFate {
+    /// It is not published, or there is none.
+    Dropped,
+    /// It waits for its delay.
+    Waits,
+    /// It is published as soon as that can be.
+    Due,
+}
+
+/// A message in one queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued {
+    /// A session or a group.
+    pub queue: Incarnation,
+    /// What does not change any more. A group's members each have their own in its place.
+    pub granted: Granted,
+}
+
+/// As what a message is sent to a subscriber, fixed when it is queued, because the subscription may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Granted {
+    /// 1 or 2.
+    pub qos: Qos,
+    /// RETAIN.
+    pub retain: bool,
+    /// The identifiers of the subscriptions that it comes for.
+    pub identifiers: Box<[NonZeroU32]>,
+}
+
+impl Record<'_> {
+    /// Whether it is one of those for which the last space is reserved: afterwards less has to be kept, or a message
+    /// is on its way out.
+    #[must_use]
+    pub fn frees_space(&self) -> bool {
+        match self {
+            Self::Left { .. }
+            | Self::Ended { .. }
+            | Self::Unsubscribed { .. }
+            | Self::GroupEnded { .. }
+            | Self::Cleared { .. }
+            | Self::Closed { .. }
+            | Self::Sent { .. }
+            | Self::Moved { .. }
+            | Self::Received { .. }
+            | Self::Finished { .. }
+            | Self::Removed { .. }
+            | Self::WillDone { .. } => true,
+            Self::Session { .. }
+            | Self::Connected { .. }
+            | Self::Subscribed { .. }
+            | Self::Group { .. }
+            | Self::Enqueue { .. }
+            | Self::Opened { .. } => false,
+        }
+    }
+
+    /// The same, borrowing nothing.
+    #[must_use]
+    pub fn into_owned(self) -> Record<'static> {
+        let text = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Session { session, client_id } => Record::Session { session, client_id: text(client_id) },
+            Self::Connected { session, expiry_secs, will } => {
+                Record::Connected { session, expiry_secs, will: will.map(WillRecord::into_owned) }
+            }
+            Self::Subscribed { session, filter, interest } => {
+                Record::Subscribed { session, filter: text(filter), interest }
+            }
+            Self::Unsubscribed { session, filter } => Record::Unsubscribed { session, filter: text(filter) },
+            Self::Group { group, filter } => Record::Group { group, filter: text(filter) },
+            Self::Enqueue { message, body, queues, is_retained } => Record::Enqueue {
+                message,
+                body: Cow::Owned(body.into_owned()),
+                queues: Cow::Owned(queues.into_owned()),
+                is_retained,
+            },
+            Self::Cleared { topic } => Record::Cleared { topic: text(topic) },
+            Self::Moved { group, session, message, packet_id, granted } => {
+                let granted = Cow::Owned(granted.into_owned());
+                Record::Moved { group, session, message, packet_id, granted }
+            }
+            Self::Left { session, expiry_secs, unix_ms, will } => {
+                Record::Left { session, expiry_secs, unix_ms, will }
+            }
+            Self::Ended { session, will } => Record::Ended { session, will },
+            Self::GroupEnded { group } => Record::GroupEnded { group },
+            Self::Opened { session, packet_id } => Record::Opened { session, packet_id },
+            Self::Closed { session, packet_id } => Record::Closed { session, packet_id },
+            Self::Sent { session, message, packet_id } => Record::Sent { session, message, packet_id },
+            Self::Received { session, packet_id } => Record::Received { session, packet_id },
+            Self::Finished { session, packet_id } => Record::Finished { session, packet_id },
+            Self::Removed { queue, message } => Record::Removed { queue, message },
+            Self::WillDone { will } => Record::WillDone { will },
+        }
+    }
+}
+
+impl WillRecord<'_> {
+    fn into_owned(self) -> WillRecord<'static> {
+        WillRecord {
+            id: self.id,
+            message: Cow::Owned(self.message.into_owned()),
+            delay_secs: self.delay_secs,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What the ledger keeps of one session.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use index::{Interest, Place, QueueId, Subscriber};
+use session::Message;
+use wire::PacketId;
+
+use crate::in_flight::InFlight;
+use crate::queue::Queue;
+use crate::record::{Incarnation, MessageId};
+
+/// Messages on their way to one client take at most so many bytes, beside the first.
+const CREDIT_BYTES: usize = 256 * 1024;
+
+/// A session that outlives its connection; or one that does not, and is a member of groups.
+///
+/// ```text
+///            Claim                       Claimed posted                    Left
+///   (new) ────────► online, not open ──────────────────► online, open ───────────► offline ──► ended
+///                          ▲                                                          │
+///                          └───────────────────────── Claim ─────────────────────────┘
+/// ```
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) subscriber: Arc<Subscriber>,
+    /// Of one that ends with its connection there is nothing recorded.
+    pub(crate) incarnation: Option<Incarnation>,
+    pub(crate) expiry_secs: u32,
+    /// By filter; of a session that ends with its connection, only those it shares.
+    pub(crate) subscriptions: BTreeMap<Box<str>, Interest>,
+    pub(crate) shares: BTreeMap<QueueId, Share>,
+    pub(crate) online: Option<Box<Online>>,
+    pub(crate) queue: Queue,
+    pub(crate) in_flight: InFlight,
+    /// Messages of QoS 2 that the client has published and not released.
+    pub(crate) unreleased: BTreeSet<PacketId>,
+    pub(crate) will: Option<Box<PendingWill>>,
+    /// While it is offline: when it expires, on the monotonic clock.
+    pub(crate) expires_ms: Option<u64>,
+    /// What the timer was set to.
+    pub(crate) timer_ms: Option<u64>,
+    /// It stands in the line of those that are to be fed.
+    pub(crate) is_ready: bool,
+}
+
+/// A session's part in a group.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) interest: Interest,
+    /// It stands in the group's ring of members that take something.
+    pub(crate) is_in_ring: bool,
+}
+
+/// A session's connection.
+#[derive(Debug)]
+pub(crate) struct Online {
+    pub(crate) place: Place,
+    /// The shard has been told, and counts the session as connected.
+    pub(crate) is_open: bool,
+    window: u16,
+    pub(crate) packet_bytes_max: u32,
+    /// Exchanges of this connection that are not over, and their bytes.
+    pub(crate) under_way: usize,
+    pub(crate) under_way_bytes: usize,
+    /// Exchanges of earlier connections that are to be begun again, in their order.
+    pub(crate) again: VecDeque<PacketId>,
+    /// Groups that had something for it when it took nothing.
+    pub(crate) hungry: VecDeque<QueueId>,
+    pub(crate) growth: Growth,
+}
+
+/// How much of a queue is older than what its reader can be blamed for.
+#[derive(Debug, Default)]
+pub(crate) struct Growth {
+    messages: usize,
+    bytes: usize,
+}
+
+/// The will of a session that lasts.
+#[derive(Debug)]
+pub(crate) struct PendingWill {
+    pub(crate) id: MessageId,
+    pub(crate) message: Arc<Message>,
+    pub(crate) delay_secs: u32,
+    /// Once the client has left: when it is published, on the monotonic clock.
+    pub(crate) due_ms: Option<u64>,
+}
+
+impl Session {
+    pub(crate) fn new(subscriber: Arc<Subscriber>, incarnation: Option<Incarnation>) -> Self {
+        Self {
+            subscriber,
+            incarnation,
+            expiry_secs: 0,
+            subscriptions: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            online: None,
+            queue: Queue::default(),
+            in_flight: InFlight::default(),
+            unreleased: BTreeSet::new(),
+            will: None,
+            expires_ms: None,
+            timer_ms: None,
+            is_ready: false,
+        }
+    }
+
+    /// Its connection, if that takes another message now.
+    pub(crate) fn with_room(&self) -> Option<&Online> {
+        self.online.as_deref().filter(|online| online.has_room())
+    }
+
+    /// When something is to happen to it while it is offline.
+    pub(crate) fn next_timer_ms(&self) -> Option<u64> {
+        let will = self.will.as_ref().and_then(|will| will.due_ms);
+        [will, self.expires_ms].into_iter().flatten().min()
+    }
+}
+
+impl Online {
+    pub(crate) fn new(place: Place, window: u16, packet_bytes_max: u32) -> Self {
+        Self {
+            place,
+            is_open: false,
+            window,
+            packet_bytes_max,
+            under_way: 0,
+            under_way_bytes: 0,
+            again: VecDeque::new(),
+            hungry: VecDeque::new(),
+            growth: Growth::default(),
+        }
+    }
+
+    /// Whether one more message may be sent: always at least one.
+    pub(crate) fn has_room(&self) -> bool {
+        self.has_room_behind(0, 0)
+    }
+
+    /// The same when others have been sent before.
+    pub(crate) fn has_room_behind(&self, messages: usize, bytes: usize) -> bool {
+        let under_way = self.under_way + messages;
+        self.is_open
+            && under_way < usize::from(self.window.max(1))
+            && (under_way == 0 || self.under_way_bytes + bytes < CREDIT_BYTES)
+    }
+
+    pub(crate) fn begun(&mut self, bytes: usize) {
+        self.under_way += 1;
+        self.under_way_bytes += bytes;
+    }
+
+    pub(crate) fn finished(&mut self, bytes: usize) {
+        self.under_way = self.under_way.saturating_sub(1);
+        self.under_way_bytes = self.under_way_bytes.saturating_sub(bytes);
+    }
+}
+
+impl Growth {
+    /// From now on what is added counts.
+    pub(crate) fn begin(queue: &Queue) -> Self {
+        Self { messages: queue.len(), bytes: queue.bytes() }
+    }
+
+    /// Something was taken from the queue: the oldest first.
+    pub(crate) fn shrink(&mut self, queue: &Queue) {
+        self.messages = self.messages.min(queue.len());
+        self.bytes = self.bytes.min(queue.bytes());
+    }
+
+    pub(crate) fn is_over(&self, queue: &Queue, messages: usize, bytes: usize) -> bool {
+        queue.len() - self.messages.min(queue.len()) > messages
+            || queue.bytes() - self.bytes.min(queue.bytes()) > bytes
+    }
+}

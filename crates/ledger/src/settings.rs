@@ -1,0 +1,53 @@
+//! What bounds a ledger.
+
+/// Bounds and choices of a ledger.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Topics and messages that are retained take at most so many bytes.
+    pub retained_bytes_max: usize,
+    /// There are at most so many sessions that outlive their connections; a CONNECT that asks for one more is refused.
+    pub sessions_max: usize,
+    /// So many messages may wait in one queue...
+    pub queue_messages_max: usize,
+    /// ... and so many bytes of them.
+    pub queue_bytes_max: usize,
+    /// What happens then.
+    pub queue_full: QueueFull,
+    /// Acknowledgements are withheld from publishers while a queue has grown by more than so many messages since its
+    /// reader came...
+    pub brake_messages: usize,
+    /// ... or by so many bytes.
+    pub brake_bytes: usize,
+    /// Keys the hashes of what peers choose: client identifiers and filters.
+    pub seed: u64,
+}
+
+/// What becomes of a message that finds a queue full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QueueFull {
+    /// The session is ended, or all sessions of the group: a client that is away for too long must not stop a house, and
+    /// it is told when it comes back.
+    #[default]
+    EndSession,
+    /// The publisher is refused, and nobody gets the message.
+    Refuse,
+    /// The oldest messages make room.
+    DropOldest,
+    /// The queue does not get the message.
+    DropNewest,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            retained_bytes_max: 256 << 20,
+            sessions_max: 1_000_000,
+            queue_messages_max: 100_000,
+            queue_bytes_max: 256 << 20,
+            queue_full: QueueFull::default(),
+            brake_messages: 1_000,
+            brake_bytes: 256 << 10,
+            seed: 0,
+        }
+    }
+}

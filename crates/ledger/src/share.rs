@@ -1,0 +1,395 @@
+//! Who is in a group, and which of its messages go to whom (MQTT 5.0, 4.8.2).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use index::{Change, Interest, Member, Place, QueueId, Subscriber, Target};
+use session::Now;
+use topic::TopicFilter;
+use wire::{PacketId, Qos, ReasonCode};
+
+use crate::command::{Deliver, Delivered, EntryId, Reply};
+use crate::feed::{Feeding, is_too_large};
+use crate::gauges::{add, shift, subtract};
+use crate::group::Held;
+use crate::in_flight::State;
+use crate::queue::Entry;
+use crate::record::{Granted, MessageId};
+use crate::replies::{Answer, QueueOf};
+use crate::session::{Growth, Online, Share};
+use crate::{Effects, Ledger, Record, Refusal};
+
+impl Ledger {
+    /// The group of a filter, which comes to be if there is none yet.
+    pub(crate) fn group_of(&mut self, filter: &str) -> QueueId {
+        match self.groups.of_filter(filter) {
+            Some(group) => group,
+            None => {
+                let incarnation = self.next_incarnation();
+                self.groups.insert(filter, incarnation)
+            }
+        }
+    }
+
+    /// Makes a session a member, or replaces what its subscription asks for.
+    pub(crate) fn join(&mut self, id: QueueId, group_id: QueueId, interest: Interest) {
+        let (Some(session), Some(group)) = (self.sessions.find_mut(id), self.groups.table.find_mut(group_id))
+        else {
+            return;
+        };
+        if let Some(members) = group.subscriber.members() {
+            members.put(Member { subscriber: Arc::clone(&session.subscriber), interest });
+        }
+        if let Some(share) = session.shares.get_mut(&group_id) {
+            share.interest = interest;
+            return;
+        }
+        session.shares.insert(group_id, Share { interest, is_in_ring: false });
+        group.members += 1;
+        if group.members == 1
+            && let Ok(filter) = TopicFilter::new(&group.subscriber.client_id)
+        {
+            let options = Interest::new(Qos::ExactlyOnce);
+            let change = Change::Subscribe { filter, subscriber: &group.subscriber, options };
+            self.index.apply([change], &mut Vec::new());
+        }
+        if session.online.as_ref().is_some_and(|online| online.is_open) {
+            self.take_part(id, group_id);
+        }
+    }
+
+    /// A member has come online, or somebody who is has become a member.
+    pub(crate) fn take_part(&mut self, id: QueueId, group_id: QueueId) {
+        let (Some(session), Some(group)) = (self.sessions.find_mut(id), self.groups.table.find_mut(group_id))
+        else {
+            return;
+        };
+        let Some(share) = session.shares.get_mut(&group_id) else { return };
+        if !share.is_in_ring {
+            share.is_in_ring = true;
+            group.ring.push_back(id);
+        }
+        group.connected += 1;
+        if group.connected == 1 {
+            group.growth = Growth::begin(&group.queue);
+        }
+        self.is_ready(QueueOf::Group(group_id));
+    }
+
+    /// A session has gone offline: its groups have one member less who takes something.
+    pub(crate) fn part(&mut self, id: QueueId) {
+        let Some(session) = self.sessions.find(id) else { return };
+        for group in session.shares.keys() {
+            if let Some(group) = self.groups.table.find_mut(*group) {
+                group.connected = group.connected.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The same for a session that is not in the table any more.
+    pub(crate) fn part_of(&mut self, online: Option<&Online>, shares: &BTreeMap<QueueId, Share>) {
+        if online.is_some_and(|online| online.is_open) {
+            for group in shares.keys() {
+                if let Some(group) = self.groups.table.find_mut(*group) {
+                    group.connected = group.connected.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Ends a membership. A group without members is none, and its messages go with it.
+    pub(crate) fn leave(
+        &mut self,
+        subscriber: &Arc<Subscriber>,
+        id: QueueId,
+        group_id: QueueId,
+        share: &Share,
+    ) {
+        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+        if let Some(members) = group.subscriber.members() {
+            members.remove(subscriber);
+        }
+        if share.is_in_ring {
+            group.ring.retain(|member| *member != id);
+        }
+        let is_connected = self.sessions.find(id).and_then(|session| session.online.as_ref());
+        if is_connected.is_some_and(|online| online.is_open) {
+            group.connected = group.connected.saturating_sub(1);
+        }
+        group.members -= 1;
+        self.remove_if_empty(group_id);
+    }
+
+    pub(crate) fn record_end_of(&mut self, group: QueueId, to: &mut impl Effects) -> Result<(), Refusal> {
+        match self.groups.table.find(group) {
+            Some(group) if group.is_recorded => {
+                self.replies.commit(&[Record::GroupEnded { group: group.incarnation }], to)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets a group that has no members. What they have in their hands is theirs to finish.
+    pub(crate) fn remove_if_empty(&mut self, id: QueueId) {
+        if self.groups.table.find(id).is_none_or(|group| group.members > 0) {
+            return;
+        }
+        let Some(mut group) = self.groups.remove(id) else { return };
+        self.sweep.forget_group(id);
+        if let Ok(filter) = TopicFilter::new(&group.subscriber.client_id) {
+            let change = Change::Unsubscribe { filter, subscriber: &group.subscriber };
+            self.index.apply([change], &mut Vec::new());
+        }
+        let returned: usize = group.returned.values().map(|entry| entry.message.size_bytes()).sum();
+        subtract(&self.gauges.queued_bytes, group.queue.bytes() + returned);
+        shift(&self.gauges.queued, &self.gauges.discarded, group.queue.len() + group.returned.len());
+        for (message, held) in group.held.drain() {
+            self.finish_without_group(message, held);
+        }
+    }
+
+    /// A member of a group that is no more has a message of it. One that keeps its identifiers finishes the exchange.
+    fn finish_without_group(&mut self, message: MessageId, held: Held) {
+        let session = self.sessions.find_mut(held.holder);
+        match (session, held.entry) {
+            (Some(session), Some(entry)) if session.incarnation.is_some() => {
+                if let Some(exchange) = session.in_flight.find_mut(held.packet_id) {
+                    exchange.state = State::Own(message, Entry { is_recorded: false, ..entry });
+                }
+            }
+            (session, _) => {
+                shift(&self.gauges.in_flight, &self.gauges.discarded, 1);
+                let exchange = session.map(|session| (session.in_flight.remove(held.packet_id), session));
+                if let Some((Some(exchange), session)) = exchange
+                    && let Some(online) = &mut session.online
+                {
+                    online.finished(exchange.bytes);
+                }
+            }
+        }
+    }
+
+    /// A member has gone without having finished with a message: it takes its old place, unless it is the member's.
+    pub(crate) fn give_back(&mut self, group_id: QueueId, message: MessageId) {
+        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+        let Some(held) = group.held.remove(&message) else { return };
+        match held.entry {
+            Some(entry) => {
+                add(&self.gauges.queued_bytes, entry.message.size_bytes());
+                shift(&self.gauges.in_flight, &self.gauges.queued, 1);
+                group.returned.insert(message, entry);
+                self.is_ready(QueueOf::Group(group_id));
+            }
+            None => shift(&self.gauges.in_flight, &self.gauges.discarded, 1),
+        }
+    }
+
+    /// Gives messages of a group to members who take some, in turn.
+    pub(crate) fn feed_group(
+        &mut self,
+        id: QueueId,
+        messages: usize,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Feeding {
+        for done in 0..messages {
+            let Some(group) = self.groups.table.find(id) else { return Feeding::Done(done) };
+            if !group.has_waiting() {
+                return Feeding::Done(done);
+            }
+            let Some(member) = self.next_member(id) else { return Feeding::Done(done) };
+            if self.give(id, member, now, to).is_err() {
+                self.put_back_in_ring(id, member);
+                return Feeding::Stalled;
+            }
+            self.put_back_in_ring(id, member);
+        }
+        Feeding::More
+    }
+
+    /// The next member in turn that takes something. Those that do not are told to come again when they do.
+    fn next_member(&mut self, id: QueueId) -> Option<QueueId> {
+        let group = self.groups.table.find_mut(id)?;
+        while let Some(member) = group.ring.pop_front() {
+            let Some(session) = self.sessions.find_mut(member) else { continue };
+            let has_room = session.with_room().is_some();
+            let Some(share) = session.shares.get_mut(&id) else { continue };
+            if has_room {
+                return Some(member);
+            }
+            share.is_in_ring = false;
+            if let Some(online) = &mut session.online {
+                online.hungry.push_back(id);
+            }
+        }
+        None
+    }
+
+    fn put_back_in_ring(&mut self, id: QueueId, member: QueueId) {
+        let is_member = self.sessions.find(member).is_some_and(|session| session.shares.contains_key(&id));
+        if let Some(group) = self.groups.table.find_mut(id).filter(|_| is_member) {
+            group.ring.push_back(member);
+        }
+    }
+
+    /// A member that took nothing takes something again: those of its groups that had something for it may have some
+    /// still. Returns whether it got a message.
+    pub(crate) fn feed_hungry(
+        &mut self,
+        member: QueueId,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Result<Option<bool>, Refusal> {
+        let Some(session) = self.sessions.find_mut(member) else { return Ok(None) };
+        let Some(online) = session.online.as_mut().filter(|online| online.has_room()) else {
+            return Ok(None);
+        };
+        let Some(id) = online.hungry.pop_front() else { return Ok(None) };
+        let Some(share) = session.shares.get_mut(&id).filter(|share| !share.is_in_ring) else {
+            return Ok(Some(false));
+        };
+        share.is_in_ring = true;
+        self.put_back_in_ring(id, member);
+        if !self.groups.table.find(id).is_some_and(crate::group::Group::has_waiting) {
+            return Ok(Some(false));
+        }
+        self.give(id, member, now, to)?;
+        self.is_ready(QueueOf::Group(id));
+        Ok(Some(true))
+    }
+
+    /// Gives the next message of a group to a member that takes one.
+    fn give(&mut self, id: QueueId, member: QueueId, now: Now, to: &mut impl Effects) -> Result<(), Refusal> {
+        let (Some(session), Some(group)) = (self.sessions.find_mut(member), self.groups.table.find_mut(id))
+        else {
+            return Ok(());
+        };
+        let (Some(online), Some(share)) = (session.online.as_mut(), session.shares.get(&id)) else {
+            return Ok(());
+        };
+        let Some((message, entry)) = group.front() else { return Ok(()) };
+        let granted = granted(entry, share.interest);
+        let bytes = entry.message.size_bytes();
+        let counter = if entry.message.is_expired(now) {
+            &self.gauges.expired
+        } else if is_too_large(&entry.message, &granted.identifiers, online.packet_bytes_max, now) {
+            &self.gauges.too_large
+        } else {
+            &self.gauges.acknowledged
+        };
+        let is_given = std::ptr::eq(counter, &self.gauges.acknowledged);
+        if !is_given || granted.qos == Qos::AtMostOnce {
+            if entry.is_recorded {
+                let removed = Record::Removed { queue: group.incarnation, message };
+                self.replies.commit(&[removed], to)?;
+            }
+            shift(&self.gauges.queued, counter, 1);
+            subtract(&self.gauges.queued_bytes, bytes);
+            let Some((_, entry)) = group.pop() else { return Ok(()) };
+            if is_given {
+                let Place { shard, connection } = online.place;
+                let target = Target::one(Arc::clone(&session.subscriber), connection, share.interest);
+                let reply =
+                    Reply::Live { message: entry.message, targets: Arc::new([target]), stored: false };
+                to.post(shard, reply);
+            }
+            return Ok(());
+        }
+        let packet_id = session.in_flight.allocate();
+        let becomes_own = granted.qos == Qos::ExactlyOnce && session.incarnation.is_some();
+        if becomes_own && entry.is_recorded {
+            let moved = Record::Moved {
+                group: group.incarnation,
+                session: session.incarnation.unwrap_or_default(),
+                message,
+                packet_id,
+                granted: std::borrow::Cow::Borrowed(&granted),
+            };
+            self.replies.commit(&[moved], to)?;
+        }
+        shift(&self.gauges.queued, &self.gauges.in_flight, 1);
+        subtract(&self.gauges.queued_bytes, bytes);
+        online.begun(bytes);
+        let Some((_, mut entry)) = group.pop() else { return Ok(()) };
+        entry.granted = granted;
+        let what = match session.subscriber.queue {
+            Some(queue) => Delivered::Session { queue, packet_id },
+            None => Delivered::Group { group: id, entry: EntryId(message.0) },
+        };
+        let Place { shard, connection } = online.place;
+        let reply = Reply::Deliver(Box::new(deliver(connection, what, &entry, false)));
+        if becomes_own {
+            session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
+            self.answer(Answer { shard, reply, brake: None }, now, to);
+        } else {
+            session.in_flight.insert(packet_id, bytes, State::Shared { group: id, message });
+            group.held.insert(message, Held { holder: member, packet_id, entry: Some(entry) });
+            to.post(shard, reply);
+        }
+        Ok(())
+    }
+
+    /// A member that numbers its own packets has written a message of QoS 2, so that nobody else may get it
+    /// [MQTT-4.8.2-5].
+    pub(crate) fn sent(&mut self, place: Place, group_id: QueueId, entry: EntryId, to: &mut impl Effects) {
+        let message = MessageId(entry.0);
+        let Some((holder, packet_id)) = self.holder(place, group_id, message) else { return };
+        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+        let Some(held) = group.held.get_mut(&message) else { return };
+        let Some(entry) = held.entry.as_ref().filter(|entry| entry.granted.qos == Qos::ExactlyOnce) else {
+            return;
+        };
+        if entry.is_recorded {
+            let removed = Record::Removed { queue: group.incarnation, message };
+            // What cannot be recorded may come twice after a restart, whose sessions are others.
+            let _ = self.replies.commit(&[removed], to);
+        }
+        held.entry = None;
+        let session = self.sessions.find_mut(holder);
+        if let Some(exchange) = session.and_then(|session| session.in_flight.find_mut(packet_id)) {
+            exchange.state = State::Taken { group: group_id, message };
+        }
+    }
+
+    /// A member that numbers its own packets has finished with a message.
+    pub(crate) fn acknowledged_share(
+        &mut self,
+        place: Place,
+        group_id: QueueId,
+        message: MessageId,
+        reason: ReasonCode,
+        to: &mut impl Effects,
+    ) {
+        if let Some((holder, packet_id)) = self.holder(place, group_id, message) {
+            self.finish(holder, packet_id, reason, to);
+        }
+    }
+
+    /// The member on this connection that has the message.
+    fn holder(&self, place: Place, group: QueueId, message: MessageId) -> Option<(QueueId, PacketId)> {
+        let held = self.groups.table.find(group)?.held.get(&message)?;
+        self.is_on(held.holder, place).then_some((held.holder, held.packet_id))
+    }
+}
+
+/// As what a member gets a message: its own subscription says that, not the group's.
+fn granted(entry: &Entry, interest: Interest) -> Granted {
+    Granted {
+        qos: entry.message.qos().min(interest.qos()),
+        retain: entry.message.retain() && interest.retain_as_published(),
+        identifiers: interest.identifier().into_iter().collect(),
+    }
+}
+
+pub(crate) fn deliver(connection: index::ConnectionId, what: Delivered, entry: &Entry, dup: bool) -> Deliver {
+    let Granted { qos, retain, identifiers } = &entry.granted;
+    Deliver {
+        connection,
+        what,
+        message: Arc::clone(&entry.message),
+        qos: *qos,
+        retain: *retain,
+        dup,
+        identifiers: identifiers.clone(),
+    }
+}

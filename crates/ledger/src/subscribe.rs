@@ -1,0 +1,173 @@
+//! Subscriptions that last or are shared.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use index::{Interest, Place, QueueId, Subscriber};
+use session::Now;
+use topic::TopicFilter;
+use wire::{PacketId, ReasonCode};
+
+use crate::command::Reply;
+use crate::replies::Answer;
+use crate::session::{Online, Session};
+use crate::{Effects, Ledger, Record};
+
+impl Ledger {
+    /// Takes subscriptions in: of a session that lasts all of them, of another those it shares.
+    pub(crate) fn subscribe(
+        &mut self,
+        subscriber: &Arc<Subscriber>,
+        place: Place,
+        packet_id: PacketId,
+        subscriptions: Vec<(Box<str>, Interest)>,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(id) = self.session_on(subscriber, place) else { return };
+        let shared = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_some());
+        let groups: Vec<Option<QueueId>> =
+            subscriptions.iter().map(|(filter, _)| shared(filter).then(|| self.group_of(filter))).collect();
+        let reason = match self.record_subscriptions(id, &subscriptions, &groups, to) {
+            Ok(()) => {
+                for ((filter, interest), group) in subscriptions.into_iter().zip(&groups) {
+                    if let Some(group) = group {
+                        self.join(id, *group, interest);
+                    }
+                    if let Some(session) = self.sessions.find_mut(id) {
+                        session.subscriptions.insert(filter, interest);
+                    }
+                }
+                ReasonCode::Success
+            }
+            Err(reason) => {
+                groups.into_iter().flatten().for_each(|group| self.remove_if_empty(group));
+                reason
+            }
+        };
+        self.answer_recorded(id, place, packet_id, reason, now, to);
+    }
+
+    /// Ends subscriptions; those that there are not are passed over.
+    pub(crate) fn unsubscribe(
+        &mut self,
+        subscriber: &Arc<Subscriber>,
+        place: Place,
+        packet_id: PacketId,
+        filters: &[Box<str>],
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(id) = self.session_on(subscriber, place) else { return };
+        let Some(session) = self.sessions.find(id) else { return };
+        let known = filters.iter().filter(|filter| session.subscriptions.contains_key(*filter));
+        let filters: BTreeSet<&str> = known.map(|filter| &**filter).collect();
+        let reason = match self.record_unsubscriptions(id, &filters, to) {
+            Ok(()) => {
+                filters.iter().for_each(|filter| self.end_subscription(id, filter));
+                ReasonCode::Success
+            }
+            Err(reason) => reason,
+        };
+        self.answer_recorded(id, place, packet_id, reason, now, to);
+    }
+
+    /// The session of a connection. One that ends with its connection comes to be when it first shares something.
+    fn session_on(&mut self, subscriber: &Arc<Subscriber>, place: Place) -> Option<QueueId> {
+        if let Some(id) = subscriber.queue {
+            return self.is_on(id, place).then_some(id);
+        }
+        let client = self.claims.find(&subscriber.client_id)?;
+        let holder = client.holder.as_ref().filter(|holder| holder.place == place)?;
+        if let Some(id) = client.session {
+            return self.is_on(id, place).then_some(id);
+        }
+        let mut online = Online::new(place, holder.window, holder.packet_bytes_max);
+        online.is_open = true;
+        let mut session = Session::new(Arc::clone(subscriber), None);
+        session.online = Some(Box::new(online));
+        let id = self.sessions.insert(|_| session);
+        self.claims.set_session(&subscriber.client_id, Some(id));
+        Some(id)
+    }
+
+    fn record_subscriptions(
+        &mut self,
+        id: QueueId,
+        subscriptions: &[(Box<str>, Interest)],
+        groups: &[Option<QueueId>],
+        to: &mut impl Effects,
+    ) -> Result<(), ReasonCode> {
+        let incarnation = self.sessions.find(id).and_then(|session| session.incarnation);
+        let Some(session) = incarnation else { return Ok(()) };
+        let mut records = Vec::with_capacity(subscriptions.len());
+        for ((filter, interest), group) in subscriptions.iter().zip(groups) {
+            let filter = Cow::Borrowed(&**filter);
+            let group = group.and_then(|group| self.groups.table.find(group));
+            if let Some(group) = group.filter(|group| !group.is_recorded) {
+                records.push(Record::Group { group: group.incarnation, filter: filter.clone() });
+            }
+            records.push(Record::Subscribed { session, filter, interest: *interest });
+        }
+        self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?;
+        for group in groups.iter().flatten() {
+            if let Some(group) = self.groups.table.find_mut(*group) {
+                group.is_recorded = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn record_unsubscriptions(
+        &mut self,
+        id: QueueId,
+        filters: &BTreeSet<&str>,
+        to: &mut impl Effects,
+    ) -> Result<(), ReasonCode> {
+        let incarnation = self.sessions.find(id).and_then(|session| session.incarnation);
+        let mut records = Vec::with_capacity(filters.len());
+        for filter in filters {
+            if let Some(session) = incarnation {
+                records.push(Record::Unsubscribed { session, filter: Cow::Borrowed(filter) });
+            }
+            let group = self.groups.of_filter(filter).and_then(|group| self.groups.table.find(group));
+            if let Some(group) = group.filter(|group| group.members == 1 && group.is_recorded) {
+                records.push(Record::GroupEnded { group: group.incarnation });
+            }
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))
+    }
+
+    fn end_subscription(&mut self, id: QueueId, filter: &str) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        session.subscriptions.remove(filter);
+        let Some(group) = self.groups.of_filter(filter) else { return };
+        if let Some(share) = session.shares.remove(&group) {
+            let subscriber = Arc::clone(&session.subscriber);
+            self.leave(&subscriber, id, group, &share);
+        }
+    }
+
+    /// What is not recorded is answered at once.
+    fn answer_recorded(
+        &mut self,
+        id: QueueId,
+        place: Place,
+        packet_id: PacketId,
+        reason: ReasonCode,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let reply = Reply::Recorded { connection: place.connection, packet_id, reason };
+        let is_recorded = self.sessions.find(id).is_some_and(|session| session.incarnation.is_some());
+        if is_recorded {
+            self.answer(Answer { shard: place.shard, reply, brake: None }, now, to);
+        } else {
+            to.post(place.shard, reply);
+        }
+    }
+}

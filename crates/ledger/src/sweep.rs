@@ -1,0 +1,108 @@
+//! Expired messages that nobody comes for are looked for now and then.
+
+use std::collections::BTreeSet;
+
+use index::QueueId;
+use session::Now;
+
+use crate::gauges::add;
+use crate::record::MessageId;
+use crate::replies::QueueOf;
+use crate::{Effects, Ledger, Record};
+
+/// Expired messages are looked for this often...
+const SWEEP_MS: u64 = 1_000;
+/// ... as many at a time as one step visits.
+const VISITS: usize = 1_000;
+
+/// Where the sweep is.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    next_ms: u64,
+    /// Queues with messages that will expire, or had some.
+    queues: BTreeSet<QueueOf>,
+    /// A round goes on behind this message of this queue.
+    at: Option<(QueueOf, Option<MessageId>)>,
+}
+
+impl Sweep {
+    pub(crate) fn add(&mut self, queue: QueueOf) {
+        self.queues.insert(queue);
+    }
+
+    pub(crate) fn forget(&mut self, session: QueueId) {
+        self.queues.remove(&QueueOf::Session(session));
+    }
+
+    pub(crate) fn forget_group(&mut self, group: QueueId) {
+        self.queues.remove(&QueueOf::Group(group));
+    }
+
+    pub(crate) fn has_queues(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.at.is_some()
+    }
+
+    pub(crate) fn next_ms(&self) -> u64 {
+        self.next_ms
+    }
+}
+
+impl Ledger {
+    /// One piece of the sweep through the retained messages, and one of the round through the queues.
+    pub(crate) fn sweep(&mut self, now: Now, to: &mut impl Effects) {
+        if now.monotonic_ms >= self.sweep.next_ms {
+            let expired = self.retained.sweep(VISITS, now);
+            add(&self.gauges.retained_expired, expired);
+            self.sweep.next_ms = now.monotonic_ms + SWEEP_MS;
+            if self.sweep.at.is_none() {
+                self.sweep.at = self.sweep.queues.first().map(|queue| (*queue, None));
+            }
+        }
+        if let Some((queue, after)) = self.sweep.at.take() {
+            let next = self.sweep_queue(queue, after, now, to).map(|after| (queue, Some(after)));
+            let behind = (std::ops::Bound::Excluded(queue), std::ops::Bound::Unbounded);
+            self.sweep.at = next.or_else(|| self.sweep.queues.range(behind).next().map(|next| (*next, None)));
+        }
+    }
+
+    fn sweep_queue(
+        &mut self,
+        queue: QueueOf,
+        after: Option<MessageId>,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Option<MessageId> {
+        let (messages, incarnation) = match queue {
+            QueueOf::Session(id) => {
+                let session = self.sessions.find_mut(id)?;
+                (&mut session.queue, session.incarnation.unwrap_or_default())
+            }
+            QueueOf::Group(id) => {
+                let group = self.groups.table.find_mut(id)?;
+                (&mut group.queue, group.incarnation)
+            }
+        };
+        if messages.expiring() == 0 {
+            self.sweep.queues.remove(&queue);
+            return None;
+        }
+        let mut expired = Vec::new();
+        let next = messages.look_for_expired(after, VISITS, now, &mut expired);
+        let removed = |message: &MessageId| Record::Removed { queue: incarnation, message: *message };
+        let records: Vec<Record<'_>> = expired.iter().map(removed).collect();
+        if !records.is_empty() && self.replies.commit(&records, to).is_ok() {
+            for message in expired {
+                if let Some(entry) = messages.remove(message) {
+                    let bytes = entry.message.size_bytes();
+                    crate::gauges::shift(&self.gauges.queued, &self.gauges.expired, 1);
+                    crate::gauges::subtract(&self.gauges.queued_bytes, bytes);
+                }
+            }
+        }
+        next
+    }
+}

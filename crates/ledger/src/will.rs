@@ -1,0 +1,80 @@
+//! Wills whose time has come (MQTT 5.0, 3.1.2.5).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use index::Targets;
+use session::{Message, Now};
+
+use crate::gauges::add;
+use crate::publish::Routing;
+use crate::record::MessageId;
+use crate::{Effects, Ledger, RETRY_MS};
+
+/// Wills that are to be published, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Wills {
+    due: VecDeque<DueWill>,
+    /// The first could not be recorded; it is tried again then.
+    again_ms: Option<u64>,
+}
+
+/// A will that does not wait any more.
+#[derive(Debug)]
+pub(crate) struct DueWill {
+    /// Under which it was recorded; that of a session that ended with its connection was not.
+    pub(crate) id: Option<MessageId>,
+    pub(crate) message: Arc<Message>,
+}
+
+impl Wills {
+    pub(crate) fn push(&mut self, will: DueWill) {
+        self.due.push_back(will);
+    }
+
+    pub(crate) fn extend(&mut self, wills: impl IntoIterator<Item = DueWill>) {
+        self.due.extend(wills);
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        !self.due.is_empty() && self.again_ms.is_none()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        self.again_ms
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &DueWill> {
+        self.due.iter()
+    }
+}
+
+impl Ledger {
+    /// Publishes wills that are due, as many as there are units. One that cannot be recorded waits, and those behind it:
+    /// unless nothing can be recorded any more, when it is published if that needs no record.
+    pub(crate) fn fire_wills(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
+        if self.wills.again_ms.is_some_and(|again_ms| again_ms > now.monotonic_ms) {
+            return;
+        }
+        self.wills.again_ms = None;
+        while *units > 0
+            && let Some(will) = self.wills.due.pop_front()
+        {
+            *units -= 1;
+            let message = Arc::clone(&will.message).published_at(now);
+            let targets = Targets::look_up(&self.index, message.topic(), message.publisher());
+            let routing =
+                Routing { message: &message, targets: &targets, publisher: None, opens: None, will: will.id };
+            match self.route(&routing, to) {
+                Ok(_) => add(&self.gauges.wills_published, 1),
+                // It stays recorded, and is published after the restart.
+                Err(_) if self.replies.is_poisoned() => {}
+                Err(_) => {
+                    self.wills.due.push_front(will);
+                    self.wills.again_ms = Some(now.monotonic_ms + RETRY_MS);
+                    return;
+                }
+            }
+        }
+    }
+}

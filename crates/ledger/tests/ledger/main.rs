@@ -1,0 +1,4 @@
+//! The ledger, seen from its shards and its disk.
+
+mod delivery;
+mod stage;

@@ -1,0 +1,483 @@
+//! A ledger with shards and a disk that are the test's: nothing is durable before the test says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use index::{
+    Change, ConnectionId, Interest, Place, QueueId, ShardId, Subscriber, Subscriptions, Target, Targets,
+};
+use ledger::{
+    Cause, Claim, Claimed, Command, Deliver, Delivered, Effects, Gauges, Ledger, Left, Lsn, Origin, Publish,
+    Record, Refusal, Reply, Settings, Will,
+};
+use session::{Message, Now, Ticket};
+use topic::{TopicFilter, TopicName};
+use wire::{Delivery, MessageProperties, PacketId, Qos, ReasonCode};
+
+pub(crate) const QOS_0: Qos = Qos::AtMostOnce;
+pub(crate) const QOS_1: Qos = Qos::AtLeastOnce;
+pub(crate) const QOS_2: Qos = Qos::ExactlyOnce;
+
+/// The records, as far as they have come.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    pub(crate) groups: Vec<(Lsn, Vec<Record<'static>>)>,
+    pub(crate) replies: Vec<(ShardId, Reply)>,
+    /// Groups are refused, unless every record in them frees space.
+    pub(crate) no_space: bool,
+    pub(crate) is_poisoned: bool,
+    pub(crate) has_no_room: bool,
+    last: Lsn,
+}
+
+impl Effects for Sink {
+    fn post(&mut self, to: ShardId, reply: Reply) {
+        self.replies.push((to, reply));
+    }
+
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        assert!(!group.is_empty(), "a group has records");
+        if self.is_poisoned {
+            return Err(Refusal::Poisoned);
+        }
+        if self.no_space && !group.iter().all(Record::frees_space) {
+            return Err(Refusal::NoSpace);
+        }
+        self.last = Lsn(self.last.0 + 1);
+        self.groups.push((self.last, group.iter().cloned().map(Record::into_owned).collect()));
+        Ok(self.last)
+    }
+
+    fn has_room(&self) -> bool {
+        !self.has_no_room
+    }
+}
+
+/// Everything in one thread.
+pub(crate) struct Stage {
+    pub(crate) ledger: Ledger,
+    pub(crate) index: Arc<Subscriptions>,
+    pub(crate) sink: Sink,
+    pub(crate) now: Now,
+    /// What is committed is durable at once.
+    pub(crate) is_fast: bool,
+    next_slot: u32,
+}
+
+/// One connection, as its shard knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) place: Place,
+    pub(crate) claimant: Arc<Subscriber>,
+    /// It as others see it, once it has its identifier.
+    pub(crate) subscriber: Arc<Subscriber>,
+}
+
+/// What a CONNECT asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) clean_start: bool,
+    pub(crate) expiry_secs: u32,
+    pub(crate) window: u16,
+    pub(crate) packet_bytes_max: u32,
+    pub(crate) will: Option<Will>,
+    pub(crate) shard: usize,
+}
+
+impl Ask {
+    /// A session that is kept for so long, if there is none already.
+    pub(crate) fn lasting(expiry_secs: u32) -> Self {
+        Self {
+            clean_start: false,
+            expiry_secs,
+            window: 100,
+            packet_bytes_max: u32::MAX,
+            will: None,
+            shard: 0,
+        }
+    }
+
+    /// A session that ends with its connection.
+    pub(crate) fn clean() -> Self {
+        Self { clean_start: true, ..Self::lasting(0) }
+    }
+
+    pub(crate) fn clean_start(self) -> Self {
+        Self { clean_start: true, ..self }
+    }
+
+    pub(crate) fn window(self, window: u16) -> Self {
+        Self { window, ..self }
+    }
+
+    pub(crate) fn packet_bytes_max(self, packet_bytes_max: u32) -> Self {
+        Self { packet_bytes_max, ..self }
+    }
+
+    pub(crate) fn shard(self, shard: usize) -> Self {
+        Self { shard, ..self }
+    }
+
+    pub(crate) fn will(self, topic: &str, delay_secs: u32) -> Self {
+        let will = Will { message: message(topic, b"will", QOS_1), delay_secs };
+        Self { will: Some(will), ..self }
+    }
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    pub(crate) fn with(settings: Settings) -> Self {
+        let index = Arc::new(Subscriptions::new([1, 2]));
+        let now = Now { monotonic_ms: 1_000, unix_ms: 1_700_000_000_000 };
+        let ledger = Ledger::new(Settings { seed: 7, ..settings }, Arc::clone(&index));
+        Self { ledger, index, sink: Sink::default(), now, is_fast: true, next_slot: 0 }
+    }
+
+    /// A disk that takes what it is given and is never done before [`sync`](Self::sync).
+    pub(crate) fn slow(mut self) -> Self {
+        self.is_fast = false;
+        self
+    }
+
+    pub(crate) fn handle(&mut self, from: ShardId, command: Command) {
+        self.ledger.handle(from, command, self.now, &mut self.sink);
+        self.settle();
+    }
+
+    /// Lets the ledger do what it has put off, until it has nothing to do at this time.
+    pub(crate) fn work(&mut self) {
+        self.ledger.work(self.now, &mut self.sink);
+        self.settle();
+        while self.ledger.has_work() && !self.sink.has_no_room {
+            self.ledger.work(self.now, &mut self.sink);
+            self.settle();
+        }
+    }
+
+    /// Everything is durable.
+    pub(crate) fn sync(&mut self) {
+        let last = self.sink.last;
+        self.ledger.durable(last, self.now, &mut self.sink);
+    }
+
+    pub(crate) fn last(&self) -> Lsn {
+        self.sink.last
+    }
+
+    fn settle(&mut self) {
+        if self.is_fast {
+            self.sync();
+        }
+    }
+
+    /// Time passes, on both clocks.
+    pub(crate) fn pass_secs(&mut self, secs: u64) {
+        self.now.monotonic_ms += secs * 1_000;
+        self.now.unix_ms += secs * 1_000;
+        self.work();
+    }
+
+    pub(crate) fn gauges(&self) -> Arc<Gauges> {
+        self.ledger.gauges()
+    }
+
+    /// Everything that was said since the last time.
+    pub(crate) fn replies(&mut self) -> Vec<(ShardId, Reply)> {
+        self.work();
+        std::mem::take(&mut self.sink.replies)
+    }
+
+    /// A CONNECT, without waiting for an answer.
+    pub(crate) fn claim(&mut self, client_id: &str, ask: &Ask) -> Client {
+        self.next_slot += 1;
+        let shard = ShardId::new(ask.shard);
+        let connection = ConnectionId { slot: self.next_slot, generation: 1 };
+        let subscriber = Arc::new(Subscriber::new(client_id.into(), shard, connection));
+        let claim = Claim {
+            subscriber: Arc::clone(&subscriber),
+            connection,
+            clean_start: ask.clean_start,
+            expiry_secs: ask.expiry_secs,
+            window: ask.window,
+            packet_bytes_max: ask.packet_bytes_max,
+            will: ask.will.clone(),
+        };
+        self.handle(shard, Command::Claim(Box::new(claim)));
+        let place = Place { shard, connection };
+        Client { place, claimant: Arc::clone(&subscriber), subscriber }
+    }
+
+    /// The answer to a CONNECT, if it has come; other replies stay.
+    pub(crate) fn claimed(&mut self, client: &mut Client) -> Option<Claimed> {
+        let is_it = |(shard, reply): &(ShardId, Reply)| {
+            let connection = client.place.connection;
+            *shard == client.place.shard
+                && matches!(reply, Reply::Claimed(claimed) if claimed.connection == connection)
+        };
+        let position = self.sink.replies.iter().position(is_it)?;
+        let (_, Reply::Claimed(claimed)) = self.sink.replies.remove(position) else { return None };
+        client.subscriber = Arc::clone(&claimed.subscriber);
+        Some(*claimed)
+    }
+
+    /// A CONNECT that is answered at once.
+    pub(crate) fn connect(&mut self, client_id: &str, ask: &Ask) -> (Client, Claimed) {
+        let mut client = self.claim(client_id, ask);
+        let claimed = self.claimed(&mut client).expect("the identifier is free");
+        (client, claimed)
+    }
+
+    pub(crate) fn client(&mut self, client_id: &str, ask: &Ask) -> Client {
+        self.connect(client_id, ask).0
+    }
+
+    /// The connection is over.
+    pub(crate) fn leave(&mut self, client: &Client, cause: Cause) {
+        self.leave_with(client, cause, None);
+    }
+
+    pub(crate) fn leave_with(&mut self, client: &Client, cause: Cause, expiry_secs: Option<u32>) {
+        let subscriber = Arc::clone(&client.claimant);
+        let left = Left { subscriber, connection: client.place.connection, cause, expiry_secs };
+        self.handle(client.place.shard, Command::Left(left));
+    }
+
+    /// A SUBSCRIBE, as a shard carries it out.
+    pub(crate) fn subscribe(&mut self, client: &Client, filter: &str, interest: Interest) {
+        let parsed = TopicFilter::new(filter).expect("a filter");
+        if parsed.shared().is_none() {
+            let change =
+                Change::Subscribe { filter: parsed, subscriber: &client.subscriber, options: interest };
+            self.index.apply([change], &mut Vec::new());
+        }
+        if parsed.shared().is_some() || client.subscriber.queue.is_some() {
+            let subscriptions = vec![(filter.into(), interest)];
+            let command = Command::Subscribe {
+                subscriber: Arc::clone(&client.subscriber),
+                connection: client.place.connection,
+                packet_id: packet_id(77),
+                subscriptions,
+            };
+            self.handle(client.place.shard, command);
+        }
+    }
+
+    pub(crate) fn unsubscribe(&mut self, client: &Client, filter: &str) {
+        let parsed = TopicFilter::new(filter).expect("a filter");
+        if parsed.shared().is_none() {
+            let change = Change::Unsubscribe { filter: parsed, subscriber: &client.subscriber };
+            self.index.apply([change], &mut Vec::new());
+        }
+        let command = Command::Unsubscribe {
+            subscriber: Arc::clone(&client.subscriber),
+            connection: client.place.connection,
+            packet_id: packet_id(78),
+            filters: vec![filter.into()],
+        };
+        self.handle(client.place.shard, command);
+    }
+
+    /// A PUBLISH on the ledger's way, with a ticket as its QoS asks for it.
+    pub(crate) fn publish(&mut self, client: &Client, id: u16, message: &Arc<Message>) {
+        let ticket = match message.qos() {
+            Qos::AtMostOnce => None,
+            Qos::AtLeastOnce => Some(Ticket::PubAck(packet_id(id))),
+            Qos::ExactlyOnce => Some(Ticket::PubRec(packet_id(id))),
+        };
+        let publish = Publish {
+            connection: Some(client.place.connection),
+            publisher: client.subscriber.queue,
+            ticket,
+            message: Arc::clone(message),
+            route: None,
+        };
+        self.handle(client.place.shard, Command::Publish(publish));
+    }
+
+    /// A message of the server's own.
+    pub(crate) fn emit(&mut self, message: &Arc<Message>) {
+        let message = Arc::clone(message);
+        let publish = Publish { connection: None, publisher: None, ticket: None, message, route: None };
+        self.handle(ShardId::new(0), Command::Publish(publish));
+    }
+
+    pub(crate) fn acknowledge(&mut self, client: &Client, what: Delivered, reason: ReasonCode) {
+        let connection = client.place.connection;
+        self.handle(client.place.shard, Command::Acknowledged { what, connection, reason });
+    }
+
+    pub(crate) fn received(&mut self, client: &Client, id: PacketId) {
+        let origin = client.origin();
+        self.handle(client.place.shard, Command::Received { origin, packet_id: id });
+    }
+
+    pub(crate) fn released(&mut self, client: &Client, id: PacketId) {
+        let origin = client.origin();
+        self.handle(client.place.shard, Command::Released { origin, packet_id: id });
+    }
+
+    /// Everything that was said since the last time and is a delivery to this connection.
+    pub(crate) fn delivered(&mut self, client: &Client) -> Vec<Deliver> {
+        self.take(client, |reply| match reply {
+            Reply::Deliver(deliver) => Ok((deliver.connection, *deliver)),
+            other => Err(other),
+        })
+    }
+
+    /// Answers to packets of this connection that were said since the last time.
+    pub(crate) fn stored(&mut self, client: &Client) -> Vec<(Ticket, ReasonCode)> {
+        self.take(client, |reply| match reply {
+            Reply::Stored { connection, ticket, reason } => Ok((connection, (ticket, reason))),
+            other => Err(other),
+        })
+    }
+
+    pub(crate) fn recorded(&mut self, client: &Client) -> Vec<ReasonCode> {
+        self.take(client, |reply| match reply {
+            Reply::Recorded { connection, reason, .. } => Ok((connection, reason)),
+            other => Err(other),
+        })
+    }
+
+    /// What this connection was told instead of going on.
+    pub(crate) fn ended(&mut self, client: &Client) -> Vec<ReasonCode> {
+        self.take(client, |reply| match reply {
+            Reply::Ended { connection, reason } | Reply::Refused { connection, reason } => {
+                Ok((connection, reason))
+            }
+            other => Err(other),
+        })
+    }
+
+    /// Payloads that this connection got straight.
+    pub(crate) fn live(&mut self, client: &Client) -> Vec<String> {
+        self.work();
+        let is_it = |target: &Target| target.connection == client.place.connection;
+        let mut found = Vec::new();
+        for (shard, reply) in &self.sink.replies {
+            if let Reply::Live { message, targets, .. } = reply
+                && *shard == client.place.shard
+            {
+                let targets =
+                    targets.iter().filter(|target| is_it(target) && !target.is_queued(message.qos()));
+                found.extend(targets.map(|_| text(message)));
+            }
+        }
+        found
+    }
+
+    fn take<T>(
+        &mut self,
+        client: &Client,
+        select: impl Fn(Reply) -> Result<(ConnectionId, T), Reply>,
+    ) -> Vec<T> {
+        self.work();
+        let (mut taken, mut rest) = (Vec::new(), Vec::new());
+        for (shard, reply) in std::mem::take(&mut self.sink.replies) {
+            match select(reply) {
+                Ok((connection, it)) if (Place { shard, connection }) == client.place => taken.push(it),
+                // Said to others, and of no interest to the test.
+                Ok(_) => {}
+                Err(reply) => rest.push((shard, reply)),
+            }
+        }
+        self.sink.replies = rest;
+        taken
+    }
+
+    /// Every message that went to a queue is somewhere.
+    pub(crate) fn check_account(&self) {
+        let gauges = self.gauges();
+        let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let sum = of(&gauges.acknowledged)
+            + of(&gauges.refused_by_client)
+            + of(&gauges.in_flight)
+            + of(&gauges.queued)
+            + of(&gauges.expired)
+            + of(&gauges.too_large)
+            + of(&gauges.dropped_oldest)
+            + of(&gauges.dropped_newest)
+            + of(&gauges.discarded);
+        assert_eq!(of(&gauges.routed), sum, "{gauges:#?}");
+    }
+
+    /// Whom a topic reaches now.
+    pub(crate) fn targets(&self, topic: &str) -> Targets {
+        Targets::look_up(&self.index, TopicName::new(topic).expect("a topic"), None)
+    }
+}
+
+impl Client {
+    pub(crate) fn queue(&self) -> QueueId {
+        self.subscriber.queue.expect("a session that lasts")
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { queue: self.queue(), connection: self.place.connection }
+    }
+}
+
+pub(crate) fn packet_id(id: u16) -> PacketId {
+    PacketId::new(id).expect("not 0")
+}
+
+pub(crate) fn message(topic: &str, payload: &[u8], qos: Qos) -> Arc<Message> {
+    message_with(topic, payload, qos, false, None)
+}
+
+pub(crate) fn retained(topic: &str, payload: &[u8], qos: Qos) -> Arc<Message> {
+    message_with(topic, payload, qos, true, None)
+}
+
+pub(crate) fn message_with(
+    topic: &str,
+    payload: &[u8],
+    qos: Qos,
+    retain: bool,
+    expiry_secs: Option<u32>,
+) -> Arc<Message> {
+    let topic = TopicName::new(topic).expect("a topic");
+    let packet_id = PacketId::MIN;
+    let delivery = match qos {
+        Qos::AtMostOnce => Delivery::AtMostOnce,
+        Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup: false },
+        Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup: false },
+    };
+    let properties =
+        MessageProperties { message_expiry_interval_secs: expiry_secs, ..MessageProperties::default() };
+    let publish = wire::Publish { retain, properties, delivery, ..wire::Publish::new(topic, payload) };
+    let now = Now { monotonic_ms: 1_000, unix_ms: 1_700_000_000_000 };
+    Arc::new(Message::new(topic, &publish, Some("publisher".into()), now))
+}
+
+pub(crate) fn text(message: &Message) -> String {
+    String::from_utf8_lossy(message.payload()).into_owned()
+}
+
+/// Payload, QoS, packet identifier and DUP of each.
+pub(crate) fn shapes(delivered: &[Deliver]) -> Vec<(String, u8, bool)> {
+    delivered.iter().map(|deliver| (text(&deliver.message), deliver.qos.level(), deliver.dup)).collect()
+}
+
+pub(crate) fn payloads(delivered: &[Deliver]) -> Vec<String> {
+    delivered.iter().map(|deliver| text(&deliver.message)).collect()
+}
+
+/// The identifier of a delivery to a session that lasts.
+pub(crate) fn id_of(deliver: &Deliver) -> PacketId {
+    match deliver.what {
+        Delivered::Session { packet_id, .. } => packet_id,
+        Delivered::Group { .. } => panic!("a session that lasts has packet identifiers of the ledger"),
+    }
+}
+
+pub(crate) fn count(counter: &AtomicUsize) -> usize {
+    counter.load(Ordering::Relaxed)
+}
+
+pub(crate) fn at_qos(qos: Qos) -> Interest {
+    Interest::new(qos)
+}
