@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use topic::{TopicName, TopicNameBuf};
-use wire::{Publish, PublishTopic, ReasonCode, TopicAlias, Version, Violation};
+use wire::{Publish, PublishTopic, ReasonCode, Role, TopicAlias, Version, Violation};
 
 use crate::Incoming;
 use crate::incoming::Resolved;
@@ -23,11 +23,16 @@ impl IncomingAliases {
         packet: Publish<'p>,
         version: Version,
         alias_max: u16,
+        sender: Role,
     ) -> Result<Incoming<'p>, Violation> {
+        let place = |alias: TopicAlias| {
+            let place = usize::from(alias.value() - 1);
+            if alias.value() <= alias_max { Ok(place) } else { Err(too_high(version, sender)) }
+        };
         let topic = match packet.topic {
             PublishTopic::Name(name) => Resolved::Own(name),
             PublishTopic::NameWithAlias(name, alias) => {
-                let place = place(alias, alias_max, version)?;
+                let place = place(alias)?;
                 if self.names.len() <= place {
                     self.names.resize(place + 1, None);
                 }
@@ -35,7 +40,7 @@ impl IncomingAliases {
                 Resolved::Own(name)
             }
             PublishTopic::Alias(alias) => {
-                let known = self.names.get(place(alias, alias_max, version)?).and_then(Clone::clone);
+                let known = self.names.get(place(alias)?).and_then(Clone::clone);
                 Resolved::Aliased(known.ok_or_else(|| {
                     Violation::after_connect(
                         version,
@@ -50,16 +55,14 @@ impl IncomingAliases {
     }
 }
 
-fn place(alias: TopicAlias, alias_max: u16, version: Version) -> Result<usize, Violation> {
-    if alias.value() <= alias_max {
-        return Ok(usize::from(alias.value() - 1));
-    }
-    Err(Violation::after_connect(
-        version,
-        ReasonCode::TopicAliasInvalid,
-        ["MQTT-3.3.2-9", "MQTT-4.8.0-1"],
-        "a topic alias above the maximum",
-    ))
+fn too_high(version: Version, sender: Role) -> Violation {
+    let statement = match sender {
+        Role::Client => "MQTT-3.3.2-9",
+        Role::Server => "MQTT-3.3.2-11",
+    };
+    let statements = [statement, "MQTT-4.8.0-1"];
+    let text = "a topic alias above the maximum";
+    Violation::after_connect(version, ReasonCode::TopicAliasInvalid, statements, text)
 }
 
 /// An alias costs three bytes, its first use the name as well: shorter names do not repay it.

@@ -82,6 +82,22 @@ impl Inbound {
         self.open.extend(unreleased.iter().map(|packet_id| (*packet_id, exchange)));
     }
 
+    /// The connection is over, and the session goes on: answers that have not left are forgotten. What was not
+    /// accepted will come again, what was not released will be.
+    pub(crate) fn suspend(&mut self) {
+        let mut open = std::mem::take(&mut self.open);
+        open.retain(|_, exchange| exchange.stage != Stage::Recording);
+        for exchange in open.values_mut() {
+            *exchange = Exchange { stage: Stage::Received, counts: false };
+        }
+        *self = Self { open, ..Self::default() };
+    }
+
+    /// What was received and not released, in no order.
+    pub(crate) fn unreleased(&self) -> impl Iterator<Item = PacketId> {
+        self.open.iter().filter(|(_, exchange)| exchange.stage != Stage::Recording).map(|(id, _)| *id)
+    }
+
     /// Takes a PUBLISH. `receive_max` is [`None`] where the version has no such number.
     pub(crate) fn publish(
         &mut self,

@@ -9,6 +9,7 @@
 
 mod alias;
 mod authentication;
+pub mod client;
 mod connect;
 mod fit;
 mod ids;
@@ -24,6 +25,7 @@ mod ticket;
 mod waiting;
 
 pub use authentication::{Authenticated, AuthenticationOutcome, AuthenticationStep};
+pub use client::Client;
 pub use connect::Accepted;
 pub use incoming::Incoming;
 pub use message::Message;

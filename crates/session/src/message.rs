@@ -6,6 +6,7 @@ use topic::TopicName;
 use wire::{MessageProperties, Publish, PublishTopic, Qos, Will};
 
 use crate::Now;
+use crate::client::Outgoing;
 
 /// What one message costs beside its bytes, about.
 const OVERHEAD_BYTES: usize = 96;
@@ -31,6 +32,12 @@ impl Message {
     pub fn new(topic: TopicName<'_>, publish: &Publish<'_>, publisher: Option<Arc<str>>, now: Now) -> Self {
         let content = Content { topic, properties: &publish.properties, payload: publish.payload };
         Self::build(&content, publish.delivery.qos(), publish.retain, publisher, now)
+    }
+
+    /// A message that this end publishes.
+    pub(crate) fn of_outgoing(outgoing: &Outgoing<'_>, now: Now) -> Self {
+        let Outgoing { topic, payload, qos, retain, ref properties } = *outgoing;
+        Self::build(&Content { topic, properties, payload }, qos, retain, None, now)
     }
 
     /// A will, as it is published when its time has come (MQTT 5.0, 3.1.3.2): its expiry counts from then,

@@ -78,13 +78,35 @@ impl<B> Outbound<B> {
         self.open.len()
     }
 
-    /// An identifier that is not in use. The caller keeps to [`INFLIGHT_MAX`].
-    pub(crate) fn unused(&mut self) -> PacketId {
+    /// An identifier that is not in use, neither here nor where `is_used_elsewhere` says. The caller keeps to
+    /// [`INFLIGHT_MAX`].
+    pub(crate) fn unused(&mut self, is_used_elsewhere: impl Fn(PacketId) -> bool) -> PacketId {
         self.last = after(self.last);
-        while self.open.contains_key(&self.last) {
+        while self.open.contains_key(&self.last) || is_used_elsewhere(self.last) {
             self.last = after(self.last);
         }
         self.last
+    }
+
+    /// What is kept of an exchange, and where it stands.
+    pub(crate) fn get_mut(&mut self, packet_id: PacketId) -> Option<(Stage, &mut B)> {
+        self.open.get_mut(&packet_id).map(|exchange| (exchange.stage, &mut exchange.body))
+    }
+
+    /// Every exchange, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PacketId, Stage, &B)> {
+        self.open.iter().map(|(packet_id, exchange)| (*packet_id, exchange.stage, &exchange.body))
+    }
+
+    /// Ends an exchange wherever it stands.
+    pub(crate) fn remove(&mut self, packet_id: PacketId) -> Option<B> {
+        self.open.remove(&packet_id).map(|exchange| exchange.body)
+    }
+
+    /// Ends all of them. Identifiers go on where they were.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Stage, B)> {
+        self.releases = InOrder::default();
+        self.open.drain().map(|(_, exchange)| (exchange.stage, exchange.body))
     }
 
     /// Begins an exchange under an identifier that is not in use; `qos` is 1 or 2.

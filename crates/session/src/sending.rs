@@ -3,7 +3,7 @@
 use wire::{Delivery, PacketId, Qos};
 
 use crate::outbound::Outbound;
-use crate::waiting::WaitingQueue;
+use crate::waiting::{Bound, WaitingQueue};
 use crate::{Session, Settings, Wait, Waiting};
 
 /// What is sent with QoS 1 and 2.
@@ -47,7 +47,8 @@ impl<T> Session<T> {
     /// Lets a message wait for its turn behind the window, within [`Settings::waiting_messages_max`] and
     /// [`Settings::waiting_bytes_max`].
     pub fn wait(&mut self, waiting: Waiting<T>, settings: &Settings) -> Wait {
-        self.sending.get_or_insert_default().waiting.push(waiting, settings)
+        let bound = Bound { messages: settings.waiting_messages_max, bytes: settings.waiting_bytes_max };
+        self.sending.get_or_insert_default().waiting.push(waiting, bound)
     }
 
     /// The message that waits first, with a packet identifier, if there is a place for it.
@@ -93,7 +94,7 @@ impl<T> Session<T> {
 
 impl<T> Sending<T> {
     fn begin(&mut self, qos: Qos) -> Delivery {
-        let packet_id = self.outbound.unused();
+        let packet_id = self.outbound.unused(|_| false);
         self.outbound.begin(packet_id, qos, false, ())
     }
 }

@@ -301,6 +301,7 @@ impl<T> Session<T> {
                 packet,
                 version,
                 settings.topic_alias_max,
+                Role::Client,
             )?,
         };
         if packet.delivery.packet_id().is_none() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wire::Qos;
 
-use crate::{Message, Settings};
+use crate::Message;
 
 /// A message for the client that waits until there is a place among those under way.
 #[derive(Debug, Clone)]
@@ -36,6 +36,14 @@ pub enum Wait {
 /// An empty queue keeps the memory of so many messages: one that was long once is not kept long.
 const KEPT: usize = 16;
 
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) messages: usize,
+    /// By [`Message::size_bytes`]; one message may always wait.
+    pub(crate) bytes: usize,
+}
+
 /// First in, first out, bounded.
 #[derive(Debug)]
 pub(crate) struct WaitingQueue<T> {
@@ -50,10 +58,9 @@ impl<T> Default for WaitingQueue<T> {
 }
 
 impl<T> WaitingQueue<T> {
-    pub(crate) fn push(&mut self, waiting: Waiting<T>, settings: &Settings) -> Wait {
+    pub(crate) fn push(&mut self, waiting: Waiting<T>, bound: Bound) -> Wait {
         let bytes = weight_bytes(&waiting);
-        let fits = self.queue.len() < settings.waiting_messages_max
-            && self.bytes.saturating_add(bytes) <= settings.waiting_bytes_max;
+        let fits = self.queue.len() < bound.messages && self.bytes.saturating_add(bytes) <= bound.bytes;
         // What is larger than everything that may wait would otherwise never come through.
         if !fits && !self.queue.is_empty() {
             return Wait::Full;
@@ -74,6 +81,10 @@ impl<T> WaitingQueue<T> {
 
     pub(crate) fn front(&self) -> Option<&Waiting<T>> {
         self.queue.front()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting<T>> {
+        self.queue.iter()
     }
 
     pub(crate) fn len(&self) -> usize {

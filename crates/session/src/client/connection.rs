@@ -1,0 +1,341 @@
+//! One connection of a client: how it begins, what the server takes on it, how it is kept alive, how it ends.
+
+use std::num::{NonZeroU16, NonZeroU32};
+
+use wire::{
+    Answer, ConnAck, ConnAckProperties, Connect, Connected, Disconnect, DisconnectProperties,
+    DisconnectReason, Limits, MaximumQos, PacketId, PingReq, Qos, ReasonCode, Role, Utf8, Version, Violation,
+};
+
+use super::authentication::Exchange;
+use super::{Client, ConnectError, DisconnectError, Event, TimedOut, violation};
+use crate::alias::{IncomingAliases, OutgoingAliases};
+use crate::fit::Receiver;
+use crate::ids::PacketIdMap;
+use crate::outbound::INFLIGHT_MAX;
+use crate::{Details, Now};
+
+/// What belongs to one connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) version: Version,
+    /// CONNACK has come.
+    pub(super) is_connected: bool,
+    /// What CONNECT asked for; before MQTT 5 it is 0 or for ever.
+    asked_expiry_secs: u32,
+    /// How long the session outlives the connection.
+    expiry_secs: u32,
+    keep_alive_secs: u16,
+    /// When something was last sent, and received.
+    sent_ms: u64,
+    heard_ms: u64,
+    /// When the PINGREQ was sent that has not been answered.
+    pinged_ms: Option<u64>,
+    pub(super) ours: Ours,
+    pub(super) server: Server,
+    pub(super) incoming_aliases: IncomingAliases,
+    pub(super) outgoing_aliases: OutgoingAliases,
+    pub(super) exchange: Exchange,
+    /// SUBSCRIBE and UNSUBSCRIBE that have not been answered, with how many filters.
+    pub(super) requests: PacketIdMap<(super::request::Kind, usize)>,
+    /// What was under way on an earlier connection and is still to be sent again.
+    pub(super) again: std::collections::VecDeque<PacketId>,
+}
+
+/// What we have told the server that we take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ours {
+    pub(super) packet_bytes_max: Option<NonZeroU32>,
+    /// `None`: the version has no such number.
+    pub(super) receive_max: Option<u16>,
+    pub(super) topic_alias_max: u16,
+}
+
+/// What the server takes and offers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Server {
+    pub(super) packet_bytes_max: usize,
+    pub(super) window: u16,
+    pub(super) qos_max: Qos,
+    pub(super) retain_available: bool,
+    pub(super) wildcard_subscriptions_available: bool,
+    pub(super) subscription_identifiers_available: bool,
+    pub(super) shared_subscriptions_available: bool,
+}
+
+impl<T> Client<T> {
+    /// Begins a connection: writes CONNECT. What it announces, the client keeps: Receive Maximum, Maximum Packet Size,
+    /// Topic Alias Maximum, Keep Alive. With Clean Start (Clean Session before MQTT 5) the session that there was is
+    /// over. Without, and without a client identifier, the one that the server has assigned is used again.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; then nothing has changed.
+    pub fn connect(
+        &mut self,
+        connect: &Connect<'_>,
+        now: Now,
+        into: &mut Vec<u8>,
+    ) -> Result<(), ConnectError> {
+        if self.link.is_some() {
+            return Err(ConnectError::Connected);
+        }
+        let own_id = self.client_id.clone();
+        let mut connect = *connect;
+        if connect.client_id.is_empty() && !connect.clean_start {
+            connect.client_id = Utf8::new(&own_id).unwrap_or_default();
+        }
+        let needs_id = match connect.version() {
+            Version::V3_1 => true,
+            Version::V3_1_1 => !connect.clean_start,
+            Version::V5 => false,
+        };
+        if needs_id && connect.client_id.is_empty() {
+            return Err(ConnectError::NoClientId);
+        }
+        if self.has_session && !connect.clean_start && *connect.client_id.as_str() != *own_id {
+            return Err(ConnectError::OtherClient);
+        }
+        connect.encode(connect.version(), into).map_err(ConnectError::Packet)?;
+        if connect.clean_start {
+            self.discard_session();
+        }
+        self.client_id = connect.client_id.as_str().into();
+        self.connections = self.connections.wrapping_add(1);
+        self.link = Some(Box::new(Link::new(&connect, now)));
+        Ok(())
+    }
+
+    /// What the server's packets must keep to.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let ours = self.link.as_ref().and_then(|link| link.ours.packet_bytes_max);
+        let max_packet_bytes = ours.map_or(Limits::default().max_packet_bytes, |max| max.get() as usize);
+        Limits { max_packet_bytes, sender: Some(Role::Server) }
+    }
+
+    /// The version that the connection speaks, if there is one.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        self.link.as_ref().map(|link| link.version)
+    }
+
+    pub(super) fn handle_connack<'p>(
+        &mut self,
+        packet: ConnAck<'p>,
+        now: Now,
+        into: &mut Vec<u8>,
+    ) -> Result<Event<'p, T>, Violation> {
+        let Some(link) = &mut self.link else { return Ok(Event::None) };
+        if link.is_connected {
+            let statements = ["MQTT-3.2.0-2", "MQTT-4.8.0-1"];
+            return Err(violation(link, ReasonCode::ProtocolError, statements, "a second CONNACK"));
+        }
+        let properties = packet.properties;
+        let session_present = match packet.outcome {
+            Connected::Refused(reason) => {
+                self.end_link();
+                return Ok(Event::Refused { reason, properties });
+            }
+            // MQTT 3.1 does not say: it is as it was asked for.
+            Connected::Accepted { .. } if link.version == Version::V3_1 => self.has_session,
+            Connected::Accepted { session_present } => session_present,
+        };
+        link.check_method(&properties)?;
+        if session_present && !self.has_session {
+            let statements = ["MQTT-3.2.2-4", "MQTT-3.2.2-3"];
+            let text = "Session Present, of a session that we do not have";
+            return Err(violation(link, ReasonCode::ProtocolError, statements, text));
+        }
+        link.accepted(&properties, &self.settings, now);
+        if let Some(assigned) = properties.assigned_client_identifier {
+            self.client_id = assigned.as_str().into();
+        }
+        if !session_present {
+            // [MQTT-3.2.2-5]
+            self.discard_session();
+        }
+        self.has_session = true;
+        self.resume(now, into);
+        Ok(Event::Connected { session_present, properties })
+    }
+
+    /// Ends the connection: writes DISCONNECT, after which nothing is sent, and the caller closes. With 0x00 the
+    /// server forgets the will. `session_expiry_interval_secs` changes how long the session is kept; MQTT 5 only.
+    ///
+    /// # Errors
+    /// [`DisconnectError`]; then there is still a connection.
+    pub fn disconnect(
+        &mut self,
+        reason: DisconnectReason,
+        session_expiry_interval_secs: Option<u32>,
+        details: &Details<'_>,
+        into: &mut Vec<u8>,
+    ) -> Result<(), DisconnectError> {
+        let Some(link) = &mut self.link else { return Err(DisconnectError::NotConnected) };
+        if session_expiry_interval_secs.is_some_and(|secs| secs > 0) && link.asked_expiry_secs == 0 {
+            return Err(DisconnectError::NoSession);
+        }
+        let properties = DisconnectProperties {
+            session_expiry_interval_secs,
+            reason_string: details.reason_string,
+            user_properties: details.user_properties,
+            ..DisconnectProperties::EMPTY
+        };
+        let packet = Disconnect { reason, properties };
+        packet.encoded_len(link.version).map_err(DisconnectError::Packet)?;
+        link.receiver().write(&packet.into(), into);
+        link.expiry_secs = session_expiry_interval_secs.unwrap_or(link.expiry_secs);
+        self.end_link();
+        Ok(())
+    }
+
+    /// Tells the server what it has done wrong, if the version has words for that, and ends the connection: the caller
+    /// closes it.
+    pub fn answer(&mut self, violation: &Violation, into: &mut Vec<u8>) {
+        if let Some(link) = &self.link
+            && link.is_connected
+            && let Answer::Disconnect(reason) = violation.answer
+        {
+            link.receiver().write(&Disconnect::new(reason).into(), into);
+        }
+        self.end_link();
+    }
+
+    /// The connection is gone. The session goes on with the next one, if it was to outlive this one.
+    pub fn connection_lost(&mut self) {
+        self.end_link();
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, in monotonic milliseconds.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let link = self.link.as_ref()?;
+        if !link.is_connected {
+            return Some(link.sent_ms + self.settings.connect_timeout_ms);
+        }
+        let answer_due = link.pinged_ms.map(|pinged| pinged + self.settings.ping_timeout_ms);
+        answer_due.into_iter().chain(link.ping_due_ms()).min()
+    }
+
+    /// Writes PINGREQ when nothing else was sent for three quarters of the keep alive: the rest is for its way.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: the server has not answered in time, and the caller closes the connection.
+    pub fn handle_timeout(&mut self, now: Now, into: &mut Vec<u8>) -> Result<(), TimedOut> {
+        if self.poll_timeout().is_none_or(|due| due > now.monotonic_ms) {
+            return Ok(());
+        }
+        let Some(link) = &mut self.link else { return Ok(()) };
+        if !link.is_connected {
+            return Err(TimedOut::Connect);
+        }
+        let timeout_ms = self.settings.ping_timeout_ms;
+        if link.pinged_ms.is_some_and(|pinged| pinged + timeout_ms <= now.monotonic_ms) {
+            return Err(TimedOut::Ping);
+        }
+        if link.ping_due_ms().is_some_and(|due| due <= now.monotonic_ms) {
+            link.receiver().write(&PingReq.into(), into);
+            link.pinged_ms.get_or_insert(now.monotonic_ms);
+            link.note_sent(true, now);
+        }
+        Ok(())
+    }
+
+    /// The connection is over, and with it a session that was not to outlive it.
+    pub(super) fn end_link(&mut self) {
+        let Some(link) = self.link.take() else { return };
+        self.inbound.suspend();
+        if link.is_connected && link.expiry_secs == 0 {
+            self.discard_session();
+        }
+    }
+}
+
+impl Link {
+    fn new(connect: &Connect<'_>, now: Now) -> Self {
+        let is_5 = connect.version().is_5();
+        let properties = &connect.properties;
+        let asked_expiry_secs = match (is_5, connect.clean_start) {
+            (true, _) => properties.session_expiry_interval_secs.unwrap_or(0),
+            (false, true) => 0,
+            (false, false) => u32::MAX,
+        };
+        let receive_max = properties.receive_maximum.map_or(u16::MAX, NonZeroU16::get);
+        Self {
+            version: connect.version(),
+            is_connected: false,
+            asked_expiry_secs,
+            expiry_secs: asked_expiry_secs,
+            keep_alive_secs: connect.keep_alive_secs,
+            sent_ms: now.monotonic_ms,
+            heard_ms: now.monotonic_ms,
+            pinged_ms: None,
+            ours: Ours {
+                packet_bytes_max: properties.maximum_packet_bytes.filter(|_| is_5),
+                receive_max: is_5.then_some(receive_max),
+                topic_alias_max: properties.topic_alias_maximum.unwrap_or(0),
+            },
+            server: Server::of(&ConnAckProperties::EMPTY, 1),
+            incoming_aliases: IncomingAliases::default(),
+            outgoing_aliases: OutgoingAliases::new(0),
+            exchange: Exchange::of(connect),
+            requests: PacketIdMap::default(),
+            again: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// CONNACK has come, with what the server offers.
+    fn accepted(&mut self, properties: &ConnAckProperties<'_>, settings: &super::Settings, now: Now) {
+        self.is_connected = true;
+        self.exchange.end();
+        self.expiry_secs = properties.session_expiry_interval_secs.unwrap_or(self.expiry_secs);
+        // [MQTT-3.1.2-21]
+        self.keep_alive_secs = properties.server_keep_alive_secs.unwrap_or(self.keep_alive_secs);
+        self.server = Server::of(properties, settings.inflight_max);
+        let alias_max = properties.topic_alias_maximum.unwrap_or(0);
+        self.outgoing_aliases = OutgoingAliases::new(alias_max.min(settings.topic_alias_out_max));
+        self.heard_ms = now.monotonic_ms;
+    }
+
+    /// What the server takes.
+    pub(super) fn receiver(&self) -> Receiver {
+        let packet_bytes_max = self.server.packet_bytes_max;
+        Receiver { version: self.version, packet_bytes_max, takes_problem_information: true }
+    }
+
+    pub(super) fn note_sent(&mut self, is_sent: bool, now: Now) {
+        if is_sent {
+            self.sent_ms = now.monotonic_ms;
+        }
+    }
+
+    pub(super) fn note_heard(&mut self, now: Now) {
+        self.heard_ms = now.monotonic_ms;
+        self.pinged_ms = None;
+    }
+
+    /// When PINGREQ is to be sent, if nothing else is before [MQTT-3.1.2-20].
+    fn ping_due_ms(&self) -> Option<u64> {
+        (self.keep_alive_secs > 0).then(|| self.sent_ms + u64::from(self.keep_alive_secs) * 750)
+    }
+}
+
+impl Server {
+    fn of(properties: &ConnAckProperties<'_>, inflight_max: u16) -> Self {
+        let max = properties.maximum_packet_bytes;
+        let window = properties.receive_maximum.map_or(u16::MAX, NonZeroU16::get).min(inflight_max);
+        Self {
+            packet_bytes_max: max.map_or(usize::MAX, |max| max.get() as usize),
+            window: window.clamp(1, INFLIGHT_MAX),
+            qos_max: match properties.maximum_qos {
+                Some(MaximumQos::AtMostOnce) => Qos::AtMostOnce,
+                Some(MaximumQos::AtLeastOnce) => Qos::AtLeastOnce,
+                None => Qos::ExactlyOnce,
+            },
+            retain_available: properties.retain_available != Some(false),
+            wildcard_subscriptions_available: properties.wildcard_subscription_available != Some(false),
+            subscription_identifiers_available: properties.subscription_identifier_available != Some(false),
+            shared_subscriptions_available: properties.shared_subscription_available != Some(false),
+        }
+    }
+}

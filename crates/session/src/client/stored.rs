@@ -1,0 +1,92 @@
+//! What of a session must be kept for it to outlive the process.
+
+use std::sync::Arc;
+
+use wire::{PacketId, Qos};
+
+use super::publish::Sent;
+use super::{Client, Settings};
+use crate::outbound::Stage;
+use crate::waiting::Bound;
+use crate::{Message, Wait, Waiting};
+
+/// A session without a connection, to be kept anywhere.
+///
+/// One with nothing but a client identifier stands for a session that the server has and of which nothing is under way,
+/// as that of a program which only subscribes and accepts what it gets more than once.
+#[derive(Debug, Clone)]
+pub struct Stored<T> {
+    /// Whose session it is.
+    pub client_id: Box<str>,
+    /// The server has a session for it, as far as we know.
+    pub has_session: bool,
+    /// What was published with QoS 1 and 2 and is not acknowledged, in the order in which it is sent again.
+    pub under_way: Vec<StoredMessage<T>>,
+    /// What has not been sent yet, in order.
+    pub waiting: Vec<Waiting<T>>,
+    /// What was received with QoS 2 and is not released.
+    pub unreleased: Vec<PacketId>,
+}
+
+/// A message that was published and is not acknowledged.
+#[derive(Debug, Clone)]
+pub struct StoredMessage<T> {
+    /// Its identifier.
+    pub packet_id: PacketId,
+    /// The message; `None` once PUBREC has come for it.
+    pub message: Option<Arc<Message>>,
+    /// What came with it.
+    pub tag: T,
+}
+
+impl<T> Client<T> {
+    /// What must be kept of the session, as it is now.
+    #[must_use]
+    pub fn stored(&self) -> Stored<T>
+    where
+        T: Clone,
+    {
+        let mut under_way: Vec<_> = self.outbound.iter().collect();
+        under_way.sort_unstable_by_key(|(_, _, sent)| sent.order);
+        let stored = |(packet_id, _, sent): (PacketId, Stage, &Sent<T>)| {
+            let Sent { message, tag, .. } = sent;
+            StoredMessage { packet_id, message: message.clone(), tag: tag.clone() }
+        };
+        Stored {
+            client_id: self.client_id.clone(),
+            has_session: self.has_session,
+            under_way: under_way.into_iter().map(stored).collect(),
+            waiting: self.waiting.iter().cloned().collect(),
+            unreleased: self.inbound.unreleased().collect(),
+        }
+    }
+
+    /// Goes on with a session that was kept. Everything in it is taken over, also beyond the bounds.
+    #[must_use]
+    pub fn restore(stored: Stored<T>, settings: Settings) -> Self {
+        let mut client = Self::new(settings);
+        client.client_id = stored.client_id;
+        client.has_session = stored.has_session;
+        client.inbound.resume(&stored.unreleased);
+        for StoredMessage { packet_id, message, tag } in stored.under_way {
+            client.next_order += 1;
+            let qos = message.as_ref().map(|message| message.qos());
+            let sent = Sent { message, tag, order: client.next_order };
+            match qos {
+                Some(qos @ (Qos::AtLeastOnce | Qos::ExactlyOnce)) => {
+                    client.outbound.begin(packet_id, qos, true, sent);
+                }
+                Some(Qos::AtMostOnce) => {}
+                None => {
+                    client.outbound.begin_release(packet_id, sent);
+                }
+            }
+        }
+        let bound = Bound { messages: usize::MAX, bytes: usize::MAX };
+        for waiting in stored.waiting {
+            let waits = client.waiting.push(waiting, bound);
+            debug_assert_eq!(waits, Wait::Waits);
+        }
+        client
+    }
+}
