@@ -501,9 +501,20 @@ impl<T> Session<T> {
 
     /// Writes a packet as the client takes it: reason string and user properties are left out where it does not want
     /// them, or where the packet would be too large with them. Whether it was written: not if it is larger than the
-    /// client takes.
+    /// client takes, and not where nothing is to be sent: before CONNACK, and after DISCONNECT has come.
     pub fn write(&self, packet: &Packet<'_>, into: &mut Vec<u8>) -> bool {
         let Some(version) = self.version else { return false };
+        let may_be_sent = match self.state {
+            State::Connected => true,
+            // [MQTT-3.2.0-1]
+            State::Claiming(_) | State::Authenticating(_) => {
+                matches!(packet, Packet::ConnAck(_) | Packet::Auth(_))
+            }
+            State::AwaitingConnect | State::Closed => false,
+        };
+        if !may_be_sent {
+            return false;
+        }
         let receiver = Receiver {
             version,
             packet_bytes_max: self.packet_bytes_max(),

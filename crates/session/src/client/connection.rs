@@ -1,5 +1,6 @@
 //! One connection of a client: how it begins, what the server takes on it, how it is kept alive, how it ends.
 
+use std::collections::VecDeque;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use wire::{
@@ -8,6 +9,7 @@ use wire::{
 };
 
 use super::authentication::Exchange;
+use super::request::Kind;
 use super::{Client, ConnectError, DisconnectError, Event, TimedOut, violation};
 use crate::alias::{IncomingAliases, OutgoingAliases};
 use crate::fit::Receiver;
@@ -37,9 +39,9 @@ pub(super) struct Link {
     pub(super) outgoing_aliases: OutgoingAliases,
     pub(super) exchange: Exchange,
     /// SUBSCRIBE and UNSUBSCRIBE that have not been answered, with how many filters.
-    pub(super) requests: PacketIdMap<(super::request::Kind, usize)>,
+    pub(super) requests: PacketIdMap<(Kind, usize)>,
     /// What was under way on an earlier connection and is still to be sent again.
-    pub(super) again: std::collections::VecDeque<PacketId>,
+    pub(super) again: VecDeque<PacketId>,
 }
 
 /// What we have told the server that we take.
@@ -100,7 +102,8 @@ impl<T> Client<T> {
             self.discard_session();
         }
         self.client_id = connect.client_id.as_str().into();
-        self.connections = self.connections.wrapping_add(1);
+        // The first is 1: what is restored was sent on none of ours.
+        self.connections = self.connections.wrapping_add(1).max(1);
         self.link = Some(Box::new(Link::new(&connect, now)));
         Ok(())
     }
@@ -280,7 +283,7 @@ impl Link {
             outgoing_aliases: OutgoingAliases::new(0),
             exchange: Exchange::of(connect),
             requests: PacketIdMap::default(),
-            again: std::collections::VecDeque::new(),
+            again: VecDeque::new(),
         }
     }
 

@@ -41,6 +41,7 @@ mod request;
 mod stored;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use topic::TopicName;
 use wire::{
@@ -51,7 +52,7 @@ use wire::{
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::waiting::WaitingQueue;
-use crate::{Incoming, Ticket, Waiting};
+use crate::{Incoming, Message, Ticket};
 
 pub use error::{ConnectError, DisconnectError, PublishError, RequestError, TimedOut};
 pub use stored::{Stored, StoredMessage};
@@ -210,12 +211,15 @@ pub struct Receipt {
     connection: u32,
 }
 
-/// A message that was to be published, and is not.
+/// A message that was to be published, and of which nothing more will be heard.
 #[derive(Debug)]
 pub struct Failed<T> {
-    /// It. If it was sent, and the server may have it, this says so.
-    pub waiting: Waiting<T>,
-    /// Whether it was sent on an earlier connection without being acknowledged.
+    /// What came with it.
+    pub tag: T,
+    /// The message, to be published anew by whoever wants that; `None` if it has arrived, and only the end of its
+    /// exchange at QoS 2 was missing.
+    pub message: Option<Arc<Message>>,
+    /// It was sent without being acknowledged: the server may have it.
     pub was_sent: bool,
     /// Why.
     pub why: PublishError,

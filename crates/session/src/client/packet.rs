@@ -147,7 +147,7 @@ impl<T> Client<T> {
         match acknowledged {
             Acknowledged::Received => {
                 let version = link.version;
-                self.released(packet_id);
+                self.received(packet_id);
                 self.outbound.complete_release(packet_id, version, into);
                 Ok(Event::Received { packet_id, reason })
             }
@@ -173,6 +173,7 @@ impl<T> Client<T> {
         let (packet_id, reason, properties) = outcome;
         match acknowledged {
             Acknowledged::Over(sent) => {
+                self.not_again(packet_id, sent.connection);
                 self.flush(now, into);
                 Ok(Event::Published { packet_id, tag: sent.tag, reason, properties })
             }

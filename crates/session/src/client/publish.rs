@@ -5,7 +5,8 @@ use std::sync::Arc;
 use wire::{Delivery, PacketId, PubRel, PubRelReason, Publish, Qos};
 
 use super::connection::{Link, Server};
-use super::{Client, Failed, Outgoing, PublishError, Publishing};
+use super::{Client, Failed, Outgoing, PublishError, Publishing, Settings};
+use crate::inbound::Inbound;
 use crate::outbound::Stage;
 use crate::waiting::Bound;
 use crate::{Message, Now, Wait, Waiting};
@@ -18,6 +19,8 @@ pub(super) struct Sent<T> {
     pub(super) tag: T,
     /// The order of PUBLISH, and of PUBREL behind PUBREC.
     pub(super) order: u64,
+    /// The connection on which it was last sent.
+    pub(super) connection: u32,
 }
 
 impl<T> Client<T> {
@@ -51,16 +54,10 @@ impl<T> Client<T> {
         let message = Arc::new(Message::of_outgoing(outgoing, now));
         let is_ready = link.is_some_and(|link| link.has_place(self.outbound.len()));
         if is_ready && self.waiting.len() == 0 {
-            return self
-                .send(message, tag, now, into)
-                .map(|id| Publishing::Sent(Some(id)))
-                .map_err(|(why, _)| why);
+            let sent = self.send(message, tag, now, into);
+            return sent.map(|packet_id| Publishing::Sent(Some(packet_id))).map_err(|failed| failed.why);
         }
-        let waiting =
-            Waiting { message, qos: outgoing.qos, retain: outgoing.retain, identifiers: Box::default(), tag };
-        let bound =
-            Bound { messages: self.settings.waiting_messages_max, bytes: self.settings.waiting_bytes_max };
-        match self.waiting.push(waiting, bound) {
+        match self.waiting.push(waiting(message, tag), self.settings.bound()) {
             Wait::Waits => Ok(Publishing::Waits),
             Wait::Full => Err(PublishError::Full),
         }
@@ -73,33 +70,36 @@ impl<T> Client<T> {
         tag: T,
         now: Now,
         into: &mut Vec<u8>,
-    ) -> Result<PacketId, (PublishError, Waiting<T>)> {
-        let (qos, retain) = (message.qos(), message.retain());
-        let failed = |why, message, tag| {
-            Err((why, Waiting { message, qos, retain, identifiers: Box::default(), tag }))
-        };
+    ) -> Result<PacketId, Failed<T>> {
+        let failed = |why, message, tag| Err(Failed { tag, message: Some(message), was_sent: false, why });
         let Some(link) = &mut self.link else { return failed(PublishError::NotConnected, message, tag) };
         let packet_id = self.outbound.unused(|id| link.requests.contains_key(&id));
-        let delivery = match qos {
-            Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup: false },
-            _ => Delivery::AtLeastOnce { packet_id, dup: false },
-        };
-        let publish = Publish { delivery, retain, ..message.publish(now) };
-        let written = link.server.check(qos, retain).and_then(|()| link.write_publish(&publish, now, into));
-        if let Err(why) = written {
+        if let Err(why) = link.send(&message, packet_id, false, now, into) {
             return failed(why, message, tag);
         }
+        let (qos, connection) = (message.qos(), self.connections);
         let order = self.next_order();
-        self.outbound.begin(packet_id, qos, false, Sent { message: Some(message), tag, order });
+        let sent = Sent { message: Some(message), tag, order, connection };
+        self.outbound.begin(packet_id, qos, false, sent);
         Ok(packet_id)
     }
 
     /// PUBREC has come: what is left to do is PUBREL.
-    pub(super) fn released(&mut self, packet_id: PacketId) {
+    pub(super) fn received(&mut self, packet_id: PacketId) {
         let order = self.next_order();
-        if let Some((_, sent)) = self.outbound.get_mut(packet_id) {
-            sent.message = None;
-            sent.order = order;
+        let Some((_, sent)) = self.outbound.get_mut(packet_id) else { return };
+        sent.message = None;
+        sent.order = order;
+        let connection = sent.connection;
+        self.not_again(packet_id, connection);
+    }
+
+    /// An acknowledgement of what has not been sent again yet: it need not be.
+    pub(super) fn not_again(&mut self, packet_id: PacketId, connection: u32) {
+        if connection != self.connections
+            && let Some(link) = &mut self.link
+        {
+            link.again.retain(|again| *again != packet_id);
         }
     }
 
@@ -131,8 +131,8 @@ impl<T> Client<T> {
         self.flush_again(now, into);
         while self.link.as_ref().is_some_and(|link| link.has_place(self.outbound.len())) {
             let Some(waiting) = self.waiting.pop() else { return };
-            if let Err((why, waiting)) = self.send(waiting.message, waiting.tag, now, into) {
-                self.failed.push_back(Failed { waiting, was_sent: false, why });
+            if let Err(failed) = self.send(waiting.message, waiting.tag, now, into) {
+                self.failed.push_back(failed);
             }
         }
     }
@@ -141,21 +141,13 @@ impl<T> Client<T> {
         let Some(link) = &mut self.link else { return };
         while self.outbound.len() - link.again.len() < usize::from(link.server.window) {
             let Some(packet_id) = link.again.pop_front() else { return };
-            let Some((stage, sent)) = self.outbound.get_mut(packet_id) else { continue };
+            let Some((_, sent)) = self.outbound.get_mut(packet_id) else { continue };
             let Some(message) = sent.message.clone() else { continue };
-            let delivery = match stage {
-                Stage::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup: true },
-                _ => Delivery::ExactlyOnce { packet_id, dup: true },
-            };
-            let (qos, retain) = (message.qos(), message.retain());
-            let publish = Publish { delivery, retain, ..message.publish(now) };
-            let written =
-                link.server.check(qos, retain).and_then(|()| link.write_publish(&publish, now, into));
-            if let Err(why) = written
+            sent.connection = self.connections;
+            if let Err(why) = link.send(&message, packet_id, true, now, into)
                 && let Some(Sent { tag, .. }) = self.outbound.remove(packet_id)
             {
-                let waiting = Waiting { message, qos, retain, identifiers: Box::default(), tag };
-                self.failed.push_back(Failed { waiting, was_sent: true, why });
+                self.failed.push_back(Failed { tag, message: Some(message), was_sent: true, why });
             }
         }
     }
@@ -164,16 +156,29 @@ impl<T> Client<T> {
     /// been sent yet goes on waiting.
     pub(super) fn discard_session(&mut self) {
         self.has_session = false;
-        self.inbound = Default::default();
+        self.inbound = Inbound::default();
+        if let Some(link) = &mut self.link {
+            link.again.clear();
+        }
         let mut open: Vec<Sent<T>> = self.outbound.drain().map(|(_, sent)| sent).collect();
         open.sort_unstable_by_key(|sent| sent.order);
-        for Sent { message, tag, .. } in open {
-            // What PUBREC was received for has arrived.
-            let Some(message) = message else { continue };
-            let (qos, retain) = (message.qos(), message.retain());
-            let waiting = Waiting { message, qos, retain, identifiers: Box::default(), tag };
-            self.failed.push_back(Failed { waiting, was_sent: true, why: PublishError::SessionEnded });
-        }
+        self.failed.extend(open.into_iter().map(|Sent { message, tag, .. }| Failed {
+            tag,
+            message,
+            was_sent: true,
+            why: PublishError::SessionEnded,
+        }));
+    }
+}
+
+fn waiting<T>(message: Arc<Message>, tag: T) -> Waiting<T> {
+    let (qos, retain) = (message.qos(), message.retain());
+    Waiting { message, qos, retain, identifiers: Box::default(), tag }
+}
+
+impl Settings {
+    fn bound(&self) -> Bound {
+        Bound { messages: self.waiting_messages_max, bytes: self.waiting_bytes_max }
     }
 }
 
@@ -181,6 +186,24 @@ impl Link {
     /// Whether a new message may be sent, while so many are under way [MQTT-4.9.0-2].
     fn has_place(&self, in_flight: usize) -> bool {
         self.is_connected && self.again.is_empty() && in_flight < usize::from(self.server.window)
+    }
+
+    /// Writes the PUBLISH of a message of QoS 1 or 2. `dup`: again.
+    fn send(
+        &mut self,
+        message: &Message,
+        packet_id: PacketId,
+        dup: bool,
+        now: Now,
+        into: &mut Vec<u8>,
+    ) -> Result<(), PublishError> {
+        let (qos, retain) = (message.qos(), message.retain());
+        self.server.check(qos, retain)?;
+        let delivery = match qos {
+            Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup },
+            _ => Delivery::AtLeastOnce { packet_id, dup },
+        };
+        self.write_publish(&Publish { delivery, retain, ..message.publish(now) }, now, into)
     }
 
     /// Writes PUBLISH, with an alias if that repays.

@@ -11,13 +11,15 @@ mod random;
 mod schedule;
 mod server;
 
+use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::str::FromStr;
 
 /// As many as go by in some seconds on two cores.
-const SCHEDULES: u64 = 100_000;
+const SCHEDULES: usize = 100_000;
 
-fn number(variable: &str) -> Option<u64> {
+fn number<N: FromStr<Err: Debug>>(variable: &str) -> Option<N> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }
 
@@ -30,13 +32,13 @@ fn nothing_is_lost_doubled_or_out_of_order_whatever_the_link_does() {
     if let Some(seed) = number("PONDHAWK_SEED") {
         return schedule::run(seed);
     }
-    let first = RandomState::new().hash_one("seed");
+    let first = RandomState::new().hash_one("seed") >> 1;
     let count = number("PONDHAWK_SCHEDULES").unwrap_or(SCHEDULES);
-    let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     std::thread::scope(|scope| {
         for worker in 0..workers {
-            let seeds = (worker..count).step_by(workers as usize);
-            scope.spawn(move || seeds.for_each(|seed| run_or_name(first.wrapping_add(seed))));
+            let seeds = (first..).take(count).skip(worker).step_by(workers);
+            scope.spawn(move || seeds.for_each(run_or_name));
         }
     });
 }

@@ -29,6 +29,7 @@ struct Entry {
 }
 
 /// What waits for the disk.
+#[derive(Clone, Copy)]
 enum Held {
     Accept { session_present: bool },
     Ticket(Ticket),
