@@ -36,6 +36,7 @@ impl Shard {
             }
         }
         self.pull(id, now, to);
+        self.continue_walks(id, to);
     }
 
     /// PUBREC: what it says is recorded where it must last, then PUBREL goes out.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
-use ledger::{Command, Delivered};
+use ledger::{Command, Delivered, Origin};
 use session::{Message, Now, Wait, Waiting};
 use wire::{DisconnectReason, Qos, ReasonCode, SubscriptionIdentifiers};
 
@@ -280,10 +280,12 @@ impl Shard {
             debug_assert!(false, "it was measured before it had to wait");
             return;
         }
-        if let (Some((group, entry)), Some(packet_id)) = (waiting.tag, delivery.packet_id()) {
+        if let Some((group, entry)) = waiting.tag {
             let shares = client.shares.get_or_insert_default();
             shares.waiting -= 1;
-            shares.in_flight.insert(packet_id, (group, entry));
+            if let Some(packet_id) = delivery.packet_id() {
+                shares.in_flight.insert(packet_id, (group, entry));
+            }
             if waiting.qos == Qos::ExactlyOnce {
                 to.command(Command::Sent { group, entry, connection: id });
             }
@@ -307,12 +309,19 @@ impl Shard {
         let bytes_max = client.session.packet_bytes_max();
         let client_id = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
         let identifiers: Box<[_]> = interest.identifier().into_iter().collect();
+        let queue = client.queue();
+        let mut queued = Vec::new();
         for message in messages {
             if interest.no_local() && message.publisher() == client_id.as_deref() {
                 continue;
             }
-            self.counters.routed.add(1);
             let qos = message.qos().min(interest.qos());
+            if queue.is_some() && qos > Qos::AtMostOnce {
+                // Its packet identifiers are the ledger's.
+                queued.push(Arc::clone(message));
+                continue;
+            }
+            self.counters.routed.add(1);
             let shape = Shape { is_5: version.is_5(), retain: true, qos };
             let source = Source::Message { message, stored: true };
             let numbers = as_identifiers(&identifiers);
@@ -328,6 +337,10 @@ impl Shard {
             let message = Arc::clone(message);
             let waiting = Waiting { message, qos, retain: true, identifiers: identifiers.clone(), tag: None };
             self.wait(connection, waiting, now, to);
+        }
+        if let Some(queue) = queue.filter(|_| !queued.is_empty()) {
+            let origin = Origin { queue, connection };
+            to.command(Command::Queue { origin, messages: queued, interest });
         }
         self.pull(connection, now, to);
     }

@@ -126,13 +126,14 @@ impl Shard {
         }
     }
 
-    /// Asks for the next step, if the client has taken what it got.
+    /// Asks for the next step, if the client has taken what it got, and acknowledged most of it.
     pub(crate) fn continue_walks(&mut self, connection: ConnectionId, to: &mut impl Effects) {
         let Some(client) = self.clients.get_mut(connection) else { return };
         let Some(walks) = client.walks.as_mut() else { return };
         if walks.walks.is_empty() {
             client.walks = None;
         } else if to.room(connection, 0) == Room::Open
+            && client.session.has_place()
             && let Some(id) = walks.next_step()
         {
             to.command(Command::Credit { connection, id });

@@ -100,6 +100,15 @@ pub enum Command {
         /// The filter, without `$share`.
         filter: Box<str>,
     },
+    /// Values of QoS 1 and 2 that a cursor has brought to a session that lasts: they wait in its queue, with RETAIN 1.
+    Queue {
+        /// The subscriber.
+        origin: Origin,
+        /// In the order of the cursor.
+        messages: Vec<Arc<Message>>,
+        /// What its subscription asks for.
+        interest: Interest,
+    },
     /// The cursor may make its next step. Answered by [`Reply::Retained`].
     Credit {
         /// The subscriber's connection.
@@ -211,6 +220,9 @@ impl Command {
             + match self {
                 Self::Publish(publish) => publish.message.size_bytes(),
                 Self::Retained { filter, .. } => filter.len(),
+                Self::Queue { messages, .. } => {
+                    messages.iter().map(|message| message.size_bytes()).sum()
+                }
                 Self::Claim(claim) => {
                     size_of::<Claim>() + claim.will.as_ref().map_or(0, |will| will.message.size_bytes())
                 }

@@ -62,6 +62,12 @@ impl<T> Session<T> {
         Some((waiting, delivery))
     }
 
+    /// Whether a message of QoS 1 or 2 would be sent at once.
+    #[must_use]
+    pub fn has_place(&self) -> bool {
+        self.in_flight() < usize::from(self.window) && self.waiting_messages() == 0
+    }
+
     /// The message that waits first.
     #[must_use]
     pub fn first_waiting(&self) -> Option<&Waiting<T>> {
