@@ -140,7 +140,7 @@ fn a_session_ends_when_its_time_is_over_or_with_a_clean_start() {
             world.hang_up(peer);
         }
         let answer = publish(&mut world, publisher, "a", "x", Qos::AtLeastOnce);
-        assert_eq!(answer, ["PUBACK id=9 NoMatchingSubscribers"]);
+        assert_eq!(answer, ["PUBACK id=9 No matching subscribers"]);
         world.assert_account();
     }
 }
@@ -182,7 +182,7 @@ fn a_client_that_comes_on_another_shard_goes_on_with_its_session() {
     assert_eq!(world.packets(first).len(), 2);
     let (second, got) = come(&mut world, 1, Version::V5, "lasting");
     assert_eq!(got[1..], [r#"PUBLISH q1 id=1 dup "a" 1 B "1""#]);
-    assert_eq!(world.packets(first), ["DISCONNECT SessionTakenOver"]);
+    assert_eq!(world.packets(first), ["DISCONNECT Session taken over"]);
     world.send(second, &puback(1));
     publish(&mut world, publisher, "a", "2", Qos::AtMostOnce);
     publish(&mut world, publisher, "a", "3", Qos::AtLeastOnce);
@@ -198,11 +198,11 @@ fn subscriptions_of_a_lasting_session_are_ended_by_unsubscribing() {
     world.hang_up(first);
     let (second, _) = come(&mut world, 0, Version::V5, "lasting");
     assert_eq!(world.unsubscribe(second, "a"), ["UNSUBACK id=1 Success"]);
-    assert_eq!(world.unsubscribe(second, "a"), ["UNSUBACK id=1 NoSubscriptionExisted"]);
+    assert_eq!(world.unsubscribe(second, "a"), ["UNSUBACK id=1 No subscription existed"]);
     let publisher = world.connect(0, Version::V5, "publisher");
     assert_eq!(
         publish(&mut world, publisher, "a", "x", Qos::AtLeastOnce),
-        ["PUBACK id=9 NoMatchingSubscribers"]
+        ["PUBACK id=9 No matching subscribers"]
     );
 }
 

@@ -112,9 +112,9 @@ fn a_message_without_subscribers_is_acknowledged_with_that_reason_in_mqtt_5() {
     let mut world = World::new(1);
     let publisher = world.connect(0, Version::V5, "publisher");
     publish(&mut world, publisher, "a", "x", once_at_least(1));
-    assert_eq!(world.packets(publisher), ["PUBACK id=1 NoMatchingSubscribers"]);
+    assert_eq!(world.packets(publisher), ["PUBACK id=1 No matching subscribers"]);
     publish(&mut world, publisher, "a", "x", exactly_once(2));
-    assert_eq!(world.packets(publisher), ["PUBREC id=2 NoMatchingSubscribers"]);
+    assert_eq!(world.packets(publisher), ["PUBREC id=2 No matching subscribers"]);
     let old = world.connect(0, Version::V3_1_1, "old");
     publish(&mut world, old, "a", "x", once_at_least(1));
     assert_eq!(world.packets(old), ["PUBACK id=1 Success"]);
@@ -158,7 +158,7 @@ fn a_client_for_which_too_much_waits_is_ended_and_told() {
         publish(&mut world, publisher, "a", "x", once_at_least(number));
     }
     let got = world.packets(receiver);
-    assert_eq!(got.last().map(String::as_str), Some("DISCONNECT QuotaExceeded"), "{got:?}");
+    assert_eq!(got.last().map(String::as_str), Some("DISCONNECT Quota exceeded"), "{got:?}");
     assert!(world.socket(receiver).closed);
     assert_eq!(world.packets(publisher).len(), 5);
     world.assert_account();
