@@ -160,6 +160,9 @@ impl Ledger {
                 Ok(filter) => self.cursors.open((from, connection, id), filter, &self.retained, to),
                 Err(_) => debug_assert!(false, "shards ask with filters that were decoded"),
             },
+            Command::Queue { origin, messages, interest } => {
+                self.bring(from, origin, &messages, interest, to);
+            }
             Command::Credit { connection, id } => self.cursors.ask((from, connection, id)),
             Command::Close { connection, id } => self.cursors.close((from, connection, id)),
         }

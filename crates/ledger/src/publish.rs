@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use index::{Place, QueueId, ShardId, Target, Targets};
+use index::{Interest, Place, QueueId, ShardId, Target, Targets};
 use session::{Message, Now, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
-use crate::command::{Publish, Reply};
+use crate::command::{Origin, Publish, Reply};
 use crate::gauges::{add, shift, subtract};
 use crate::queue::{Entry, Queue};
 use crate::record::{Granted, MessageId, Queued, WillFate};
@@ -63,6 +63,13 @@ enum Room {
     Ends,
 }
 
+impl Planned {
+    /// Whether the queue gets the message.
+    fn is_taken(&self) -> bool {
+        matches!(self.room, Room::Enough | Room::AfterDropping(_))
+    }
+}
+
 impl Ledger {
     /// A PUBLISH on the ledger's way.
     pub(crate) fn publish(&mut self, from: ShardId, publish: Publish, now: Now, to: &mut impl Effects) {
@@ -101,6 +108,53 @@ impl Ledger {
             Err(reason) => (reason, None),
         };
         self.answer(Answer { shard, reply: Reply::Stored { connection, ticket, reason }, brake }, now, to);
+    }
+
+    /// Values that a retained cursor has brought to a session that lasts go into its queue.
+    pub(crate) fn bring(
+        &mut self,
+        from: ShardId,
+        origin: Origin,
+        messages: &[Arc<Message>],
+        interest: Interest,
+        to: &mut impl Effects,
+    ) {
+        let place = Place { shard: from, connection: origin.connection };
+        let targets = Targets::default();
+        for message in messages {
+            if !self.is_on(origin.queue, place) {
+                return;
+            }
+            let Some(planned) = self.plan_to_bring(origin.queue, message, interest) else { return };
+            let id = self.next_message();
+            let mut group = Vec::with_capacity(1);
+            self.record_room(&planned, &mut group);
+            if planned.is_taken() {
+                let queues = Cow::Owned(vec![planned.queued.clone()]);
+                let body = Cow::Borrowed(message);
+                group.push(Record::Enqueue { message: id, body, queues, is_retained: false });
+            }
+            match self.replies.commit(&group, to) {
+                Ok(()) => {
+                    let routing =
+                        Routing { message, targets: &targets, publisher: None, opens: None, will: None };
+                    self.enqueue(&routing, id, &mut vec![planned], to);
+                }
+                Err(refusal) => drop(self.reason(refusal)),
+            }
+        }
+    }
+
+    fn plan_to_bring(&self, queue: QueueId, message: &Message, interest: Interest) -> Option<Planned> {
+        let session = self.sessions.find(queue)?;
+        let qos = message.qos().min(interest.qos());
+        let granted = Granted { qos, retain: true, identifiers: interest.identifier().into_iter().collect() };
+        Some(Planned {
+            queue: QueueOf::Session(queue),
+            queued: Queued { queue: session.incarnation?, granted },
+            is_recorded: true,
+            room: self.room(&session.queue, message),
+        })
     }
 
     /// Decides a message: from here on its order is fixed. Refused, nobody gets it.
@@ -223,10 +277,8 @@ impl Ledger {
         for planned in plan {
             self.record_room(planned, &mut group);
         }
-        let takes = |planned: &&Planned| {
-            planned.is_recorded && matches!(planned.room, Room::Enough | Room::AfterDropping(_))
-        };
-        let queues: Vec<Queued> = plan.iter().filter(takes).map(|planned| planned.queued.clone()).collect();
+        let takes = plan.iter().filter(|planned| planned.is_recorded && planned.is_taken());
+        let queues: Vec<Queued> = takes.map(|planned| planned.queued.clone()).collect();
         if is_retained || !queues.is_empty() {
             let (body, queues) = (Cow::Borrowed(message), Cow::Owned(queues));
             group.push(Record::Enqueue { message: id, body, queues, is_retained });
