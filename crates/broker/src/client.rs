@@ -18,6 +18,8 @@ use crate::subscribe::Recording;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) session: Session<Tag>,
+    /// CONNACK has said that it is let in.
+    pub(crate) is_in: bool,
     /// Known from CONNECT on.
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     pub(crate) filters: Filters,
@@ -52,6 +54,7 @@ impl Client {
     pub(crate) fn new(session: Session<Tag>) -> Self {
         Self {
             session,
+            is_in: false,
             subscriber: None,
             filters: Filters::default(),
             route: None,

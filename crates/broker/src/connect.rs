@@ -63,6 +63,7 @@ impl Shard {
             let why = "the answer would be larger than the client takes";
             return self.turn_away(id, ReasonCode::PacketTooLarge, why, now, to);
         }
+        client.is_in = true;
         client.session.touch(now);
         let keep_alive_secs = client.session.keep_alive_secs();
         to.notice(id, Notice::Connected { client_id: &subscriber.client_id, version, keep_alive_secs });

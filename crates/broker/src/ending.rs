@@ -69,18 +69,18 @@ impl Shard {
         let Some(mut client) = self.clients.remove(id) else { return };
         let Ending { reason, why, cause, by } = ending;
         let client_id = client.client_id();
-        let is_connected = client.session.is_connected();
-        self.counters.clients_connected.sub(u64::from(is_connected));
+        let is_in = client.is_in;
+        self.counters.clients_connected.sub(u64::from(is_in));
         to.notice(
             id,
             match by {
-                By::Server if !is_connected => Notice::Refused { client_id, reason, why },
+                By::Server if !is_in => Notice::Refused { client_id, reason, why },
                 By::Server | By::Peer => Notice::Disconnected { client_id, reason, why },
             },
         );
         let Some(subscriber) = client.subscriber.take() else { return };
         // Who was never let in leaves nothing behind.
-        let cause = if is_connected { cause } else { Cause::Normal };
+        let cause = if is_in { cause } else { Cause::Normal };
         let expiry_secs = client.expiry_secs;
         to.command(Command::Left(Left {
             subscriber: Arc::clone(&subscriber),

@@ -200,9 +200,12 @@ fn median(values: impl Iterator<Item = u64>) -> u64 {
 mod tests {
     use super::*;
 
+    fn connection(slot: u32) -> ConnectionId {
+        ConnectionId { slot, generation: 0 }
+    }
+
     fn subscriber(slot: u32) -> Arc<Subscriber> {
-        let connection = ConnectionId { slot, generation: 0 };
-        let subscriber = Subscriber::new("s".into(), ShardId::new(0), connection);
+        let subscriber = Subscriber::new("s".into(), ShardId::new(0), connection(slot));
         subscriber.gauge.set(Level::Over);
         Arc::new(subscriber)
     }
@@ -214,9 +217,9 @@ mod tests {
     #[test]
     fn all_saturated_alike_are_waited_for() {
         let mut judge = Judge::default();
-        (0..10).for_each(|slot| judge.watch(&subscriber(slot), 0, 0));
+        (0..10).for_each(|slot| judge.watch(connection(slot), &subscriber(slot), 0, 0));
         for round in 1..100 {
-            let taken = |s: &Subscriber| reading(round * (1_000 + u64::from(s.connection.slot)));
+            let taken = |at: ConnectionId| reading(round * (1_000 + u64::from(at.slot)));
             assert!(judge.judge(round * JUDGE_MS, taken).is_empty());
         }
     }
@@ -224,37 +227,37 @@ mod tests {
     #[test]
     fn one_that_lags_behind_its_peers_is_slow_at_once() {
         let mut judge = Judge::default();
-        (0..5).for_each(|slot| judge.watch(&subscriber(slot), 0, 0));
-        let taken = |s: &Subscriber| reading(if s.connection.slot == 3 { 10 } else { 1_000 });
+        (0..5).for_each(|slot| judge.watch(connection(slot), &subscriber(slot), 0, 0));
+        let taken = |at: ConnectionId| reading(if at.slot == 3 { 10 } else { 1_000 });
         let verdicts = judge.judge(JUDGE_MS, taken);
         assert_eq!(verdicts.len(), 1);
-        assert_eq!((verdicts[0].0.connection.slot, verdicts[0].1), (3, Verdict::Slow));
+        assert_eq!((verdicts[0].0.slot, verdicts[0].2), (3, Verdict::Slow));
     }
 
     #[test]
     fn one_that_holds_nobody_else_has_five_seconds() {
         let mut judge = Judge::default();
-        judge.watch(&subscriber(1), 0, 0);
+        judge.watch(connection(1), &subscriber(1), 0, 0);
         assert!(judge.judge(JUDGE_MS, |_| reading(0)).is_empty());
         assert!(judge.judge(PATIENCE_MS - 1, |_| reading(0)).is_empty());
-        assert_eq!(judge.judge(2 * PATIENCE_MS, |_| reading(0))[0].1, Verdict::Slow);
+        assert_eq!(judge.judge(2 * PATIENCE_MS, |_| reading(0))[0].2, Verdict::Slow);
     }
 
     #[test]
     fn one_that_stands_still_and_holds_others_is_slow_at_once() {
         let mut judge = Judge::default();
         let still = subscriber(1);
-        judge.watch(&still, 0, 0);
+        judge.watch(connection(1), &still, 0, 0);
         assert!(still.gauge.wait(ShardId::new(7), true), "a publisher of another shard waits, with others");
-        assert_eq!(judge.judge(JUDGE_MS, |_| reading(0))[0].1, Verdict::Slow);
+        assert_eq!(judge.judge(JUDGE_MS, |_| reading(0))[0].2, Verdict::Slow);
     }
 
     #[test]
     fn nobody_is_judged_on_a_moment() {
         let mut judge = Judge::default();
-        judge.watch(&subscriber(1), 0, 0);
-        judge.watch(&subscriber(2), 0, JUDGE_MS - 1);
-        let taken = |s: &Subscriber| reading(if s.connection.slot == 1 { 1_000 } else { 0 });
+        judge.watch(connection(1), &subscriber(1), 0, 0);
+        judge.watch(connection(2), &subscriber(2), 0, JUDGE_MS - 1);
+        let taken = |at: ConnectionId| reading(if at.slot == 1 { 1_000 } else { 0 });
         assert!(judge.judge(JUDGE_MS, taken).is_empty());
     }
 
@@ -263,7 +266,7 @@ mod tests {
         let mut judge = Judge::default();
         let busy = subscriber(1);
         for round in 0..1_000 {
-            judge.watch(&busy, round * 10, round * 10);
+            judge.watch(connection(1), &busy, round * 10, round * 10);
             assert!(judge.judge(round * 10, |_| reading(round * 10)).is_empty());
         }
         assert_eq!(judge.watched.len(), 1);
@@ -273,21 +276,21 @@ mod tests {
     fn one_that_takes_nothing_for_a_minute_is_given_up() {
         let mut judge = Judge::default();
         let still = subscriber(1);
-        judge.watch(&still, 0, 0);
-        assert_eq!(judge.judge(GIVEN_UP_MS - 1, |_| reading(0))[0].1, Verdict::Slow);
+        judge.watch(connection(1), &still, 0, 0);
+        assert_eq!(judge.judge(GIVEN_UP_MS - 1, |_| reading(0))[0].2, Verdict::Slow);
         still.gauge.set(Level::Slow);
-        assert_eq!(judge.judge(2 * GIVEN_UP_MS, |_| reading(0))[0].1, Verdict::GivenUp);
+        assert_eq!(judge.judge(2 * GIVEN_UP_MS, |_| reading(0))[0].2, Verdict::GivenUp);
     }
 
     #[test]
     fn a_slow_one_is_open_again_when_it_has_taken_everything() {
         let mut judge = Judge::default();
         let slow = subscriber(1);
-        judge.watch(&slow, 0, 0);
+        judge.watch(connection(1), &slow, 0, 0);
         slow.gauge.set(Level::Slow);
         assert!(judge.judge(JUDGE_MS, |_| reading(500)).is_empty());
-        let empty = |_: &Subscriber| Some(Reading { taken: 1_500, waiting: 0 });
-        assert_eq!(judge.judge(2 * JUDGE_MS, empty)[0].1, Verdict::Open);
+        let empty = |_: ConnectionId| Some(Reading { taken: 1_500, waiting: 0 });
+        assert_eq!(judge.judge(2 * JUDGE_MS, empty)[0].2, Verdict::Open);
         assert_eq!(judge.poll_timeout(), None);
     }
 }

@@ -106,8 +106,12 @@ impl Config {
     pub fn to_toml(&self) -> String {
         let global = Global { allow_anonymous: None, shards: self.shards, data_dir: self.data_dir.clone() };
         let listeners = self.listeners.iter().map(|listener| ("[[listener]]", listener.lines()));
-        let rest =
-            [("[limits]", self.limits.lines()), ("[log]", self.log.lines()), ("[sys]", self.sys.lines())];
+        let rest = [
+            ("[limits]", self.limits.lines()),
+            ("[sessions]", self.sessions.lines()),
+            ("[log]", self.log.lines()),
+            ("[sys]", self.sys.lines()),
+        ];
         let tables = [("", global.lines())].into_iter().chain(listeners).chain(rest);
         let write = |(header, lines): (&str, Vec<(&str, String)>)| {
             let lines = lines.into_iter().map(|(name, value)| format!("{name} = {value}\n"));

@@ -220,9 +220,7 @@ impl Command {
             + match self {
                 Self::Publish(publish) => publish.message.size_bytes(),
                 Self::Retained { filter, .. } => filter.len(),
-                Self::Queue { messages, .. } => {
-                    messages.iter().map(|message| message.size_bytes()).sum()
-                }
+                Self::Queue { messages, .. } => messages.iter().map(|message| message.size_bytes()).sum(),
                 Self::Claim(claim) => {
                     size_of::<Claim>() + claim.will.as_ref().map_or(0, |will| will.message.size_bytes())
                 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use net::{Limits, Options, Server};
 use session::Settings;
-use wire::Qos;
 
 const CONNACK: [u8; 4] = [0x20, 2, 0, 0];
 /// A wait that takes longer has failed.
@@ -127,11 +126,11 @@ fn options(shards: usize) -> Options {
     Options {
         shards,
         settings: settings(),
+        ledger: ledger::Settings::default(),
         limits: Limits {
             connections_max: 1_000,
             high_water_bytes: 32 * 1024,
             waiting_bytes_max: 64 * 1024 * 1024,
-            retained_bytes_max: 64 * 1024 * 1024,
         },
         // Nothing but sockets and mail wakes an idle shard.
         sys_interval_ms: None,
@@ -146,10 +145,9 @@ fn settings() -> Settings {
         client_id_bytes_max: 64,
         will_bytes_max: 1024,
         subscriptions_max: 8,
-        qos_max: Qos::AtMostOnce,
         topic_alias_max: 0,
-        keep_alive_secs_max: 0,
         connect_timeout_ms: 60_000,
+        ..Settings::default()
     }
 }
 

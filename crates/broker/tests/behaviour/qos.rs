@@ -2,8 +2,8 @@
 
 use ledger::Gauges;
 use wire::{
-    Connect, ConnectProperties, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel,
-    PubRelReason, Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
+    Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
+    Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
 };
 
 use crate::world::{Peer, World, name, settings, utf8};
@@ -38,12 +38,10 @@ fn puback(number: u16) -> Packet<'static> {
 }
 
 fn with_window(world: &mut World, shard: usize, client_id: &str, window: u16) -> Peer {
-    let properties = ConnectProperties {
-        receive_maximum: std::num::NonZeroU16::new(window),
-        ..ConnectProperties::default()
-    };
+    let mut connect = Connect::new(Version::V5, utf8(client_id));
+    connect.properties.receive_maximum = std::num::NonZeroU16::new(window);
     let peer = world.accept(shard, Version::V5);
-    world.send(peer, &Connect { properties, ..Connect::new(Version::V5, utf8(client_id)) }.into());
+    world.send(peer, &connect.into());
     assert!(world.packets(peer)[0].starts_with("CONNACK Success"));
     peer
 }

@@ -34,6 +34,7 @@ pub(crate) struct World {
     pub(crate) shards: Vec<Shard>,
     pub(crate) outside: Vec<Outside>,
     pub(crate) counters: Vec<Arc<Counters>>,
+    index: Arc<Subscriptions>,
     ledger: Ledger,
     committed: Lsn,
     pub(crate) now: Now,
@@ -190,7 +191,7 @@ impl World {
         };
         let shards = (0..shards).map(shard).collect::<Vec<_>>();
         let outside = shards.iter().map(|_| Outside::default()).collect();
-        Self { shards, outside, counters, ledger, committed: Lsn::default(), now }
+        Self { shards, outside, counters, index, ledger, committed: Lsn::default(), now }
     }
 
     /// A connection on which nothing has been sent.
@@ -240,6 +241,11 @@ impl World {
         let properties = wire::UnsubscribeProperties::default();
         self.send(peer, &wire::Unsubscribe { packet_id: PacketId::MIN, properties, filters }.into());
         self.packets(peer)
+    }
+
+    /// How many subscriptions there are.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.index.len()
     }
 
     /// The sum of a counter over all shards.
