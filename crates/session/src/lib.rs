@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod alias;
+mod answer;
 mod authentication;
 pub mod client;
 mod connect;
@@ -18,18 +19,21 @@ mod inbound;
 mod incoming;
 mod message;
 mod outbound;
+mod packet;
 mod sending;
 mod session;
 mod settings;
 mod ticket;
+mod timeout;
 mod waiting;
 
+pub use answer::Details;
 pub use authentication::{Authenticated, AuthenticationOutcome, AuthenticationStep};
 pub use client::Client;
 pub use connect::Accepted;
 pub use incoming::Incoming;
 pub use message::Message;
-pub use session::{Details, Request, Session};
+pub use session::{Request, Session};
 pub use settings::Settings;
 pub use ticket::Ticket;
 pub use waiting::{Wait, Waiting};
