@@ -34,7 +34,11 @@ impl Ledger {
         self.cursors.close_all(from, left.connection);
         let Gone::Holder { holder, session, next } = self.claims.left(id, place) else { return };
         match session {
-            Some(session) if self.lasts(session) => self.depart(session, left, now, to),
+            Some(session) if self.lasts(session) => {
+                let lasting = self.sessions.find(session).map_or(0, |session| session.expiry_secs);
+                let expiry_secs = left.expiry_secs.unwrap_or(lasting);
+                self.depart(session, left.cause, expiry_secs, now, to);
+            }
             session => {
                 if let Some(session) = session {
                     self.remove_session(session, WillFate::Dropped);
@@ -60,6 +64,9 @@ impl Ledger {
         let place = claimant.place();
         let claim = *claimant.claim;
         let id = Arc::clone(&claim.subscriber.client_id);
+        if let Some(session) = self.claims.find(&id).and_then(|client| client.session) {
+            self.settle(session, now, to);
+        }
         let existing = self.claims.find(&id).and_then(|client| client.session);
         let is_recorded = existing.is_some() || claim.expiry_secs > 0;
         let claimed = match existing {
@@ -225,12 +232,18 @@ impl Ledger {
     }
 
     /// The connection of a session that lasts is over.
-    fn depart(&mut self, id: QueueId, left: &Left, now: Now, to: &mut impl Effects) {
+    pub(crate) fn depart(
+        &mut self,
+        id: QueueId,
+        cause: Cause,
+        expiry_secs: u32,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
         let Some(session) = self.sessions.find(id) else { return };
-        let expiry_secs = left.expiry_secs.unwrap_or(session.expiry_secs);
         let fate = match &session.will {
             None => WillFate::Dropped,
-            Some(_) if left.cause == Cause::Normal => WillFate::Dropped,
+            Some(_) if cause == Cause::Normal => WillFate::Dropped,
             Some(will) if will.delay_secs == 0 || expiry_secs == 0 => WillFate::Due,
             Some(_) => WillFate::Waits,
         };

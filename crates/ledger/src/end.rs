@@ -148,9 +148,14 @@ impl Ledger {
             }
         }
         let Some(session) = self.sessions.find_mut(id) else { return };
-        if let Some(will) = session.will.take_if(|will| is_due(will.due_ms)) {
-            subtract(&self.gauges.wills_pending, 1);
-            self.wills.push(DueWill { id: Some(will.id), message: will.message });
+        if let Some(will) = session.will.as_mut().filter(|will| is_due(will.due_ms)) {
+            let record = Record::WillDue { session: session.incarnation.unwrap_or_default() };
+            if self.replies.commit(&[record], to).is_err() {
+                will.due_ms = Some(now.monotonic_ms + RETRY_MS);
+            } else if let Some(will) = session.will.take() {
+                subtract(&self.gauges.wills_pending, 1);
+                self.wills.push(DueWill { id: Some(will.id), message: will.message });
+            }
         }
         let due_ms = session.next_timer_ms();
         self.timers.set(id, None, due_ms);

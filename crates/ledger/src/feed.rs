@@ -7,7 +7,7 @@ use session::{Message, Now};
 use wire::{Delivery, PacketId, Publish, Qos, Version};
 
 use crate::command::{Delivered, Reply};
-use crate::gauges::{add, shift, subtract};
+use crate::gauges::{shift, subtract};
 use crate::in_flight::State;
 use crate::record::MessageId;
 use crate::replies::{Answer, QueueOf};
@@ -209,13 +209,6 @@ impl Ledger {
         if !self.replies.withheld.is_empty() && !self.has_grown(queue) {
             self.replies.withheld.release(queue, to);
         }
-    }
-
-    /// A message has gone out of a queue otherwise than by being sent.
-    pub(crate) fn dropped(&self, counter: &std::sync::atomic::AtomicUsize, bytes: usize) {
-        subtract(&self.gauges.queued, 1);
-        subtract(&self.gauges.queued_bytes, bytes);
-        add(counter, 1);
     }
 }
 

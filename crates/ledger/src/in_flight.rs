@@ -107,10 +107,6 @@ impl InFlight {
         all.sort_unstable_by_key(|exchange| exchange.order);
         all
     }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Exchange> {
-        self.exchanges.iter()
-    }
 }
 
 /// The identifiers are given by us, one after the other: it is enough to spread them over the word.

@@ -26,11 +26,13 @@ mod in_flight;
 mod publish;
 mod queue;
 mod record;
+mod recover;
 mod replies;
 mod retained;
 mod session;
 mod settings;
 mod share;
+mod state;
 mod subscribe;
 mod sweep;
 mod table;
@@ -94,6 +96,9 @@ pub struct Ledger {
     timers: Timers,
     wills: Wills,
     endings: VecDeque<Ending>,
+    /// After a restart: sessions that were connected, and groups that have no member any more.
+    unsettled: VecDeque<QueueId>,
+    orphans: Vec<Incarnation>,
     sweep: Sweep,
     last_message: MessageId,
     last_incarnation: Incarnation,
@@ -119,6 +124,8 @@ impl Ledger {
             timers: Timers::default(),
             wills: Wills::default(),
             endings: VecDeque::new(),
+            unsettled: VecDeque::new(),
+            orphans: Vec::new(),
             sweep: Sweep::default(),
             last_message: MessageId(0),
             last_incarnation: Incarnation(0),
@@ -193,6 +200,7 @@ impl Ledger {
     pub fn work(&mut self, now: Now, to: &mut impl Effects) {
         self.replies.withheld.release_due(now.monotonic_ms, to);
         let mut units = UNITS_AT_A_TIME;
+        self.settle_some(&mut units, now, to);
         self.feed_all(&mut units, now, to);
         self.look_at_timers(&mut units, now, to);
         self.end_some(&mut units, to);
@@ -212,6 +220,7 @@ impl Ledger {
         feeds
             || self.cursors.has_work()
             || !self.endings.is_empty()
+            || !(self.unsettled.is_empty() && self.orphans.is_empty())
             || self.wills.has_work()
             || self.sweep.is_under_way()
     }

@@ -50,10 +50,15 @@ impl Queue {
     /// Behind all others; its number is the highest.
     pub(crate) fn push(&mut self, id: MessageId, entry: Entry) {
         debug_assert!(self.places.back().is_none_or(|(last, _)| *last < id), "numbers grow");
-        self.messages += 1;
-        self.bytes += entry.message.size_bytes();
-        self.expiring += usize::from(entry.message.expires_unix_ms().is_some());
+        self.count(&entry);
         self.places.push_back((id, Some(entry)));
+    }
+
+    /// At its place, wherever that is: records are copied forward.
+    pub(crate) fn restore(&mut self, id: MessageId, entry: Entry) {
+        let Err(place) = self.places.binary_search_by_key(&id, |(id, _)| *id) else { return };
+        self.count(&entry);
+        self.places.insert(place, (id, Some(entry)));
     }
 
     pub(crate) fn front(&self) -> Option<(MessageId, &Entry)> {
@@ -105,6 +110,12 @@ impl Queue {
         let rest = self.places.len().saturating_sub(places_max);
         self.places.truncate(rest);
         rest == 0
+    }
+
+    fn count(&mut self, entry: &Entry) {
+        self.messages += 1;
+        self.bytes += entry.message.size_bytes();
+        self.expiring += usize::from(entry.message.expires_unix_ms().is_some());
     }
 
     fn forget(&mut self, entry: &Entry) {

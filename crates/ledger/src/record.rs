@@ -157,6 +157,11 @@ pub enum Record<'a> {
         /// Which of its messages.
         message: MessageId,
     },
+    /// A will has waited long enough, before its session has ended.
+    WillDue {
+        /// Whose.
+        session: Incarnation,
+    },
     /// A will has been published.
     WillDone {
         /// Its number, as it was recorded when its client connected.
@@ -223,6 +228,7 @@ impl Record<'_> {
             | Self::Received { .. }
             | Self::Finished { .. }
             | Self::Removed { .. }
+            | Self::WillDue { .. }
             | Self::WillDone { .. } => true,
             Self::Session { .. }
             | Self::Connected { .. }
@@ -269,6 +275,7 @@ impl Record<'_> {
             Self::Received { session, packet_id } => Record::Received { session, packet_id },
             Self::Finished { session, packet_id } => Record::Finished { session, packet_id },
             Self::Removed { queue, message } => Record::Removed { queue, message },
+            Self::WillDue { session } => Record::WillDue { session },
             Self::WillDone { will } => Record::WillDone { will },
         }
     }

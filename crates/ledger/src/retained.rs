@@ -95,9 +95,7 @@ impl Retained {
     /// Makes `message` the value of its topic; an empty payload removes it (MQTT 5.0, 3.3.1.3).
     pub fn set(&mut self, message: &Arc<Message>) -> Stored {
         let key = key_of(message.topic());
-        if let Some(old) = self.values.remove(&key) {
-            self.bytes -= cost(&key, &old.message);
-        }
+        self.remove(&key);
         if message.payload().is_empty() {
             return Stored::Done;
         }
@@ -167,6 +165,24 @@ impl Retained {
 
     /// Looks at the next `visits` values and removes those that are expired. Returns how many.
     pub fn sweep(&mut self, visits: usize, now: Now) -> usize {
+        let expired = self.next_expired(visits, now);
+        expired.iter().for_each(|key| self.remove(key));
+        expired.len()
+    }
+
+    /// Looks at the next `visits` values. Returns the topics of those that are expired.
+    pub(crate) fn look_for_expired(&mut self, visits: usize, now: Now) -> Vec<String> {
+        let topic = |key: Box<[u8]>| key.iter().map(|byte| if *byte == 0 { b'/' } else { *byte }).collect();
+        let expired = self.next_expired(visits, now).into_iter();
+        expired.filter_map(|key| String::from_utf8(topic(key)).ok()).collect()
+    }
+
+    /// The topic has no value any more.
+    pub(crate) fn clear(&mut self, topic: &str) {
+        self.remove(&key_of_text(topic));
+    }
+
+    fn next_expired(&mut self, visits: usize, now: Now) -> Vec<Box<[u8]>> {
         let from = self.swept.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut expired = Vec::new();
         let mut looked_at = 0;
@@ -179,12 +195,13 @@ impl Retained {
                 self.swept = Some(key.clone());
             }
         }
-        for key in &expired {
-            if let Some(old) = self.values.remove(key) {
-                self.bytes -= cost(key, &old.message);
-            }
+        expired
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(old) = self.values.remove(key) {
+            self.bytes -= cost(key, &old.message);
         }
-        expired.len()
     }
 }
 
@@ -239,7 +256,11 @@ fn literal_prefix(filter: &str) -> Box<[u8]> {
 }
 
 fn key_of(topic: TopicName<'_>) -> Box<[u8]> {
-    topic.as_str().bytes().map(|byte| if byte == b'/' { 0 } else { byte }).collect()
+    key_of_text(topic.as_str())
+}
+
+fn key_of_text(topic: &str) -> Box<[u8]> {
+    topic.bytes().map(|byte| if byte == b'/' { 0 } else { byte }).collect()
 }
 
 fn cost(key: &[u8], message: &Message) -> usize {

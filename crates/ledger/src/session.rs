@@ -43,6 +43,8 @@ pub(crate) struct Session {
     pub(crate) timer_ms: Option<u64>,
     /// It stands in the line of those that are to be fed.
     pub(crate) is_ready: bool,
+    /// It was connected when the records that it was made from ended, and that it is not any more is not recorded.
+    pub(crate) is_unsettled: bool,
 }
 
 /// A session's part in a group.
@@ -104,6 +106,7 @@ impl Session {
             expires_ms: None,
             timer_ms: None,
             is_ready: false,
+            is_unsettled: false,
         }
     }
 

@@ -1,11 +1,12 @@
 //! Expired messages that nobody comes for are looked for now and then.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use index::QueueId;
 use session::Now;
 
-use crate::gauges::add;
+use crate::gauges::{add, shift, subtract};
 use crate::record::MessageId;
 use crate::replies::QueueOf;
 use crate::{Effects, Ledger, Record};
@@ -55,8 +56,7 @@ impl Ledger {
     /// One piece of the sweep through the retained messages, and one of the round through the queues.
     pub(crate) fn sweep(&mut self, now: Now, to: &mut impl Effects) {
         if now.monotonic_ms >= self.sweep.next_ms {
-            let expired = self.retained.sweep(VISITS, now);
-            add(&self.gauges.retained_expired, expired);
+            self.sweep_retained(now, to);
             self.sweep.next_ms = now.monotonic_ms + SWEEP_MS;
             if self.sweep.at.is_none() {
                 self.sweep.at = self.sweep.queues.first().map(|queue| (*queue, None));
@@ -66,6 +66,16 @@ impl Ledger {
             let next = self.sweep_queue(queue, after, now, to).map(|after| (queue, Some(after)));
             let behind = (std::ops::Bound::Excluded(queue), std::ops::Bound::Unbounded);
             self.sweep.at = next.or_else(|| self.sweep.queues.range(behind).next().map(|next| (*next, None)));
+        }
+    }
+
+    fn sweep_retained(&mut self, now: Now, to: &mut impl Effects) {
+        let expired = self.retained.look_for_expired(VISITS, now);
+        let cleared = |topic| Record::Cleared { topic: Cow::Borrowed(topic) };
+        let records: Vec<Record<'_>> = expired.iter().map(|topic| cleared(topic.as_str())).collect();
+        if !records.is_empty() && self.replies.commit(&records, to).is_ok() {
+            expired.iter().for_each(|topic| self.retained.clear(topic));
+            add(&self.gauges.retained_expired, expired.len());
         }
     }
 
@@ -98,8 +108,8 @@ impl Ledger {
             for message in expired {
                 if let Some(entry) = messages.remove(message) {
                     let bytes = entry.message.size_bytes();
-                    crate::gauges::shift(&self.gauges.queued, &self.gauges.expired, 1);
-                    crate::gauges::subtract(&self.gauges.queued_bytes, bytes);
+                    shift(&self.gauges.queued, &self.gauges.expired, 1);
+                    subtract(&self.gauges.queued_bytes, bytes);
                 }
             }
         }

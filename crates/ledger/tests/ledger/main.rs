@@ -1,4 +1,5 @@
 //! The ledger, seen from its shards and its disk.
 
 mod delivery;
+mod schedules;
 mod stage;

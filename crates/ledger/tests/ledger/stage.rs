@@ -143,6 +143,9 @@ impl Stage {
     }
 
     pub(crate) fn handle(&mut self, from: ShardId, command: Command) {
+        if std::env::var_os("LEDGER_SEED").is_some() {
+            eprintln!("{from:?} {command:?}");
+        }
         self.ledger.handle(from, command, self.now, &mut self.sink);
         self.settle();
     }
@@ -278,6 +281,24 @@ impl Stage {
             filters: vec![filter.into()],
         };
         self.handle(client.place.shard, command);
+    }
+
+    /// A subscription was refused: its shard takes it out of the index.
+    pub(crate) fn forget(&mut self, client: &Client, filter: &str) {
+        let filter = TopicFilter::new(filter).expect("a filter");
+        if filter.shared().is_none() {
+            let change = Change::Unsubscribe { filter, subscriber: &client.subscriber };
+            self.index.apply([change], &mut Vec::new());
+        }
+    }
+
+    /// A process ends, with everything that was recorded later than that, and another begins.
+    pub(crate) fn restart(&mut self, ledger: Ledger, index: Arc<Subscriptions>, last: Lsn) {
+        self.ledger = ledger;
+        self.index = index;
+        self.sink.groups.retain(|(lsn, _)| *lsn <= last);
+        self.sink.replies.clear();
+        self.sink.last = last;
     }
 
     /// A PUBLISH on the ledger's way, with a ticket as its QoS asks for it.

@@ -1,0 +1,89 @@
+//! What would survive, in words.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write};
+
+use crate::Ledger;
+use crate::group::Group;
+use crate::in_flight::State;
+use crate::queue::Entry;
+use crate::record::MessageId;
+use crate::session::Session;
+
+impl Ledger {
+    /// Everything of the ledger that is in its records, in an order of its own: two ledgers with the same text go on in
+    /// the same way after a restart. Who is connected is left out, and what of it a restart ends.
+    #[must_use]
+    pub fn durable_state(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_state(&mut text);
+        text
+    }
+
+    fn write_state(&self, text: &mut String) -> fmt::Result {
+        let lasting = self.sessions.iter().filter(|session| session.incarnation.is_some());
+        let sessions: BTreeMap<_, &Session> = lasting.map(|session| (session.incarnation, session)).collect();
+        let filters: BTreeSet<&str> = sessions
+            .values()
+            .flat_map(|session| session.subscriptions.keys().map(|filter| &**filter))
+            .collect();
+        for session in sessions.values() {
+            write_session(text, session)?;
+        }
+        // A group that only has members who end with their connections ends with a restart.
+        let lasting = self.groups.table.iter().filter(|group| filters.contains(&*group.subscriber.client_id));
+        let groups: BTreeMap<_, &Group> = lasting.map(|group| (group.incarnation, group)).collect();
+        for group in groups.values() {
+            write_group(text, group)?;
+        }
+        for message in self.retained.iter() {
+            let (topic, qos) = (message.topic().as_str(), message.qos());
+            writeln!(text, "retained {topic} {qos} {:?}", message.payload())?;
+        }
+        let wills: BTreeSet<MessageId> = self.wills.iter().filter_map(|will| will.id).collect();
+        writeln!(text, "wills due {wills:?}")
+    }
+}
+
+fn write_session(text: &mut String, session: &Session) -> fmt::Result {
+    let Session { subscriber, incarnation, expiry_secs, unreleased, .. } = session;
+    writeln!(text, "session {incarnation:?} {} expiry {expiry_secs}", subscriber.client_id)?;
+    if let Some(will) = &session.will {
+        writeln!(text, "  will {:?} delay {}", will.id, will.delay_secs)?;
+    }
+    for (filter, interest) in &session.subscriptions {
+        writeln!(text, "  subscription {filter} {interest:?}")?;
+    }
+    writeln!(text, "  unreleased {unreleased:?}")?;
+    let mut sent = BTreeMap::new();
+    for exchange in session.in_flight.in_order() {
+        match &exchange.state {
+            // When QoS 2 leaves, which waits for its record, is not recorded.
+            State::Own(id, entry) if entry.is_recorded => drop(sent.insert(*id, (exchange.packet_id, entry))),
+            State::Released => writeln!(text, "  {} released", exchange.packet_id)?,
+            State::Own(..) | State::Shared { .. } | State::Taken { .. } => {}
+        }
+    }
+    for (id, (packet_id, entry)) in sent {
+        write!(text, "  {packet_id} sent")?;
+        write_entry(text, id, entry)?;
+    }
+    session.queue.iter().try_for_each(|(id, entry)| write_entry(text, id, entry))
+}
+
+fn write_group(text: &mut String, group: &Group) -> fmt::Result {
+    writeln!(text, "group {:?} {}", group.incarnation, group.subscriber.client_id)?;
+    let held = group.held.iter().filter_map(|(id, held)| held.entry.as_ref().map(|entry| (*id, entry)));
+    let returned = group.returned.iter().map(|(id, entry)| (*id, entry));
+    let recorded = held.chain(returned).chain(group.queue.iter()).filter(|(_, entry)| entry.is_recorded);
+    let entries: BTreeMap<MessageId, &Entry> = recorded.collect();
+    entries.into_iter().try_for_each(|(id, entry)| {
+        writeln!(text, "  {id:?} {} {:?}", entry.message.topic().as_str(), entry.message.payload())
+    })
+}
+
+fn write_entry(text: &mut String, id: MessageId, entry: &Entry) -> fmt::Result {
+    let (topic, payload) = (entry.message.topic(), entry.message.payload());
+    writeln!(text, "  {id:?} {} {payload:?} {:?}", topic.as_str(), entry.granted)
+}
