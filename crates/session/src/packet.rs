@@ -47,6 +47,8 @@ impl<T> Session<T> {
         connect: wire::Connect<'p>,
         settings: &Settings,
     ) -> Result<Request<'p>, Violation> {
+        // Whatever stands behind a CONNECT that is refused is not looked at [MQTT-3.1.4-6].
+        self.state = State::Closed;
         let asked = self.ask(&connect, settings)?;
         self.authentication = Authentication::of(&connect);
         let Some(method) = connect.properties.authentication_method else {

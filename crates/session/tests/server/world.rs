@@ -1,6 +1,6 @@
 //! A client at one end of a session and the world at the other, with a clock that is set by hand.
 
-use session::{Accepted, Now, Request, Session, Settings, Ticket};
+use session::{Accepted, Authenticated, AuthenticationOutcome, Now, Request, Session, Settings, Ticket};
 use wire::{
     Connect, Decoded, Delivery, Limits, Packet, PacketId, Publish, Qos, ReasonCode, Role, Utf8, Version,
     Violation, decode,
@@ -25,6 +25,13 @@ pub(crate) fn utf8(text: &str) -> Utf8<'_> {
 /// The CONNECT of a client that begins with nothing.
 pub(crate) fn connect(version: Version) -> Connect<'static> {
     Connect::new(version, utf8("me"))
+}
+
+/// The same, asking for something.
+pub(crate) fn connect_with(version: Version, ask: impl FnOnce(&mut Connect<'static>)) -> Connect<'static> {
+    let mut connect = connect(version);
+    ask(&mut connect);
+    connect
 }
 
 pub(crate) fn publish(qos: Qos, packet_id: u16) -> Publish<'static> {
@@ -100,6 +107,37 @@ impl World {
 
     pub(crate) fn complete_with(&mut self, ticket: Ticket, reason: ReasonCode) {
         self.session.complete(ticket, reason, &mut self.out);
+    }
+
+    /// Sends a packet as the client takes it.
+    pub(crate) fn write<'p>(&mut self, packet: impl Into<Packet<'p>>) -> bool {
+        self.session.write(&packet.into(), &mut self.out)
+    }
+
+    pub(crate) fn answer(&mut self, violation: &Violation) {
+        self.session.answer(violation, &mut self.out);
+    }
+
+    pub(crate) fn authenticated(&mut self, outcome: AuthenticationOutcome<'_>) -> Authenticated {
+        self.session.authenticated(outcome, &mut self.out)
+    }
+
+    pub(crate) fn release_answers(&mut self) {
+        self.session.release_answers(&mut self.out);
+    }
+
+    pub(crate) fn begin_release(&mut self, packet_id: PacketId) {
+        self.session.begin_release(packet_id, &mut self.out);
+    }
+
+    /// What has been sent is not looked at.
+    pub(crate) fn discard_sent(&mut self) {
+        self.out.clear();
+    }
+
+    /// What has been sent, as bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.out
     }
 
     pub(crate) fn timeout(&mut self) -> Result<(), Violation> {
