@@ -120,11 +120,19 @@ impl Broker {
     /// # Panics
     /// When it has not been before the deadline.
     pub fn client_with(&self, connect: &Connect<'_>) -> Client {
+        self.greet(connect).0
+    }
+
+    /// The same, with the CONNACK.
+    ///
+    /// # Panics
+    /// When it has not been accepted before the deadline.
+    pub fn greet(&self, connect: &Connect<'_>) -> (Client, Vec<u8>) {
         let mut connection = self.connect();
         connection.send(&connect.bytes());
         let answer = connection.read_packet();
         assert!(packet::is_accepted(&answer), "refused: {answer:02x?}");
-        Client::new(connection, connect.version)
+        (Client::new(connection, connect.version), answer)
     }
 
     /// What the broker has written so far.
