@@ -6,7 +6,8 @@ use pondhawk_tests::packet::{self, Connect, string};
 use pondhawk_tests::{Broker, Client};
 
 use crate::peer::{
-    BOTH, Conversation, PUBACK, PUBREC, PUBREL, V5, ack, in_each, in_each_with, lasting, publish,
+    BOTH, Conversation, PUBACK, PUBREC, PUBREL, V5, ack, in_each, in_each_with, lasting, lose, publish,
+    request,
 };
 
 /// [MQTT-3.1.2-24, MQTT-3.1.2-25]
@@ -28,7 +29,7 @@ fn a_message_that_is_too_large_for_the_client_counts_as_delivered() {
             assert_eq!(frog.take_message(&fits).qos, qos);
         }
         frog.expect_only_pong();
-        crate::peer::lose(frog);
+        lose(frog);
         let (mut frog, _) = broker.greet(&connect);
         frog.expect_only_pong();
         // And for who was away when it came.
@@ -168,7 +169,7 @@ fn acknowledgements_of_success_are_as_short_as_they_may_be() {
         frog.expect_ack(PUBREC, 258);
         frog.send(&ack(PUBREL, 258));
         frog.expect(&ack(0x70, 258));
-        frog.send(&crate::peer::request(version, 0xA2, 258, &[], &string("t")));
+        frog.send(&request(version, 0xA2, 258, &[], &string("t")));
         frog.expect(b"\xB0\x04\x01\x02\x00\x00");
     });
 }

@@ -4,22 +4,20 @@ use pondhawk_tests::{Broker, Client, Version};
 
 use crate::peer::{BOTH, Conversation, Message, PUBACK, V3_1_1, V5, expect_nothing_before, in_each, publish};
 
-/// What a new client gets that subscribes to this filter with these options; a message to `end` comes last.
-fn retained_for(broker: &Broker, version: Version, filter: &str, options: u8) -> Vec<Message> {
+/// What a new client gets that subscribes to this filter with these options: so many messages and no more, by topic.
+/// What a later subscription brings comes behind them.
+fn retained_for(broker: &Broker, version: Version, filter: &str, options: u8, count: usize) -> Vec<Message> {
+    let mut keeper = broker.client(version, "keeper");
+    retain_at(&mut keeper, 1, "the end", b"");
+    retain_at(&mut keeper, 1, "the end", b"end");
     let mut late = broker.client(version, "late");
-    late.subscribe_with("end", 1);
     late.subscribe_with(filter, options);
-    broker.client(version, "end").deliver(1, "end", b"");
-    let mut messages = Vec::new();
-    loop {
-        let message = late.message();
-        if message.topic == "end" {
-            late.leave();
-            messages.sort_by(|a: &Message, b| a.topic.cmp(&b.topic));
-            return messages;
-        }
-        messages.push(message);
-    }
+    let mut messages: Vec<Message> = (0..count).map(|_| late.message()).collect();
+    late.subscribe_with("the end", 0);
+    late.expect_retained("the end", b"end");
+    late.leave();
+    messages.sort_by(|a, b| a.topic.cmp(&b.topic));
+    messages
 }
 
 fn payloads(messages: &[Message]) -> Vec<&[u8]> {
@@ -33,7 +31,7 @@ fn retain_at(client: &mut Client, qos: u8, topic: &str, payload: &[u8]) {
     match qos {
         0 => {
             // QoS 0 has no answer; a retained message at QoS 1 behind it has, and they take one way.
-            client.send(&publish(version, 0x33, 2, "fence", &[], b""));
+            client.send(&publish(version, 0x33, 2, "another", &[], b""));
             client.expect_ack(PUBACK, 2);
         }
         1 => client.expect_ack(PUBACK, 1),
@@ -54,7 +52,7 @@ fn the_last_message_with_retain_is_kept_with_its_qos_for_who_comes_later() {
             retain_at(&mut toad, qos, "r/a", b"old");
             retain_at(&mut toad, next, "r/a", b"new");
             retain_at(&mut toad, 1, "r/b", b"other");
-            let messages = retained_for(broker, version, "r/+", 2);
+            let messages = retained_for(broker, version, "r/+", 2, 2);
             assert_eq!(payloads(&messages), [b"new", &b"other"[..]]);
             assert_eq!((messages[0].qos, messages[0].retain), (next, true));
             assert_eq!((messages[1].qos, messages[1].retain), (1, true));
@@ -71,10 +69,10 @@ fn an_empty_message_with_retain_is_forwarded_and_leaves_none() {
         let mut toad = broker.client(version, "toad");
         for qos in [0, 1, 2] {
             retain_at(&mut toad, qos, "r", b"kept");
-            retain_at(&mut toad, qos, "r", b"");
             frog.take_message(b"kept");
+            retain_at(&mut toad, qos, "r", b"");
             assert_eq!(frog.take_message(b"").qos, qos);
-            assert!(retained_for(broker, version, "r", 2).is_empty());
+            assert!(retained_for(broker, version, "r", 2, 0).is_empty());
         }
     });
 }
@@ -85,13 +83,13 @@ fn a_message_without_retain_leaves_the_retained_one_alone() {
     in_each(BOTH, |broker, version| {
         let mut toad = broker.client(version, "toad");
         toad.deliver(1, "r", b"not kept");
-        assert!(retained_for(broker, version, "r", 1).is_empty());
+        assert!(retained_for(broker, version, "r", 1, 0).is_empty());
         retain_at(&mut toad, 1, "r", b"kept");
         for qos in [0, 1, 2] {
             toad.deliver(qos, "r", b"passing");
             toad.deliver(qos, "r", b"");
         }
-        assert_eq!(payloads(&retained_for(broker, version, "r", 1)), [b"kept"]);
+        assert_eq!(payloads(&retained_for(broker, version, "r", 1, 1)), [b"kept"]);
     });
 }
 

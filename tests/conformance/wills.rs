@@ -4,7 +4,7 @@ use pondhawk_tests::packet::{self, Connect, Will, string};
 use pondhawk_tests::{Broker, Client, Version};
 
 use crate::peer::{
-    AN_HOUR, BOTH, Conversation, V5, expect_nothing_before, in_each, lasting, lose, pass_seconds,
+    AN_HOUR, BOTH, Conversation, V5, expect_nothing_before, in_each, lasting, lose, pass_seconds, publish,
 };
 
 fn witness(broker: &Broker, version: Version, options: u8) -> Client {
@@ -43,7 +43,7 @@ fn a_will_is_published_with_its_qos_and_retained_if_it_says_so() {
                 let message = late.take_message(b"gone");
                 assert_eq!((message.qos, message.retain), (qos, true));
             }
-            late.send(&crate::peer::publish(version, 0x33, 1, "will", &[], b""));
+            late.send(&publish(version, 0x33, 1, "will", &[], b""));
             assert_eq!(witness.take_message(b"").qos, 1);
             drop(late);
         }
