@@ -171,6 +171,7 @@ mod tests {
     use super::*;
     use wire::Utf8;
 
+    /// [MQTT-3.3.2-6]
     #[test]
     fn a_message_gives_back_what_it_was_made_of_and_less_time() {
         let properties = MessageProperties {
@@ -191,5 +192,31 @@ mod tests {
         assert_eq!(sent.properties.message_expiry_interval_secs, Some(6), "5.5 s have been 5 s at the most");
         assert_eq!(sent.properties.content_type, properties.content_type);
         assert!(!message.is_expired(at(10_999)) && message.is_expired(at(11_000)));
+    }
+
+    #[test]
+    fn a_will_does_not_grow_old_before_it_is_published() {
+        let properties =
+            MessageProperties { message_expiry_interval_secs: Some(10), ..MessageProperties::default() };
+        let payload = wire::Binary::new(b"gone").expect("short");
+        let topic = topic::topic!("a/b");
+        let will = Will {
+            topic,
+            payload,
+            qos: Qos::AtLeastOnce,
+            retain: true,
+            delay_interval_secs: Some(60),
+            properties,
+        };
+        let at = |unix_ms| Now { monotonic_ms: 0, unix_ms };
+        let message = Arc::new(Message::of_will(&will, "me".into(), at(0)));
+        let published = Arc::clone(&message).published_at(at(60_000));
+        assert!(message.is_expired(at(60_000)) && !published.is_expired(at(69_999)));
+        let sent = published.publish(at(60_000));
+        assert_eq!(sent.properties.message_expiry_interval_secs, Some(10));
+        assert_eq!(
+            (published.qos(), published.retain(), published.payload()),
+            (Qos::AtLeastOnce, true, &b"gone"[..])
+        );
     }
 }
