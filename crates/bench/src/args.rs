@@ -207,7 +207,8 @@ pub(crate) struct ComparisonArgs {
     /// A server that is started afresh for each run and ended after it; may be given several times
     ///
     /// The command is run by the shell and must stay in the foreground, listening on 127.0.0.1:{port}. Its output is
-    /// thrown away. Where it does not start, its rows are FAILED. It ends when this program does; on Linux (with util-linux) however that ends.
+    /// thrown away. Where it does not start, its rows are FAILED. It ends when this program does; on Linux (with
+    /// util-linux) however that ends, unless it changes its user.
     #[arg(long = "spawn", value_name = "NAME=COMMAND with {port}")]
     pub(crate) commands: Vec<ServerCommand>,
     /// Adds Mosquitto as it is installed, started afresh for each run

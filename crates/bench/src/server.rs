@@ -293,16 +293,17 @@ fn mosquitto() -> Command {
     mosquitto
 }
 
-/// The default configuration but for five things: anybody may connect; `max_queued_messages 0` lets the queue of a
+/// The default configuration but for these things: anybody may connect; `max_queued_messages 0` lets the queue of a
 /// slow subscriber grow without bound instead of dropping (with the default of 1,000 a flood loses messages);
 /// `max_inflight_messages 0` lets as many messages be unacknowledged to a subscriber as the protocol allows (with the
 /// default of 20 a subscriber is waited for far more often than a window of 100 would), and takes as many from a
-/// publisher in MQTT 5; Nagle's algorithm is off as in the other servers; nothing is logged.
+/// publisher in MQTT 5; Nagle's algorithm is off as in the other servers; nothing is logged. Where root starts it, it
+/// stays root: a process that becomes somebody else is no longer tied to the one that started it.
 fn mosquitto_config(address: SocketAddr) -> String {
     let (port, host) = (address.port(), address.ip());
     format!(
         "listener {port} {host}\nallow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 0\n\
-         set_tcp_nodelay true\nlog_type none\n"
+         set_tcp_nodelay true\nlog_type none\nuser root\n"
     )
 }
 
