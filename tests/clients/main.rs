@@ -10,6 +10,12 @@ use pondhawk_tests::{Broker, Options, Program, Version, node, python};
 /// The versions that all three speak.
 const VERSIONS: [Version; 2] = [Version::V3_1_1, Version::V5];
 
+/// At which a conversation is held.
+const EVERY_QOS: [&str; 3] = ["0", "1", "2"];
+
+/// At which messages wait for who comes back.
+const KEPT_QOS: [&str; 2] = ["1", "2"];
+
 /// What the last line of a conversation is.
 const ALL_SAID: &str = "all said";
 
@@ -18,41 +24,66 @@ fn brokers() -> impl Iterator<Item = Broker> {
     [1, 4].into_iter().map(|shards| Broker::start(&Options { shards, ..Options::default() }))
 }
 
-/// A program with one of the scripts beside this file.
+/// A program with one of the scripts beside this file, told where the broker is.
 fn script(mut program: Command, script: &str, broker: &Broker, version: Version) -> Command {
     program.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(script));
     program.args([broker.address().port().to_string(), version.to_string()]);
     program
 }
 
-fn converse(program: fn() -> Command, path: &str, version: Version) {
-    for broker in brokers() {
-        let said = Program::start(script(program(), path, &broker, version)).finish();
-        assert!(said.ends_with(ALL_SAID), "{said}");
-        assert!(broker.stop().success());
+/// A conversation at each QoS of these, with a new broker.
+fn converse(program: fn() -> Command, path: &str, version: Version, each_qos: &[&str]) {
+    for qos in each_qos {
+        for broker in brokers() {
+            let mut conversation = script(program(), path, &broker, version);
+            conversation.arg(qos);
+            let said = Program::start(conversation).finish();
+            assert!(said.ends_with(ALL_SAID), "{said}");
+            assert!(broker.stop().success());
+        }
     }
 }
 
 /// [3.1.1 MQTT-7.0.0-2]
 #[test]
 fn paho_converses_in_3_1_1() {
-    converse(python, "python/talk.py", Version::V3_1_1);
+    converse(python, "python/talk.py", Version::V3_1_1, &EVERY_QOS);
 }
 
 #[test]
 fn paho_converses_in_5_0() {
-    converse(python, "python/talk.py", Version::V5);
+    converse(python, "python/talk.py", Version::V5, &EVERY_QOS);
+}
+
+#[test]
+fn paho_comes_back_in_3_1_1() {
+    converse(python, "python/resume.py", Version::V3_1_1, &KEPT_QOS);
+}
+
+#[test]
+fn paho_comes_back_in_5_0() {
+    converse(python, "python/resume.py", Version::V5, &KEPT_QOS);
 }
 
 /// [3.1.1 MQTT-7.0.0-2]
 #[test]
 fn mqtt_js_converses_in_3_1_1() {
-    converse(node, "javascript/talk.js", Version::V3_1_1);
+    converse(node, "javascript/talk.js", Version::V3_1_1, &EVERY_QOS);
 }
 
 #[test]
 fn mqtt_js_converses_in_5_0() {
-    converse(node, "javascript/talk.js", Version::V5);
+    converse(node, "javascript/talk.js", Version::V5, &EVERY_QOS);
+}
+
+#[test]
+fn mqtt_js_comes_back_in_3_1_1() {
+    converse(node, "javascript/resume.js", Version::V3_1_1, &KEPT_QOS);
+}
+
+#[test]
+fn mqtt_js_comes_back_in_5_0() {
+    converse(node, "javascript/resume.js", Version::V5, &KEPT_QOS);
 }
 
 #[test]

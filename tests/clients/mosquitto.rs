@@ -1,4 +1,4 @@
-//! Mosquitto's programs for the command line, in all versions.
+//! Mosquitto's programs for the command line, in all versions and at every QoS.
 
 use std::process::Command;
 
@@ -7,11 +7,17 @@ use pondhawk_tests::{Broker, Program, Version};
 use crate::brokers;
 
 /// How messages are printed: as nothing else that the programs say with `--debug`.
-const FORMAT: &str = "> %t %p %r";
+const FORMAT: &str = "> %t %p %q %r";
 
 /// A broker with one shard and with four, and every version.
-fn each() -> impl Iterator<Item = (Broker, Version)> {
+fn each_version() -> impl Iterator<Item = (Broker, Version)> {
     Version::ALL.into_iter().flat_map(|version| brokers().map(move |broker| (broker, version)))
+}
+
+/// The same, with every QoS.
+fn each() -> impl Iterator<Item = (Broker, Version, &'static str)> {
+    let with = |qos| each_version().map(move |(broker, version)| (broker, version, qos));
+    ["0", "1", "2"].into_iter().flat_map(with)
 }
 
 fn command(program: &str, broker: &Broker, version: Version) -> Command {
@@ -38,11 +44,25 @@ fn subscribe(broker: &Broker, version: Version, client_id: &str, arguments: &[&s
     program
 }
 
-/// `mosquitto_pub`, to its end.
+/// What makes a session outlive the connections of its program.
+fn lasting(version: Version) -> &'static [&'static str] {
+    if version.is_5() { &["-c", "-x", "3600"] } else { &["-c"] }
+}
+
+/// `mosquitto_pub`, to its end: at QoS 1 and 2 until every message is acknowledged.
 pub(crate) fn publish(broker: &Broker, version: Version, arguments: &[&str]) {
     let mut command = command("mosquitto_pub", broker, version);
     command.args(arguments);
     Program::start(command).finish();
+}
+
+/// `mosquitto_pub` with the numbers from 1 to 500, a message each, to its end.
+fn publish_lines(broker: &Broker, version: Version, arguments: &[&str]) {
+    let mut lines = Command::new("sh");
+    let mut publish = command("mosquitto_pub", broker, version);
+    publish.args(arguments).arg("-l");
+    lines.args(["-c", "seq 500 | \"$@\"", "sh"]).arg(publish.get_program()).args(publish.get_args());
+    Program::start(lines).finish();
 }
 
 /// `mosquitto_sub` at the meeting of clients, until it has heard the opening and `names` names.
@@ -57,31 +77,58 @@ fn messages(output: &str) -> Vec<&str> {
 
 #[test]
 fn wildcards_choose_what_is_printed() {
-    for (broker, version) in each() {
-        let frog = subscribe(&broker, version, "frog", &["-t", "pond/+/depth", "-t", "sky/#", "-C", "3"]);
+    for (broker, version, qos) in each() {
+        let filters = ["-q", qos, "-t", "pond/+/depth", "-t", "sky/#", "-C", "3"];
+        let frog = subscribe(&broker, version, "frog", &filters);
         for topic in ["pond/depth", "pond/north/depth", "skyline", "sky", "pond/a/b/depth", "sky/sun/height"]
         {
-            publish(&broker, version, &["-t", topic, "-m", "7"]);
+            publish(&broker, version, &["-q", qos, "-t", topic, "-m", "7"]);
         }
-        assert_eq!(messages(&frog.finish()), ["pond/north/depth 7 0", "sky 7 0", "sky/sun/height 7 0"]);
+        let heard = ["pond/north/depth", "sky", "sky/sun/height"].map(|topic| format!("{topic} 7 {qos} 0"));
+        assert_eq!(messages(&frog.finish()), heard);
+        assert!(broker.stop().success());
+    }
+}
+
+#[test]
+fn many_lines_are_printed_in_order() {
+    for (broker, version, qos) in each() {
+        let frog = subscribe(&broker, version, "frog", &["-q", qos, "-t", "line", "-C", "500"]);
+        publish_lines(&broker, version, &["-q", qos, "-t", "line"]);
+        let heard: Vec<String> = (1..=500).map(|number| format!("line {number} {qos} 0")).collect();
+        assert_eq!(messages(&frog.finish()), heard);
+        assert!(broker.stop().success());
+    }
+}
+
+#[test]
+fn a_session_waits_for_its_program_to_come_back() {
+    for (broker, version, qos) in each().filter(|(.., qos)| *qos != "0") {
+        let session = [&["-q", qos, "-t", "away/#"], lasting(version)].concat();
+        // It ends as soon as it has subscribed.
+        subscribe(&broker, version, "frog", &[&session[..], &["-E"]].concat()).finish();
+        publish_lines(&broker, version, &["-q", qos, "-t", "away/from/home"]);
+        let frog = subscribe(&broker, version, "frog", &[&session[..], &["-C", "500"]].concat());
+        let heard: Vec<String> = (1..=500).map(|number| format!("away/from/home {number} {qos} 0")).collect();
+        assert_eq!(messages(&frog.finish()), heard);
         assert!(broker.stop().success());
     }
 }
 
 #[test]
 fn a_retained_message_waits_until_it_is_cleared() {
-    for (broker, version) in each() {
-        let watcher = subscribe(&broker, version, "watcher", &["-t", "leaf/#"]);
-        publish(&broker, version, &["-t", "leaf/a", "-m", "green", "-r"]);
-        publish(&broker, version, &["-t", "leaf/b", "-m", "brown", "-r"]);
-        watcher.wait_for("> leaf/a green 0");
-        watcher.wait_for("> leaf/b brown 0");
-        let frog = subscribe(&broker, version, "frog", &["-t", "leaf/a", "-C", "1"]);
-        assert_eq!(messages(&frog.finish()), ["leaf/a green 1"]);
-        publish(&broker, version, &["-t", "leaf/a", "-n", "-r"]);
-        watcher.wait_for("> leaf/a  0");
-        let late = subscribe(&broker, version, "late", &["-t", "leaf/#", "-C", "1"]);
-        assert_eq!(messages(&late.finish()), ["leaf/b brown 1"]);
+    for (broker, version, qos) in each() {
+        let watcher = subscribe(&broker, version, "watcher", &["-q", qos, "-t", "leaf/#"]);
+        publish(&broker, version, &["-q", qos, "-t", "leaf/a", "-m", "green", "-r"]);
+        publish(&broker, version, &["-q", qos, "-t", "leaf/b", "-m", "brown", "-r"]);
+        watcher.wait_for(&format!("> leaf/a green {qos} 0"));
+        watcher.wait_for(&format!("> leaf/b brown {qos} 0"));
+        let frog = subscribe(&broker, version, "frog", &["-q", qos, "-t", "leaf/a", "-C", "1"]);
+        assert_eq!(messages(&frog.finish()), [format!("leaf/a green {qos} 1")]);
+        publish(&broker, version, &["-q", qos, "-t", "leaf/a", "-n", "-r"]);
+        watcher.wait_for(&format!("> leaf/a  {qos} 0"));
+        let late = subscribe(&broker, version, "late", &["-q", qos, "-t", "leaf/#", "-C", "1"]);
+        assert_eq!(messages(&late.finish()), [format!("leaf/b brown {qos} 1")]);
         watcher.kill();
         assert!(broker.stop().success());
     }
@@ -89,34 +136,48 @@ fn a_retained_message_waits_until_it_is_cleared() {
 
 #[test]
 fn the_will_of_a_killed_program_is_published() {
-    for (broker, version) in each() {
-        let frog = subscribe(&broker, version, "frog", &["-t", "will/#", "-C", "1"]);
-        let will = ["--will-topic", "will/toad", "--will-payload", "gone", "-t", "air"];
+    for (broker, version, qos) in each() {
+        let frog = subscribe(&broker, version, "frog", &["-q", qos, "-t", "will/#", "-C", "1"]);
+        let topic_and_payload = ["--will-topic", "will/toad", "--will-payload", "gone"];
+        let will = [&topic_and_payload[..], &["--will-qos", qos, "--will-retain", "-t", "air"]].concat();
         let polite = subscribe(&broker, version, "polite", &[&will[..], &["-C", "1"]].concat());
         publish(&broker, version, &["-t", "air", "-m", "leave"]);
         polite.finish();
         subscribe(&broker, version, "toad", &will).kill();
-        assert_eq!(messages(&frog.finish()), ["will/toad gone 0"]);
+        assert_eq!(messages(&frog.finish()), [format!("will/toad gone {qos} 0")]);
+        let late = subscribe(&broker, version, "late", &["-q", qos, "-t", "will/+", "-C", "1"]);
+        assert_eq!(messages(&late.finish()), [format!("will/toad gone {qos} 1")]);
+        assert!(broker.stop().success());
+    }
+}
+
+#[test]
+fn the_only_member_of_a_group_gets_everything() {
+    for (broker, version, qos) in each() {
+        let frog = subscribe(&broker, version, "frog", &["-q", qos, "-t", "$share/pond/work", "-C", "500"]);
+        publish_lines(&broker, version, &["-q", qos, "-t", "work"]);
+        let heard: Vec<String> = (1..=500).map(|number| format!("work {number} {qos} 0")).collect();
+        assert_eq!(messages(&frog.finish()), heard);
         assert!(broker.stop().success());
     }
 }
 
 #[test]
 fn an_unsubscribed_filter_brings_nothing_more() {
-    for (broker, version) in each() {
+    for (broker, version) in each_version() {
         let filters = ["-t", "news/#", "-t", "end", "-U", "news/#", "-C", "1"];
         let frog = subscribe(&broker, version, "frog", &filters);
         frog.wait_for("received UNSUBACK");
         publish(&broker, version, &["-t", "news/1", "-m", "unheard"]);
         publish(&broker, version, &["-t", "end", "-m", "heard"]);
-        assert_eq!(messages(&frog.finish()), ["end heard 0"]);
+        assert_eq!(messages(&frog.finish()), ["end heard 0 0"]);
         assert!(broker.stop().success());
     }
 }
 
 #[test]
 fn a_program_with_the_same_client_identifier_takes_over() {
-    for (broker, version) in each() {
+    for (broker, version) in each_version() {
         let first = subscribe(&broker, version, "twin", &["-t", "a"]);
         let second = subscribe(&broker, version, "twin", &["-t", "a"]);
         let line = broker.wait_for_log("disconnected client_id=twin");

@@ -1,101 +1,19 @@
-// What MQTT.js clients can say to each other through a broker at QoS 0, step by step.
+// What MQTT.js clients can say to each other through a broker, step by step.
 //
-// usage: talk.js PORT {3.1.1|5.0}
+// usage: talk.js PORT {3.1.1|5.0} {0|1|2}
 
 'use strict';
 
 const assert = require('node:assert/strict');
-const mqtt = require('mqtt');
+const { Client, QOS, carryOut, is5 } = require('./client.js');
 
-const [port, version] = process.argv.slice(2);
-const is5 = version === '5.0';
-const DEADLINE_MS = 10_000;
 const SESSION_TAKEN_OVER = 0x8e;
-
-/** What has happened and nobody has asked for yet. */
-class Inbox {
-  constructor(name) {
-    this.name = name;
-    this.kept = [];
-    this.waiting = [];
-  }
-
-  put(item) {
-    const first = this.waiting.shift();
-    if (first) first(item);
-    else this.kept.push(item);
-  }
-
-  take() {
-    if (this.kept.length > 0) return Promise.resolve(this.kept.shift());
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`${this.name}: nothing came`)), DEADLINE_MS);
-      this.waiting.push((item) => {
-        clearTimeout(timer);
-        resolve(item);
-      });
-    });
-  }
-}
-
-/** A connected client that keeps what happens to it. */
-class Client {
-  static async connect(clientId, will) {
-    const client = new Client();
-    client.messages = new Inbox(`messages of ${clientId}`);
-    client.ends = new Inbox(`end of ${clientId}`);
-    const connacks = new Inbox(`CONNACK of ${clientId}`);
-    client.mqtt = mqtt.connect({
-      host: '127.0.0.1', port: Number(port), clientId, will,
-      protocolVersion: is5 ? 5 : 4, reconnectPeriod: 0, clean: true,
-    });
-    client.mqtt.on('connect', (connack) => connacks.put(connack));
-    client.mqtt.on('error', (error) => connacks.put(error));
-    client.mqtt.on('message', (topic, payload, packet) => client.messages.put({ topic, payload, packet }));
-    client.mqtt.on('disconnect', (packet) => { client.reason = packet.reasonCode; });
-    client.mqtt.on('close', () => client.ends.put(client.reason));
-    client.connack = await connacks.take();
-    if (client.connack instanceof Error) throw client.connack;
-    return client;
-  }
-
-  async subscribe(filter, options) {
-    const granted = await this.mqtt.subscribeAsync(filter, { qos: 0, ...options });
-    assert.deepEqual(granted.map(({ topic, qos }) => [topic, qos]), [[filter, 0]]);
-  }
-
-  unsubscribe(filter) {
-    return this.mqtt.unsubscribeAsync(filter);
-  }
-
-  publish(topic, payload, options) {
-    this.mqtt.publish(topic, payload, options);
-  }
-
-  /** The next message is this one. */
-  async expect(topic, payload, retain = false) {
-    const message = await this.messages.take();
-    const { packet } = message;
-    assert.deepEqual([message.topic, String(message.payload), packet.retain], [topic, payload, retain]);
-    return packet;
-  }
-
-  disconnect() {
-    return this.mqtt.endAsync();
-  }
-
-  /** The connection ends without DISCONNECT. */
-  async vanish() {
-    this.mqtt.stream.destroy();
-    await this.ends.take();
-  }
-}
 
 async function connackSaysWhatIsServed() {
   const client = await Client.connect('curious');
   assert.equal(client.connack.returnCode ?? client.connack.reasonCode, 0);
   if (is5) {
-    assert.equal(client.connack.properties.maximumQoS, 0);
+    assert.equal(client.connack.properties.maximumQoS, undefined);
     assert.ok(client.connack.properties.maximumPacketSize > 0);
   }
   const nameless = await Client.connect('');
@@ -118,6 +36,19 @@ async function wildcardsChooseWhatIsReceived() {
   await toad.disconnect();
 }
 
+async function theLowerQosCounts() {
+  const [frog, toad] = [await Client.connect('frog'), await Client.connect('toad')];
+  for (const granted of [0, 1, 2]) {
+    await frog.subscribe('deep', { qos: granted });
+    for (const sent of [0, 1, 2]) {
+      toad.publish('deep', `${sent}`, { qos: sent });
+      await frog.expect('deep', `${sent}`, { qos: Math.min(granted, sent) });
+    }
+  }
+  await frog.disconnect();
+  await toad.disconnect();
+}
+
 async function aMessageMayBeEmptyOrLarge() {
   const frog = await Client.connect('frog');
   await frog.subscribe('size');
@@ -126,6 +57,15 @@ async function aMessageMayBeEmptyOrLarge() {
     await frog.expect('size', payload);
   }
   await frog.disconnect();
+}
+
+async function manyMessagesComeInOrder() {
+  const [frog, toad] = [await Client.connect('frog'), await Client.connect('toad')];
+  await frog.subscribe('count');
+  for (let number = 0; number < 300; number += 1) toad.publish('count', `${number}`);
+  for (let number = 0; number < 300; number += 1) await frog.expect('count', `${number}`);
+  await frog.disconnect();
+  await toad.disconnect();
 }
 
 async function aRetainedMessageWaitsForSubscribers() {
@@ -137,25 +77,37 @@ async function aRetainedMessageWaitsForSubscribers() {
   await toad.expect('leaf/a', 'brown');
   const newt = await Client.connect('newt');
   await newt.subscribe('leaf/+');
-  await newt.expect('leaf/a', 'brown', true);
+  await newt.expect('leaf/a', 'brown', { retain: true });
   frog.publish('leaf/a', '', { retain: true });
   await toad.expect('leaf/a', '');
   frog.publish('leaf/b', 'here', { retain: true });
   await toad.expect('leaf/b', 'here');
   const late = await Client.connect('late');
   await late.subscribe('leaf/#');
-  await late.expect('leaf/b', 'here', true);
+  await late.expect('leaf/b', 'here', { retain: true });
+  late.publish('leaf/b', '', { retain: true });
+  await toad.expect('leaf/b', '');
   for (const client of [frog, toad, newt, late]) await client.disconnect();
 }
 
 async function aWillIsPublishedForWhoVanishes() {
   const frog = await Client.connect('frog');
   await frog.subscribe('will/#');
-  const will = (topic, payload) => ({ topic, payload: Buffer.from(payload), qos: 0, retain: false });
+  const will = (topic, payload, retain = false) => (
+    { will: { topic, payload: Buffer.from(payload), qos: QOS, retain } }
+  );
   await (await Client.connect('polite', will('will/polite', 'never said'))).disconnect();
   await (await Client.connect('rude', will('will/rude', 'gone'))).vanish();
   await frog.expect('will/rude', 'gone');
+  await (await Client.connect('lost', will('will/lost', 'for good', true))).vanish();
+  await frog.expect('will/lost', 'for good');
+  const late = await Client.connect('late');
+  await late.subscribe('will/+');
+  await late.expect('will/lost', 'for good', { retain: true });
+  late.publish('will/lost', '', { retain: true });
+  await frog.expect('will/lost', '');
   await frog.disconnect();
+  await late.disconnect();
 }
 
 async function anUnsubscribedFilterBringsNothingMore() {
@@ -182,20 +134,49 @@ async function aClientIdentifierHasOneConnection() {
   await second.disconnect();
 }
 
+async function aGroupSharesItsMessages() {
+  const [frog, toad, newt] = [
+    await Client.connect('frog'), await Client.connect('toad'), await Client.connect('newt'),
+  ];
+  // Both put what they hear into the inbox of one.
+  const shares = new Map([[frog, []], [toad, []]]);
+  for (const [member, share] of shares) {
+    member.mqtt.on('message', (_, payload) => share.push(Number(payload)));
+    await member.subscribe('$share/pond/work/#');
+  }
+  toad.messages = frog.messages;
+  const numbers = Array.from({ length: 100 }, (_, number) => number);
+  for (const number of numbers) newt.publish('work/load', `${number}`);
+  const heard = [];
+  while (heard.length < numbers.length) heard.push(Number((await frog.messages.take()).payload));
+  const inOrder = (list) => list.toSorted((a, b) => a - b);
+  assert.deepEqual(inOrder(heard), numbers);
+  for (const share of shares.values()) {
+    assert.ok(share.length > 0);
+    assert.deepEqual(share, inOrder(share));
+  }
+  await toad.disconnect();
+  newt.publish('work/load', 'to who is left');
+  await frog.expect('work/load', 'to who is left');
+  await frog.disconnect();
+  await newt.disconnect();
+}
+
 async function subscriptionOptionsAreKept() {
   const [frog, toad] = [await Client.connect('frog'), await Client.connect('toad')];
   await frog.subscribe('both', { nl: true });
   frog.publish('both', 'mine');
   toad.publish('both', 'theirs');
   await frog.expect('both', 'theirs');
-  frog.publish('kept', 'leaf', { retain: true });
+  await frog.publish('kept', 'leaf', { retain: true });
   await frog.subscribe('kept', { rap: true });
-  await frog.expect('kept', 'leaf', true);
+  await frog.expect('kept', 'leaf', { retain: true });
   frog.publish('kept', 'twig', { retain: true });
-  await frog.expect('kept', 'twig', true);
+  await frog.expect('kept', 'twig', { retain: true });
   await toad.subscribe('kept', { rh: 2 });
   frog.publish('kept', 'bough', { retain: true });
   await toad.expect('kept', 'bough');
+  frog.publish('kept', '', { retain: true });
   await frog.disconnect();
   await toad.disconnect();
 }
@@ -219,6 +200,23 @@ async function propertiesArriveAsTheyWereSent() {
   await toad.disconnect();
 }
 
+async function aRequestIsAnsweredWhereItAsksToBe() {
+  const [frog, toad] = [await Client.connect('frog'), await Client.connect('toad')];
+  await frog.subscribe('ask');
+  await toad.subscribe('answers/toad');
+  for (let number = 0; number < 10; number += 1) {
+    const correlationData = Buffer.from([number]);
+    toad.publish('ask', `${number} + 1`, { properties: { responseTopic: 'answers/toad', correlationData } });
+    const asked = (await frog.expect('ask', `${number} + 1`)).properties;
+    const properties = { correlationData: asked.correlationData };
+    frog.publish(asked.responseTopic, `${number + 1}`, { properties });
+    const answer = await toad.expect('answers/toad', `${number + 1}`);
+    assert.deepEqual(answer.properties.correlationData, correlationData);
+  }
+  await frog.disconnect();
+  await toad.disconnect();
+}
+
 async function aTopicAliasStandsForItsTopic() {
   const frog = await Client.connect('frog');
   assert.ok(frog.connack.properties.topicAliasMaximum > 0);
@@ -233,21 +231,20 @@ async function aTopicAliasStandsForItsTopic() {
 const steps = [
   connackSaysWhatIsServed,
   wildcardsChooseWhatIsReceived,
+  theLowerQosCounts,
   aMessageMayBeEmptyOrLarge,
+  manyMessagesComeInOrder,
   aRetainedMessageWaitsForSubscribers,
   aWillIsPublishedForWhoVanishes,
   anUnsubscribedFilterBringsNothingMore,
   aClientIdentifierHasOneConnection,
+  aGroupSharesItsMessages,
 ];
-const stepsOf5 = [subscriptionOptionsAreKept, propertiesArriveAsTheyWereSent, aTopicAliasStandsForItsTopic];
+const stepsOf5 = [
+  subscriptionOptionsAreKept,
+  propertiesArriveAsTheyWereSent,
+  aRequestIsAnsweredWhereItAsksToBe,
+  aTopicAliasStandsForItsTopic,
+];
 
-(async () => {
-  for (const step of [...steps, ...(is5 ? stepsOf5 : [])]) {
-    console.log(step.name);
-    await step();
-  }
-  console.log('all said');
-})().catch((error) => {
-  console.error(error);
-  process.exit(1);
-});
+carryOut([...steps, ...(is5 ? stepsOf5 : [])]);

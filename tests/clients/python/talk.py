@@ -1,89 +1,26 @@
-"""What paho-mqtt clients can say to each other through a broker at QoS 0, step by step.
+"""What paho-mqtt clients can say to each other through a broker, step by step.
 
-usage: talk.py PORT {3.1.1|5.0}
+usage: talk.py PORT {3.1.1|5.0} {0|1|2}
 """
 
 import queue
-import socket
-import sys
 
-import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-PORT = int(sys.argv[1])
-IS_5 = sys.argv[2] == "5.0"
-DEADLINE_SECS = 10
+from client import DEADLINE_SECS, IS_5, QOS, Client, carry_out
+
 SESSION_TAKEN_OVER = 0x8E
-
-
-class Client:
-    """A connected client that keeps what happens to it until somebody asks."""
-
-    def __init__(self, name, will=None):
-        self.messages = queue.Queue()
-        self.answers = queue.Queue()
-        protocol = mqtt.MQTTv5 if IS_5 else mqtt.MQTTv311
-        self.paho = mqtt.Client(
-            CallbackAPIVersion.VERSION2, client_id=name, protocol=protocol, reconnect_on_failure=False
-        )
-        self.paho.on_connect = lambda _, __, flags, reason, properties: self.answers.put((reason, properties))
-        self.paho.on_subscribe = lambda _, __, mid, reasons, properties: self.answers.put(reasons)
-        self.paho.on_unsubscribe = lambda _, __, mid, reasons, properties: self.answers.put(reasons)
-        self.paho.on_disconnect = lambda _, __, flags, reason, properties: self.answers.put(reason)
-        self.paho.on_message = lambda _, __, message: self.messages.put(message)
-        if will:
-            self.paho.will_set(*will)
-        self.paho.connect("127.0.0.1", PORT)
-        self.paho.loop_start()
-        reason, self.connack = self.answer()
-        assert not reason.is_failure, reason
-
-    def answer(self):
-        return self.answers.get(timeout=DEADLINE_SECS)
-
-    def subscribe(self, topic_filter, **options):
-        if options:
-            self.paho.subscribe(topic_filter, options=SubscribeOptions(**options))
-        else:
-            self.paho.subscribe(topic_filter)
-        assert [reason.value for reason in self.answer()] == [0]
-
-    def unsubscribe(self, topic_filter):
-        self.paho.unsubscribe(topic_filter)
-        self.answer()
-
-    def publish(self, topic, payload, **more):
-        self.paho.publish(topic, payload, **more)
-
-    def expect(self, topic, payload, retain=False):
-        """The next message is this one."""
-        message = self.messages.get(timeout=DEADLINE_SECS)
-        found = (message.topic, message.payload.decode(), message.retain)
-        assert found == (topic, payload, retain), found
-        return message
-
-    def disconnect(self):
-        self.paho.disconnect()
-        self.answer()
-        self.paho.loop_stop()
-
-    def vanish(self):
-        """The connection ends without DISCONNECT."""
-        self.paho.socket().shutdown(socket.SHUT_RDWR)
-        self.answer()
-        self.paho.loop_stop()
 
 
 def connack_says_what_is_served():
     client = Client("curious")
-    if IS_5:
-        assert client.connack.MaximumQoS == 0
-        assert client.connack.MaximumPacketSize > 0
+    assert not client.session_present
     nameless = Client("")
     if IS_5:
+        assert not hasattr(client.connack, "MaximumQoS"), client.connack
+        assert client.connack.MaximumPacketSize > 0
         assert nameless.connack.AssignedClientIdentifier
     client.disconnect()
     nameless.disconnect()
@@ -104,6 +41,17 @@ def wildcards_choose_what_is_received():
     toad.disconnect()
 
 
+def the_lower_qos_counts():
+    frog, toad = Client("frog"), Client("toad")
+    for granted in range(3):
+        frog.subscribe("deep", granted)
+        for sent in range(3):
+            toad.publish("deep", f"{sent}", sent)
+            frog.expect("deep", f"{sent}", qos=min(granted, sent))
+    frog.disconnect()
+    toad.disconnect()
+
+
 def a_message_may_be_empty_or_large():
     frog = Client("frog")
     frog.subscribe("size")
@@ -111,6 +59,17 @@ def a_message_may_be_empty_or_large():
         frog.publish("size", payload)
         frog.expect("size", payload)
     frog.disconnect()
+
+
+def many_messages_come_in_order():
+    frog, toad = Client("frog"), Client("toad")
+    frog.subscribe("count")
+    for number in range(300):
+        toad.publish("count", f"{number}")
+    for number in range(300):
+        frog.expect("count", f"{number}")
+    frog.disconnect()
+    toad.disconnect()
 
 
 def a_retained_message_waits_for_subscribers():
@@ -130,6 +89,8 @@ def a_retained_message_waits_for_subscribers():
     late = Client("late")
     late.subscribe("leaf/#")
     late.expect("leaf/b", "here", retain=True)
+    frog.publish("leaf/b", "", retain=True)
+    toad.expect("leaf/b", "")
     for client in [frog, toad, newt, late]:
         client.disconnect()
 
@@ -137,10 +98,18 @@ def a_retained_message_waits_for_subscribers():
 def a_will_is_published_for_who_vanishes():
     frog = Client("frog")
     frog.subscribe("will/#")
-    Client("polite", will=("will/polite", "never said")).disconnect()
-    Client("rude", will=("will/rude", "gone")).vanish()
+    Client("polite", will=("will/polite", "never said", QOS)).disconnect()
+    Client("rude", will=("will/rude", "gone", QOS)).vanish()
     frog.expect("will/rude", "gone")
+    Client("lost", will=("will/lost", "for good", QOS, True)).vanish()
+    frog.expect("will/lost", "for good")
+    late = Client("late")
+    late.subscribe("will/+")
+    late.expect("will/lost", "for good", retain=True)
+    late.publish("will/lost", "", retain=True)
+    frog.expect("will/lost", "")
     frog.disconnect()
+    late.disconnect()
 
 
 def an_unsubscribed_filter_brings_nothing_more():
@@ -157,7 +126,7 @@ def an_unsubscribed_filter_brings_nothing_more():
 
 
 def a_client_identifier_has_one_connection():
-    first = Client("twin", will=("will/twin", "taken over"))
+    first = Client("twin", will=("will/twin", "taken over", QOS))
     witness = Client("witness")
     witness.subscribe("will/twin")
     second = Client("twin")
@@ -171,21 +140,44 @@ def a_client_identifier_has_one_connection():
     witness.disconnect()
 
 
+def a_group_shares_its_messages():
+    frog, toad, newt = Client("frog"), Client("toad"), Client("newt")
+    # Both put what they hear into one queue, with their name.
+    heard = queue.Queue()
+    for name, member in [("frog", frog), ("toad", toad)]:
+        member.paho.on_message = lambda _, __, message, name=name: heard.put((name, int(message.payload)))
+        member.subscribe("$share/pond/work/#")
+    for number in range(100):
+        newt.publish("work/load", f"{number}")
+    shares = {"frog": [], "toad": []}
+    for _ in range(100):
+        name, number = heard.get(timeout=DEADLINE_SECS)
+        shares[name].append(number)
+    assert sorted(shares["frog"] + shares["toad"]) == list(range(100)), shares
+    assert all(share and share == sorted(share) for share in shares.values()), shares
+    toad.disconnect()
+    newt.publish("work/load", "100")
+    assert heard.get(timeout=DEADLINE_SECS) == ("frog", 100)
+    frog.disconnect()
+    newt.disconnect()
+
+
 def subscription_options_are_kept():
     frog, toad = Client("frog"), Client("toad")
-    frog.subscribe("both", qos=0, noLocal=True)
+    frog.subscribe("both", noLocal=True)
     frog.publish("both", "mine")
     # What it does not hear itself is known to be there once somebody else's message arrives.
     toad.publish("both", "theirs")
     frog.expect("both", "theirs")
-    frog.publish("kept", "leaf", retain=True)
-    frog.subscribe("kept", qos=0, retainAsPublished=True)
+    frog.publish("kept", "leaf", retain=True).wait_for_publish(DEADLINE_SECS)
+    frog.subscribe("kept", retainAsPublished=True)
     frog.expect("kept", "leaf", retain=True)
     frog.publish("kept", "twig", retain=True)
     frog.expect("kept", "twig", retain=True)
-    toad.subscribe("kept", qos=0, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
+    toad.subscribe("kept", retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
     frog.publish("kept", "bough", retain=True)
     toad.expect("kept", "bough")
+    frog.publish("kept", "", retain=True)
     frog.disconnect()
     toad.disconnect()
 
@@ -207,7 +199,24 @@ def properties_arrive_as_they_were_sent():
     assert received.ResponseTopic == "answer/toad"
     assert received.CorrelationData == b"\x00\xff7"
     assert received.PayloadFormatIndicator == 1
-    assert received.MessageExpiryInterval == 3600
+    assert 3590 <= received.MessageExpiryInterval <= 3600
+    frog.disconnect()
+    toad.disconnect()
+
+
+def a_request_is_answered_where_it_asks_to_be():
+    frog, toad = Client("frog"), Client("toad")
+    frog.subscribe("ask")
+    toad.subscribe("answers/toad")
+    for number in range(10):
+        request = Properties(PacketTypes.PUBLISH)
+        request.ResponseTopic, request.CorrelationData = "answers/toad", bytes([number])
+        toad.publish("ask", f"{number} + 1", properties=request)
+        asked = frog.expect("ask", f"{number} + 1").properties
+        answer = Properties(PacketTypes.PUBLISH)
+        answer.CorrelationData = asked.CorrelationData
+        frog.publish(asked.ResponseTopic, f"{number + 1}", properties=answer)
+        assert toad.expect("answers/toad", f"{number + 1}").properties.CorrelationData == bytes([number])
     frog.disconnect()
     toad.disconnect()
 
@@ -227,15 +236,20 @@ def a_topic_alias_stands_for_its_topic():
 STEPS = [
     connack_says_what_is_served,
     wildcards_choose_what_is_received,
+    the_lower_qos_counts,
     a_message_may_be_empty_or_large,
+    many_messages_come_in_order,
     a_retained_message_waits_for_subscribers,
     a_will_is_published_for_who_vanishes,
     an_unsubscribed_filter_brings_nothing_more,
     a_client_identifier_has_one_connection,
+    a_group_shares_its_messages,
 ]
-STEPS_OF_5 = [subscription_options_are_kept, properties_arrive_as_they_were_sent, a_topic_alias_stands_for_its_topic]
+STEPS_OF_5 = [
+    subscription_options_are_kept,
+    properties_arrive_as_they_were_sent,
+    a_request_is_answered_where_it_asks_to_be,
+    a_topic_alias_stands_for_its_topic,
+]
 
-for step in STEPS + (STEPS_OF_5 if IS_5 else []):
-    print(step.__name__.replace("_", " "), flush=True)
-    step()
-print("all said", flush=True)
+carry_out(STEPS + (STEPS_OF_5 if IS_5 else []))
