@@ -1,6 +1,7 @@
 Feature: Disconnect
   DISCONNECT is the last packet of a connection (section 3.14). Without it, a client leaves its will.
 
+  # [MQTT-3.14.4-2, 3.1.1 MQTT-3.14.4-1]
   Scenario Outline: DISCONNECT closes the connection in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends

@@ -1,10 +1,11 @@
 //! Flow control: Receive Maximum in both directions (sections 3.3.4 and 4.9).
 
-use pondhawk_tests::packet::Connect;
+use pondhawk_tests::packet::{Connect, string};
 use pondhawk_tests::{Broker, Client, Version};
 
 use crate::peer::{
-    Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL, V5, ack, filter, in_each, publish, request,
+    BOTH, Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL, V5, ack, filter, in_each, in_each_with, publish,
+    request, resume,
 };
 
 /// A subscriber to `t` that takes so many at a time.
@@ -67,7 +68,7 @@ fn while_the_client_takes_no_more_everything_else_goes_on() {
         frog.expect_only_pong();
         frog.acknowledge(PUBREC, one.packet_id);
         frog.expect(&ack(PUBREL, one.packet_id));
-        frog.send(&request(version, 0xA2, 7, &[], &pondhawk_tests::packet::string("u")));
+        frog.send(&request(version, 0xA2, 7, &[], &string("u")));
         assert_eq!(frog.read_packet()[0], 0xB0);
         frog.acknowledge(PUBCOMP, one.packet_id);
         assert_eq!(frog.message().payload, b"two");
@@ -111,5 +112,29 @@ fn a_client_with_more_open_messages_than_the_server_takes_is_told_and_closed() {
         toad.expect_ack(PUBREC, maximum + 1);
         toad.send(&publish(version, 0x34, maximum + 2, "t", &[], b""));
         toad.expect_disconnect(0x93);
+    });
+}
+
+/// A full queue, where the operator has chosen that publishers are to be refused. [3.1.1 MQTT-4.8.0-2, MQTT-3.4.2-1]
+#[test]
+fn a_publisher_that_cannot_be_served_now_is_told_or_closed() {
+    let settings = "[sessions]\nqueue_messages = 1\nqueue_full = \"refuse\"\n";
+    in_each_with(settings, BOTH, |broker, version| {
+        let (mut frog, _) = resume(broker, version, "frog");
+        frog.subscribe_with("t", 1);
+        frog.leave();
+        let mut toad = broker.client(version, "toad");
+        toad.deliver(1, "t", b"one");
+        toad.publish_at(1, 7, "t", b"two");
+        if version.is_5() {
+            toad.expect(b"\x40\x03\x00\x07\x97");
+            toad.expect_only_pong();
+        } else {
+            toad.expect_closed();
+        }
+        let (mut frog, is_present) = resume(broker, version, "frog");
+        assert!(is_present);
+        frog.take_message(b"one");
+        frog.expect_only_pong();
     });
 }
