@@ -190,12 +190,13 @@ impl Shard {
     /// Whether a client that was behind is so still.
     fn look_behind(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         let Some(client) = self.clients.get(id) else { return };
-        let Some(subscriber) = client.subscriber.clone() else { return };
+        let Some(subscriber) = client.subscriber.as_ref() else { return };
         let session = &client.session;
         if subscriber.gauge.is_marked_behind()
             && session.waiting_bytes() <= BEHIND_BYTES / 4
             && session.waiting_messages() <= BEHIND_MESSAGES / 4
         {
+            let subscriber = Arc::clone(subscriber);
             subscriber.gauge.set_behind(false);
             self.tell_waiting(&subscriber, now, to);
         }

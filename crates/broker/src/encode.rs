@@ -14,6 +14,9 @@ use wire::{
 use crate::client::Tag;
 use crate::{Effects, Flush, Room, Run};
 
+/// Flags in the first byte of a PUBLISH (MQTT 5.0, 3.3.1).
+const DUP: u8 = 0b1000;
+const RETAIN: u8 = 0b0001;
 /// In a wide fan-out payloads of this size on average are shared by their receivers instead of copied for each.
 const SHARED_BYTES: u64 = 4 * 1024;
 /// With up to this many receivers a message is written at the end of its turn.
@@ -329,6 +332,11 @@ impl<'a> Dispatch<'a> {
             Source::Run(run) if self.source.as_is(shape).is_some() => {
                 Made { count: run.count, payload_bytes: run.payload_bytes, ..Made::default() }
             }
+            Source::Run(run) if self.source.is_like(shape) => {
+                self.buffers.shaped.extend_from_slice(run.bytes);
+                self.buffers.shaped[0] &= !(DUP | RETAIN);
+                Made { count: 1, payload_bytes: run.payload_bytes, ..Made::default() }
+            }
             source => {
                 let nobody = SubscriptionIdentifiers::EMPTY;
                 source.encode(shape, nobody, usize::MAX, self.now, &mut self.buffers.shaped)
@@ -374,6 +382,14 @@ impl<'a> Source<'a> {
             }
             Self::Run(_) | Self::Message { .. } => None,
         }
+    }
+
+    /// Whether receivers of this shape get the one packet as it came, but for its identifier and flags.
+    fn is_like(self, shape: Shape) -> bool {
+        matches!(self, Self::Run(run) if run.version.is_5() == shape.is_5
+            && run.qos == shape.qos
+            && run.qos > Qos::AtMostOnce
+            && !shape.retain)
     }
 
     /// Appends the packets of a shape that are not larger than `bytes_max`.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use index::{ConnectionId, Level, ShardId, Subscriptions};
 use ledger::{Command, Publish, Reply};
 use session::{Authenticated, AuthenticationOutcome, Now, Request, Session, Settings};
-use wire::{ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, decode};
+use wire::{
+    ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode,
+};
 
 use crate::client::{Client, Clients};
 use crate::encode::{Buffers, Source};
@@ -302,6 +304,13 @@ impl Shard {
         if client.session.is_claiming() {
             return Step::Wait;
         }
+        if client.is_in
+            && let Some((packet_type, packet_id)) = brief_acknowledgement(bytes)
+        {
+            self.counters.packets_received.add(1);
+            let request = client.session.handle_acknowledgement(packet_type, packet_id, now);
+            return self.carry_out_or_end(id, request, (bytes, 4), now, to);
+        }
         let limits = client.session.limits(&self.settings);
         let (packet, len) = match decode(bytes, client.session.version(), &limits) {
             Ok(Decoded::Packet { packet, len }) => (packet, len),
@@ -315,8 +324,20 @@ impl Shard {
         if matches!(packet, Packet::Connect(_)) {
             self.counters.connects.add(1);
         }
-        match client.session.handle_packet(packet, &self.settings, now) {
-            Ok(request) => self.carry_out(id, request, (bytes, len), now, to),
+        let request = client.session.handle_packet(packet, &self.settings, now);
+        self.carry_out_or_end(id, request, (bytes, len), now, to)
+    }
+
+    fn carry_out_or_end(
+        &mut self,
+        id: ConnectionId,
+        request: Result<Request<'_>, Violation>,
+        packet: (&[u8], usize),
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Step {
+        match request {
+            Ok(request) => self.carry_out(id, request, packet, now, to),
             Err(violation) => {
                 self.violated(id, &violation, now, to);
                 Step::Ended

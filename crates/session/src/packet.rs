@@ -1,8 +1,8 @@
 //! The packets of the client, one by one.
 
 use wire::{
-    Auth, Disconnect, Packet, PacketId, PingResp, PubAck, PubComp, PubRec, PubRel, PubRelReason, Publish,
-    PublishTopic, ReasonCode, Role, Version, Violation,
+    Auth, Disconnect, Packet, PacketId, PacketType, PingResp, PubAck, PubComp, PubRec, PubRel, PubRelReason,
+    Publish, PublishTopic, ReasonCode, Role, Version, Violation,
 };
 
 use crate::authentication::{Authentication, AuthenticationStep};
@@ -60,6 +60,48 @@ impl<T> Session<T> {
         Ok(Request::Authenticate(AuthenticationStep { connect: Some(connect), method, data }))
     }
 
+    /// Takes a PUBACK, PUBREC, PUBREL or PUBCOMP that says Success, of a connected client: the same as
+    /// [`handle_packet`](Self::handle_packet) without a packet.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn handle_acknowledgement(
+        &mut self,
+        packet_type: PacketType,
+        packet_id: PacketId,
+        now: Now,
+    ) -> Result<Request<'static>, Violation> {
+        self.touch(now);
+        match packet_type {
+            PacketType::PubAck => self.handle_puback(packet_id, ReasonCode::Success),
+            PacketType::PubRec => self.handle_pubrec(packet_id, ReasonCode::Success),
+            PacketType::PubRel => self.handle_pubrel(packet_id),
+            PacketType::PubComp => self.handle_pubcomp(packet_id, ReasonCode::Success),
+            _ => {
+                debug_assert!(false, "{packet_type:?} is no acknowledgement");
+                Ok(Request::None)
+            }
+        }
+    }
+
+    fn handle_puback<'p>(
+        &mut self,
+        packet_id: PacketId,
+        reason: ReasonCode,
+    ) -> Result<Request<'p>, Violation> {
+        let acknowledged = self.sending.as_mut().map(|sending| sending.outbound.puback(packet_id));
+        self.acknowledged(acknowledged, packet_id, reason)
+    }
+
+    fn handle_pubcomp<'p>(
+        &mut self,
+        packet_id: PacketId,
+        reason: ReasonCode,
+    ) -> Result<Request<'p>, Violation> {
+        let acknowledged = self.sending.as_mut().map(|sending| sending.outbound.pubcomp(packet_id));
+        self.acknowledged(acknowledged, packet_id, reason)
+    }
+
     fn handle_connected<'p>(
         &mut self,
         packet: Packet<'p>,
@@ -67,19 +109,10 @@ impl<T> Session<T> {
     ) -> Result<Request<'p>, Violation> {
         match packet {
             Packet::Publish(publish) => self.handle_publish(publish, settings),
-            Packet::PubAck(PubAck { packet_id, reason, .. }) => {
-                let acknowledged = self.sending.as_mut().map(|sending| sending.outbound.puback(packet_id));
-                self.acknowledged(acknowledged, packet_id, reason.into())
-            }
-            Packet::PubRec(PubRec { packet_id, reason, .. }) => {
-                let is_error = reason.is_error();
-                let sending = self.sending.as_mut();
-                let acknowledged = sending.map(|sending| sending.outbound.pubrec(packet_id, is_error));
-                self.handle_pubrec(acknowledged, packet_id, reason.into())
-            }
+            Packet::PubAck(PubAck { packet_id, reason, .. }) => self.handle_puback(packet_id, reason.into()),
+            Packet::PubRec(PubRec { packet_id, reason, .. }) => self.handle_pubrec(packet_id, reason.into()),
             Packet::PubComp(PubComp { packet_id, reason, .. }) => {
-                let acknowledged = self.sending.as_mut().map(|sending| sending.outbound.pubcomp(packet_id));
-                self.acknowledged(acknowledged, packet_id, reason.into())
+                self.handle_pubcomp(packet_id, reason.into())
             }
             Packet::PubRel(PubRel { packet_id, .. }) => self.handle_pubrel(packet_id),
             Packet::Subscribe(subscribe) => Ok(Request::Subscribe(subscribe)),
@@ -153,10 +186,11 @@ impl<T> Session<T> {
 
     fn handle_pubrec<'p>(
         &mut self,
-        acknowledged: Option<Acknowledged<()>>,
         packet_id: PacketId,
         reason: ReasonCode,
     ) -> Result<Request<'p>, Violation> {
+        let sending = self.sending.as_mut();
+        let acknowledged = sending.map(|sending| sending.outbound.pubrec(packet_id, reason.is_error()));
         match acknowledged {
             Some(Acknowledged::Received) => Ok(Request::Received { packet_id }),
             Some(Acknowledged::Again) => {

@@ -1,6 +1,6 @@
 //! Like messages: what a publisher sends when it sends fast, and what receivers of one message share.
 
-use crate::header::Limits;
+use crate::header::{Limits, PacketType};
 use crate::number::PacketId;
 use crate::varint::{self, Parsed};
 use crate::version::Version;
@@ -113,6 +113,28 @@ pub fn set_packet_id(bytes: &mut [u8], packet_id: PacketId) {
     let Body { start, .. } = Body::find(bytes).expect("a packet that was encoded");
     let topic_len = usize::from(u16::from_be_bytes([bytes[start], bytes[start + 1]]));
     bytes[start + 2 + topic_len..][..2].copy_from_slice(&packet_id.value().to_be_bytes());
+}
+
+/// PUBACK, PUBREC, PUBREL or PUBCOMP in the four bytes that say Success in every version, if `bytes` begins with one:
+/// most of what answers PUBLISH packets by the million. What it is not is left to [`decode`](crate::decode).
+///
+/// ```
+/// use wire::{PacketId, PacketType, brief_acknowledgement};
+///
+/// assert_eq!(brief_acknowledgement(b"\x40\x02\0\x07"), Some((PacketType::PubAck, PacketId::new(7).unwrap())));
+/// assert_eq!(brief_acknowledgement(b"\x40\x03\0\x07\x10"), None);
+/// ```
+#[inline]
+pub fn brief_acknowledgement(bytes: &[u8]) -> Option<(PacketType, PacketId)> {
+    let &[first, 2, high, low, ..] = bytes else { return None };
+    let packet_type = match first {
+        0x40 => PacketType::PubAck,
+        0x50 => PacketType::PubRec,
+        0x62 => PacketType::PubRel,
+        0x70 => PacketType::PubComp,
+        _ => return None,
+    };
+    PacketId::new(u16::from_be_bytes([high, low])).map(|packet_id| (packet_type, packet_id))
 }
 
 /// The packet at the start of `bytes`, if it is complete and begins as the run does.
