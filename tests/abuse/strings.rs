@@ -1,7 +1,7 @@
 //! S: strings and topics.
 
-use pondhawk_tests::Version;
 use pondhawk_tests::packet::{self, Connect, string};
+use pondhawk_tests::{Version, until};
 
 use crate::packets::{
     connect, connect_with, connect_with_will, connect_with_will_properties, disconnect_with, filter,
@@ -170,9 +170,10 @@ fn s_08_topics_that_begin_with_a_dollar_are_hidden_from_leading_wildcards() {
     play("", |broker| {
         for version in Version::ALL {
             let mut frog = broker.client(version, "frog");
-            frog.subscribe("#");
             frog.subscribe("+/x");
             frog.subscribe("+");
+            // From here on the innocent ones are heard too.
+            frog.send(&packet::subscribe(version, 3, "#"));
             let mut toad = broker.client(version, "toad");
             toad.subscribe("$foo/#");
             for topic in ["$foo/x", "$", "$/x", "$foo"] {
@@ -181,8 +182,13 @@ fn s_08_topics_that_begin_with_a_dollar_are_hidden_from_leading_wildcards() {
             toad.expect_message("$foo/x", b"hey");
             toad.expect_message("$foo", b"hey");
             toad.publish("end", b"");
-            frog.expect_message("end", b"");
-            frog.expect_only_pong();
+            let mut heard = || {
+                let packet = frog.read_packet();
+                let is_innocent = packet.windows(9).any(|bytes| bytes == b"innocent/");
+                (!is_innocent).then_some(packet)
+            };
+            assert_eq!(until("SUBACK", &mut heard), packet::suback(version, 3, 0));
+            assert_eq!(until("the end", &mut heard), packet::publish(version, "end", b""));
         }
     });
 }

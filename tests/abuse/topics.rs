@@ -6,8 +6,6 @@ use pondhawk_tests::packet;
 use crate::packets::{filter, publish, subscribe};
 use crate::stage::{ALL, Answer, V3_1, V3_1_1, V5, answers, connected, play};
 
-const SHARED_SUBSCRIPTIONS_NOT_SUPPORTED: u8 = 0x9E;
-
 /// [MQTT-4.8.2-1, MQTT-4.8.2-2]
 #[test]
 fn h_01_shared_filters_that_are_none() {
@@ -29,17 +27,11 @@ fn h_01_shared_filters_that_are_none() {
 }
 
 #[test]
-fn h_01_a_shared_filter_is_answered_as_connack_said() {
-    let to = |version, _: &str| subscribe(version, &filter(b"$share/g/t", 0));
-    let refused = |version, code| Answer::Reply(packet::suback(version, 1, code));
-    answers(
-        &[
-            connected(V5, to, &refused(Version::V5, SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)),
-            connected(V3_1_1, to, &refused(Version::V3_1_1, 0x80)),
-            connected(V3_1, to, &Answer::Quiet),
-        ]
-        .concat(),
-    );
+fn h_01_a_shared_filter_is_granted_in_every_version() {
+    let to = |version, _: &str| subscribe(version, &filter(b"$share/g/t", 2));
+    let granted =
+        |version: &Version| connected(&[*version], to, &Answer::Reply(packet::suback(*version, 1, 2)));
+    answers(&Version::ALL.iter().flat_map(granted).collect::<Vec<_>>());
 }
 
 #[test]
