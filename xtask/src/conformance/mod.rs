@@ -61,5 +61,5 @@ fn judge(statements: &Statements, evidence: &Evidence, log: &mut Log) -> Result<
     for fault in &faults {
         log.note(fault);
     }
-    Ok(())
+    if faults.is_empty() { Ok(()) } else { Err(format!("{} statements are at fault", faults.len())) }
 }
