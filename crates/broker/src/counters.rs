@@ -105,7 +105,7 @@ counters! {
     dropped_budget: "dropped/budget",
     /// Dropped because the packet is larger than the client takes.
     dropped_too_large: "dropped/too_large",
-    /// Dropped because their topic is reserved, or has too many levels.
+    /// Not routed, because the topic is reserved or has too many levels, or the payload is not the text it claims to be.
     dropped_topic: "dropped/topic",
     /// Dropped because they had expired.
     dropped_expired: "dropped/expired",

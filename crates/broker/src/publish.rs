@@ -65,13 +65,15 @@ impl Shard {
             // Its own subscription comes first, if it was there first.
             self.write_changes(now, to);
         }
-        let ticket = publish.ticket();
-        let Some(mut route) = self.route(id, publish) else {
-            self.counters.publish_received.add(1);
-            self.counters.dropped_topic.add(1);
-            self.counters.publish_dropped.add(1);
-            self.complete_some(id, ticket, ReasonCode::TopicNameInvalid, to);
-            return len;
+        let mut route = match self.route(id, publish) {
+            Ok(route) => route,
+            Err(reason) => {
+                self.counters.publish_received.add(1);
+                self.counters.dropped_topic.add(1);
+                self.counters.publish_dropped.add(1);
+                self.complete_some(id, publish.ticket(), reason, to);
+                return len;
+            }
         };
         let Some(client) = self.clients.get_mut(id) else { return len };
         let qos = publish.packet.delivery.qos();
@@ -101,24 +103,28 @@ impl Shard {
     }
 
     /// Takes the client's cached route if it leads where this PUBLISH goes, or looks for another.
-    /// `None` if the topic is one that clients may not publish to.
-    fn route(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> Option<Box<Route>> {
-        let client = self.clients.get_mut(id)?;
+    ///
+    /// # Errors
+    /// Why the message is not to be routed.
+    fn route(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> Result<Box<Route>, ReasonCode> {
+        let Some(client) = self.clients.get_mut(id) else { return Err(ReasonCode::UnspecifiedError) };
         let topic = publish.topic();
         let cached = client.route.take();
         let same_topic = cached.filter(|route| *route.topic == *topic.as_str());
-        if same_topic.is_none() && !publish.may_be_published(&self.settings) {
-            return None;
-        }
-        if let Some(route) = same_topic.as_ref()
-            && self.index.is_current(route.generation)
+        // A topic that has been published to may be published to.
+        if (same_topic.is_none() || self.settings.check_payload_format)
+            && let Some(reason) = publish.refusal(&self.settings)
         {
-            return same_topic;
+            return Err(reason);
         }
+        let same_topic = match same_topic {
+            Some(route) if self.index.is_current(route.generation) => return Ok(route),
+            same_topic => same_topic,
+        };
         // Before the lookup, so that a change during it is noticed.
         let generation = self.index.generation(topic);
         let targets = Arc::new(Targets::look_up(&self.index, topic, Some(client.client_id())));
-        Some(Box::new(match same_topic {
+        Ok(Box::new(match same_topic {
             Some(route) => Route { generation, targets, ..*route },
             None => Route {
                 topic: topic.as_str().into(),
