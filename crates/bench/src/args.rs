@@ -66,6 +66,12 @@ pub(crate) enum BenchCommand {
     /// The server's resident memory before and after, divided by the connections; client ids have 23 characters.
     /// Memory inside the kernel is not counted.
     Idle(IdleArgs),
+    /// The ledger alone, in this process, on one core and without a disk
+    ///
+    /// Publishes at QoS 1 to sessions that last, and acknowledges every delivery at once: what the ledger costs,
+    /// without sockets, mailboxes and records that are written. Then the same to sessions whose clients are away: what
+    /// a message in a queue takes of memory.
+    Ledger(LedgerArgs),
     /// The ceiling as a server of its own: forwards bytes without looking at them
     ///
     /// Speaks MQTT until a connection's first PUBLISH. From then on that connection's bytes go as they come to those
@@ -245,6 +251,26 @@ pub(crate) struct ComparisonArgs {
 
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
+pub(crate) struct LedgerArgs {
+    /// Sessions that each message goes to; several numbers make several columns
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,10", value_parser = fanout)]
+    pub(crate) fanout: Vec<usize>,
+    /// Messages that are published
+    #[arg(long, value_name = "M", default_value_t = 2_000_000, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) messages: u64,
+    /// Messages that wait, counted in each queue
+    #[arg(long, value_name = "M", default_value_t = 1_000_000, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) queued: u64,
+    /// Bytes of payload
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = value_parser!(u32).range(..=1_048_576))]
+    pub(crate) payload: u32,
+    /// The processor to stay on
+    #[arg(long, value_name = "CPU")]
+    pub(crate) pin: Option<CpuList>,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
 pub(crate) struct RelayArgs {
     /// Port on 127.0.0.1
     #[arg(short, long, default_value_t = 1883)]
@@ -352,6 +378,11 @@ fn version(text: &str) -> Result<Version, String> {
 fn qos(text: &str) -> Result<Qos, String> {
     let known = ["0", "1", "2"].into_iter().zip(Qos::ALL).find(|(name, _)| *name == text);
     known.map(|(_, qos)| qos).ok_or_else(|| "there are 0, 1 and 2".to_owned())
+}
+
+/// A number of sessions.
+fn fanout(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|fanout| (1..=10_000).contains(fanout)).ok_or_else(|| "1 to 10000".to_owned())
 }
 
 fn positive(text: &str) -> Result<f64, String> {

@@ -20,6 +20,7 @@ mod figure;
 mod frames;
 mod host;
 mod interrupt;
+mod ledger;
 mod link;
 mod load;
 mod measure;
@@ -72,6 +73,7 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), args.comparison, own_words),
         BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), args.comparison, own_words),
         BenchCommand::Idle(args) => compare(&args.test(), args.comparison, own_words),
+        BenchCommand::Ledger(args) => ledger::run(&args).map(|()| ExitCode::SUCCESS),
         BenchCommand::Relay(args) => relay(&args),
     }
 }

@@ -70,7 +70,7 @@ impl Ledger {
         let existing = self.claims.find(&id).and_then(|client| client.session);
         let is_recorded = existing.is_some() || claim.expiry_secs > 0;
         let claimed = match existing {
-            Some(session) if !claim.clean_start => self.resume(session, place, claim, to),
+            Some(session) if !claim.clean_start => self.resume(session, place, &claim, to),
             existing => self.begin(existing, place, claim, to),
         };
         match claimed {
@@ -95,15 +95,15 @@ impl Ledger {
         &mut self,
         id: QueueId,
         place: Place,
-        claim: Claim,
+        claim: &Claim,
         to: &mut impl Effects,
     ) -> Result<Claimed, ReasonCode> {
-        let will = self.pending_will(&claim);
+        let will = self.pending_will(claim);
         let Some(session) = self.sessions.find_mut(id) else {
             debug_assert!(false, "a client's session is in the table");
             return Err(ReasonCode::UnspecifiedError);
         };
-        let connected = connected(session.incarnation.unwrap_or_default(), &claim, will.as_ref());
+        let connected = connected(session.incarnation.unwrap_or_default(), claim, will.as_ref());
         self.replies.commit(&[connected], to).map_err(|refusal| reason(self, refusal))?;
         let Some(session) = self.sessions.find_mut(id) else { return Err(ReasonCode::UnspecifiedError) };
         if session.will.take().is_some_and(|will| will.due_ms.is_some()) {
@@ -120,7 +120,7 @@ impl Ledger {
         session.will = will.map(Box::new);
         session.expires_ms = None;
         self.timers.set(id, session.timer_ms.take(), None);
-        self.come_online(id, place, &claim);
+        self.come_online(id, place, claim);
         Ok(claimed)
     }
 

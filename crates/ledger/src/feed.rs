@@ -9,7 +9,7 @@ use wire::{Delivery, PacketId, Publish, Qos, Version};
 use crate::command::{Delivered, Reply};
 use crate::gauges::{shift, subtract};
 use crate::in_flight::State;
-use crate::record::MessageId;
+use crate::record::{Incarnation, MessageId};
 use crate::replies::{Answer, QueueOf};
 use crate::session::Session;
 use crate::share::deliver;
@@ -35,6 +35,28 @@ enum Turn {
     Sent(PacketId),
     Expired,
     TooLarge,
+}
+
+/// What becomes of the first messages of a queue, and its records; kept for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    turns: Vec<Turn>,
+    records: Vec<Record<'static>>,
+}
+
+impl Turns {
+    fn push(&mut self, turn: Turn, session: Incarnation, message: MessageId) {
+        self.turns.push(turn);
+        self.records.push(match turn {
+            Turn::Sent(packet_id) => Record::Sent { session, message, packet_id },
+            Turn::Expired | Turn::TooLarge => Record::Removed { queue: session, message },
+        });
+    }
+
+    fn clear(&mut self) {
+        self.turns.clear();
+        self.records.clear();
+    }
 }
 
 impl Ledger {
@@ -132,11 +154,9 @@ impl Ledger {
     ) -> Result<usize, Refusal> {
         let Some(session) = self.sessions.find_mut(id) else { return Ok(0) };
         let (Some(online), Some(incarnation)) = (&session.online, session.incarnation) else { return Ok(0) };
-        let mut turns = [(MessageId(0), Turn::Expired); MESSAGES_AT_A_TIME];
-        let mut records = [const { Record::Removed { queue: crate::Incarnation(0), message: MessageId(0) } };
-            MESSAGES_AT_A_TIME];
-        let (mut count, mut sent, mut bytes) = (0, 0, 0);
-        for (message, entry) in session.queue.iter().take(messages.min(MESSAGES_AT_A_TIME)) {
+        let mut turns = std::mem::take(&mut self.turns);
+        let (mut sent, mut bytes) = (0, 0);
+        for (message, entry) in session.queue.iter().take(messages) {
             let turn = if entry.message.is_expired(now) {
                 Turn::Expired
             } else if is_too_large(&entry.message, &entry.granted.identifiers, online.packet_bytes_max, now) {
@@ -148,18 +168,19 @@ impl Ledger {
             } else {
                 break;
             };
-            turns[count] = (message, turn);
-            records[count] = match turn {
-                Turn::Sent(packet_id) => Record::Sent { session: incarnation, message, packet_id },
-                Turn::Expired | Turn::TooLarge => Record::Removed { queue: incarnation, message },
-            };
-            count += 1;
+            turns.push(turn, incarnation, message);
         }
-        if count > 0 {
-            self.replies.commit(&records[..count], to)?;
-            turns[..count].iter().for_each(|(_, turn)| self.take_turn(id, *turn, now, to));
+        let committed = match &turns.records[..] {
+            [] => Ok(()),
+            records => self.replies.commit(records, to),
+        };
+        if committed.is_ok() {
+            turns.turns.iter().for_each(|turn| self.take_turn(id, *turn, now, to));
         }
-        Ok(count)
+        let done = turns.turns.len();
+        turns.clear();
+        self.turns = turns;
+        committed.map(|()| done)
     }
 
     /// What becomes of the first message is recorded: it happens.

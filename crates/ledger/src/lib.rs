@@ -60,6 +60,7 @@ pub use settings::{QueueFull, Settings};
 use claims::Claims;
 use cursors::Cursors;
 use end::Ending;
+use feed::Turns;
 use gauges::add;
 use group::Groups;
 use publish::Planned;
@@ -104,6 +105,7 @@ pub struct Ledger {
     last_incarnation: Incarnation,
     /// Where the message at hand goes; kept for its memory.
     plan: Vec<Planned>,
+    turns: Turns,
     gauges: Arc<Gauges>,
 }
 
@@ -130,6 +132,7 @@ impl Ledger {
             last_message: MessageId(0),
             last_incarnation: Incarnation(0),
             plan: Vec::new(),
+            turns: Turns::default(),
             gauges: Arc::default(),
             settings,
         }

@@ -134,7 +134,8 @@ impl Ledger {
                 let body = Cow::Borrowed(message);
                 group.push(Record::Enqueue { message: id, body, queues, is_retained: false });
             }
-            match self.replies.commit(&group, to) {
+            let committed = if group.is_empty() { Ok(()) } else { self.replies.commit(&group, to) };
+            match committed {
                 Ok(()) => {
                     let routing =
                         Routing { message, targets: &targets, publisher: None, opens: None, will: None };
