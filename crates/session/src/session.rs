@@ -92,12 +92,12 @@ pub enum Request<'p> {
         /// From 0x80 on the client has refused it.
         reason: ReasonCode,
     },
-    /// A message that was sent with QoS 2 has arrived: [`Ticket::PubRel`] when that is noted.
+    /// A message that was sent with QoS 2 has arrived: [`Ticket::PubRel`](crate::Ticket::PubRel) when that is noted.
     Received {
         /// The identifier of the PUBLISH.
         packet_id: PacketId,
     },
-    /// A message that was received with QoS 2 will not be sent again: [`Ticket::PubComp`] when that is noted.
+    /// A message that was received with QoS 2 will not be sent again: [`Ticket::PubComp`](crate::Ticket::PubComp) when that is noted.
     Released {
         /// The identifier of the PUBLISH.
         packet_id: PacketId,
