@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use topic::{TopicName, TopicNameBuf};
-use wire::{Publish, PublishTopic, ReasonCode, Role, TopicAlias, Version, Violation};
+use wire::{PublishTopic, ReasonCode, Role, TopicAlias, Version, Violation};
 
-use crate::Incoming;
 use crate::incoming::Resolved;
 
 /// The aliases that the peer has set up on its connection.
@@ -20,38 +19,37 @@ impl IncomingAliases {
     /// Finds out where a PUBLISH goes, and remembers what it says about its alias.
     pub(crate) fn resolve<'p>(
         &mut self,
-        packet: Publish<'p>,
+        topic: PublishTopic<'p>,
         version: Version,
         alias_max: u16,
         sender: Role,
-    ) -> Result<Incoming<'p>, Violation> {
+    ) -> Result<Resolved<'p>, Violation> {
         let place = |alias: TopicAlias| {
             let place = usize::from(alias.value() - 1);
             if alias.value() <= alias_max { Ok(place) } else { Err(too_high(version, sender)) }
         };
-        let topic = match packet.topic {
-            PublishTopic::Name(name) => Resolved::Own(name),
+        match topic {
+            PublishTopic::Name(name) => Ok(Resolved::Own(name)),
             PublishTopic::NameWithAlias(name, alias) => {
                 let place = place(alias)?;
                 if self.names.len() <= place {
                     self.names.resize(place + 1, None);
                 }
                 self.names[place] = Some(Arc::new(name.into()));
-                Resolved::Own(name)
+                Ok(Resolved::Own(name))
             }
             PublishTopic::Alias(alias) => {
                 let known = self.names.get(place(alias)?).and_then(Clone::clone);
-                Resolved::Aliased(known.ok_or_else(|| {
+                known.map(Resolved::Aliased).ok_or_else(|| {
                     Violation::after_connect(
                         version,
                         ReasonCode::ProtocolError,
                         ["MQTT-3.3.2-7", "MQTT-4.8.0-1"],
                         "a topic alias that stands for nothing on this connection",
                     )
-                })?)
+                })
             }
-        };
-        Ok(Incoming::new(packet, version, topic))
+        }
     }
 }
 

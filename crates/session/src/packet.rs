@@ -25,7 +25,7 @@ impl<T> Session<T> {
     ) -> Result<Request<'p>, Violation> {
         self.touch(now);
         match self.state {
-            State::Connected => self.handle_connected(packet, settings),
+            State::Connected => self.handle_connected(&packet, settings),
             State::AwaitingConnect => match packet {
                 Packet::Connect(connect) => self.handle_connect(connect, settings),
                 _ => Err(self.violation("MQTT-3.1.0-1", "the first packet is a CONNECT")),
@@ -104,11 +104,12 @@ impl<T> Session<T> {
 
     fn handle_connected<'p>(
         &mut self,
-        packet: Packet<'p>,
+        packet: &Packet<'p>,
         settings: &Settings,
     ) -> Result<Request<'p>, Violation> {
-        match packet {
-            Packet::Publish(publish) => self.handle_publish(publish, settings),
+        match *packet {
+            // By reference: it is copied once, into the request.
+            Packet::Publish(ref publish) => self.handle_publish(publish, settings),
             Packet::PubAck(PubAck { packet_id, reason, .. }) => self.handle_puback(packet_id, reason.into()),
             Packet::PubRec(PubRec { packet_id, reason, .. }) => self.handle_pubrec(packet_id, reason.into()),
             Packet::PubComp(PubComp { packet_id, reason, .. }) => {
@@ -129,7 +130,7 @@ impl<T> Session<T> {
 
     fn handle_publish<'p>(
         &mut self,
-        packet: Publish<'p>,
+        packet: &Publish<'p>,
         settings: &Settings,
     ) -> Result<Request<'p>, Violation> {
         let version = self.version();
@@ -144,22 +145,20 @@ impl<T> Session<T> {
             let text = "a message to be retained, where nothing is";
             return not_served(ReasonCode::RetainNotSupported, "MQTT-3.2.2-14", text);
         }
-        let incoming = match packet.topic {
-            PublishTopic::Name(name) => Incoming::new(packet, version, Resolved::Own(name)),
-            _ => self.incoming_aliases.get_or_insert_default().resolve(
-                packet,
-                version,
-                settings.topic_alias_max,
-                Role::Client,
-            )?,
+        let topic = match packet.topic {
+            PublishTopic::Name(name) => Resolved::Own(name),
+            topic => {
+                let aliases = self.incoming_aliases.get_or_insert_default();
+                aliases.resolve(topic, version, settings.topic_alias_max, Role::Client)?
+            }
         };
         if packet.delivery.packet_id().is_none() {
-            return Ok(Request::Publish(incoming));
+            return Ok(Request::Publish(Incoming::new(*packet, version, topic)));
         }
         let receive_max = version.is_5().then_some(settings.receive_max);
         let inbound = self.inbound.get_or_insert_default();
         match inbound.publish(packet.delivery, version, receive_max) {
-            None | Some(Arrival::New(_)) => Ok(Request::Publish(incoming)),
+            None | Some(Arrival::New(_)) => Ok(Request::Publish(Incoming::new(*packet, version, topic))),
             Some(Arrival::Repeated | Arrival::Refused) => Ok(inbound.answer()),
             Some(Arrival::TooMany) => {
                 let text = "more messages than Receive Maximum allows";

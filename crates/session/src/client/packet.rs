@@ -84,10 +84,11 @@ impl<T> Client<T> {
     ) -> Result<Event<'p, T>, Violation> {
         let Some(link) = &mut self.link else { return Ok(Event::None) };
         let (version, ours) = (link.version, link.ours);
-        let message = match packet.topic {
-            PublishTopic::Name(name) => Incoming::new(packet, version, Resolved::Own(name)),
-            _ => link.incoming_aliases.resolve(packet, version, ours.topic_alias_max, Role::Server)?,
+        let topic = match packet.topic {
+            PublishTopic::Name(name) => Resolved::Own(name),
+            topic => link.incoming_aliases.resolve(topic, version, ours.topic_alias_max, Role::Server)?,
         };
+        let message = Incoming::new(packet, version, topic);
         match self.inbound.publish(packet.delivery, version, ours.receive_max) {
             None => Ok(Event::Message { message, receipt: None }),
             Some(Arrival::New(ticket)) => {

@@ -183,9 +183,10 @@ impl Settings {
 }
 
 impl Link {
-    /// Whether a new message may be sent, while so many are under way [MQTT-4.9.0-2].
+    /// Whether a new message may be sent, while so many are under way [MQTT-4.9.0-2]. Those that are still to be sent
+    /// again count: new ones come behind them.
     fn has_place(&self, in_flight: usize) -> bool {
-        self.is_connected && self.again.is_empty() && in_flight < usize::from(self.server.window)
+        self.is_connected && in_flight < usize::from(self.server.window)
     }
 
     /// Writes the PUBLISH of a message of QoS 1 or 2. `dup`: again.

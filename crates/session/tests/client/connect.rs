@@ -127,6 +127,11 @@ fn a_session_that_the_client_does_not_have_ends_the_connection() {
             world.sent();
             world.refused(ConnAck::accepted(true));
             assert!(world.client.version().is_none() && world.sent().is_empty());
+            // One that it had, and has given up.
+            let mut world = World::new(version);
+            world.client.connection_lost();
+            world.connect_with(&Connect::new(version, utf8("me"))).expect("in order");
+            assert!(world.take(ConnAck::accepted(true)).is_err());
         }
     }
 }
@@ -144,6 +149,7 @@ fn a_session_that_the_server_does_not_have_is_over() {
             let mut connect = connect(version);
             connect.clean_start = clean_start;
             world.connect_with(&connect).expect("in order");
+            assert_eq!(world.client.in_flight(), if clean_start { 0 } else { 2 });
             world.sent();
             let event = world.take(ConnAck::accepted(false)).expect("in order");
             assert!(matches!(event, Event::Connected { session_present: false, .. }));

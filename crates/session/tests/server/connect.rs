@@ -26,7 +26,7 @@ fn refused(connect: Connect<'_>, settings: Settings) -> (Vec<String>, Violation)
     let mut world = World::silent(connect.version(), settings);
     let violation = world.refused(connect);
     let sent = world.sent();
-    assert!(world.take(connect).is_err(), "nothing behind it is processed");
+    assert!(world.take(self::connect(connect.version())).is_err(), "nothing behind it is processed");
     (sent, violation)
 }
 
