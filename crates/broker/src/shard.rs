@@ -466,7 +466,11 @@ impl Shard {
         let Some(topics) = &mut self.sys else { return };
         topics.next_ms = now.monotonic_ms + topics.peers.interval_ms;
         let totals = Totals::of(topics.peers.counters.iter().map(|counters| &**counters));
-        let facts = Facts::of(&topics.peers.ledger, &self.index, now);
+        let facts = Facts {
+            ledger: &topics.peers.ledger,
+            subscriptions: self.index.len(),
+            uptime_secs: now.monotonic_ms / 1_000,
+        };
         for (topic, value) in topics.sys.changes(totals, facts, now.monotonic_ms) {
             if let Some(message) = session::Message::of_server(&topic, value.as_bytes()) {
                 let message = Arc::new(message);

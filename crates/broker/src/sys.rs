@@ -4,9 +4,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use index::Subscriptions;
-use session::Now;
-
 use crate::Totals;
 
 /// Load averages are taken over these many minutes.
@@ -24,33 +21,13 @@ pub(crate) struct Sys {
 
 /// What the shards' counters do not know.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts {
+pub struct Facts<'a> {
+    /// What the ledger holds and has done.
+    pub ledger: &'a ledger::Gauges,
     /// Subscriptions of all sessions; a group's count as one.
-    pub subscriptions: u64,
-    /// Sessions whose clients are not connected.
-    pub lasting_sessions_absent: u64,
-    /// Retained messages, those of `$SYS` among them.
-    pub retained_messages: u64,
-    /// What they take.
-    pub retained_bytes: u64,
-    /// Messages that were not retained because there was no room.
-    pub retained_refused: u64,
+    pub subscriptions: usize,
     /// Seconds since the start.
     pub uptime_secs: u64,
-}
-
-impl Facts {
-    pub(crate) fn of(ledger: &ledger::Gauges, index: &Subscriptions, now: Now) -> Self {
-        let read = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
-        Self {
-            subscriptions: index.len() as u64,
-            lasting_sessions_absent: read(&ledger.sessions).saturating_sub(read(&ledger.sessions_connected)),
-            retained_messages: read(&ledger.retained_messages),
-            retained_bytes: read(&ledger.retained_bytes),
-            retained_refused: read(&ledger.retained_refused),
-            uptime_secs: now.monotonic_ms / 1_000,
-        }
-    }
 }
 
 type Read = fn(&Totals) -> u64;
@@ -80,7 +57,7 @@ impl Sys {
     }
 
     /// The topics whose values have changed since the last call, with what they are now.
-    pub(crate) fn changes(&mut self, totals: Totals, facts: Facts, now_ms: u64) -> Vec<(String, String)> {
+    pub(crate) fn changes(&mut self, totals: Totals, facts: Facts<'_>, now_ms: u64) -> Vec<(String, String)> {
         self.average(&totals, now_ms);
         self.clients_maximum = self.clients_maximum.max(totals.clients_connected);
         let mut all = Vec::new();
@@ -91,25 +68,25 @@ impl Sys {
         all
     }
 
-    fn tell(&self, totals: &Totals, facts: Facts, mut say: impl FnMut(&str, String)) {
+    fn tell(&self, totals: &Totals, facts: Facts<'_>, mut say: impl FnMut(&str, String)) {
         say("version", format!("Pondhawk {}", env!("CARGO_PKG_VERSION")));
         say("uptime", format!("{} seconds", facts.uptime_secs));
         totals.topics().for_each(|(topic, value)| say(topic, value.to_string()));
-        let absent = facts.lasting_sessions_absent;
+        facts.ledger.topics().for_each(|(topic, value)| say(topic, value.to_string()));
+        let read = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed);
+        let ledger = facts.ledger;
+        let absent = read(&ledger.sessions).saturating_sub(read(&ledger.sessions_connected)) as u64;
         say("clients/total", (totals.clients_connected + absent).to_string());
         say("clients/disconnected", absent.to_string());
         say("clients/inactive", absent.to_string());
-        say("subscriptions/count", facts.subscriptions.to_string());
         say("clients/active", totals.clients_connected.to_string());
         say("clients/maximum", self.clients_maximum.to_string());
-        for none in ["clients/expired", "shared_subscriptions/count"] {
-            say(none, "0".to_owned());
-        }
-        say("retained messages/count", facts.retained_messages.to_string());
-        say("refused/retained", facts.retained_refused.to_string());
-        say("messages/stored", facts.retained_messages.to_string());
-        say("store/messages/count", facts.retained_messages.to_string());
-        say("store/messages/bytes", facts.retained_bytes.to_string());
+        say("subscriptions/count", facts.subscriptions.to_string());
+        let stored = read(&ledger.retained_messages) + read(&ledger.queued);
+        say("messages/stored", stored.to_string());
+        say("store/messages/count", stored.to_string());
+        let stored_bytes = read(&ledger.retained_bytes) + read(&ledger.queued_bytes);
+        say("store/messages/bytes", stored_bytes.to_string());
         for ((topic, _), loads) in LOADS.iter().zip(&self.loads) {
             for (minutes, load) in SPANS_MIN.iter().zip(loads) {
                 say(&format!("load/{topic}/{minutes}min"), format!("{load:.2}"));
@@ -138,24 +115,22 @@ impl Sys {
 mod tests {
     use super::*;
 
-    const FACTS: Facts = Facts {
-        subscriptions: 0,
-        lasting_sessions_absent: 0,
-        retained_messages: 2,
-        retained_bytes: 99,
-        retained_refused: 0,
-        uptime_secs: 11,
-    };
+    fn facts(ledger: &ledger::Gauges) -> Facts<'_> {
+        ledger.retained_messages.store(2, Ordering::Relaxed);
+        Facts { ledger, subscriptions: 0, uptime_secs: 11 }
+    }
 
     #[test]
     fn what_has_not_changed_is_not_said_again() {
+        let ledger = ledger::Gauges::default();
         let mut sys = Sys::new();
-        let first = sys.changes(Totals::default(), FACTS, 0);
+        let first = sys.changes(Totals::default(), facts(&ledger), 0);
         assert!(first.contains(&("$SYS/broker/uptime".into(), "11 seconds".into())));
         assert!(first.contains(&("$SYS/broker/retained messages/count".into(), "2".into())));
-        assert!(sys.changes(Totals::default(), FACTS, 10_000).is_empty());
+        assert!(sys.changes(Totals::default(), facts(&ledger), 10_000).is_empty());
         let totals = Totals { clients_connected: 3, ..Totals::default() };
-        let topics: Vec<_> = sys.changes(totals, FACTS, 20_000).into_iter().map(|(topic, _)| topic).collect();
+        let topics: Vec<_> =
+            sys.changes(totals, facts(&ledger), 20_000).into_iter().map(|(topic, _)| topic).collect();
         for topic in ["connected", "total", "active", "maximum"] {
             assert!(topics.contains(&format!("$SYS/broker/clients/{topic}")));
         }
@@ -164,11 +139,12 @@ mod tests {
 
     #[test]
     fn a_load_average_approaches_the_rate_per_minute() {
+        let ledger = ledger::Gauges::default();
         let mut sys = Sys::new();
         let mut last = Vec::new();
         for tick in 0..60 {
             let totals = Totals { publish_received: tick * 100, ..Totals::default() };
-            last = sys.changes(totals, FACTS, tick * 10_000);
+            last = sys.changes(totals, facts(&ledger), tick * 10_000);
         }
         let load = last.iter().find(|(topic, _)| topic == "$SYS/broker/load/publish/received/1min");
         let load: f64 = load.expect("it changes still").1.parse().expect("a number");

@@ -2,70 +2,84 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counters and levels, for whoever shows them. The ledger alone writes them.
-///
-/// Every message that takes the ledger's way to a session or a group is accounted for, once for each of them:
-/// `routed = acknowledged + refused_by_client + in_flight + queued + expired + too_large + dropped_oldest +
-/// dropped_newest + discarded`. Each term is counted where it happens.
-#[derive(Debug, Default)]
-pub struct Gauges {
+/// Declares the gauges once: field, topic below `$SYS/broker/`, meaning.
+macro_rules! gauges {
+    ($($(#[doc = $text:literal])+ $name:ident: $topic:literal,)+) => {
+        /// Counters and levels, for whoever shows them. The ledger alone writes them.
+        ///
+        /// Every message that takes the ledger's way to a session or a group is accounted for, once for each of them:
+        /// `routed = acknowledged + refused_by_client + in_flight + queued + expired + too_large + dropped_oldest +
+        /// dropped_newest + discarded`. Each term is counted where it happens.
+        #[derive(Debug, Default)]
+        pub struct Gauges { $($(#[doc = $text])+ pub $name: AtomicUsize,)+ }
+
+        impl Gauges {
+            /// Each with its topic below `$SYS/broker/`.
+            pub fn topics(&self) -> impl Iterator<Item = (&'static str, usize)> {
+                [$(($topic, self.$name.load(Ordering::Relaxed)),)+].into_iter()
+            }
+        }
+    };
+}
+
+gauges! {
     /// Topics with a retained message.
-    pub retained_messages: AtomicUsize,
+    retained_messages: "retained messages/count",
     /// What they take.
-    pub retained_bytes: AtomicUsize,
+    retained_bytes: "retained messages/bytes",
     /// Messages that were not retained because there was no room.
-    pub retained_refused: AtomicUsize,
+    retained_refused: "refused/retained",
     /// Retained messages that expired.
-    pub retained_expired: AtomicUsize,
+    retained_expired: "expired/retained",
 
     /// Sessions that outlive their connections.
-    pub sessions: AtomicUsize,
+    sessions: "sessions/count",
     /// Of those, the ones with a connection.
-    pub sessions_connected: AtomicUsize,
+    sessions_connected: "sessions/connected",
     /// Groups that share a subscription.
-    pub groups: AtomicUsize,
+    groups: "shared_subscriptions/count",
     /// Wills that wait for their delay.
-    pub wills_pending: AtomicUsize,
+    wills_pending: "wills/pending",
     /// Wills that were published.
-    pub wills_published: AtomicUsize,
+    wills_published: "wills/published",
 
     /// Messages for a queue, one for each queue.
-    pub routed: AtomicUsize,
+    routed: "account/queues/routed",
     /// Messages that their client has got: with QoS 1 and 2 it has said so, with QoS 0 it was sent.
-    pub acknowledged: AtomicUsize,
+    acknowledged: "account/queues/acknowledged",
     /// Messages that their client has refused; they count as delivered \[MQTT-4.4.0-2\].
-    pub refused_by_client: AtomicUsize,
+    refused_by_client: "account/queues/refused_by_client",
     /// Messages on their way, until the client has said the last word.
-    pub in_flight: AtomicUsize,
+    in_flight: "account/queues/in_flight",
     /// Messages that wait.
-    pub queued: AtomicUsize,
+    queued: "account/queues/queued",
     /// What those take, in bytes.
-    pub queued_bytes: AtomicUsize,
+    queued_bytes: "account/queues/queued_bytes",
     /// Messages that expired while they waited.
-    pub expired: AtomicUsize,
+    expired: "account/queues/expired",
     /// Messages larger than what their client takes; they count as delivered \[MQTT-3.1.2-25\].
-    pub too_large: AtomicUsize,
+    too_large: "account/queues/too_large",
     /// Messages that made room for newer ones in a full queue.
-    pub dropped_oldest: AtomicUsize,
+    dropped_oldest: "account/queues/dropped_oldest",
     /// Messages for which there was no room in a full queue.
-    pub dropped_newest: AtomicUsize,
+    dropped_newest: "account/queues/dropped_newest",
     /// Messages that waited or were on their way when their session ended, or their group lost its last member.
-    pub discarded: AtomicUsize,
+    discarded: "account/queues/discarded",
 
     /// Sessions that ended because a queue was full.
-    pub ended_by_full_queue: AtomicUsize,
+    ended_by_full_queue: "sessions/ended_by_full_queue",
     /// Sessions that expired.
-    pub sessions_expired: AtomicUsize,
+    sessions_expired: "clients/expired",
     /// CONNECTs refused because there are as many sessions as there may be.
-    pub sessions_refused: AtomicUsize,
+    sessions_refused: "refused/sessions",
     /// Messages that nobody got, because one of their queues was full.
-    pub publishes_refused: AtomicUsize,
+    publishes_refused: "refused/queue_full",
     /// Records that could not be made.
-    pub commits_refused: AtomicUsize,
+    commits_refused: "refused/commits",
     /// Retained messages of QoS 0 that were given out, and kept in memory only.
-    pub unrecorded: AtomicUsize,
+    unrecorded: "retained messages/unrecorded",
     /// Acknowledgements that waited because a queue had grown too much.
-    pub withheld: AtomicUsize,
+    withheld: "held/queues",
 }
 
 /// There is one writer: no need for an atomic addition, which costs several times as much.
