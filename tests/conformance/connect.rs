@@ -71,8 +71,7 @@ fn client_identifiers_of_1_to_23_letters_and_digits_are_accepted() {
     });
 }
 
-/// [MQTT-3.1.3-1, MQTT-3.1.3-3, MQTT-3.1.2-9, MQTT-3.1.2-17, MQTT-3.1.2-19, 3.1.1 MQTT-3.1.3-1, 3.1.1 MQTT-3.1.3-3,
-/// 3.1.1 MQTT-3.1.2-9, 3.1.1 MQTT-3.1.2-19, 3.1.1 MQTT-3.1.2-21]
+/// [MQTT-3.1.3-1, 3.1.1 MQTT-3.1.3-1]
 #[test]
 fn the_fields_of_the_payload_are_taken_in_their_order() {
     in_each(BOTH, |broker, version| {
@@ -117,7 +116,7 @@ fn clients_without_an_identifier_do_not_take_over_from_each_other() {
     });
 }
 
-/// [MQTT-3.1.3-7, MQTT-3.2.2-16]
+/// [MQTT-3.1.3-7]
 #[test]
 fn an_assigned_client_identifier_is_as_good_as_an_own_one() {
     in_each(V5, |broker, version| {
@@ -214,7 +213,7 @@ fn without_an_authentication_method_there_is_no_auth() {
     });
 }
 
-/// [MQTT-4.12.0-1, MQTT-3.1.2-30, MQTT-4.13.2-1]
+/// [MQTT-4.12.0-1, MQTT-3.1.4-6, MQTT-4.13.2-1]
 #[test]
 fn an_unknown_authentication_method_is_refused_whatever_comes_behind() {
     in_each(V5, |broker, version| {
@@ -330,7 +329,8 @@ fn without_a_will_nothing_is_published() {
         let mut witness = broker.client(version, "witness");
         witness.subscribe("#");
         lose(broker.client(version, "frog"));
-        broker.client(version, "toad").publish("end", b"");
+        // A retained message takes the way of wills, and would come behind one.
+        broker.client(version, "toad").retain("end", b"");
         witness.expect_message("end", b"");
     });
 }

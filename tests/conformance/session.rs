@@ -26,7 +26,7 @@ fn where_no_session_is_kept_one_begins() {
     });
 }
 
-/// [MQTT-3.1.2-5, MQTT-3.1.2-23, MQTT-3.2.2-3, MQTT-4.1.0-1, 3.1.1 MQTT-3.1.2-4, 3.1.1 MQTT-3.2.2-2,
+/// [MQTT-3.1.2-5, MQTT-3.1.2-23, MQTT-3.2.2-3, 3.1.1 MQTT-3.1.2-4, 3.1.1 MQTT-3.2.2-2,
 /// 3.1.1 MQTT-4.1.0-1]
 #[test]
 fn a_kept_session_goes_on_with_its_subscriptions() {
