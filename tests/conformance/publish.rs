@@ -193,3 +193,23 @@ fn what_a_client_may_not_publish_is_acknowledged_and_dropped() {
         expect_nothing_before(&mut frog, &mut toad, "t");
     });
 }
+
+/// An interval of 0 is over before anybody can wait. [MQTT-3.3.2-5]
+#[test]
+fn a_message_that_may_not_wait_reaches_who_can_have_it_at_once() {
+    in_each(V5, |broker, version| {
+        let (mut away, _) = resume(broker, version, "away");
+        away.subscribe_with("t", 1);
+        away.leave();
+        let mut frog = broker.client(version, "frog");
+        frog.subscribe_with("t", 1);
+        let mut toad = broker.client(version, "toad");
+        toad.send(&publish(version, 0x32, 1, "t", b"\x02\x00\x00\x00\x00", b"now"));
+        toad.expect_ack(PUBACK, 1);
+        frog.take_message(b"now");
+        toad.deliver(1, "t", b"later");
+        let (mut away, _) = resume(broker, version, "away");
+        away.take_message(b"later");
+        away.expect_only_pong();
+    });
+}

@@ -356,12 +356,10 @@ impl Shard {
 
     fn count_sent(&self, made: &Made, room: Room) {
         let (count, too_large) = (u64::from(made.count), u64::from(made.too_large));
-        let expired = u64::from(made.expired);
         let lost = if room == Room::Full { count } else { 0 };
         self.counters.dropped_budget.add(lost);
         self.counters.dropped_too_large.add(too_large);
-        self.counters.dropped_expired.add(expired);
-        self.counters.publish_dropped.add(lost + too_large + expired);
+        self.counters.publish_dropped.add(lost + too_large);
         if lost == 0 {
             self.counters.packets_sent.add(count);
             self.counters.publish_sent.add(count);

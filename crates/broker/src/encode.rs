@@ -137,7 +137,6 @@ pub(crate) struct Made {
     pub(crate) count: u32,
     pub(crate) payload_bytes: u64,
     pub(crate) too_large: u32,
-    pub(crate) expired: u32,
 }
 
 impl std::ops::AddAssign for Made {
@@ -145,7 +144,6 @@ impl std::ops::AddAssign for Made {
         self.count += other.count;
         self.payload_bytes += other.payload_bytes;
         self.too_large += other.too_large;
-        self.expired += other.expired;
     }
 }
 
@@ -235,7 +233,7 @@ impl<'a> Dispatch<'a> {
         let Receiver { shape, bytes_max, .. } = *receiver;
         let identifiers = as_identifiers(&target.identifiers);
         let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
-        let mut made = Made { expired: self.source.expired(self.now), ..Made::default() };
+        let mut made = Made::default();
         let (mut room, mut lost) = (Room::Open, false);
         let single = &mut self.buffers.single;
         self.source.for_each(self.now, |publish| {
@@ -278,7 +276,7 @@ impl<'a> Dispatch<'a> {
         let identifiers = as_identifiers(&target.identifiers);
         let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
         let Self { source, now, shared, buffers: Buffers { single: head, .. }, .. } = self;
-        let mut made = Made { expired: source.expired(*now), ..Made::default() };
+        let mut made = Made::default();
         let (mut room, mut number) = (Room::Open, 0);
         source.for_each(*now, |publish| {
             if number == shared.len() {
@@ -401,7 +399,7 @@ impl<'a> Source<'a> {
         now: Now,
         buffer: &mut Vec<u8>,
     ) -> Made {
-        let mut made = Made { expired: self.expired(now), ..Made::default() };
+        let mut made = Made::default();
         let version = shape.version();
         self.for_each(now, |publish| {
             let publish = shape.shaped(publish, identifiers);
@@ -415,11 +413,6 @@ impl<'a> Source<'a> {
             }
         });
         made
-    }
-
-    /// How many of them are out of date.
-    fn expired(self, now: Now) -> u32 {
-        u32::from(matches!(self, Self::Message { message, .. } if message.is_expired(now)))
     }
 
     /// The first of them, in memory of its own.
@@ -437,14 +430,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Each message that is not expired, as a PUBLISH.
+    /// Each message, as a PUBLISH. None of them has waited: whatever has was looked at before.
     fn for_each(self, now: Now, mut each: impl FnMut(&Publish<'_>)) {
         match self {
-            Self::Message { message, .. } => {
-                if !message.is_expired(now) {
-                    each(&message.publish(now));
-                }
-            }
+            Self::Message { message, .. } => each(&message.publish(now)),
             Self::Run(run) => {
                 let mut rest = run.bytes;
                 while let Ok(Decoded::Packet { packet: Packet::Publish(publish), len }) =

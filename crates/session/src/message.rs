@@ -111,10 +111,11 @@ impl Message {
         self.retain
     }
 
-    /// Whether its time has run out [MQTT-3.3.2-5].
+    /// Whether its time has run out [MQTT-3.3.2-5]. An interval of 0 is over as soon as the message has waited for
+    /// anything.
     #[must_use]
     pub fn is_expired(&self, now: Now) -> bool {
-        self.expires_unix_ms.is_some_and(|expires| expires <= now.unix_ms)
+        self.expires_unix_ms.is_some_and(|expires| expires < now.unix_ms)
     }
 
     /// The packet that delivers it now: QoS 0, RETAIN 0, its expiry less the time it has waited
@@ -191,7 +192,7 @@ mod tests {
         let sent = message.publish(at(5_500));
         assert_eq!(sent.properties.message_expiry_interval_secs, Some(6), "5.5 s have been 5 s at the most");
         assert_eq!(sent.properties.content_type, properties.content_type);
-        assert!(!message.is_expired(at(10_999)) && message.is_expired(at(11_000)));
+        assert!(!message.is_expired(at(11_000)) && message.is_expired(at(11_001)));
     }
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
         let at = |unix_ms| Now { monotonic_ms: 0, unix_ms };
         let message = Arc::new(Message::of_will(&will, "me".into(), at(0)));
         let published = Arc::clone(&message).published_at(at(60_000));
-        assert!(message.is_expired(at(60_000)) && !published.is_expired(at(69_999)));
+        assert!(message.is_expired(at(60_001)) && !published.is_expired(at(70_000)));
         let sent = published.publish(at(60_000));
         assert_eq!(sent.properties.message_expiry_interval_secs, Some(10));
         assert_eq!(
