@@ -4,6 +4,11 @@
 //! outside: a [`Request`]. It keeps what belongs to one connection: version, keep alive, topic aliases, the packet
 //! identifiers of messages that are not acknowledged, the bounds that the client gave. What outlives a connection,
 //! and what goes between sessions, is the world's matter.
+//!
+//! A [`Client`] plays the client's part: see [`client`]. It keeps the session from one connection to the next.
+//!
+//! Both are made of the same halves: one sends messages and keeps their identifiers until they are acknowledged, the
+//! other receives them and keeps answers in order.
 
 #![forbid(unsafe_code)]
 

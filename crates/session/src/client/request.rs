@@ -9,8 +9,8 @@ use super::connection::Link;
 use super::{Client, Event, RequestError, violation};
 use crate::Now;
 
-/// So many requests may be without an answer: with the messages under way, three quarters of all identifiers.
-const REQUESTS_MAX: usize = 16_384;
+/// So many identifiers may be in use when a request wants another: three quarters of all there are.
+const USED_MAX: usize = 49_152;
 
 /// What an identifier was used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl<T> Client<T> {
         let Some(link) = self.link.as_ref().filter(|link| link.is_connected) else {
             return Err(RequestError::NotConnected);
         };
-        if link.requests.len() >= REQUESTS_MAX {
+        if self.outbound.len() + link.requests.len() >= USED_MAX {
             return Err(RequestError::TooMany);
         }
         Ok(self.outbound.unused(|packet_id| link.requests.contains_key(&packet_id)))

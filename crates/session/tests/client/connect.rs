@@ -39,22 +39,28 @@ fn nothing_is_sent_before_connect() {
 /// 3.1.1 MQTT-3.1.2-9, 3.1.1 MQTT-3.1.2-19, 3.1.1 MQTT-3.1.2-21]
 #[test]
 fn connect_has_its_fields_in_order() {
-    let mut connect = connect(Version::V3_1_1);
-    connect.will = Some(Will {
-        topic: topic::topic!("w"),
-        payload: Binary::new(b"W").expect("short"),
-        qos: Qos::AtLeastOnce,
-        retain: true,
-        delay_interval_secs: None,
-        properties: MessageProperties::EMPTY,
-    });
-    connect.set_credentials(Some(utf8("u")), Binary::new(b"P").ok()).expect("both");
-    let mut world = World::apart(Version::V3_1_1, Settings::default());
-    world.connect_with(&connect).expect("in order");
-    let fields = b"\0\x04MQTT\x04\xEC\0\0\0\x02me\0\x01w\0\x01W\0\x01u\0\x01P";
-    assert_eq!(world.out()[2..], fields[..]);
-    let lines = world.sent();
-    assert!(lines[0].contains("will={q1 retain \"w\" 1 B \"W\"}"), "{lines:?}");
+    for (version, fields) in [
+        (Version::V3_1, &b"\0\x06MQIsdp\x03\xEC\0\0\0\x02me\0\x01w\0\x01W\0\x01u\0\x01P"[..]),
+        (Version::V3_1_1, b"\0\x04MQTT\x04\xEC\0\0\0\x02me\0\x01w\0\x01W\0\x01u\0\x01P"),
+        (
+            Version::V5,
+            b"\0\x04MQTT\x05\xEC\0\0\x05\x11\xFF\xFF\xFF\xFF\0\x02me\x05\x18\0\0\0\x07\0\x01w\0\x01W\0\x01u\0\x01P",
+        ),
+    ] {
+        let mut connect = connect(version);
+        connect.will = Some(Will {
+            topic: topic::topic!("w"),
+            payload: Binary::new(b"W").expect("short"),
+            qos: Qos::AtLeastOnce,
+            retain: true,
+            delay_interval_secs: Some(7),
+            properties: MessageProperties::EMPTY,
+        });
+        connect.set_credentials(Some(utf8("u")), Binary::new(b"P").ok()).expect("both");
+        let mut world = World::apart(version, Settings::default());
+        world.connect_with(&connect).expect("in order");
+        assert_eq!(world.out()[2..], fields[..], "{version}");
+    }
 }
 
 /// [MQTT-3.1.2-11, MQTT-3.1.2-13, MQTT-3.1.2-16, MQTT-3.1.2-18, 3.1.1 MQTT-3.1.2-11, 3.1.1 MQTT-3.1.2-13,

@@ -28,7 +28,6 @@ fn unsuback(packet_id: PacketId, version: Version, reasons: &[UnsubAckReason]) -
     UnsubAck { packet_id, properties: AckProperties::EMPTY, reasons }
 }
 
-/// [MQTT-2.2.1-6, 3.1.1 MQTT-2.3.1-7]
 #[test]
 fn requests_are_answered_by_their_identifier() {
     for version in Version::ALL {

@@ -130,7 +130,7 @@ fn what_cannot_be_served_is_refused() {
     }
 }
 
-/// [MQTT-3.1.3-5, MQTT-3.1.3-6, MQTT-3.1.3-7, 3.1.1 MQTT-3.1.3-5, 3.1.1 MQTT-3.1.3-6, 3.1.1 MQTT-3.1.3-8]
+/// [MQTT-3.1.3-5, MQTT-3.1.3-7, 3.1.1 MQTT-3.1.3-5, 3.1.1 MQTT-3.1.3-8]
 #[test]
 fn a_client_has_an_identifier_or_is_given_one() {
     let letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -293,7 +293,7 @@ fn a_client_without_room_for_connack_is_not_let_in() {
     assert!(!world.session.is_connected() && world.sent().is_empty());
 }
 
-/// [MQTT-3.1.2-21, MQTT-3.2.2-21, MQTT-3.2.2-22]
+/// [MQTT-3.2.2-22]
 #[test]
 fn the_server_says_when_it_has_its_own_idea_of_the_keep_alive() {
     for (asked, max, kept, told) in

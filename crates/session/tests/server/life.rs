@@ -57,7 +57,7 @@ fn a_client_that_does_not_connect_is_gone() {
     assert!(world.sent().is_empty());
 }
 
-/// [MQTT-3.14.4-1, MQTT-3.1.4-6, 3.1.1 MQTT-3.14.4-2]
+/// [MQTT-3.14.4-1, 3.1.1 MQTT-3.14.4-2]
 #[test]
 fn nothing_follows_disconnect() {
     for version in Version::ALL {

@@ -273,5 +273,5 @@ fn messages_wait_in_order_and_within_bounds() {
 #[test]
 fn a_session_is_small() {
     // What most sessions do not have is behind pointers; the rest is what a million idle connections cost.
-    assert!(size_of::<session::Session>() <= 112, "{} bytes", size_of::<session::Session>());
+    assert!(size_of::<session::Session>() <= 80, "{} bytes", size_of::<session::Session>());
 }
