@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use session::{Message, Request, Settings, Ticket, Wait, Waiting};
 use wire::{
-    Delivery, PacketId, PingReq, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Publish, Qos,
-    ReasonCode, Version,
+    Delivery, PacketId, PacketType, PingReq, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Publish,
+    Qos, ReasonCode, Version,
 };
 
 use crate::world::{World, connect, connect_with, id, publish};
@@ -268,6 +268,31 @@ fn messages_wait_in_order_and_within_bounds() {
         assert_eq!((waiting.message.payload(), waiting.tag), (&payload[..], 7));
         last = delivery;
     }
+}
+
+#[test]
+fn an_acknowledgement_that_only_says_success_needs_no_packet() {
+    let mut world = World::new(Version::V5);
+    world.session.begin_as(id(1), Qos::AtLeastOnce, false);
+    world.session.begin_as(id(2), Qos::ExactlyOnce, false);
+    world.take(publish(Qos::ExactlyOnce, 3)).expect("a message");
+    world.complete(Ticket::PubRec(id(3)));
+    world.now_ms += 5;
+    let now = world.now();
+    let mut take = |packet_type, packet_id| {
+        let request = world.session.handle_acknowledgement(packet_type, id(packet_id), now);
+        if let Ok(Request::Received { packet_id }) = request {
+            world.session.complete(Ticket::PubRel(packet_id), ReasonCode::Success, &mut Vec::new());
+        }
+        format!("{:?}", request.expect("in order"))
+    };
+    assert!(take(PacketType::PubAck, 1).starts_with("Acknowledged"));
+    assert!(take(PacketType::PubRec, 2).starts_with("Received"));
+    assert!(take(PacketType::PubComp, 2).starts_with("Acknowledged"));
+    assert!(take(PacketType::PubRel, 3).starts_with("Released"));
+    assert!(world.session.handle_acknowledgement(PacketType::PubComp, id(9), now).is_ok());
+    world.session.begin_as(id(1), Qos::AtLeastOnce, false);
+    assert!(world.session.handle_acknowledgement(PacketType::PubComp, id(1), now).is_err());
 }
 
 #[test]
