@@ -1,5 +1,9 @@
 //! The ledger, seen from its shards and its disk.
 
 mod delivery;
+mod disk;
+mod exchanges;
 mod schedules;
+mod sessions;
 mod stage;
+mod wills;

@@ -61,6 +61,8 @@ pub(crate) struct Stage {
     pub(crate) now: Now,
     /// What is committed is durable at once.
     pub(crate) is_fast: bool,
+    /// Commands are printed.
+    pub(crate) is_verbose: bool,
     next_slot: u32,
 }
 
@@ -133,7 +135,7 @@ impl Stage {
         let index = Arc::new(Subscriptions::new([1, 2]));
         let now = Now { monotonic_ms: 1_000, unix_ms: 1_700_000_000_000 };
         let ledger = Ledger::new(Settings { seed: 7, ..settings }, Arc::clone(&index));
-        Self { ledger, index, sink: Sink::default(), now, is_fast: true, next_slot: 0 }
+        Self { ledger, index, sink: Sink::default(), now, is_fast: true, is_verbose: false, next_slot: 0 }
     }
 
     /// A disk that takes what it is given and is never done before [`sync`](Self::sync).
@@ -143,7 +145,7 @@ impl Stage {
     }
 
     pub(crate) fn handle(&mut self, from: ShardId, command: Command) {
-        if std::env::var_os("LEDGER_SEED").is_some() {
+        if self.is_verbose {
             eprintln!("{from:?} {command:?}");
         }
         self.ledger.handle(from, command, self.now, &mut self.sink);

@@ -1,0 +1,286 @@
+//! What is recorded together, who waits for it, and what is said when it cannot be.
+
+use ledger::{Cause, Ledger, MessageId, Record, Reply, Settings};
+use session::Ticket;
+use wire::{Qos, ReasonCode};
+
+use crate::stage::{Ask, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, message, packet_id, payloads, retained};
+
+/// • One packet, one group of records: message, queues, retained value and the identifier of QoS 2.
+#[test]
+fn one_packet_is_one_group_of_records() {
+    let mut stage = Stage::new();
+    for number in 0..3 {
+        let client = stage.client(&format!("c{number}"), &Ask::lasting(60));
+        stage.subscribe(&client, "a", at_qos(QOS_1));
+        stage.leave(&client, Cause::Normal);
+    }
+    let publisher = stage.client("publisher", &Ask::lasting(60));
+    stage.sink.groups.clear();
+    stage.publish(&publisher, 9, &retained("a", b"1", QOS_2));
+    let [(_, group)] = &stage.sink.groups[..] else { panic!("one group") };
+    let [Record::Opened { packet_id: opened, .. }, Record::Enqueue { queues, is_retained, body, .. }] =
+        &group[..]
+    else {
+        panic!("{group:?}")
+    };
+    assert_eq!((opened.value(), queues.len(), *is_retained), (9, 3, true));
+    assert_eq!(body.payload(), b"1");
+}
+
+/// Nothing else touches the disk.
+#[test]
+fn what_concerns_no_session_that_lasts_is_not_recorded() {
+    let mut stage = Stage::new();
+    let clean = stage.client("clean", &Ask::clean().will("w", 0));
+    stage.subscribe(&clean, "a", at_qos(QOS_2));
+    stage.subscribe(&clean, "$share/g/b", at_qos(QOS_2));
+    for (id, topic) in (1..).zip(["a", "b", "c"]) {
+        stage.publish(&clean, id, &message(topic, b"x", QOS_2));
+    }
+    assert_eq!(stage.recorded(&clean), [ReasonCode::Success]);
+    stage.leave(&clean, Cause::WithWill);
+    stage.work();
+    assert!(stage.sink.groups.is_empty(), "{:?}", stage.sink.groups);
+}
+
+/// SUBACK and PINGRESP, a clean CONNACK and deliveries of QoS 1 never wait for another packet's disk; answers of one
+/// kind keep their order. [MQTT-4.6.0-2] [MQTT-4.6.0-3] [MQTT-3.1.1: MQTT-4.6.0-2] [MQTT-3.1.1: MQTT-4.6.0-3]
+#[test]
+fn answers_keep_their_order() {
+    let mut stage = Stage::new();
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    stage.subscribe(&subscriber, "a", at_qos(QOS_1));
+    stage.leave(&subscriber, Cause::Normal);
+    let publisher = stage.client("publisher", &Ask::clean());
+    stage.replies();
+    let mut stage = stage.slow();
+    // Only the first has to be recorded; the second must not overtake its answer.
+    stage.publish(&publisher, 1, &message("a", b"1", QOS_1));
+    stage.publish(&publisher, 2, &message("b", b"2", QOS_1));
+    stage.subscribe(&publisher, "$share/g/x", at_qos(QOS_1));
+    assert!(stage.stored(&publisher).is_empty());
+    assert_eq!(stage.recorded(&publisher), [ReasonCode::Success]);
+    stage.sync();
+    let tickets: Vec<Ticket> = stage.stored(&publisher).into_iter().map(|(ticket, _)| ticket).collect();
+    assert_eq!(tickets, [1, 2].map(|id| Ticket::PubAck(packet_id(id))));
+}
+
+#[test]
+fn straight_copies_do_not_wait_for_the_disk() {
+    let mut stage = Stage::new();
+    let lasting = stage.client("lasting", &Ask::lasting(60));
+    stage.subscribe(&lasting, "a", at_qos(QOS_1));
+    let clean = stage.client("clean", &Ask::clean());
+    stage.subscribe(&clean, "a", at_qos(QOS_1));
+    stage.replies();
+    let mut stage = stage.slow();
+    stage.publish(&clean, 1, &message("a", b"1", QOS_1));
+    assert_eq!(stage.live(&clean), ["1"]);
+    assert!(stage.live(&lasting).is_empty(), "it gets it from its queue");
+    assert!(stage.stored(&clean).is_empty());
+}
+
+/// Without space nothing is half done: nobody gets what was refused, and service resumes by itself.
+#[test]
+fn without_space_publishers_are_refused_and_everything_goes_on_later() {
+    let mut stage = Stage::new();
+    let lasting = stage.client("lasting", &Ask::lasting(60));
+    stage.subscribe(&lasting, "a", at_qos(QOS_2));
+    let clean = stage.client("clean", &Ask::clean());
+    stage.subscribe(&clean, "a", at_qos(QOS_2));
+    stage.subscribe(&clean, "q0", at_qos(QOS_2));
+    stage.publish(&clean, 1, &message("a", b"1", QOS_1));
+    let [deliver] = &stage.delivered(&lasting)[..] else { panic!("one message") };
+    stage.replies();
+    stage.sink.no_space = true;
+    let before = stage.ledger.durable_state();
+    stage.publish(&clean, 2, &message("a", b"2", QOS_2));
+    stage.publish(&clean, 3, &message("b", b"3", QOS_1));
+    assert_eq!(
+        stage.stored(&clean),
+        [
+            (Ticket::PubRec(packet_id(2)), ReasonCode::QuotaExceeded),
+            (Ticket::PubAck(packet_id(3)), ReasonCode::NoMatchingSubscribers),
+        ]
+    );
+    stage.subscribe(&lasting, "b", at_qos(QOS_1));
+    assert_eq!(stage.recorded(&lasting), [ReasonCode::QuotaExceeded]);
+    stage.forget(&lasting, "b");
+    let refused = stage.claim("other", &Ask::lasting(60));
+    assert_eq!(stage.ended(&refused), [ReasonCode::QuotaExceeded]);
+    assert_eq!(stage.ledger.durable_state(), before, "nothing has changed");
+    assert!(stage.live(&clean).is_empty());
+    // Retained values of QoS 0 are given out and kept in memory.
+    stage.emit(&retained("q0", b"4", QOS_0));
+    assert_eq!(stage.live(&clean), ["4"]);
+    assert_eq!(count(&stage.gauges().unrecorded), 1);
+    // What frees space is taken.
+    stage.acknowledge(&lasting, deliver.what, ReasonCode::Success);
+    assert_eq!(count(&stage.gauges().acknowledged), 1);
+    stage.sink.no_space = false;
+    stage.publish(&clean, 5, &message("a", b"5", QOS_1));
+    assert_eq!(stage.stored(&clean), [(Ticket::PubAck(packet_id(5)), ReasonCode::Success)]);
+    assert_eq!(payloads(&stage.delivered(&lasting)), ["5"]);
+    stage.check_account();
+}
+
+/// A will that finds no space is published when there is some.
+#[test]
+fn a_will_waits_for_space() {
+    let mut stage = Stage::new();
+    let witness = stage.client("witness", &Ask::lasting(60));
+    stage.subscribe(&witness, "w", at_qos(QOS_1));
+    let lasting = stage.client("lasting", &Ask::lasting(60).will("w", 0));
+    let clean = stage.client("clean", &Ask::clean().will("w", 0));
+    stage.sink.no_space = true;
+    stage.leave(&lasting, Cause::WithWill);
+    stage.leave(&clean, Cause::WithWill);
+    stage.pass_secs(1);
+    assert!(stage.delivered(&witness).is_empty());
+    stage.sink.no_space = false;
+    stage.pass_secs(1);
+    assert_eq!(payloads(&stage.delivered(&witness)), ["will", "will"]);
+    assert!(!stage.ledger.has_work());
+}
+
+/// After a failed sync nothing is acknowledged any more that would have to be durable; what flows goes on.
+#[test]
+fn a_poisoned_ledger_acknowledges_nothing_durable() {
+    let mut stage = Stage::new();
+    let lasting = stage.client("lasting", &Ask::lasting(60));
+    stage.subscribe(&lasting, "a", at_qos(QOS_2));
+    let clean = stage.client("clean", &Ask::clean());
+    stage.subscribe(&clean, "live", at_qos(QOS_2));
+    stage.replies();
+    let mut stage = stage.slow();
+    stage.publish(&clean, 1, &message("a", b"1", QOS_1));
+    let waiting = stage.claim("waiting", &Ask::lasting(60));
+    stage.subscribe(&lasting, "b", at_qos(QOS_1));
+    stage.sink.is_poisoned = true;
+    stage.ledger.poison(&mut stage.sink);
+    let replies = stage.replies();
+    let told: Vec<_> = replies
+        .iter()
+        .filter_map(|(_, reply)| match reply {
+            Reply::Ended { connection, reason } | Reply::Refused { connection, reason } => {
+                Some((*connection, *reason))
+            }
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        (clean.place.connection, ReasonCode::UnspecifiedError),
+        (waiting.place.connection, ReasonCode::ServerUnavailable),
+        (lasting.place.connection, ReasonCode::UnspecifiedError),
+    ];
+    assert_eq!(told, expected);
+    assert!(!replies.iter().any(|(_, reply)| matches!(reply, Reply::Stored { .. } | Reply::Claimed(_))));
+    // Later packets.
+    stage.publish(&clean, 2, &message("a", b"2", QOS_1));
+    stage.publish(&clean, 3, &message("live", b"3", QOS_1));
+    assert_eq!(
+        stage.stored(&clean),
+        [
+            (Ticket::PubAck(packet_id(2)), ReasonCode::ImplementationSpecificError),
+            (Ticket::PubAck(packet_id(3)), ReasonCode::Success),
+        ]
+    );
+    assert_eq!(stage.live(&clean), ["3"]);
+    let refused = stage.claim("new", &Ask::lasting(60));
+    assert_eq!(stage.ended(&refused), [ReasonCode::ServerUnavailable]);
+    let clean_too = stage.claim("clean-too", &Ask::clean());
+    assert!(stage.ended(&clean_too).is_empty(), "who needs no disk is let in");
+    stage.emit(&retained("live", b"4", QOS_0));
+    assert_eq!(stage.live(&clean), ["3", "4"]);
+    stage.leave(&lasting, Cause::Normal);
+    stage.pass_secs(100);
+    assert!(!stage.ledger.has_work(), "it does not try for ever");
+}
+
+/// The first refused commit is how the ledger hears of it, if nobody tells it.
+#[test]
+fn a_refused_commit_poisons_too() {
+    let mut stage = Stage::new();
+    let lasting = stage.client("lasting", &Ask::lasting(60));
+    stage.subscribe(&lasting, "a", at_qos(QOS_1));
+    let publisher = stage.client("publisher", &Ask::clean());
+    stage.replies();
+    let mut stage = stage.slow();
+    stage.publish(&publisher, 1, &message("a", b"1", QOS_1));
+    stage.sink.is_poisoned = true;
+    stage.publish(&publisher, 2, &message("a", b"2", QOS_1));
+    assert_eq!(
+        stage.stored(&publisher),
+        [(Ticket::PubAck(packet_id(2)), ReasonCode::ImplementationSpecificError)]
+    );
+    stage.sync();
+    assert!(stage.stored(&publisher).is_empty(), "not even if the sync came through");
+}
+
+/// Down time counts for those who had left; who was connected is taken as disconnected at recovery.
+#[test]
+fn times_go_on_over_a_restart() {
+    let mut stage = Stage::new();
+    let gone = stage.client("gone", &Ask::lasting(60).will("w", 50));
+    stage.leave(&gone, Cause::WithWill);
+    stage.client("here", &Ask::lasting(60).will("w", 20));
+    let at_once = stage.client("at-once", &Ask::lasting(60).will("w", 0));
+    let witness = stage.client("witness", &Ask::lasting(u32::MAX));
+    stage.subscribe(&witness, "w", at_qos(QOS_1));
+    drop(at_once);
+    // Forty seconds of down time, on a machine whose monotonic clock begins anew.
+    let records: Vec<Record<'static>> =
+        stage.sink.groups.iter().flat_map(|(_, group)| group.iter().cloned()).collect();
+    stage.now.monotonic_ms = 7;
+    stage.now.unix_ms += 40_000;
+    let index = std::sync::Arc::new(index::Subscriptions::new([5, 6]));
+    let ledger = Ledger::recover(Settings::default(), std::sync::Arc::clone(&index), records, stage.now);
+    let last = stage.last();
+    stage.restart(ledger, index, last);
+    let witness = stage.client("witness", &Ask::lasting(u32::MAX));
+    assert_eq!(stage.delivered(&witness).len(), 1, "the will without a delay");
+    stage.pass_secs(9);
+    assert_eq!(stage.delivered(&witness).len(), 0);
+    stage.pass_secs(1);
+    assert_eq!(stage.delivered(&witness).len(), 1, "50 s after the first had left");
+    stage.pass_secs(10);
+    assert_eq!(stage.delivered(&witness).len(), 1, "20 s after the restart");
+    assert_eq!(count(&stage.gauges().sessions), 3, "60 s after the first had left");
+    stage.pass_secs(39);
+    assert_eq!(count(&stage.gauges().sessions), 3);
+    stage.pass_secs(1);
+    assert_eq!(count(&stage.gauges().sessions), 1, "60 s after the restart");
+    stage.check_account();
+}
+
+/// Numbers that were given once are never given again, whatever has been acknowledged since.
+#[test]
+fn message_numbers_never_repeat() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60));
+    stage.subscribe(&client, "a", at_qos(QOS_1));
+    let mut numbers: Vec<MessageId> = Vec::new();
+    for _ in 0..3 {
+        stage.emit(&message("a", b"1", QOS_1));
+        for deliver in stage.delivered(&client) {
+            stage.acknowledge(&client, deliver.what, ReasonCode::Success);
+        }
+        let records: Vec<Record<'static>> =
+            stage.sink.groups.iter().flat_map(|(_, group)| group.iter().cloned()).collect();
+        numbers = records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Enqueue { message, .. } => Some(*message),
+                _ => None,
+            })
+            .collect();
+        let index = std::sync::Arc::new(index::Subscriptions::new([5, 6]));
+        let ledger = Ledger::recover(Settings::default(), std::sync::Arc::clone(&index), records, stage.now);
+        let last = stage.last();
+        stage.restart(ledger, index, last);
+        stage.client("c", &Ask::lasting(60));
+    }
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+    assert_eq!(Qos::AtLeastOnce.level(), 1);
+}
