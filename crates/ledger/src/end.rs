@@ -1,6 +1,6 @@
 //! Sessions that end: invisible at once, freed bit by bit.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use index::{Change, Interest, QueueId, Subscriber};
@@ -10,7 +10,7 @@ use topic::TopicFilter;
 use crate::gauges::{add, shift, subtract};
 use crate::in_flight::State;
 use crate::queue::Queue;
-use crate::record::{MessageId, WillFate};
+use crate::record::WillFate;
 use crate::session::Share;
 use crate::will::DueWill;
 use crate::{Effects, Ledger, RETRY_MS, Record};
@@ -25,8 +25,6 @@ pub(crate) struct Ending {
     subscriber: Arc<Subscriber>,
     subscriptions: BTreeMap<Box<str>, Interest>,
     shares: BTreeMap<QueueId, Share>,
-    /// Messages that groups get back, in their order.
-    lent: VecDeque<(QueueId, MessageId)>,
     queue: Queue,
 }
 
@@ -55,7 +53,7 @@ impl Ledger {
         self.part_of(session.online.as_deref(), &session.shares);
         subtract(&self.gauges.queued_bytes, session.queue.bytes());
         shift(&self.gauges.queued, &self.gauges.discarded, session.queue.len());
-        let lent: VecDeque<_> = session
+        let lent: Vec<_> = session
             .in_flight
             .in_order()
             .into_iter()
@@ -66,12 +64,13 @@ impl Ledger {
             .collect();
         let own = session.in_flight.len() - lent.len();
         shift(&self.gauges.in_flight, &self.gauges.discarded, own);
+        // At once, and no more than a window of them: they go before everything that the groups have not sent yet.
+        lent.into_iter().for_each(|(group, message)| self.give_back(group, message));
         self.endings.push_back(Ending {
             session: id,
             subscriber: session.subscriber,
             subscriptions: session.subscriptions,
             shares: session.shares,
-            lent,
             queue: session.queue,
         });
     }
@@ -90,9 +89,7 @@ impl Ledger {
 
     /// One piece of one thing. Whether nothing is left.
     fn end_step(&mut self, ending: &mut Ending, to: &mut impl Effects) -> bool {
-        if let Some((group, message)) = ending.lent.pop_front() {
-            self.give_back(group, message);
-        } else if let Some((group, share)) = ending.shares.pop_first() {
+        if let Some((group, share)) = ending.shares.pop_first() {
             let is_last = self.groups.table.find(group).is_some_and(|group| group.members == 1);
             if is_last {
                 // What is refused now is made up for at recovery, where a group without members is none.

@@ -213,7 +213,7 @@ fn messages_expire_while_they_wait_and_not_once_they_are_sent() {
     }
     stage.publish(&publisher, 3, &message("a", b"stays", QOS_1));
     assert_eq!(payloads(&stage.delivered(&subscriber)), ["sent"]);
-    stage.pass_secs(5);
+    stage.pass_secs(6);
     stage.leave(&subscriber, Cause::WithWill);
     let again = stage.client("subscriber", &Ask::lasting(60).window(10));
     assert_eq!(shapes(&stage.delivered(&again)), [("sent".into(), 2, true), ("stays".into(), 1, false)]);

@@ -3,6 +3,8 @@
 mod delivery;
 mod disk;
 mod exchanges;
+mod full;
+mod groups;
 mod schedules;
 mod sessions;
 mod stage;

@@ -398,12 +398,15 @@ impl Stage {
         select: impl Fn(Reply) -> Result<(ConnectionId, T), Reply>,
     ) -> Vec<T> {
         self.work();
-        let (mut taken, mut rest) = (Vec::new(), Vec::new());
-        for (shard, reply) in std::mem::take(&mut self.sink.replies) {
+        let is_for_client = |(shard, reply): &(ShardId, Reply)| {
+            *shard == client.place.shard && connection_of(reply) == Some(client.place.connection)
+        };
+        let all = std::mem::take(&mut self.sink.replies).into_iter();
+        let (own, mut rest): (Vec<_>, Vec<_>) = all.partition(is_for_client);
+        let mut taken = Vec::new();
+        for (shard, reply) in own {
             match select(reply) {
-                Ok((connection, it)) if (Place { shard, connection }) == client.place => taken.push(it),
-                // Said to others, and of no interest to the test.
-                Ok(_) => {}
+                Ok((_, it)) => taken.push(it),
                 Err(reply) => rest.push((shard, reply)),
             }
         }
@@ -440,6 +443,24 @@ impl Client {
 
     pub(crate) fn origin(&self) -> Origin {
         Origin { queue: self.queue(), connection: self.place.connection }
+    }
+}
+
+/// Whom a reply is for.
+fn connection_of(reply: &Reply) -> Option<ConnectionId> {
+    match reply {
+        Reply::Evict { connection }
+        | Reply::Refused { connection, .. }
+        | Reply::Recorded { connection, .. }
+        | Reply::Decided { connection }
+        | Reply::Stored { connection, .. }
+        | Reply::Release { connection, .. }
+        | Reply::Ended { connection, .. }
+        | Reply::Begun { connection, .. }
+        | Reply::Retained { connection, .. } => Some(*connection),
+        Reply::Claimed(claimed) => Some(claimed.connection),
+        Reply::Deliver(deliver) => Some(deliver.connection),
+        Reply::Live { .. } => None,
     }
 }
 
