@@ -143,21 +143,56 @@ impl Shard {
 
     /// A message out of a queue of the ledger, which has kept to the window of a session that lasts.
     pub(crate) fn deliver_queued(&mut self, deliver: Deliver, now: Now, to: &mut impl Effects) {
-        let Deliver { connection: id, what, message, qos, retain, dup, identifiers } = deliver;
+        let id = deliver.connection;
         let Some(client) = self.clients.get_mut(id) else { return };
-        match what {
+        match deliver.what {
             Delivered::Session { packet_id, .. } => {
-                let delivery = client.session.begin_as(packet_id, qos, dup);
-                let waiting = Waiting { message, qos, retain, identifiers, tag: None };
-                self.send_waiting(id, &waiting, delivery, now, to);
+                let is_first = client.deferred.is_none();
+                if is_first && self.has_room(id, deliver.message.size_bytes(), now, to) {
+                    self.send_numbered(deliver, packet_id, now, to);
+                } else if let Some(client) = self.clients.get_mut(id) {
+                    client.deferred.get_or_insert_default().push_back(deliver);
+                }
             }
             Delivered::Group { group, entry } => {
-                client.shares.get_or_insert_default().waiting += 1;
+                let Deliver { message, qos, retain, identifiers, .. } = deliver;
                 let tag = Some((group, entry));
                 self.wait(id, Waiting { message, qos, retain, identifiers, tag }, now, to);
                 self.pull(id, now, to);
             }
         }
+    }
+
+    /// Sends what came out of queues of the ledger when there was no room. Whether nothing is left.
+    pub(crate) fn send_deferred(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
+        loop {
+            let Some(client) = self.clients.get_mut(id) else { return true };
+            let Some(deferred) = &mut client.deferred else { return true };
+            let Some(first) = deferred.front() else {
+                client.deferred = None;
+                return true;
+            };
+            let bytes = first.message.size_bytes();
+            if !self.has_room(id, bytes, now, to) {
+                return false;
+            }
+            let client = self.clients.get_mut(id);
+            let deliver = client.and_then(|client| client.deferred.as_mut()?.pop_front());
+            if let Some(deliver) = deliver
+                && let Delivered::Session { packet_id, .. } = deliver.what
+            {
+                self.send_numbered(deliver, packet_id, now, to);
+            }
+        }
+    }
+
+    /// Sends a message under the packet identifier that the ledger has given it.
+    fn send_numbered(&mut self, deliver: Deliver, packet_id: PacketId, now: Now, to: &mut impl Effects) {
+        let Deliver { connection: id, message, qos, retain, dup, identifiers, .. } = deliver;
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let delivery = client.session.begin_as(packet_id, qos, dup);
+        let waiting = Waiting { message, qos, retain, identifiers, tag: None };
+        self.send_waiting(id, &waiting, delivery, now, to);
     }
 
     /// After a reconnect PUBREL is said again [MQTT-4.4.0-1].

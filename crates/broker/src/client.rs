@@ -1,10 +1,10 @@
 //! What a shard knows of one connection.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use index::{ConnectionId, QueueId, Subscriber};
-use ledger::EntryId;
+use ledger::{Deliver, EntryId};
 use session::Session;
 use wire::PacketId;
 
@@ -31,6 +31,9 @@ pub(crate) struct Client {
     pub(crate) blocked: Option<Box<Blocker>>,
     /// SUBSCRIBE and UNSUBSCRIBE packets that are answered when the ledger has recorded them.
     pub(crate) recording: Option<Box<Vec<Recording>>>,
+    /// What has come out of its queue when its output, or the whole process, had no room.
+    #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
+    pub(crate) deferred: Option<Box<VecDeque<Deliver>>>,
     /// Messages of groups that are under way to it under numbers of its own.
     pub(crate) shares: Option<Box<Shares>>,
     /// How many messages it has acknowledged, which is progress.
@@ -41,6 +44,8 @@ pub(crate) struct Client {
     pub(crate) expiry_secs: Option<u32>,
     /// Answers that were sent while its output was full.
     pub(crate) untaken_answer_bytes: usize,
+    /// Something waits for it because the process was full, and is tried again.
+    pub(crate) is_stalled: bool,
     /// It has changes to the index that are not written.
     pub(crate) has_changes: bool,
     /// How many of its messages went to the ledger, and how many of those are decided.
@@ -61,11 +66,13 @@ impl Client {
             walks: None,
             blocked: None,
             recording: None,
+            deferred: None,
             shares: None,
             acknowledged: 0,
             is_held: false,
             expiry_secs: None,
             untaken_answer_bytes: 0,
+            is_stalled: false,
             has_changes: false,
             posted: 0,
             decided: 0,

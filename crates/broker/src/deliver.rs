@@ -57,7 +57,8 @@ impl Shard {
 
     /// How a target gets the message; `None` if it is gone, or is not to get this one.
     fn receiver(&self, source: Source<'_>, target: &Target) -> Option<Receiver> {
-        let Some(client) = self.clients.get(target.connection) else {
+        // The ledger has moved a session here before CONNACK says so: until then it gets nothing [MQTT-3.2.0-1].
+        let Some(client) = self.clients.get(target.connection).filter(|client| client.is_in) else {
             self.count_absent(u64::from(source.count()));
             return None;
         };
@@ -65,7 +66,8 @@ impl Shard {
         let retain = match source {
             Source::Run(_) => false,
             Source::Message { message, stored } => {
-                let comes_again = |walks: &Walks| stored && walks.will_bring(message, target);
+                let comes_again =
+                    |walks: &Walks| stored && walks.will_bring(message, target, &client.filters);
                 if client.walks.as_deref().is_some_and(comes_again) {
                     return None;
                 }
@@ -133,8 +135,8 @@ impl Shard {
         if dispatch.made.count == 0 {
             return self.count_sent(&dispatch.made, Room::Open);
         }
+        let is_open = self.has_room(connection, dispatch.bytes(bytes).len(), now, to);
         let Some(client) = self.clients.get_mut(connection) else { return };
-        let is_open = to.room(connection, dispatch.bytes(bytes).len()) == Room::Open;
         if is_open
             && !uses_aliases
             && let Some(packet_id) = client.session.begin(shape.qos).and_then(|delivery| delivery.packet_id())
@@ -163,11 +165,18 @@ impl Shard {
 
     /// A message of QoS 1 or 2 waits behind a client's window, up to the client's bounds.
     pub(crate) fn wait(&mut self, id: ConnectionId, waiting: Waiting<Tag>, now: Now, to: &mut impl Effects) {
-        let Some(client) = self.clients.get_mut(id) else { return };
         let is_ours = waiting.tag.is_none();
+        let Some(client) = self.clients.get_mut(id) else {
+            // One before it in the same delivery was one too many.
+            self.counters.discarded_session.add(u64::from(is_ours));
+            return;
+        };
         match client.session.wait(waiting, &self.settings) {
             Wait::Waits => {
                 self.counters.waiting.add(u64::from(is_ours));
+                if !is_ours {
+                    client.shares.get_or_insert_default().waiting += 1;
+                }
                 let is_behind = client.session.waiting_bytes() > BEHIND_BYTES
                     || client.session.waiting_messages() > BEHIND_MESSAGES;
                 if let Some(subscriber) = client.subscriber.clone().filter(|_| is_behind)
@@ -204,24 +213,18 @@ impl Shard {
 
     /// Sends what waits, as far as window and output have room.
     pub(crate) fn pull(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
-        loop {
+        while self.send_deferred(id, now, to) {
             let Some(client) = self.clients.get_mut(id) else { return };
             let Some(first) = client.session.first_waiting() else { break };
             if first.message.is_expired(now) {
                 self.forget_waiting(id, to);
                 continue;
             }
-            match to.room(id, first.message.size_bytes()) {
-                Room::Open => {}
-                Room::Over => break,
-                Room::Full => {
-                    if self.stalled.is_empty() {
-                        self.stalled_ms = now.monotonic_ms + JUDGE_MS;
-                    }
-                    self.stalled.push(id);
-                    break;
-                }
+            let bytes = first.message.size_bytes();
+            if !self.has_room(id, bytes, now, to) {
+                break;
             }
+            let Some(client) = self.clients.get_mut(id) else { return };
             let Some((waiting, delivery)) = client.session.next_waiting() else { break };
             if waiting.tag.is_none() {
                 self.counters.waiting.sub(1);
@@ -230,6 +233,22 @@ impl Shard {
             self.send_waiting(id, &waiting, delivery, now, to);
         }
         self.look_behind(id, now, to);
+    }
+
+    /// Whether so much more may be sent to a client. If not, it is tried again: when its output has been taken, or in a
+    /// while if it is the process that is full.
+    pub(crate) fn has_room(&mut self, id: ConnectionId, bytes: usize, now: Now, to: &impl Effects) -> bool {
+        let room = to.room(id, bytes);
+        if room == Room::Full
+            && let Some(client) = self.clients.get_mut(id)
+            && !std::mem::replace(&mut client.is_stalled, true)
+        {
+            if self.stalled.is_empty() {
+                self.stalled_ms = now.monotonic_ms + JUDGE_MS;
+            }
+            self.stalled.push(id);
+        }
+        room == Room::Open
     }
 
     /// What waited for too long has expired.
@@ -291,7 +310,10 @@ impl Shard {
                 to.command(Command::Sent { group, entry, connection: id });
             }
         }
-        to.publish(id, &self.scratch, Flush::Direct);
+        if to.publish(id, &self.scratch, Flush::Direct) == Room::Full {
+            // It has its place in the window and there was room a moment ago, by a measure that leaves out identifiers.
+            to.send(id, &self.scratch);
+        }
         let payload_bytes = publish.payload.len() as u64;
         self.count_sent(&Made { count: 1, payload_bytes, ..Made::default() }, Room::Open);
     }

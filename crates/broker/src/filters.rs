@@ -31,6 +31,16 @@ impl Filters {
         }
     }
 
+    /// All of them, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        let (one, many) = match self {
+            Self::None => (None, None),
+            Self::One(one) => (Some(one), None),
+            Self::Many(all) => (None, Some(all.iter())),
+        };
+        one.into_iter().chain(many.into_iter().flatten()).map(|filter| &**filter)
+    }
+
     pub(crate) fn insert(&mut self, filter: &str) {
         match self {
             Self::None => *self = Self::One(filter.into()),

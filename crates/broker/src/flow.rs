@@ -120,6 +120,9 @@ impl Shard {
 
     pub(crate) fn judge(&mut self, now: Now, to: &mut impl Effects) {
         for id in std::mem::take(&mut self.stalled) {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.is_stalled = false;
+            }
             self.pull(id, now, to);
         }
         let mut judge = std::mem::take(&mut self.judge);

@@ -8,6 +8,7 @@ use ledger::{Command, CursorId};
 use session::{Message, Now};
 use topic::TopicFilter;
 
+use crate::filters::Filters;
 use crate::{Effects, Room, Shard};
 
 /// The answers to one client's subscriptions that are not complete. One step is under way at a time, whatever
@@ -33,14 +34,26 @@ struct Walk {
 }
 
 impl Walks {
-    /// Whether a message that came live will come again as a retained one: it was decided before the cursor of
-    /// the only subscription that it comes for.
-    pub(crate) fn will_bring(&self, message: &Message, target: &Target) -> bool {
-        let brings = |walk: &Walk| {
-            let filter = TopicFilter::new(&walk.filter);
-            walk.is_new && !walk.begun && filter.is_ok_and(|filter| filter.matches(message.topic()))
+    /// Whether a message that came live will come again as a retained one: it was decided before the cursors of all the
+    /// subscriptions that it can have come for. `filters` are those of the client.
+    pub(crate) fn will_bring(&self, message: &Message, target: &Target, filters: &Filters) -> bool {
+        if self.unbegun == 0 {
+            return false;
+        }
+        let matches =
+            |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(message.topic()));
+        let brings = |filter: &str| {
+            let walk = self.by_filter.get(filter).and_then(|id| self.walks.get(id));
+            walk.is_some_and(|walk| walk.is_new && !walk.begun)
         };
-        self.unbegun > 0 && target.matches == 1 && self.walks.values().any(brings)
+        let mut brought = 0;
+        for filter in filters.iter().filter(|filter| matches(filter)) {
+            if !brings(filter) {
+                return false;
+            }
+            brought += 1;
+        }
+        brought >= target.matches
     }
 
     fn insert(&mut self, id: CursorId, filter: &str, interest: Interest, is_new: bool) {

@@ -198,6 +198,7 @@ impl Ledger {
     fn come_online(&mut self, id: QueueId, place: Place, claim: &Claim) {
         let Some(session) = self.sessions.find_mut(id) else { return };
         session.expiry_secs = claim.expiry_secs;
+        session.was_refused = false;
         session.online = Some(Box::new(Online::new(place, claim.window, claim.packet_bytes_max)));
         let Claim { window, packet_bytes_max, .. } = *claim;
         let holder = Holder { place, window, packet_bytes_max, will: None };

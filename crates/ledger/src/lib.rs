@@ -151,7 +151,7 @@ impl Ledger {
             Command::Left(left) => self.left(from, &left, now, to),
             Command::Subscribe { subscriber, connection, packet_id, subscriptions } => {
                 let place = Place { shard: from, connection };
-                self.subscribe(&subscriber, place, packet_id, subscriptions, now, to);
+                self.subscribe(&subscriber, place, packet_id, &subscriptions, now, to);
             }
             Command::Unsubscribe { subscriber, connection, packet_id, filters } => {
                 let place = Place { shard: from, connection };

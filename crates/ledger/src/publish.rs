@@ -125,6 +125,10 @@ impl Ledger {
             if !self.is_on(origin.queue, place) {
                 return;
             }
+            if !self.retained.is_value(message) {
+                // What has replaced it since the cursor found it went into the queue, and must stay the last of its topic.
+                continue;
+            }
             let Some(planned) = self.plan_to_bring(origin.queue, message, interest) else { return };
             let id = self.next_message();
             let mut group = Vec::with_capacity(1);

@@ -117,6 +117,12 @@ impl Retained {
         self.bytes - old + cost(&key, message) <= self.bytes_max
     }
 
+    /// Whether this very message is the value of its topic.
+    #[must_use]
+    pub fn is_value(&self, message: &Arc<Message>) -> bool {
+        self.values.get(&key_of(message.topic())).is_some_and(|value| Arc::ptr_eq(&value.message, message))
+    }
+
     /// All values, in the order of their topics.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Message>> {
         self.values.values().map(|value| &value.message)

@@ -43,6 +43,9 @@ pub(crate) struct Session {
     pub(crate) timer_ms: Option<u64>,
     /// It stands in the line of those that are to be fed.
     pub(crate) is_ready: bool,
+    /// On this connection a change of its subscriptions was refused, which the shard had written to the index: since
+    /// then the index is written from here.
+    pub(crate) was_refused: bool,
     /// It was connected when the records that it was made from ended, and that it is not any more is not recorded.
     pub(crate) is_unsettled: bool,
 }
@@ -106,6 +109,7 @@ impl Session {
             expires_ms: None,
             timer_ms: None,
             is_ready: false,
+            was_refused: false,
             is_unsettled: false,
         }
     }

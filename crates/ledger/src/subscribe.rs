@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use index::{Interest, Place, QueueId, Subscriber};
+use index::{Change, Interest, Place, QueueId, Subscriber};
 use session::Now;
 use topic::TopicFilter;
 use wire::{PacketId, ReasonCode};
@@ -21,7 +21,7 @@ impl Ledger {
         subscriber: &Arc<Subscriber>,
         place: Place,
         packet_id: PacketId,
-        subscriptions: Vec<(Box<str>, Interest)>,
+        subscriptions: &[(Box<str>, Interest)],
         now: Now,
         to: &mut impl Effects,
     ) {
@@ -29,14 +29,14 @@ impl Ledger {
         let shared = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_some());
         let groups: Vec<Option<QueueId>> =
             subscriptions.iter().map(|(filter, _)| shared(filter).then(|| self.group_of(filter))).collect();
-        let reason = match self.record_subscriptions(id, &subscriptions, &groups, to) {
+        let reason = match self.record_subscriptions(id, subscriptions, &groups, to) {
             Ok(()) => {
-                for ((filter, interest), group) in subscriptions.into_iter().zip(&groups) {
+                for ((filter, interest), group) in subscriptions.iter().zip(&groups) {
                     if let Some(group) = group {
-                        self.join(id, *group, interest);
+                        self.join(id, *group, *interest);
                     }
                     if let Some(session) = self.sessions.find_mut(id) {
-                        session.subscriptions.insert(filter, interest);
+                        session.subscriptions.insert(filter.clone(), *interest);
                     }
                 }
                 ReasonCode::Success
@@ -46,6 +46,7 @@ impl Ledger {
                 reason
             }
         };
+        self.write_to_index(id, subscriptions.iter().map(|(filter, _)| &**filter), reason);
         self.answer_recorded(id, place, packet_id, reason, now, to);
     }
 
@@ -70,7 +71,31 @@ impl Ledger {
             }
             Err(reason) => reason,
         };
+        self.write_to_index(id, filters.iter().copied(), reason);
         self.answer_recorded(id, place, packet_id, reason, now, to);
+    }
+
+    /// The shard has written a change to the index before it came here. If it was refused, the index gets back what is
+    /// recorded; that may undo what the shard has written since, which is made up for when it comes here.
+    fn write_to_index<'a>(
+        &mut self,
+        id: QueueId,
+        filters: impl Iterator<Item = &'a str>,
+        reason: ReasonCode,
+    ) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        session.was_refused |= reason.is_error();
+        if !session.was_refused {
+            return;
+        }
+        let plain = filters.filter_map(|filter| TopicFilter::new(filter).ok());
+        let plain = plain.filter(|filter| filter.shared().is_none());
+        let subscriber = &session.subscriber;
+        let changes = plain.map(|filter| match session.subscriptions.get(filter.as_str()) {
+            Some(interest) => Change::Subscribe { filter, subscriber, options: *interest },
+            None => Change::Unsubscribe { filter, subscriber },
+        });
+        self.index.apply(changes, &mut Vec::new());
     }
 
     /// The session of a connection. One that ends with its connection comes to be when it first shares something.
