@@ -104,7 +104,8 @@ impl Targets {
         let same = |a: &Found, b: &Found| Arc::ptr_eq(&a.subscriber, &b.subscriber);
         let merge = |found: &[Found]| (found[0].place, Target::merge(found));
         let mut merged: Vec<(Option<Place>, Target)> = found.chunk_by(same).map(merge).collect();
-        merged.sort_unstable_by_key(|(place, _)| *place);
+        // Those who are not connected in the order of their queues: nothing that others see depends on where memory is.
+        merged.sort_unstable_by_key(|(place, target)| (*place, target.subscriber.queue));
         for shard in merged.chunk_by_mut(|(a, _), (b, _)| a.map(|a| a.shard) == b.map(|b| b.shard)) {
             let queued = shard.iter().filter(|(_, target)| target.is_queued(Qos::ExactlyOnce));
             targets.queued.extend(queued.map(|(_, target)| target.clone()));
