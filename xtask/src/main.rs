@@ -8,6 +8,7 @@ mod fuzz;
 mod house;
 mod log;
 mod report;
+mod sim;
 mod suite;
 mod tools;
 
@@ -27,6 +28,8 @@ cargo xtask COMMAND
   tools           install what tests need under target/tools
   fuzz [--seconds N] [TARGET…]
                   run the fuzz targets, 20 seconds each if nothing else is said
+  sim [--seed S] [--seconds N] [--runs N] [--trace]
+                  run the whole broker under the seeded simulator, for a minute if nothing else is said
   deny            check licences and sources of all dependencies with cargo-deny
   help            this
 
@@ -63,6 +66,7 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
             let options = fuzz::Options::parse(rest)?;
             report.step("fuzz", |log| fuzz::run(&house, &options, log));
         }
+        "sim" => return sim::run(&house, rest),
         "deny" => report.step("deny", |log| tools::deny(&house, log)),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

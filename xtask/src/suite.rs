@@ -7,6 +7,7 @@ use crate::fuzz;
 use crate::house::House;
 use crate::log::Log;
 use crate::report::Report;
+use crate::sim;
 use crate::tools;
 
 type Work = fn(&House, &mut Log) -> Result<(), String>;
@@ -29,7 +30,8 @@ const STEPS: &[(&str, Work)] = &[
         let mut rustdoc = house.cargo();
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
     }),
-    // Last, because it is the one that takes as long as it is given.
+    // Last, because they take as long as they are given.
+    ("simulation", |house, log| log.run(&mut sim::command(house, &[]))),
     ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
 

@@ -1,0 +1,115 @@
+//! The ledger's thread: carries out commands, does what was put off, and posts its replies.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use index::ShardId;
+use ledger::{Effects, Ledger, Lsn, Record, Refusal, Reply};
+
+use super::post::{Addressed, Board, Commands, Letter};
+use crate::disk::Disk;
+use crate::random::Random;
+use crate::scene::Scene;
+use crate::trace::{Trace, note};
+
+/// The ledger with its inbox.
+pub(crate) struct LedgerThread {
+    pub(crate) ledger: Ledger,
+    board: Rc<Board>,
+    pub(crate) inbox: VecDeque<Commands>,
+    pub(crate) outbox: VecDeque<Addressed>,
+    /// It was told how much is durable.
+    told: Lsn,
+    /// It was told that the disk has failed.
+    is_poisoned: bool,
+}
+
+/// What the ledger says in one turn. No shard may hear that a message is decided before all have the message.
+struct Replies<'a> {
+    shards: Vec<VecDeque<Reply>>,
+    decided: Vec<VecDeque<Reply>>,
+    disk: &'a mut Disk,
+    trace: &'a mut Trace,
+    has_room: bool,
+}
+
+impl Effects for Replies<'_> {
+    fn post(&mut self, to: ShardId, reply: Reply) {
+        let replies = match reply {
+            Reply::Decided { .. } => &mut self.decided,
+            _ => &mut self.shards,
+        };
+        replies[to.number()].push_back(reply);
+    }
+
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        let committed = self.disk.commit(group);
+        note!(self.trace, ("ledger"), "records {group:?}: {committed:?}");
+        committed
+    }
+
+    fn has_room(&self) -> bool {
+        self.has_room
+    }
+}
+
+impl LedgerThread {
+    pub(crate) fn new(ledger: Ledger, board: Rc<Board>) -> Self {
+        Self {
+            ledger,
+            board,
+            inbox: VecDeque::new(),
+            outbox: VecDeque::new(),
+            told: Lsn::default(),
+            is_poisoned: false,
+        }
+    }
+
+    /// Whether anything would wake the thread.
+    pub(crate) fn is_awake(&self, disk: &Disk, now_ms: u64) -> bool {
+        !self.inbox.is_empty()
+            || self.ledger.has_work()
+            || disk.durable() > self.told
+            || disk.has_failed() && !self.is_poisoned
+            || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms)
+    }
+
+    /// One turn: some commands, possibly of a part of a shard's turn only.
+    pub(crate) fn turn(&mut self, shards: usize, disk: &mut Disk, scene: &mut Scene, random: &mut Random) {
+        let now = scene.now;
+        let none = || (0..shards).map(|_| VecDeque::new()).collect();
+        let mut replies = Replies {
+            shards: none(),
+            decided: none(),
+            disk,
+            trace: &mut scene.trace,
+            has_room: random.chance(900),
+        };
+        for _ in 0..random.some_of(self.inbox.len()) {
+            let Some(commands) = self.inbox.front_mut() else { break };
+            for _ in 0..random.some_of(commands.commands.len()) {
+                let Some(command) = commands.commands.pop_front() else { break };
+                note!(replies.trace, ("ledger"), "hears of shard {}: {command:?}", commands.from.number());
+                self.ledger.handle(commands.from, command, now, &mut replies);
+            }
+            if commands.commands.is_empty()
+                && let Some(Commands { from, bytes, .. }) = self.inbox.pop_front()
+                && self.board.commands_read(from, bytes)
+            {
+                self.outbox.push_back(Addressed::Shard(from, Letter::CommandsRead));
+            }
+        }
+        self.ledger.work(now, &mut replies);
+        self.told = replies.disk.durable();
+        self.ledger.durable(self.told, now, &mut replies);
+        if replies.disk.has_failed() && !std::mem::replace(&mut self.is_poisoned, true) {
+            self.ledger.poison(&mut replies);
+        }
+        for all in [replies.shards, replies.decided] {
+            let said = all.into_iter().enumerate().filter(|(_, replies)| !replies.is_empty());
+            self.outbox.extend(
+                said.map(|(shard, replies)| Addressed::Shard(ShardId::new(shard), Letter::Replies(replies))),
+            );
+        }
+    }
+}

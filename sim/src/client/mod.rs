@@ -1,0 +1,400 @@
+//! A virtual client: the client's part of a session, driven by chance.
+
+mod acts;
+mod watch;
+
+use std::collections::VecDeque;
+use std::num::{NonZeroU16, NonZeroU32};
+
+use session::client::{Acknowledge, Event, Receipt, Settings};
+use wire::{
+    Binary, Connect, Decoded, Limits, Packet, PacketId, PacketType, Qos, ReasonCode, Role, SubAckReason,
+    TopicName, Utf8, Version, Will, decode,
+};
+
+use crate::network::{LinkId, Read};
+use crate::oracle::{Delivery, MessageNo, Publishing, SessionNo, SpanNo, Standing};
+use crate::random::Random;
+use crate::scenario::{Profile, Scenario};
+use crate::scene::Scene;
+use crate::trace::note;
+use watch::{Watch, message_of};
+
+pub(crate) use acts::Mood;
+
+/// So long a client waits that was turned away.
+const REST_MS: u64 = 100;
+
+/// A client with its session and, most of the time, a connection.
+pub(crate) struct Client {
+    number: usize,
+    profile: Profile,
+    protocol: session::Client<MessageNo>,
+    link: Option<LinkId>,
+    /// Read and not understood yet.
+    unparsed: Vec<u8>,
+    /// Written by the protocol, not yet on its way.
+    out: Vec<u8>,
+    /// Messages that have come and are not acknowledged.
+    unacknowledged: VecDeque<(Receipt, Delivery)>,
+    session: Option<SessionNo>,
+    /// The session of this connection, or of the last one, outlives it.
+    lasts: bool,
+    /// CONNECT was sent for a session of which nothing was heard: there may be one or not, so that the next begins anew.
+    is_unsure: bool,
+    requests: Vec<(PacketId, Request)>,
+    /// What it has subscribed to, as far as it knows.
+    filters: Vec<usize>,
+    watch: Watch,
+    identifiers: u32,
+    /// Not before that it tries to connect again.
+    rests_until_ms: u64,
+}
+
+/// What a SUBSCRIBE or UNSUBSCRIBE was about.
+#[derive(Debug)]
+enum Request {
+    Subscribe(Vec<(SpanNo, usize)>),
+    Unsubscribe(SpanNo, usize),
+}
+
+impl Client {
+    pub(crate) fn new(number: usize, profile: Profile) -> Self {
+        let settings = Settings {
+            acknowledge: Acknowledge::ByApplication,
+            inflight_max: profile.inflight_max,
+            topic_alias_out_max: 2,
+            // Patience is the scheduler's.
+            connect_timeout_ms: 1 << 40,
+            ping_timeout_ms: 1 << 40,
+            ..Settings::default()
+        };
+        Self {
+            number,
+            profile,
+            protocol: session::Client::new(settings),
+            link: None,
+            unparsed: Vec::new(),
+            out: Vec::new(),
+            unacknowledged: VecDeque::new(),
+            session: None,
+            lasts: false,
+            is_unsure: false,
+            requests: Vec::new(),
+            filters: Vec::new(),
+            watch: Watch::default(),
+            identifiers: 0,
+            rests_until_ms: 0,
+        }
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        Standing { session: self.session.filter(|_| self.protocol.is_connected()), link: self.link }
+    }
+
+    /// When it wants to do something though nothing happens.
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        match self.link {
+            Some(_) => self.protocol.poll_timeout(),
+            None => Some(self.rests_until_ms),
+        }
+    }
+
+    /// What is not finished, in words.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        let client = &self.profile.client_id;
+        let (in_flight, waiting) = (self.protocol.in_flight(), self.protocol.waiting_messages());
+        if !self.protocol.is_connected() {
+            Some(format!("{client} is not connected"))
+        } else if in_flight + waiting > 0 {
+            Some(format!("{client} has {in_flight} messages under way and {waiting} behind them"))
+        } else if !self.requests.is_empty() {
+            Some(format!("{client} has no answer to {:?}", self.requests))
+        } else {
+            self.watch.owed().map(|owed| format!("{client} waits for {owed}"))
+        }
+    }
+
+    /// Begins a connection to a shard.
+    pub(crate) fn connect_to(
+        &mut self,
+        shard: usize,
+        scenario: &Scenario,
+        scene: &mut Scene,
+        random: &mut Random,
+    ) {
+        let (may_last, is_5) = (self.profile.expiry_secs > 0, self.profile.version.is_5());
+        let wants_fresh = random.chance(self.profile.fresh_per_mille);
+        let is_fresh = self.is_unsure || wants_fresh || !may_last && !is_5;
+        // Before MQTT 5 a session that begins anew ends with its connection.
+        let lasts = may_last && (is_5 || !is_fresh);
+        if is_fresh || !lasts {
+            self.end_session(scene);
+        }
+        let link = scene.network.open(self.number, shard, scenario.bounds.socket);
+        self.link = Some(link);
+        self.lasts = lasts;
+        self.is_unsure |= may_last && self.session.is_none();
+        let profile = self.profile.clone();
+        let client_id = Utf8::new(&profile.client_id).expect("an identifier");
+        let mut connect = Connect::new(profile.version, client_id);
+        connect.clean_start = is_fresh;
+        connect.keep_alive_secs = profile.keep_alive_secs;
+        if profile.version.is_5() {
+            let properties = &mut connect.properties;
+            properties.session_expiry_interval_secs = lasts.then_some(profile.expiry_secs);
+            properties.receive_maximum = profile.receive_max.and_then(NonZeroU16::new);
+            properties.maximum_packet_bytes = profile.packet_bytes_max.and_then(NonZeroU32::new);
+            properties.topic_alias_maximum = Some(profile.topic_alias_max);
+        }
+        let payload;
+        if let Some(plan) = profile.will {
+            let publishing = Publishing {
+                publisher: self.number,
+                topic: plan.topic,
+                qos: plan.qos,
+                retain: plan.retain,
+                is_empty: false,
+                expires: false,
+                bytes: 4,
+                link: Some(link),
+            };
+            let will = scene.oracle.left_will(publishing, plan.delay_secs, lasts);
+            payload = will.0.to_be_bytes();
+            connect.will = Some(Will {
+                topic: TopicName::new(&scenario.topics[plan.topic].name).expect("a topic"),
+                payload: Binary::new(&payload).expect("it is short"),
+                qos: plan.qos,
+                retain: plan.retain,
+                delay_interval_secs: (plan.delay_secs > 0).then_some(plan.delay_secs),
+                properties: wire::MessageProperties::EMPTY,
+            });
+        }
+        let window = match profile.version {
+            Version::V5 => profile.receive_max.map_or(usize::from(u16::MAX), usize::from),
+            Version::V3_1 | Version::V3_1_1 => usize::from(scenario.session.inflight_max_3),
+        };
+        self.watch.begin(window);
+        if let Err(error) = self.protocol.connect(&connect, scene.now, &mut self.out) {
+            scene.oracle.fail(format!("c{} cannot connect: {error:?}", self.number));
+        }
+        note!(scene.trace, ("c{}", self.number), "connects to shard {shard} on {link:?}");
+        self.send(scene);
+    }
+
+    /// Takes what the protocol has written to the network.
+    fn send(&mut self, scene: &mut Scene) {
+        let mut rest = &self.out[..];
+        let limits = Limits { sender: Some(Role::Client), ..Limits::default() };
+        let is_connect = rest
+            .first()
+            .is_some_and(|first| PacketType::from_first_byte(*first) == Some(PacketType::Connect));
+        let version = Some(self.profile.version).filter(|_| !is_connect);
+        while !rest.is_empty() {
+            match decode(rest, version, &limits) {
+                Ok(Decoded::Packet { packet, len }) => {
+                    self.note("->", &packet, scene);
+                    self.watch.sends(&packet);
+                    rest = &rest[len..];
+                }
+                other => {
+                    let finding = format!("c{} writes what cannot be read: {other:?}", self.number);
+                    scene.oracle.fail(finding);
+                    break;
+                }
+            }
+        }
+        if let Some(link) = self.link {
+            scene.network.client_writes(link, &self.out);
+        }
+        self.out.clear();
+    }
+
+    /// Pings would push everything else out of the last events.
+    fn note(&self, direction: &str, packet: &Packet<'_>, scene: &mut Scene) {
+        if !matches!(packet, Packet::PingReq(_) | Packet::PingResp(_)) {
+            note!(scene.trace, ("c{}", self.number), "{direction} {packet}");
+        }
+    }
+
+    /// Reads some of what has come, and answers it.
+    fn read(&mut self, bytes_max: usize, scene: &mut Scene) {
+        let Some(link) = self.link else { return };
+        match scene.network.client_reads(link, bytes_max) {
+            Read::Bytes(bytes) => self.unparsed.extend(bytes),
+            Read::Nothing => return,
+            Read::EndOfStream | Read::Reset => {
+                self.rests_until_ms = scene.now.monotonic_ms + REST_MS;
+                return self.lost(scene);
+            }
+        }
+        let bytes = std::mem::take(&mut self.unparsed);
+        let mut rest = &bytes[..];
+        while self.link.is_some() {
+            match decode(rest, Some(self.profile.version), &self.protocol.limits()) {
+                Ok(Decoded::Packet { packet, len }) => {
+                    self.note("<-", &packet, scene);
+                    if let Err(finding) = self.watch.receives(&packet) {
+                        scene.oracle.fail(format!("c{} gets {finding}", self.number));
+                    }
+                    rest = &rest[len..];
+                    match self.protocol.handle_packet(packet, scene.now, &mut self.out) {
+                        Ok(event) => self.take(event, scene),
+                        Err(violation) => {
+                            let number = self.number;
+                            scene
+                                .oracle
+                                .fail(format!("c{number} says that the broker breaks a rule: {violation:?}"));
+                            return;
+                        }
+                    }
+                }
+                Ok(Decoded::Need { .. }) => break,
+                Err(violation) => {
+                    let number = self.number;
+                    return scene.oracle.fail(format!("c{number} cannot read what it gets: {violation:?}"));
+                }
+            }
+        }
+        if self.link.is_some() {
+            self.unparsed = rest.to_vec();
+            self.send(scene);
+        }
+    }
+
+    fn take(&mut self, event: Event<'_, MessageNo>, scene: &mut Scene) {
+        match event {
+            Event::Connected { session_present, .. } => self.connected(session_present, scene),
+            Event::Refused { .. } | Event::Disconnected(_) => {
+                self.rests_until_ms = scene.now.monotonic_ms + REST_MS;
+                self.lost(scene);
+            }
+            Event::Message { message, receipt } => {
+                let identifiers = message.packet.subscription_identifiers.iter().map(|id| id.value());
+                let delivery = Delivery {
+                    message: message_of(&message.packet),
+                    topic: message.topic().as_str().to_owned(),
+                    qos: message.packet.delivery.qos(),
+                    dup: message.packet.delivery.dup(),
+                    identifiers: identifiers.collect(),
+                };
+                match (receipt, self.session) {
+                    (Some(receipt), _) => self.unacknowledged.push_back((receipt, delivery)),
+                    (None, Some(session)) => scene.oracle.delivered(session, &delivery),
+                    (None, None) => {}
+                }
+            }
+            Event::Received { packet_id, reason } => {
+                if let Some(no) = self.watch.sent(packet_id) {
+                    scene.oracle.acknowledged(no, reason.is_error());
+                }
+                self.watch.acknowledged(packet_id);
+            }
+            Event::Published { tag, reason, .. } => {
+                // What PUBREC has promised, PUBCOMP does not take back.
+                if reason != ReasonCode::PacketIdentifierNotFound {
+                    scene.oracle.acknowledged(tag, reason.is_error());
+                }
+            }
+            Event::Subscribed(ack) => {
+                let reasons: Vec<SubAckReason> = ack.reasons.iter().collect();
+                self.subscribed(ack.packet_id, &reasons, scene);
+            }
+            Event::Unsubscribed(ack) => {
+                let is_error =
+                    ack.reasons.is_some_and(|reasons| reasons.iter().any(|reason| reason.is_error()));
+                self.unsubscribed(ack.packet_id, is_error, scene);
+            }
+            Event::None
+            | Event::Released { .. }
+            | Event::Authenticate { .. }
+            | Event::Authenticated { .. } => {}
+        }
+    }
+
+    fn connected(&mut self, session_present: bool, scene: &mut Scene) {
+        self.is_unsure = false;
+        if !session_present {
+            if let Some(session) = self.session.take() {
+                scene.oracle.session_ended(session);
+                scene.oracle.session_lost(self.number);
+            }
+            self.watch.forget_session();
+            self.filters.clear();
+            let packet_bytes_max = self.profile.packet_bytes_max.filter(|_| self.profile.version.is_5());
+            let packet_bytes_max = packet_bytes_max.map_or(usize::MAX, |max| max as usize);
+            self.session = Some(scene.oracle.session_began(self.number, self.lasts, packet_bytes_max));
+        }
+        while self.protocol.next_failed().is_some() {}
+        scene.oracle.heard_of_session(self.number);
+    }
+
+    fn subscribed(&mut self, packet_id: PacketId, reasons: &[SubAckReason], scene: &mut Scene) {
+        let Some(place) = self.requests.iter().position(|(id, _)| *id == packet_id) else { return };
+        let (Request::Subscribe(spans), Some(session)) = (self.requests.swap_remove(place).1, self.session)
+        else {
+            return;
+        };
+        for ((span, filter), reason) in spans.into_iter().zip(reasons) {
+            let granted = (!reason.is_error()).then(|| Qos::from_level(reason.code())).flatten();
+            if granted.is_some() && !self.filters.contains(&filter) {
+                self.filters.push(filter);
+            }
+            scene.oracle.subscribed(session, span, granted);
+        }
+    }
+
+    fn unsubscribed(&mut self, packet_id: PacketId, is_error: bool, scene: &mut Scene) {
+        let Some(place) = self.requests.iter().position(|(id, _)| *id == packet_id) else { return };
+        let (Request::Unsubscribe(before, filter), Some(session)) =
+            (self.requests.swap_remove(place).1, self.session)
+        else {
+            return;
+        };
+        if !is_error {
+            self.filters.retain(|known| *known != filter);
+            scene.oracle.unsubscribed(session, before, filter);
+        }
+    }
+
+    /// The connection is over, as far as the client knows.
+    fn lost(&mut self, scene: &mut Scene) {
+        let Some(link) = self.link.take() else { return };
+        note!(scene.trace, ("c{}", self.number), "is without a connection");
+        scene.network.client_closes(link);
+        self.forget_connection(scene);
+    }
+
+    /// The client is gone, and the broker is not told.
+    fn vanish(&mut self, up_left: usize, scene: &mut Scene) {
+        let Some(link) = self.link.take() else { return };
+        note!(scene.trace, ("c{}", self.number), "vanishes");
+        scene.network.client_vanishes(link, up_left);
+        self.forget_connection(scene);
+    }
+
+    fn forget_connection(&mut self, scene: &mut Scene) {
+        let was_connected = self.protocol.is_connected();
+        self.protocol.connection_lost();
+        self.unparsed.clear();
+        self.out.clear();
+        self.unacknowledged.clear();
+        self.requests.clear();
+        for no in self.watch.unacknowledged() {
+            scene.oracle.may_be_repeated(no);
+        }
+        // The broker may have found that the session was over, and have begun another: nobody would tell.
+        self.is_unsure |= !was_connected && scene.oracle.may_lose_sessions(self.number);
+        if !self.lasts {
+            self.end_session(scene);
+        }
+    }
+
+    fn end_session(&mut self, scene: &mut Scene) {
+        if let Some(session) = self.session.take() {
+            scene.oracle.session_ended(session);
+        }
+        self.watch.forget_session();
+        self.filters.clear();
+    }
+}

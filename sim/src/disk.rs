@@ -1,0 +1,106 @@
+//! Where the ledger's records go: a disk that is slow, full, or fails, and that forgets what was not synced.
+
+use ledger::{Lsn, Record, Refusal};
+
+/// The records of all groups, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    groups: Vec<Vec<Record<'static>>>,
+    /// So many groups survive whatever happens.
+    durable: usize,
+    /// There is no space but for records that free some.
+    pub(crate) is_full: bool,
+    /// A write or a sync has failed. That is final until the process starts again.
+    has_failed: bool,
+    /// How often something was refused for want of space.
+    pub(crate) refusals: usize,
+}
+
+impl Disk {
+    pub(crate) fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        if self.has_failed {
+            return Err(Refusal::Poisoned);
+        }
+        if self.is_full && !group.iter().all(Record::frees_space) {
+            self.refusals += 1;
+            return Err(Refusal::NoSpace);
+        }
+        self.groups.push(group.iter().cloned().map(Record::into_owned).collect());
+        Ok(self.committed())
+    }
+
+    pub(crate) fn committed(&self) -> Lsn {
+        Lsn(self.groups.len() as u64)
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.durable as u64)
+    }
+
+    /// How many groups wait to be synced.
+    pub(crate) fn unsynced(&self) -> usize {
+        if self.has_failed { 0 } else { self.groups.len() - self.durable }
+    }
+
+    /// So many more groups are durable.
+    pub(crate) fn sync(&mut self, groups: usize) {
+        self.durable += groups.min(self.unsynced());
+    }
+
+    pub(crate) fn fail(&mut self) {
+        self.has_failed = true;
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// The process is gone. Of what was not durable so many groups have reached the disk all the same.
+    pub(crate) fn crash(&mut self, survivors: usize) {
+        self.groups.truncate(self.durable + survivors);
+        self.durable = self.groups.len();
+        self.has_failed = false;
+    }
+
+    /// Groups that a crash may keep or lose.
+    pub(crate) fn undecided(&self) -> usize {
+        self.groups.len() - self.durable
+    }
+
+    /// What the next process finds.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'static>> {
+        self.groups.iter().flatten().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::MessageId;
+
+    fn group(will: u64) -> [Record<'static>; 1] {
+        [Record::WillDone { will: MessageId(will) }]
+    }
+
+    #[test]
+    fn a_crash_keeps_what_was_durable_and_perhaps_more() {
+        let mut disk = Disk::default();
+        assert!((1..=4).all(|will| disk.commit(&group(will)).is_ok()));
+        disk.sync(2);
+        disk.fail();
+        assert_eq!(disk.commit(&group(5)), Err(Refusal::Poisoned));
+        disk.sync(1);
+        assert_eq!(disk.durable(), Lsn(2), "nothing is durable after a failure");
+        disk.crash(1);
+        assert_eq!(disk.records().count(), 3);
+        assert_eq!(disk.commit(&group(6)), Ok(Lsn(4)));
+    }
+
+    #[test]
+    fn a_full_disk_takes_what_frees_space() {
+        let mut disk = Disk { is_full: true, ..Disk::default() };
+        assert!(disk.commit(&group(1)).is_ok());
+        let begins = Record::Session { session: ledger::Incarnation(1), client_id: "c".into() };
+        assert_eq!(disk.commit(&[begins]), Err(Refusal::NoSpace));
+    }
+}

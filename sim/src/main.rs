@@ -1,0 +1,44 @@
+//! The whole broker under a seeded simulation: shards, ledger, disk, network, clock and clients in one thread.
+//!
+//! Everything that is left to chance in the world is drawn from one number, the seed: who has the next turn and how far
+//! it gets, which packets a client sends, when a connection is cut, when the disk is slow or full or fails, when the
+//! process ends. A judge hears what the clients hear, and knows what must be true. A run that fails prints its seed, and
+//! the same seed gives the same run again.
+//!
+//! `cargo xtask sim` runs fresh seeds, `cargo xtask sim --seed S` one of them.
+
+#![forbid(unsafe_code)]
+
+mod broker;
+mod client;
+mod disk;
+mod network;
+mod oracle;
+mod random;
+mod runs;
+mod scenario;
+mod scene;
+mod trace;
+mod world;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+pondhawk-sim [--seed S] [--seconds N] [--runs N] [--trace] [--twice]
+
+  --seed S     run this seed only; with --runs, so many beginning with this one
+  --seconds N  run the fixed seeds, then fresh ones for N seconds; 60 if nothing is said
+  --runs N     run so many seeds
+  --trace      print every event
+  --twice      run each seed twice before it counts, and fail if the runs differ";
+
+fn main() -> ExitCode {
+    let options = match runs::Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}\n\n{USAGE}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if runs::run(&options) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,175 @@
+//! What clients get: only what they have subscribed to, as often and in the order that is promised.
+
+use wire::Qos;
+
+use super::sessions::{Session, Value};
+use super::{Message, MessageNo, Oracle, SessionNo, Tick};
+
+/// A PUBLISH that a client has taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Delivery {
+    /// `None`: the payload is empty, which says that a topic has no value any more.
+    pub(crate) message: Option<MessageNo>,
+    pub(crate) topic: String,
+    pub(crate) qos: Qos,
+    pub(crate) dup: bool,
+    pub(crate) identifiers: Vec<u32>,
+}
+
+impl Oracle {
+    pub(crate) fn delivered(&mut self, to: SessionNo, delivery: &Delivery) {
+        self.next_tick();
+        let finding = self.judge(to, delivery).err();
+        if let Some(finding) = finding {
+            let client = self.sessions[to.0].client;
+            self.fail(format!("c{client} (session {}) gets {finding}", to.0));
+        }
+    }
+
+    fn judge(&mut self, to: SessionNo, delivery: &Delivery) -> Result<(), String> {
+        let Some(topic) = self.topics.iter().position(|topic| *topic == delivery.topic) else {
+            return Err(format!("a message on {}, to which nobody publishes", delivery.topic));
+        };
+        let qos = delivery.qos;
+        let Some(no) = delivery.message else {
+            self.note_value(to, topic, None, qos);
+            return Ok(());
+        };
+        if no.0 as usize >= self.messages.len() {
+            return Err(format!("m{}, which was never published", no.0));
+        }
+        self.check_content(no, topic, qos)?;
+        self.check_subscription(to, no, delivery)?;
+        let count = self.sessions[to.0].receipts_of(no);
+        if count > 0 {
+            self.check_repetition(to, no, delivery, usize::from(count) + 1)?;
+        } else {
+            self.check_order(to, no, qos)?;
+            self.note_value(to, topic, Some(no), qos);
+        }
+        self.sessions[to.0].take(no);
+        Ok(())
+    }
+
+    fn check_content(&self, no: MessageNo, topic: usize, qos: Qos) -> Result<(), String> {
+        let message = self.message(no);
+        let name = || self.name(no);
+        if message.topic != topic {
+            return Err(format!("{} on {}", name(), self.topics[topic]));
+        }
+        if qos > message.qos {
+            return Err(format!("{} with {qos:?}", name()));
+        }
+        if message.is_refused && !message.may_be_repeated {
+            return Err(format!("{}, although it was refused", name()));
+        }
+        if message.will.as_ref().is_some_and(|will| will.is_cancelled) {
+            return Err(format!("{}, a will that was not to be published", name()));
+        }
+        Ok(())
+    }
+
+    fn check_subscription(&self, to: SessionNo, no: MessageNo, delivery: &Delivery) -> Result<(), String> {
+        let message = self.message(no);
+        let session = &self.sessions[to.0];
+        let covering = || {
+            session.spans.iter().filter(|span| {
+                self.matches[span.wish.filter][message.topic]
+                    && span.may_cover(message.published)
+                    && !(span.wish.no_local && session.client == message.publisher)
+            })
+        };
+        match covering().map(|span| span.wish.qos).max() {
+            None => return Err(format!("{}, which it has not subscribed to", self.name(no))),
+            Some(granted) if delivery.qos > granted => {
+                return Err(format!(
+                    "{} with {:?}, but was granted {granted:?}",
+                    self.name(no),
+                    delivery.qos
+                ));
+            }
+            Some(_) => {}
+        }
+        let known = |identifier: &u32| covering().any(|span| span.wish.identifier == Some(*identifier));
+        match delivery.identifiers.iter().find(|identifier| !known(identifier)) {
+            Some(strange) => Err(format!("{} for subscription {strange}, which it has not", self.name(no))),
+            None => Ok(()),
+        }
+    }
+
+    /// A message has been taken before. Whether it may be taken again depends on its QoS, and on how many ways lead to
+    /// this session: one for all its plain subscriptions, one for each group, one for each SUBSCRIBE that asks for what
+    /// is retained.
+    fn check_repetition(
+        &self,
+        to: SessionNo,
+        no: MessageNo,
+        delivery: &Delivery,
+        count: usize,
+    ) -> Result<(), String> {
+        let (message, session) = (self.message(no), &self.sessions[to.0]);
+        let is_exact = match delivery.qos {
+            Qos::ExactlyOnce => true,
+            Qos::AtLeastOnce => {
+                let is_shared = session.shares(|filter| self.matches[filter][message.topic]);
+                !delivery.dup && !message.may_be_repeated && !is_shared && self.crashes == 0
+            }
+            Qos::AtMostOnce => !message.may_be_repeated,
+        };
+        // A will is better published twice than never.
+        let is_exact = is_exact && (message.will.is_none() || self.crashes == 0);
+        let ways = self.ways(session, message);
+        if is_exact && count > ways {
+            return Err(format!("{} with {:?} {count} times, on {ways} ways", self.name(no), delivery.qos));
+        }
+        Ok(())
+    }
+
+    fn ways(&self, session: &Session, message: &Message) -> usize {
+        let matching = || {
+            let matches = |filter: usize| self.matches[filter][message.topic];
+            session
+                .spans
+                .iter()
+                .filter(move |span| matches(span.wish.filter) && span.may_cover(message.published))
+        };
+        let plain = usize::from(matching().any(|span| !span.is_shared));
+        let mut groups: Vec<usize> =
+            matching().filter(|span| span.is_shared).map(|span| span.wish.filter).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let asks = matching().filter(|span| message.retain && !span.is_shared);
+        plain + groups.len() + asks.count()
+    }
+
+    /// What one client publishes to one topic with one QoS comes in its order [MQTT-4.6.0-5, -6]. Groups are no ordered
+    /// topics: what a member gives back comes later.
+    fn check_order(&mut self, to: SessionNo, no: MessageNo, qos: Qos) -> Result<(), String> {
+        let message = self.message(no);
+        let (publisher, topic) = (message.publisher, message.topic);
+        let is_shared = self.sessions[to.0].shares(|filter| self.matches[filter][topic]);
+        if is_shared || message.will.is_some() {
+            return Ok(());
+        }
+        let key = (publisher, topic, message.qos, qos);
+        let last = self.sessions[to.0].last.insert(key, no);
+        match last.filter(|last| *last > no) {
+            Some(last) => Err(format!("{} after {}", self.name(no), self.name(last))),
+            None => Ok(()),
+        }
+    }
+
+    fn note_value(&mut self, to: SessionNo, topic: usize, message: Option<MessageNo>, qos: Qos) {
+        let values = &mut self.sessions[to.0].values;
+        let value = values.entry(topic).or_insert(Value { message, qos: Some(qos) });
+        value.message = message;
+        value.qos = value.qos.filter(|before| *before == qos);
+    }
+}
+
+impl Message {
+    /// When the broker was given it, and when it had taken it over.
+    pub(super) fn accepted(&self) -> Option<(Tick, Tick)> {
+        self.acknowledged.map(|acknowledged| (self.published, acknowledged))
+    }
+}

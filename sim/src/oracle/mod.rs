@@ -1,0 +1,206 @@
+//! The judge: hears what clients send and get and what the broker says of them, and knows what must be true.
+
+mod account;
+mod deliveries;
+mod presence;
+mod sessions;
+mod settlement;
+
+use std::sync::Arc;
+
+use ledger::Gauges;
+use wire::Qos;
+
+pub(crate) use account::check as check_account;
+pub(crate) use deliveries::Delivery;
+pub(crate) use sessions::{SessionNo, SpanNo, Wish};
+pub(crate) use settlement::Standing;
+
+use crate::network::LinkId;
+use presence::Presence;
+use sessions::Session;
+
+/// Orders everything that the judge hears.
+type Tick = u64;
+
+/// One message of the run; its number is its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MessageNo(pub(crate) u32);
+
+/// What is known of a message.
+#[derive(Debug)]
+struct Message {
+    publisher: usize,
+    topic: usize,
+    qos: Qos,
+    retain: bool,
+    is_empty: bool,
+    expires: bool,
+    bytes: usize,
+    published: Tick,
+    /// The connection that it was published on, if there was one.
+    link: Option<LinkId>,
+    acknowledged: Option<Tick>,
+    is_refused: bool,
+    /// It was under way when a connection ended: it may have come twice.
+    may_be_repeated: bool,
+    will: Option<Will>,
+}
+
+/// What is known of a message that is a will.
+#[derive(Debug)]
+struct Will {
+    delay_secs: u32,
+    lasts: bool,
+    /// The broker has heard that it is not to be published.
+    is_cancelled: bool,
+}
+
+/// A message as it is published.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Publishing {
+    pub(crate) publisher: usize,
+    pub(crate) topic: usize,
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    pub(crate) is_empty: bool,
+    pub(crate) expires: bool,
+    pub(crate) bytes: usize,
+    pub(crate) link: Option<LinkId>,
+}
+
+/// The judge of one run. The first thing that is wrong ends the run.
+pub(crate) struct Oracle {
+    tick: Tick,
+    messages: Vec<Message>,
+    sessions: Vec<Session>,
+    presence: Presence,
+    topics: Vec<String>,
+    /// By filter, then topic.
+    matches: Vec<Vec<bool>>,
+    filters: Vec<String>,
+    is_shared: Vec<bool>,
+    /// How often the process has ended without warning.
+    crashes: usize,
+    has_jumped: bool,
+    /// Sessions that ended because a queue was full, in processes that are gone; and how many of all were met.
+    ended_before: usize,
+    ended_met: usize,
+    /// Copies that were dropped because a queue was full, in processes that are gone.
+    dropped_before: usize,
+    /// Of the ledger of this process.
+    gauges: Option<Arc<Gauges>>,
+    failure: Option<String>,
+}
+
+impl Oracle {
+    pub(crate) fn new(scenario: &crate::scenario::Scenario) -> Self {
+        Self {
+            tick: 0,
+            messages: Vec::new(),
+            sessions: Vec::new(),
+            presence: Presence::new(scenario),
+            topics: scenario.topics.iter().map(|topic| topic.name.clone()).collect(),
+            matches: scenario.filters.iter().map(|filter| filter.matches.clone()).collect(),
+            filters: scenario.filters.iter().map(|filter| filter.text.clone()).collect(),
+            is_shared: scenario.filters.iter().map(|filter| filter.is_shared).collect(),
+            crashes: 0,
+            has_jumped: false,
+            ended_before: 0,
+            ended_met: 0,
+            dropped_before: 0,
+            gauges: None,
+            failure: None,
+        }
+    }
+
+    /// Something is wrong. The first finding counts: what follows may follow from it.
+    pub(crate) fn fail(&mut self, what: String) {
+        self.failure.get_or_insert(what);
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Messages that were published and that were taken.
+    pub(crate) fn tally(&self) -> (usize, usize) {
+        (self.messages.len(), self.sessions.iter().map(|session| session.taken()).sum())
+    }
+
+    pub(crate) fn wall_clock_jumped(&mut self) {
+        self.has_jumped = true;
+    }
+
+    fn next_tick(&mut self) -> Tick {
+        self.tick += 1;
+        self.tick
+    }
+
+    fn message(&self, no: MessageNo) -> &Message {
+        &self.messages[no.0 as usize]
+    }
+
+    fn message_mut(&mut self, no: MessageNo) -> &mut Message {
+        &mut self.messages[no.0 as usize]
+    }
+
+    /// Names a message in a finding.
+    fn name(&self, no: MessageNo) -> String {
+        let Message { publisher, topic, qos, retain, .. } = self.message(no);
+        let retained = if *retain { ", retained" } else { "" };
+        format!("m{} (of c{publisher} to {}, {qos:?}{retained})", no.0, self.topics[*topic])
+    }
+}
+
+/// What publishers do and hear.
+impl Oracle {
+    /// A client publishes, or hands over a message that will be published when it can be.
+    pub(crate) fn published(&mut self, publishing: Publishing) -> MessageNo {
+        let Publishing { publisher, topic, qos, retain, is_empty, expires, bytes, link } = publishing;
+        let no = MessageNo(u32::try_from(self.messages.len()).expect("a run is short"));
+        let published = self.next_tick();
+        self.messages.push(Message {
+            publisher,
+            topic,
+            qos,
+            retain,
+            is_empty,
+            expires,
+            bytes,
+            published,
+            link,
+            acknowledged: None,
+            is_refused: false,
+            may_be_repeated: false,
+            will: None,
+        });
+        no
+    }
+
+    /// A client connects with a will.
+    pub(crate) fn left_will(&mut self, publishing: Publishing, delay_secs: u32, lasts: bool) -> MessageNo {
+        let no = self.published(publishing);
+        self.message_mut(no).will = Some(Will { delay_secs, lasts, is_cancelled: false });
+        if let Some(link) = publishing.link {
+            self.presence.set_will(link, no);
+        }
+        no
+    }
+
+    /// PUBACK or PUBREC has come. From here on the message is the broker's.
+    pub(crate) fn acknowledged(&mut self, no: MessageNo, is_error: bool) {
+        let tick = self.next_tick();
+        let message = self.message_mut(no);
+        if is_error {
+            message.is_refused = true;
+        } else {
+            message.acknowledged.get_or_insert(tick);
+        }
+    }
+
+    /// The connection has ended while the message was under way.
+    pub(crate) fn may_be_repeated(&mut self, no: MessageNo) {
+        self.message_mut(no).may_be_repeated = true;
+    }
+}

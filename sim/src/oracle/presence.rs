@@ -1,0 +1,190 @@
+//! Who is connected, as the broker tells it: one connection for each client identifier, and sessions that end for a
+//! reason.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ledger::Gauges;
+use session::Now;
+use wire::ReasonCode;
+
+use super::{MessageNo, Oracle};
+use crate::network::LinkId;
+use crate::scenario::Scenario;
+
+/// What the broker has told.
+#[derive(Debug)]
+pub(super) struct Presence {
+    clients: Vec<Client>,
+    wills: BTreeMap<LinkId, MessageNo>,
+    /// A full queue ends sessions.
+    ends_sessions: bool,
+}
+
+#[derive(Debug)]
+struct Client {
+    expiry_secs: u32,
+    live: Option<LinkId>,
+    /// Since when it is not connected, on both clocks.
+    left: Option<Now>,
+    /// The longest that it was not, since it last heard of its session.
+    longest_away_ms: u64,
+}
+
+impl Presence {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let client = |expiry_secs| Client { expiry_secs, live: None, left: None, longest_away_ms: 0 };
+        let audits = scenario.shards * 2;
+        let profiles = scenario.clients.iter().map(|profile| client(profile.expiry_secs));
+        Self {
+            clients: profiles.chain((0..audits).map(|_| client(0))).collect(),
+            wills: BTreeMap::new(),
+            ends_sessions: scenario.ends_sessions(),
+        }
+    }
+
+    pub(super) fn set_will(&mut self, link: LinkId, will: MessageNo) {
+        self.wills.insert(link, will);
+    }
+}
+
+impl Oracle {
+    pub(crate) fn broker_connected(&mut self, client: usize, link: LinkId, now: Now) {
+        self.next_tick();
+        let counts_wall_clock = self.crashes > 0;
+        let presence = &mut self.presence.clients[client];
+        if let Some(left) = presence.left.take() {
+            let wall_clock_ms = if counts_wall_clock { now.unix_ms.abs_diff(left.unix_ms) } else { 0 };
+            let away_ms = wall_clock_ms.max(now.monotonic_ms - left.monotonic_ms);
+            presence.longest_away_ms = presence.longest_away_ms.max(away_ms);
+        }
+        if let Some(other) = presence.live.replace(link) {
+            self.fail(format!("c{client} is connected on {link:?} while it is on {other:?} [MQTT-3.1.4-3]"));
+        }
+    }
+
+    pub(crate) fn broker_refused(&mut self, client: usize, reason: ReasonCode, why: &str) {
+        // No space, a failed disk, the end of the stream.
+        let is_fair = matches!(
+            reason,
+            ReasonCode::QuotaExceeded
+                | ReasonCode::ServerUnavailable
+                | ReasonCode::UnspecifiedError
+                | ReasonCode::SessionTakenOver
+        );
+        if !is_fair {
+            self.fail(format!("c{client} is refused: {reason:?}, {why}"));
+        }
+    }
+
+    pub(crate) fn broker_disconnected(
+        &mut self,
+        client: usize,
+        link: LinkId,
+        reason: ReasonCode,
+        why: &str,
+        now: Now,
+    ) {
+        let tick = self.next_tick();
+        let presence = &mut self.presence.clients[client];
+        let was_let_in = presence.live == Some(link);
+        if was_let_in {
+            presence.live = None;
+            presence.left = Some(now);
+        }
+        let is_protocol_error = matches!(
+            reason,
+            ReasonCode::MalformedPacket
+                | ReasonCode::ProtocolError
+                | ReasonCode::ReceiveMaximumExceeded
+                | ReasonCode::TopicAliasInvalid
+                | ReasonCode::PacketIdentifierInUse
+                | ReasonCode::PacketTooLarge
+        );
+        if is_protocol_error {
+            self.fail(format!("the broker says that c{client} has broken a rule: {reason:?}, {why}"));
+        }
+        if was_let_in {
+            self.will_of(link, reason, tick);
+        }
+    }
+
+    /// A connection has ended: its will is published, or never.
+    fn will_of(&mut self, link: LinkId, reason: ReasonCode, tick: u64) {
+        let Some(no) = self.presence.wills.remove(&link) else { return };
+        let message = self.message_mut(no);
+        let Some(will) = &mut message.will else { return };
+        if reason == ReasonCode::Success {
+            will.is_cancelled = true;
+        } else if will.delay_secs == 0 {
+            message.published = tick;
+            message.acknowledged = Some(tick);
+        }
+    }
+
+    /// The process is gone.
+    pub(crate) fn crashed(&mut self) {
+        self.next_tick();
+        self.crashes += 1;
+        self.ended_before += self.gauge(|gauges| &gauges.ended_by_full_queue);
+        self.dropped_before += self.dropped_by_queue();
+        self.gauges = None;
+        for client in &mut self.presence.clients {
+            client.live = None;
+        }
+        // A will of a session that ends with its connection ends with the process.
+        for message in &mut self.messages {
+            if message.will.as_ref().is_some_and(|will| !will.lasts) {
+                message.acknowledged = None;
+            }
+        }
+    }
+
+    /// The process is there: who was connected has left, as far as it knows.
+    pub(crate) fn started(&mut self, gauges: Arc<Gauges>, now: Now) {
+        self.gauges = Some(gauges);
+        for client in self.presence.clients.iter_mut().filter(|_| self.crashes > 0) {
+            client.left.get_or_insert(now);
+        }
+        self.next_tick();
+    }
+
+    /// A client has come back, and was told that its session is no more.
+    pub(crate) fn session_lost(&mut self, client: usize) {
+        let Client { expiry_secs, longest_away_ms, .. } = self.presence.clients[client];
+        let expiry_ms = u64::from(expiry_secs) * 1_000;
+        let may_expire = expiry_secs < u32::MAX;
+        if may_expire && (longest_away_ms >= expiry_ms || self.has_jumped && self.crashes > 0) {
+            return;
+        }
+        let ended = self.ended_before + self.gauge(|gauges| &gauges.ended_by_full_queue);
+        if self.presence.ends_sessions && self.ended_met < ended {
+            self.ended_met += 1;
+            return;
+        }
+        self.fail(format!(
+            "c{client} comes back after at most {longest_away_ms} ms, and its session of {expiry_ms} ms is gone"
+        ));
+    }
+
+    /// Whether a client's session may end without its doing.
+    pub(crate) fn may_lose_sessions(&self, client: usize) -> bool {
+        self.presence.ends_sessions || self.presence.clients[client].expiry_secs < u32::MAX
+    }
+
+    /// A client has got a CONNACK.
+    pub(crate) fn heard_of_session(&mut self, client: usize) {
+        let presence = &mut self.presence.clients[client];
+        presence.longest_away_ms = 0;
+    }
+
+    /// A number of the ledger of this process.
+    fn gauge(&self, of: impl Fn(&Gauges) -> &AtomicUsize) -> usize {
+        self.gauges.as_deref().map_or(0, |gauges| of(gauges).load(Ordering::Relaxed))
+    }
+
+    pub(super) fn dropped_by_queue(&self) -> usize {
+        self.gauge(|gauges| &gauges.dropped_oldest) + self.gauge(|gauges| &gauges.dropped_newest)
+    }
+}

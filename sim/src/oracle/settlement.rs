@@ -1,0 +1,274 @@
+//! What must be true when everybody is well and nothing is under way any more.
+
+use wire::{Qos, RetainHandling};
+
+use super::sessions::{Session, Span};
+use super::{Message, MessageNo, Oracle, SessionNo};
+use crate::network::LinkId;
+
+/// A client at the end of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    pub(crate) session: Option<SessionNo>,
+    pub(crate) link: Option<LinkId>,
+}
+
+impl Oracle {
+    /// Everything that was promised has been kept. `dropped`: so many copies did not arrive because they had expired,
+    /// because their reader was slow, or the process full.
+    pub(crate) fn settle(&mut self, standings: &[Standing], dropped: u64) {
+        let alive: Vec<SessionNo> = standings.iter().filter_map(|standing| standing.session).collect();
+        let mut missed = Vec::new();
+        for number in 0..self.messages.len() {
+            let no = MessageNo(u32::try_from(number).expect("a run is short"));
+            if let Err(finding) = self.settle_message(no, &alive, standings, dropped, &mut missed) {
+                return self.fail(finding);
+            }
+        }
+        let allowed = self.dropped_before + self.dropped_by_queue();
+        if missed.len() > allowed {
+            let (client, no) = missed[0];
+            let missed = missed.len();
+            let name = self.name(no);
+            self.fail(format!(
+                "c{client} never gets {name}, which was acknowledged; {missed} such copies, {allowed} dropped by full queues"
+            ));
+        }
+    }
+
+    fn settle_message(
+        &self,
+        no: MessageNo,
+        alive: &[SessionNo],
+        standings: &[Standing],
+        dropped: u64,
+        missed: &mut Vec<(usize, MessageNo)>,
+    ) -> Result<(), String> {
+        let message = self.message(no);
+        if message.is_empty || message.expires {
+            return Ok(());
+        }
+        if message.qos == Qos::AtMostOnce {
+            return self.settle_once(no, alive, standings, dropped);
+        }
+        let Some((published, acknowledged)) = message.accepted() else { return Ok(()) };
+        for session in alive.iter().map(|session| &self.sessions[session.0]) {
+            let is_owed = |span: &&Span| {
+                self.leads_to(span, session, message)
+                    && span.wish.qos > Qos::AtMostOnce
+                    && span.surely_covers(published, acknowledged)
+                    // When one subscription ends and another one begins, what is retained may come for the new one only.
+                    && !(message.retain && span.end_asked.is_some())
+            };
+            if session.spans.iter().any(|span| is_owed(&span))
+                && session.takes(message)
+                && session.receipts_of(no) == 0
+            {
+                match session.lasts {
+                    true => missed.push((session.client, no)),
+                    false => {
+                        return Err(format!(
+                            "c{} never gets {}, which was acknowledged while it was connected",
+                            session.client,
+                            self.name(no)
+                        ));
+                    }
+                }
+            }
+        }
+        self.settle_groups(no, alive, missed);
+        Ok(())
+    }
+
+    /// QoS 0 promises little: that it arrives as long as nobody is slow, nothing was dropped, and both stay connected.
+    fn settle_once(
+        &self,
+        no: MessageNo,
+        alive: &[SessionNo],
+        standings: &[Standing],
+        dropped: u64,
+    ) -> Result<(), String> {
+        let message = self.message(no);
+        let is_connected = |link: LinkId| standings.iter().any(|standing| standing.link == Some(link));
+        if dropped > 0 || message.will.is_some() || !message.link.is_some_and(is_connected) {
+            return Ok(());
+        }
+        for session in alive.iter().map(|session| &self.sessions[session.0]).filter(|session| !session.lasts)
+        {
+            let is_owed = |span: &&Span| {
+                self.leads_to(span, session, message) && span.surely_covers(message.published, self.tick)
+            };
+            if session.spans.iter().any(|span| is_owed(&span))
+                && session.takes(message)
+                && session.receipts_of(no) == 0
+            {
+                return Err(format!(
+                    "c{} never gets {}, and nothing was dropped",
+                    session.client,
+                    self.name(no)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn leads_to(&self, span: &Span, session: &Session, message: &Message) -> bool {
+        !span.is_shared
+            && self.matches[span.wish.filter][message.topic]
+            && !(span.wish.no_local && session.client == message.publisher)
+    }
+
+    /// A group owes each message to one of its members, as long as it has members.
+    fn settle_groups(&self, no: MessageNo, alive: &[SessionNo], missed: &mut Vec<(usize, MessageNo)>) {
+        let message = self.message(no);
+        for filter in (0..self.filters.len()).filter(|filter| self.is_shared[*filter]) {
+            if !self.matches[filter][message.topic] {
+                continue;
+            }
+            let of_group = |span: &&Span| span.wish.filter == filter;
+            let members =
+                || self.sessions.iter().filter(move |session| session.spans.iter().any(|s| of_group(&s)));
+            let stays = |session: &&SessionNo| {
+                let session = &self.sessions[session.0];
+                let covers = |span: &Span| span.surely_covers(message.published, self.tick);
+                session.spans.iter().filter(of_group).any(covers)
+            };
+            // A message that one of them was given, or may have been, ended with it. One that was granted QoS 0, or
+            // takes small packets only, may have been given it and not have it.
+            let is_lossy = |session: &Session| {
+                session.ended.is_some_and(|ended| ended >= message.published)
+                    || !session.takes(message)
+                    || session.spans.iter().filter(of_group).any(|span| span.wish.qos == Qos::AtMostOnce)
+            };
+            let Some(stays) = alive.iter().find(stays) else { continue };
+            if !members().any(is_lossy) && members().all(|session| session.receipts_of(no) == 0) {
+                missed.push((self.sessions[stays.0].client, no));
+            }
+        }
+    }
+
+    /// Everybody agrees on the retained value of each topic. `audits` have just subscribed to all of them.
+    pub(crate) fn settle_retained(
+        &mut self,
+        standings: &[Standing],
+        audits: &[SessionNo],
+        dropped: u64,
+        is_after_restart: bool,
+    ) {
+        for topic in 0..self.topics.len() {
+            let value = |session: &SessionNo| {
+                self.sessions[session.0].values.get(&topic).and_then(|value| value.message)
+            };
+            let Some(winner) = audits.first().map(value) else { return };
+            let finding = if audits.iter().any(|audit| value(audit) != winner) {
+                let values: Vec<String> =
+                    audits.iter().map(|audit| format!("{:?}", value(audit).map(|no| no.0))).collect();
+                Err(format!(
+                    "new subscribers get different values of {}: {}",
+                    self.topics[topic],
+                    values.join(", ")
+                ))
+            } else {
+                self.settle_winner(topic, winner, is_after_restart)
+                    .and_then(|()| self.settle_values(topic, winner, standings, dropped))
+            };
+            if let Err(finding) = finding {
+                return self.fail(finding);
+            }
+        }
+    }
+
+    /// No message that was acknowledged may have been set, or cleared, entirely after the winner.
+    fn settle_winner(
+        &self,
+        topic: usize,
+        winner: Option<MessageNo>,
+        after_restart: bool,
+    ) -> Result<(), String> {
+        let retained = || self.messages.iter().zip(0..).filter(|(m, _)| m.topic == topic && m.retain);
+        // Expired values are no values, and what the broker was never asked to acknowledge may be lost in a crash. When
+        // a will was published nobody can tell.
+        if retained().any(|(message, _)| message.expires || message.will.is_some()) {
+            return Ok(());
+        }
+        let ends = match winner {
+            Some(no) => {
+                let Some((_, acknowledged)) = self.message(no).accepted() else { return Ok(()) };
+                acknowledged
+            }
+            None if retained().any(|(message, _)| message.is_empty) => return Ok(()),
+            None => 0,
+        };
+        let later = retained().find(|(message, _)| {
+            message.qos > Qos::AtMostOnce && message.accepted().is_some_and(|(published, _)| published > ends)
+        });
+        match later {
+            Some((_, later)) => Err(format!(
+                "the retained value of {} is {}, although {} came later and was acknowledged{}",
+                self.topics[topic],
+                winner.map_or("nothing".to_owned(), |no| self.name(no)),
+                self.name(MessageNo(later)),
+                if after_restart { " (after a restart)" } else { "" }
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Who was subscribed all the time has seen the winner last.
+    fn settle_values(
+        &self,
+        topic: usize,
+        winner: Option<MessageNo>,
+        standings: &[Standing],
+        dropped: u64,
+    ) -> Result<(), String> {
+        let all_retained = self.messages.iter().filter(|m| m.topic == topic);
+        let is_plain = |m: &Message| m.retain && !m.expires && m.will.is_none();
+        let drops = self.dropped_before + self.dropped_by_queue();
+        if drops > 0 || dropped > 0 || !all_retained.into_iter().all(is_plain) {
+            return Ok(());
+        }
+        let alive = standings.iter().filter_map(|standing| standing.session);
+        for session in alive.map(|session| &self.sessions[session.0]) {
+            let brings = |span: &Span| {
+                self.matches[span.wish.filter][topic]
+                    && !span.is_shared
+                    && !span.wish.no_local
+                    && span.surely_covers(self.tick, self.tick)
+                    && span.wish.retain_handling == RetainHandling::Send
+                    && (span.wish.qos > Qos::AtMostOnce || !session.lasts)
+            };
+            let is_only =
+                session.spans.iter().filter(|span| self.matches[span.wish.filter][topic]).count() == 1;
+            if !is_only || !session.spans.iter().any(brings) || session.packet_bytes_max < usize::MAX {
+                continue;
+            }
+            let value = session.values.get(&topic);
+            if value.is_some_and(|value| {
+                value.qos.is_none() || session.lasts && value.qos == Some(Qos::AtMostOnce)
+            }) {
+                continue;
+            }
+            let last = value.and_then(|value| value.message);
+            if last != winner {
+                let name = |no: Option<MessageNo>| no.map_or("nothing".to_owned(), |no| self.name(no));
+                return Err(format!(
+                    "c{} has seen {} last on {}, and what is retained is {}",
+                    session.client,
+                    name(last),
+                    self.topics[topic],
+                    name(winner)
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Whether its client takes packets of that size.
+    fn takes(&self, message: &Message) -> bool {
+        const AROUND_PAYLOAD_BYTES: usize = 100;
+        message.bytes + AROUND_PAYLOAD_BYTES <= self.packet_bytes_max
+    }
+}

@@ -1,0 +1,321 @@
+//! What a run is like, drawn from its seed before it begins.
+
+use ledger::QueueFull;
+use topic::{TopicFilter, TopicName};
+use wire::{Qos, Version};
+
+use crate::broker::Bounds;
+use crate::random::Random;
+
+/// One run: the broker's settings, its clients, and how hostile the world is.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    pub(crate) shards: usize,
+    pub(crate) session: session::Settings,
+    pub(crate) ledger: ledger::Settings,
+    pub(crate) bounds: Bounds,
+    pub(crate) clients: Vec<Profile>,
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) filters: Vec<Filter>,
+    /// So many steps are made before everybody is well again.
+    pub(crate) steps: u64,
+    pub(crate) weather: Weather,
+    /// The largest payload.
+    pub(crate) payload_bytes_max: usize,
+}
+
+/// How often things go wrong, and how the steps are spread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weather {
+    /// Out of a thousand acts of a client with a connection.
+    pub(crate) cuts_per_mille: usize,
+    /// The same, of acts that stall its connection.
+    pub(crate) stalls_per_mille: usize,
+    /// The weights of a step for a shard, the ledger, a client, the disk, the clock.
+    pub(crate) weights: [u32; 5],
+    /// Out of a thousand steps of the disk: it is full for a while.
+    pub(crate) full_per_mille: usize,
+    /// Out of a million steps: the process is gone.
+    pub(crate) crashes_per_million: usize,
+    /// Out of a million steps: a write fails; the process ends some time later.
+    pub(crate) failures_per_million: usize,
+    /// Out of a thousand steps of the clock: the wall clock jumps.
+    pub(crate) jumps_per_mille: usize,
+    /// Out of a thousand steps of the clock: a long time passes.
+    pub(crate) leaps_per_mille: usize,
+}
+
+/// A client, as long as the run lasts.
+#[derive(Debug, Clone)]
+pub(crate) struct Profile {
+    pub(crate) client_id: String,
+    pub(crate) version: Version,
+    /// 0: its sessions end with their connections.
+    pub(crate) expiry_secs: u32,
+    pub(crate) receive_max: Option<u16>,
+    pub(crate) packet_bytes_max: Option<u32>,
+    pub(crate) topic_alias_max: u16,
+    pub(crate) keep_alive_secs: u16,
+    pub(crate) inflight_max: u16,
+    /// The weights of what it does when it has its turn: read, publish, subscribe, unsubscribe, acknowledge.
+    pub(crate) weights: [u32; 5],
+    pub(crate) will: Option<WillPlan>,
+    /// Begins anew, out of a thousand connections of a client whose session lasts.
+    pub(crate) fresh_per_mille: usize,
+}
+
+/// What a client leaves behind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WillPlan {
+    pub(crate) topic: usize,
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    pub(crate) delay_secs: u32,
+}
+
+/// A topic that is published to.
+#[derive(Debug, Clone)]
+pub(crate) struct Topic {
+    pub(crate) name: String,
+    /// Everything that is published to it is retained.
+    pub(crate) is_retained: bool,
+    /// Everything is published to it with this.
+    pub(crate) qos: Option<Qos>,
+}
+
+/// A filter that is subscribed to.
+#[derive(Debug, Clone)]
+pub(crate) struct Filter {
+    pub(crate) text: String,
+    pub(crate) is_shared: bool,
+    /// Which of the topics it matches.
+    pub(crate) matches: Vec<bool>,
+}
+
+impl Profile {
+    /// A client that takes everything at once.
+    pub(crate) fn of_audit(number: usize) -> Self {
+        Self {
+            client_id: format!("c{number}"),
+            version: Version::V5,
+            expiry_secs: 0,
+            receive_max: None,
+            packet_bytes_max: None,
+            topic_alias_max: 0,
+            keep_alive_secs: 0,
+            inflight_max: 1,
+            weights: [1, 0, 0, 0, 1],
+            will: None,
+            fresh_per_mille: 0,
+        }
+    }
+}
+
+const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
+const FILTERS: [&str; 14] = [
+    "t/#",
+    "t/+/x",
+    "t/0/x",
+    "t/1/x",
+    "+/0/#",
+    "#",
+    "r/#",
+    "r/0",
+    "r/+",
+    "w/#",
+    "$share/g/t/#",
+    "$share/g/t/0/+",
+    "$share/h/t/1/x",
+    "$share/h/#",
+];
+
+impl Scenario {
+    pub(crate) fn draw(random: &mut Random) -> Self {
+        let topics = topics(random);
+        let filters = filters(&topics, random);
+        let clients = random.between(2, 7);
+        let wills = random.chance(500);
+        let lasting_per_mille = *random.pick(&[0, 300, 600, 1_000]);
+        let ledger = ledger_settings(random);
+        let profiles = (0..clients).map(|number| {
+            let mut profile = profile(number, lasting_per_mille, wills, &topics, random);
+            match (profile.version, ledger.queue_full) {
+                // It would not be told that its session is gone.
+                (Version::V3_1, QueueFull::EndSession) => profile.expiry_secs = 0,
+                // It would be disconnected, come back and publish the same again, for ever if its own queue is full.
+                (Version::V3_1 | Version::V3_1_1, QueueFull::Refuse) => profile.weights[1] = 0,
+                _ => {}
+            }
+            profile
+        });
+        let clients = profiles.collect();
+        Self {
+            shards: *random.pick(&[1, 1, 2, 2, 3, 4]),
+            session: session_settings(random),
+            ledger,
+            bounds: bounds(random),
+            clients,
+            topics,
+            filters,
+            steps: *random.pick(&[1_000, 3_000, 3_000, 10_000, 30_000]),
+            weather: weather(random),
+            // What does not fit into any queue is refused for ever.
+            payload_bytes_max: *random.pick(if ledger.queue_bytes_max < 10_000 {
+                &[8, 60, 300]
+            } else {
+                &[8, 8, 60, 300, 2_000]
+            }),
+        }
+    }
+
+    /// Whether sessions end because a queue is full.
+    pub(crate) fn ends_sessions(&self) -> bool {
+        ends_sessions(&self.ledger)
+    }
+}
+
+fn ends_sessions(settings: &ledger::Settings) -> bool {
+    let is_small = settings.queue_messages_max < 1_000 || settings.queue_bytes_max < 1 << 20;
+    settings.queue_full == QueueFull::EndSession && is_small
+}
+
+fn topics(random: &mut Random) -> Vec<Topic> {
+    let uniform = random.chance(700);
+    let plain = ["t/0/x", "t/1/x", "t/0/y"].map(|name| (name, false));
+    let retained = ["r/0", "r/1"].map(|name| (name, true));
+    let topic = |(name, is_retained): (&str, bool)| Topic {
+        name: name.to_owned(),
+        is_retained,
+        qos: (is_retained && uniform).then(|| *random.pick(&QOS)),
+    };
+    let wills = [("w/0", false), ("r/w", true)];
+    plain.into_iter().chain(retained).chain(wills).map(topic).collect()
+}
+
+/// All filters, or some: few filters overlap more.
+fn filters(topics: &[Topic], random: &mut Random) -> Vec<Filter> {
+    let keep = *random.pick(&[300, 700, 1_000]);
+    let mut texts: Vec<&str> = FILTERS.into_iter().filter(|_| random.chance(keep)).collect();
+    if !random.chance(500) {
+        texts.retain(|text| !text.starts_with("$share"));
+    }
+    if texts.is_empty() {
+        texts.push("t/#");
+    }
+    // The last one is that of the audits.
+    texts.retain(|text| *text != "r/#");
+    texts.into_iter().chain(["r/#"]).map(|text| filter(text, topics)).collect()
+}
+
+fn filter(text: &str, topics: &[Topic]) -> Filter {
+    let filter = TopicFilter::new(text).expect("the filters above are valid");
+    let name = |topic: &Topic| filter.matches(TopicName::new(&topic.name).expect("the topics are valid"));
+    Filter {
+        text: text.to_owned(),
+        is_shared: filter.shared().is_some(),
+        matches: topics.iter().map(name).collect(),
+    }
+}
+
+fn profile(
+    number: usize,
+    lasting_per_mille: usize,
+    wills: bool,
+    topics: &[Topic],
+    random: &mut Random,
+) -> Profile {
+    let version = *random.pick(&[Version::V3_1, Version::V3_1_1, Version::V5, Version::V5, Version::V5]);
+    let lasts = random.chance(lasting_per_mille);
+    let expiry_secs = match version {
+        _ if !lasts => 0,
+        Version::V5 => *random.pick(&[3, 60, 3_600, u32::MAX]),
+        Version::V3_1 | Version::V3_1_1 => u32::MAX,
+    };
+    let reading = *random.pick(&[10, 10, 10, 2]);
+    let publishing = *random.pick(&[0, 1, 4, 8]);
+    let acknowledging = *random.pick(&[0, 2, 6, 6, 6]);
+    Profile {
+        client_id: format!("c{number}"),
+        version,
+        expiry_secs,
+        receive_max: random.chance(600).then(|| *random.pick(&[1, 2, 5, 100])),
+        packet_bytes_max: random.chance(100).then_some(150),
+        topic_alias_max: if random.chance(300) { 2 } else { 0 },
+        keep_alive_secs: if random.chance(250) { *random.pick(&[1, 10, 60]) } else { 0 },
+        inflight_max: *random.pick(&[1, 3, 10]),
+        weights: [reading, publishing, 1, u32::from(random.chance(600)), acknowledging],
+        will: (wills && random.chance(600)).then(|| will(version, topics, random)),
+        fresh_per_mille: *random.pick(&[0, 50, 200]),
+    }
+}
+
+fn will(version: Version, topics: &[Topic], random: &mut Random) -> WillPlan {
+    let topic = topics.len() - 1 - random.below(2);
+    WillPlan {
+        topic,
+        qos: topics[topic].qos.unwrap_or(*random.pick(&QOS)),
+        retain: topics[topic].is_retained,
+        delay_secs: if version.is_5() { *random.pick(&[0, 0, 1, 30]) } else { 0 },
+    }
+}
+
+fn session_settings(random: &mut Random) -> session::Settings {
+    session::Settings {
+        packet_bytes_max: 100_000,
+        topic_alias_max: 3,
+        topic_alias_out_max: 3,
+        receive_max: *random.pick(&[1, 3, 20]),
+        inflight_max: *random.pick(&[1, 4, 1_000]),
+        inflight_max_3: *random.pick(&[1, 4, 100]),
+        waiting_messages_max: *random.pick(&[3, 100, 100_000]),
+        waiting_bytes_max: *random.pick(&[2_000, 1 << 20, 1 << 28]),
+        ..session::Settings::default()
+    }
+}
+
+fn ledger_settings(random: &mut Random) -> ledger::Settings {
+    use QueueFull::{DropNewest, DropOldest, EndSession, Refuse};
+    ledger::Settings {
+        queue_messages_max: *random.pick(&[5, 100_000, 100_000, 100_000]),
+        queue_bytes_max: *random.pick(&[2_000, 1 << 28, 1 << 28, 1 << 28]),
+        queue_full: *random.pick(&[EndSession, EndSession, Refuse, DropOldest, DropNewest]),
+        brake_messages: *random.pick(&[1, 10, 1_000]),
+        brake_bytes: *random.pick(&[500, 1 << 18]),
+        seed: random.next(),
+        ..ledger::Settings::default()
+    }
+}
+
+fn bounds(random: &mut Random) -> Bounds {
+    Bounds {
+        mail: *random.pick(&[100, 1_000, 1 << 20]),
+        commands: *random.pick(&[500, 5_000, 1 << 20]),
+        high_water: *random.pick(&[100, 1_000, 1 << 18]),
+        waiting: *random.pick(&[2_000, 1 << 24, 1 << 24]),
+        allowance: 200,
+        socket: *random.pick(&[30, 300, 10_000]),
+        read: *random.pick(&[20, 500, 1 << 16]),
+    }
+}
+
+fn weather(random: &mut Random) -> Weather {
+    let is_fair = random.chance(200);
+    let durable = random.chance(700);
+    let mut often = |rates: &[usize]| if is_fair { 0 } else { *random.pick(rates) };
+    let cuts_per_mille = often(&[0, 2, 10, 30]);
+    let stalls_per_mille = often(&[0, 0, 5]);
+    let leaps_per_mille = often(&[0, 0, 10, 50]);
+    let jumps_per_mille = often(&[0, 0, 0, 5]);
+    let weights = [30, 15, *random.pick(&[15, 30, 60]), *random.pick(&[1, 8, 20]), *random.pick(&[1, 5])];
+    let mut rarely = |rates: &[usize]| if is_fair || !durable { 0 } else { *random.pick(rates) };
+    Weather {
+        cuts_per_mille,
+        stalls_per_mille,
+        weights,
+        full_per_mille: rarely(&[0, 0, 0, 20]),
+        crashes_per_million: rarely(&[0, 0, 200, 1_000]),
+        failures_per_million: rarely(&[0, 0, 0, 200]),
+        jumps_per_mille,
+        leaps_per_mille,
+    }
+}

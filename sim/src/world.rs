@@ -1,0 +1,396 @@
+//! One run: everybody who takes part, and who has the next turn.
+
+use std::sync::Arc;
+
+use broker::Totals;
+use index::Subscriptions;
+use ledger::Ledger;
+use session::Now;
+
+use crate::broker::Process;
+use crate::client::{Client, Mood};
+use crate::disk::Disk;
+use crate::network::Network;
+use crate::oracle::{Oracle, SessionNo, Standing, check_account};
+use crate::random::Random;
+use crate::scenario::{Profile, Scenario};
+use crate::scene::Scene;
+use crate::trace::{Mode, Trace, note};
+
+/// How long everybody has, once all is well, for everything to arrive: longer than the broker waits for anybody.
+const RECOVERY_MS: u64 = 100_000;
+/// After so long it is not going to.
+const PATIENCE_MS: u64 = 300_000;
+/// Rounds without the clock going on: more are a loop without end.
+const ROUNDS_MAX: usize = 100_000;
+
+/// A broker, its clients and their world.
+pub(crate) struct World {
+    scenario: Scenario,
+    random: Random,
+    scene: Scene,
+    disk: Disk,
+    /// Nothing between a crash and the next start.
+    process: Option<Process>,
+    starts_ms: u64,
+    /// A process whose disk has failed ends then.
+    ends_ms: Option<u64>,
+    clients: Vec<Client>,
+    bound_bytes: usize,
+}
+
+/// What a run that went well came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tally {
+    pub(crate) steps: u64,
+    pub(crate) published: usize,
+    pub(crate) delivered: usize,
+    pub(crate) digest: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, mode: Mode) -> Self {
+        let mut random = Random::new(seed);
+        let scenario = Scenario::draw(&mut random);
+        let network = Network::new(scenario.shards);
+        let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
+        let oracle = Oracle::new(&scenario);
+        let mut scene = Scene { now, network, oracle, trace: Trace::new(mode) };
+        scene.pass(0);
+        let profiles = scenario.clients.iter().cloned().enumerate();
+        let clients = profiles.map(|(number, profile)| Client::new(number, profile)).collect();
+        // What may pile up in a mailbox or an output beside its bound: what all clients can have had read in one turn,
+        // as small packets that weigh much more in the mail, and retained messages.
+        let read = scenario.bounds.read.min(4_000) * scenario.clients.len() * 12;
+        let bound_bytes = read + 200_000;
+        let mut world = Self {
+            scenario,
+            random,
+            scene,
+            disk: Disk::default(),
+            process: None,
+            starts_ms: 0,
+            ends_ms: None,
+            clients,
+            bound_bytes,
+        };
+        note!(world.scene.trace, ("world"), "{:?}", world.scenario);
+        world.start();
+        world
+    }
+
+    /// The whole run.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub(crate) fn run(&mut self) -> Result<Tally, String> {
+        for step in 0..self.scenario.steps {
+            self.scene.trace.step = step;
+            self.step();
+            self.check()?;
+        }
+        self.heal()?;
+        self.settle()?;
+        self.audit(false)?;
+        self.replay()?;
+        self.crash();
+        self.start();
+        self.heal()?;
+        self.audit(true)?;
+        let (published, delivered) = self.scene.oracle.tally();
+        Ok(Tally { steps: self.scene.trace.step, published, delivered, digest: self.scene.trace.digest() })
+    }
+
+    /// The last events.
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.scene.trace
+    }
+
+    /// Somebody has a turn.
+    fn step(&mut self) {
+        let weather = self.scenario.weather;
+        self.end_or_begin();
+        match self.random.weighted(&weather.weights) {
+            0 => {
+                let shard = self.random.below(self.scenario.shards);
+                self.run_shard(shard);
+            }
+            1 => {
+                self.run_ledger();
+            }
+            2 => {
+                let client = self.random.below(self.clients.len());
+                self.act(client, Mood::Wild);
+            }
+            3 => {
+                let unsynced = self.disk.unsynced();
+                self.disk.sync(self.random.some_of(unsynced));
+                if self.random.chance(weather.full_per_mille) {
+                    self.disk.is_full = !self.disk.is_full;
+                    note!(self.scene.trace, ("disk"), "is full: {}", self.disk.is_full);
+                }
+            }
+            _ => self.pass_some_time(),
+        }
+    }
+
+    fn pass_some_time(&mut self) {
+        let weather = self.scenario.weather;
+        if self.random.chance(weather.jumps_per_mille) {
+            let by = self.random.below(200_000_000) as u64;
+            self.scene.jump(1_700_000_000_000 - 100_000_000 + by);
+        }
+        if self.random.chance(weather.leaps_per_mille) {
+            let ms = *self.random.pick(&[1_000, 5_000, 20_000, 70_000]);
+            return self.scene.pass(ms);
+        }
+        let timeout = self.process.as_ref().and_then(Process::poll_timeout);
+        let until = timeout.map_or(0, |timeout| timeout.saturating_sub(self.scene.now.monotonic_ms));
+        let ms = if until > 0 && until < 1_000 && self.random.chance(300) {
+            until
+        } else {
+            self.random.below(30) as u64
+        };
+        self.scene.pass(ms);
+    }
+
+    /// Processes end, by accident or because their disk has failed, and begin again.
+    fn end_or_begin(&mut self) {
+        let weather = self.scenario.weather;
+        let now_ms = self.scene.now.monotonic_ms;
+        let draw = self.random.below(1_000_000);
+        if self.process.is_none() {
+            if self.starts_ms <= now_ms {
+                self.start();
+            }
+        } else if draw < weather.crashes_per_million || self.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms)
+        {
+            self.crash();
+        } else if draw < weather.crashes_per_million + weather.failures_per_million && self.ends_ms.is_none()
+        {
+            note!(self.scene.trace, ("disk"), "fails");
+            self.disk.fail();
+            self.ends_ms = Some(now_ms + self.random.below(500) as u64);
+        }
+    }
+
+    fn crash(&mut self) {
+        let undecided = self.disk.undecided();
+        let survivors = self.random.between(0, undecided);
+        note!(self.scene.trace, ("world"), "the process ends; {survivors} of {undecided} groups survive");
+        self.process = None;
+        self.ends_ms = None;
+        self.disk.crash(survivors);
+        self.scene.oracle.crashed();
+        let Self { random, scene, .. } = self;
+        scene.network.broker_is_gone(|bytes| random.between(0, bytes));
+        let down_ms = if random.chance(500) { 0 } else { random.below(10_000) };
+        self.starts_ms = scene.now.monotonic_ms + down_ms as u64;
+    }
+
+    fn start(&mut self) {
+        note!(self.scene.trace, ("world"), "the process begins");
+        // Who knocked while nobody was there was turned away.
+        self.scene.network.broker_is_gone(|_| 0);
+        let process = Process::start(&self.scenario, &self.disk, &self.scene, &mut self.random);
+        self.scene.oracle.started(Arc::clone(&process.gauges), self.scene.now);
+        self.process = Some(process);
+    }
+
+    fn run_shard(&mut self, shard: usize) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        process.run_shard(shard, &mut self.scene, &mut self.random)
+    }
+
+    fn run_ledger(&mut self) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        process.run_ledger(&mut self.disk, &mut self.scene, &mut self.random)
+    }
+
+    fn act(&mut self, client: usize, mood: Mood) -> bool {
+        self.clients[client].act(mood, &self.scenario, &mut self.scene, &mut self.random)
+    }
+
+    /// What must be true at any moment.
+    fn check(&mut self) -> Result<(), String> {
+        if let Some(failure) = self.scene.oracle.failure() {
+            return Err(failure.to_owned());
+        }
+        let Some(process) = &self.process else { return Ok(()) };
+        check_account(&process.counters, &process.gauges)?;
+        if let Some(fault) = process.fault() {
+            return Err(fault);
+        }
+        let (mail, commands, output) = process.fullest();
+        let bounds = self.scenario.bounds;
+        let fullest = [
+            ("mail to a shard", mail, bounds.mail),
+            ("commands to the ledger", commands, bounds.commands),
+            ("an output", output, bounds.high_water + bounds.mail * self.scenario.shards),
+        ];
+        for (what, bytes, bound) in fullest {
+            if bytes > bound + self.bound_bytes {
+                return Err(format!(
+                    "{what} takes {bytes} bytes, {} more than its bound and one turn",
+                    bytes - bound
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing goes wrong any more: everybody connects, reads and acknowledges, until nothing is left to do.
+    fn heal(&mut self) -> Result<(), String> {
+        note!(self.scene.trace, ("world"), "everybody is well from now on");
+        self.disk.is_full = false;
+        if self.process.is_none() || self.disk.has_failed() {
+            if self.process.is_some() {
+                self.crash();
+            }
+            self.start();
+        }
+        let begun_ms = self.scene.now.monotonic_ms;
+        let mut rounds = 0;
+        loop {
+            rounds += 1;
+            self.scene.trace.step += 1;
+            if self.round() {
+                self.check()?;
+                if rounds > ROUNDS_MAX {
+                    let busy = self.process.iter().map(|process| process.busy(&self.disk, &self.scene));
+                    return Err(format!("there is no end: {}", busy.collect::<String>()));
+                }
+                continue;
+            }
+            rounds = 0;
+            let healing_ms = self.scene.now.monotonic_ms - begun_ms;
+            if healing_ms >= RECOVERY_MS {
+                match self.unfinished() {
+                    None => return Ok(()),
+                    Some(what) if healing_ms >= PATIENCE_MS => return Err(what),
+                    Some(_) => {}
+                }
+            }
+            self.scene.network.reset_silent();
+            self.sleep();
+        }
+    }
+
+    /// Everybody has a turn. Whether anybody had something to do.
+    fn round(&mut self) -> bool {
+        let mut is_busy = self.disk.unsynced() > 0;
+        self.disk.sync(usize::MAX);
+        for client in 0..self.clients.len() {
+            is_busy |= self.act(client, Mood::Tame);
+        }
+        for shard in 0..self.scenario.shards {
+            is_busy |= self.run_shard(shard);
+        }
+        is_busy | self.run_ledger()
+    }
+
+    /// The clock goes on to the next thing that somebody waits for.
+    fn sleep(&mut self) {
+        let now_ms = self.scene.now.monotonic_ms;
+        let process = self.process.iter().filter_map(Process::poll_timeout);
+        let clients = self.clients.iter().filter_map(Client::poll_timeout);
+        let stalls = self.scene.network.poll_timeout(now_ms);
+        let next = process.chain(clients).chain(stalls).filter(|at_ms| *at_ms > now_ms).min();
+        self.scene.pass(next.map_or(1_000, |at_ms| (at_ms - now_ms).clamp(1, 1_000)));
+    }
+
+    /// What is not finished though everybody is well.
+    fn unfinished(&self) -> Option<String> {
+        let client = self.clients.iter().find_map(Client::unfinished);
+        client.or_else(|| {
+            let totals = self.totals();
+            let process = self.process.as_ref()?;
+            let load =
+                |gauge: &std::sync::atomic::AtomicUsize| gauge.load(std::sync::atomic::Ordering::Relaxed);
+            let levels = [
+                ("in flight in the shards", totals.in_flight),
+                ("waiting in the shards", totals.waiting),
+                ("in flight in the ledger", load(&process.gauges.in_flight) as u64),
+                ("queued in the ledger", self.queued_for_nobody(load(&process.gauges.queued)) as u64),
+            ];
+            let left = levels.iter().find(|(_, level)| *level > 0);
+            left.map(|(what, level)| format!("{level} messages are {what}"))
+        })
+    }
+
+    /// Sessions that nobody comes back to, and groups whose only members they are, keep their messages.
+    fn queued_for_nobody(&self, queued: usize) -> usize {
+        let gauges = self.process.as_ref().map(|process| &process.gauges);
+        let is_complete = gauges.is_some_and(|gauges| {
+            let load =
+                |gauge: &std::sync::atomic::AtomicUsize| gauge.load(std::sync::atomic::Ordering::Relaxed);
+            load(&gauges.sessions) == load(&gauges.sessions_connected)
+        });
+        if is_complete { queued } else { 0 }
+    }
+
+    fn totals(&self) -> Totals {
+        let counters = self.process.iter().flat_map(|process| &process.counters);
+        Totals::of(counters.map(|counters| &**counters))
+    }
+
+    fn standings(&self) -> Vec<Standing> {
+        self.clients.iter().map(Client::standing).collect()
+    }
+
+    /// Copies that did not arrive for a reason other than a full queue of the ledger.
+    fn dropped(&self) -> u64 {
+        let totals = self.totals();
+        totals.dropped_absent
+            + totals.dropped_queue_full
+            + totals.dropped_slow
+            + totals.dropped_budget
+            + totals.dropped_too_large
+            + totals.dropped_expired
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        let (standings, dropped) = (self.standings(), self.dropped());
+        self.scene.oracle.settle(&standings, dropped);
+        self.check()
+    }
+
+    /// New clients on every shard ask for everything that is retained.
+    fn audit(&mut self, is_after_restart: bool) -> Result<(), String> {
+        let standings = if is_after_restart { Vec::new() } else { self.standings() };
+        let dropped = self.dropped();
+        let first = self.clients.len();
+        for shard in 0..self.scenario.shards {
+            let mut client = Client::new(first + shard, Profile::of_audit(first + shard));
+            client.connect_to(shard, &self.scenario, &mut self.scene, &mut self.random);
+            self.clients.push(client);
+        }
+        self.heal()?;
+        let filter = self.scenario.filters.len() - 1;
+        for client in &mut self.clients[first..] {
+            client.audit(filter, &self.scenario, &mut self.scene);
+        }
+        self.heal()?;
+        let audits: Vec<SessionNo> =
+            self.clients[first..].iter().filter_map(|client| client.standing().session).collect();
+        // A process that is full drops what is of QoS 0, from the audits too.
+        if self.dropped() == dropped {
+            self.scene.oracle.settle_retained(&standings, &audits, dropped, is_after_restart);
+        }
+        self.clients.truncate(first);
+        self.check()
+    }
+
+    /// The records alone make the same ledger again.
+    fn replay(&mut self) -> Result<(), String> {
+        let Some(process) = &self.process else { return Ok(()) };
+        let index = Arc::new(Subscriptions::new([1, 2]));
+        let again = Ledger::recover(self.scenario.ledger, index, self.disk.records(), self.scene.now);
+        let (lives, recorded) = (process.durable_state(), again.durable_state());
+        if process.has_unrecorded() || lives == recorded {
+            return Ok(());
+        }
+        let differ = lives.lines().zip(recorded.lines()).find(|(lives, recorded)| lives != recorded);
+        Err(format!("the records do not make the same ledger again: {differ:?}"))
+    }
+}
