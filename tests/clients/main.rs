@@ -1,11 +1,13 @@
-//! Clients that nobody here wrote, through the real broker: Mosquitto's programs, paho-mqtt in Python and MQTT.js.
+//! Clients that nobody here wrote, through the real broker: Mosquitto's programs, paho-mqtt in Python, MQTT.js,
+//! autopaho in Go, and rumqttc.
 
 mod mosquitto;
+mod rumqttc;
 
 use std::path::Path;
 use std::process::Command;
 
-use pondhawk_tests::{Broker, Options, Program, Version, node, python};
+use pondhawk_tests::{Broker, Options, Program, Version, autopaho, node, python};
 
 /// The versions that all three speak.
 const VERSIONS: [Version; 2] = [Version::V3_1_1, Version::V5];
@@ -84,6 +86,17 @@ fn mqtt_js_comes_back_in_3_1_1() {
 #[test]
 fn mqtt_js_comes_back_in_5_0() {
     converse(node, "javascript/resume.js", Version::V5, &KEPT_QOS);
+}
+
+#[test]
+fn autopaho_converses_and_comes_back_in_5_0() {
+    for (qos, broker) in EVERY_QOS.into_iter().flat_map(|qos| brokers().map(move |broker| (qos, broker))) {
+        let mut conversation = autopaho();
+        conversation.args([&broker.address().port().to_string(), qos]);
+        let said = Program::start(conversation).finish();
+        assert!(said.ends_with(ALL_SAID), "{said}");
+        assert!(broker.stop().success());
+    }
 }
 
 #[test]

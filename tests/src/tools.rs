@@ -25,6 +25,14 @@ pub fn node() -> Command {
     node
 }
 
+/// The program in Go that talks with autopaho.
+///
+/// # Panics
+/// When the tools are not installed.
+pub fn autopaho() -> Command {
+    Command::new(installed("go/talk"))
+}
+
 fn installed(path: &str) -> PathBuf {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
     let path = std::env::var_os(VARIABLE).map_or_else(default, PathBuf::from).join(path);

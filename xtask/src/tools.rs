@@ -15,6 +15,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("go", "golang"),
     ("c++", "g++"),
 ];
 
@@ -39,6 +40,13 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
             fs::copy(input, folder.join(file)).map_err(|error| format!("{}: {error}", input.display()))?;
         }
         log.run(house.command("npm").args(["ci", "--no-audit", "--no-fund", "--prefix"]).arg(folder))
+    })?;
+    let sources = house.root().join("tests/clients/go");
+    let go = ["go.mod", "go.sum", "client.go", "main.go"].map(|file| sources.join(file));
+    once(&house.tools().join("go"), &go, |folder, _| {
+        let mut build = house.command("go");
+        log.run(build.current_dir(&sources).args(["build", "-o"]).arg(folder.join("talk")))
+            .map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
     })
 }
 

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/eclipse/paho.golang/autopaho"
+	"github.com/eclipse/paho.golang/autopaho/queue/memory"
+	"github.com/eclipse/paho.golang/paho"
+	"github.com/eclipse/paho.golang/paho/session/state"
+)
+
+const (
+	deadline    = 10 * time.Second
+	sessionSecs = 3600
+	// More messages than any step has.
+	capacity = 10_000
+)
+
+// A client keeps what happens to it until somebody asks. Its messages and subscriptions are at the QoS of this run.
+type client struct {
+	config   autopaho.ClientConfig
+	manager  *autopaho.ConnectionManager
+	messages chan *paho.Publish
+	connacks chan *paho.Connack
+	sockets  chan net.Conn
+}
+
+// What a client is besides its name.
+type nature struct {
+	// Its session outlives its connections.
+	lasting bool
+	will    *paho.WillMessage
+}
+
+func connect(name string, its nature) *client {
+	c := &client{
+		messages: make(chan *paho.Publish, capacity),
+		connacks: make(chan *paho.Connack, capacity),
+		sockets:  make(chan net.Conn, capacity),
+	}
+	server, err := url.Parse("mqtt://127.0.0.1:" + port)
+	check(err)
+	c.config = autopaho.ClientConfig{
+		ServerUrls:                    []*url.URL{server},
+		KeepAlive:                     60,
+		CleanStartOnInitialConnection: !its.lasting,
+		ReconnectBackoff:              autopaho.NewConstantBackoff(10 * time.Millisecond),
+		Queue:                         memory.New(),
+		WillMessage:                   its.will,
+		AttemptConnection: func(ctx context.Context, _ autopaho.ClientConfig, u *url.URL) (net.Conn, error) {
+			socket, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+			if err == nil {
+				c.sockets <- socket
+			}
+			return socket, err
+		},
+		OnConnectionUp: func(_ *autopaho.ConnectionManager, connack *paho.Connack) { c.connacks <- connack },
+		ClientConfig: paho.ClientConfig{
+			ClientID: name,
+			// What this side knows of the session, for as long as it lasts.
+			Session: state.NewInMemory(),
+			OnPublishReceived: []func(paho.PublishReceived) (bool, error){
+				func(received paho.PublishReceived) (bool, error) {
+					c.messages <- received.Packet
+					return true, nil
+				},
+			},
+		},
+	}
+	if its.lasting {
+		c.config.SessionExpiryInterval = sessionSecs
+	}
+	c.comeBack()
+	return c
+}
+
+// comeBack connects, with all that this side knows of the session, and returns whether the broker knows it too.
+func (c *client) comeBack() bool {
+	manager, err := autopaho.NewConnection(context.Background(), c.config)
+	check(err)
+	c.manager = manager
+	return c.greeting()
+}
+
+func (c *client) greeting() bool {
+	return within(c.connacks, "CONNACK").SessionPresent
+}
+
+func (c *client) leave() {
+	check(c.manager.Disconnect(soon()))
+	<-c.sockets
+}
+
+// lose ends the connection without DISCONNECT, and waits until the client has made another by itself.
+func (c *client) lose() {
+	check(within(c.sockets, "a connection").Close())
+	expect(c.greeting(), true)
+}
+
+// vanish ends the connection without DISCONNECT, for good: what goes on behind it is nobody's affair.
+func (c *client) vanish() {
+	check(within(c.sockets, "a connection").Close())
+	_ = c.manager.Disconnect(soon())
+}
+
+func (c *client) subscribe(filter string, options ...func(*paho.SubscribeOptions)) {
+	subscription := paho.SubscribeOptions{Topic: filter, QoS: qos}
+	for _, option := range options {
+		option(&subscription)
+	}
+	ack, err := c.manager.Subscribe(soon(), &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{subscription}})
+	check(err)
+	expect(fmt.Sprint(ack.Reasons), fmt.Sprint([]byte{qos}))
+}
+
+// publish hands a message over: it is sent, and sent again, until it is acknowledged to the end.
+func (c *client) publish(message *paho.Publish) {
+	message.QoS = qos
+	check(c.manager.PublishViaQueue(soon(), &autopaho.QueuePublish{Publish: message}))
+}
+
+func (c *client) say(topic, payload string) {
+	c.publish(&paho.Publish{Topic: topic, Payload: []byte(payload)})
+}
+
+func (c *client) hear() *paho.Publish {
+	return within(c.messages, "a message")
+}
+
+func (c *client) expect(topic, payload string, retain bool) *paho.Publish {
+	message := c.hear()
+	found := fmt.Sprint(message.Topic, " ", string(message.Payload), " ", message.Retain, " ", message.QoS)
+	expect(found, fmt.Sprint(topic, " ", payload, " ", retain, " ", qos))
+	return message
+}
+
+func soon() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	time.AfterFunc(deadline, func() { cancel(context.DeadlineExceeded) })
+	return ctx
+}
+
+func within[T any](channel chan T, what string) T {
+	select {
+	case value := <-channel:
+		return value
+	case <-time.After(deadline):
+		log.Panicf("%s did not come", what)
+		panic("unreachable")
+	}
+}
+
+func expect[T comparable](found, expected T) {
+	if found != expected {
+		log.Panicf("found %v, expected %v", found, expected)
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Panic(err)
+	}
+}
