@@ -5,43 +5,82 @@ use std::process::Command;
 
 use pondhawk_tests::{Broker, Options, Program, pondhawk};
 
-/// A load test, in each version and at each QoS.
-fn run(test: &[&str]) {
+/// A load test with one shard and with four, once with each of these arguments; and what it reports each time.
+fn run<'a>(test: &[&str], each: impl Iterator<Item = Vec<&'a str>> + Clone) -> Vec<String> {
+    let mut reports = Vec::new();
     for shards in [1, 4] {
         let broker = Broker::start(&Options { shards, ..Options::default() });
-        for (version, qos) in ["3.1", "3.1.1", "5"].into_iter().flat_map(|v| ["0", "1", "2"].map(|q| (v, q)))
-        {
+        for arguments in each.clone() {
             let mut bench = Command::new(pondhawk());
-            bench.arg("bench").args(test).args(["--version", version, "--qos", qos, "--threads", "2"]);
+            bench.arg("bench").args(test).args(arguments).args(["--threads", "2"]);
             bench.arg("--server").arg(format!("broker={}:{}", broker.address(), broker.process_id()));
             let report = Program::start(bench).finish();
             assert!(!report.contains("FAILED"), "{report}");
+            reports.push(report);
         }
         assert!(broker.stop().success());
     }
+    reports
+}
+
+fn each_version() -> impl Iterator<Item = Vec<&'static str>> + Clone {
+    ["3.1", "3.1.1", "5"].into_iter().map(|version| vec!["--version", version])
+}
+
+fn each_version_and_qos() -> impl Iterator<Item = Vec<&'static str>> + Clone {
+    each_version().flat_map(|version| ["0", "1", "2"].map(|qos| [&version[..], &["--qos", qos]].concat()))
 }
 
 #[test]
 fn every_message_of_a_loadtest_arrives_once_and_in_order() {
-    run(&["loadtest", "--conns", "40", "--messages", "500", "--window", "30"]);
+    run(&["loadtest", "--conns", "40", "--messages", "500", "--window", "30"], each_version_and_qos());
 }
 
 #[test]
 fn every_message_of_a_fanout_arrives_once_and_in_order() {
-    run(&["fanout", "--conns", "30", "--messages", "200"]);
+    run(&["fanout", "--conns", "30", "--messages", "200"], each_version_and_qos());
 }
 
 #[test]
 fn every_message_of_a_fanin_arrives_once_and_in_order() {
-    run(&["fanin", "--conns", "30", "--messages", "200"]);
+    run(&["fanin", "--conns", "30", "--messages", "200"], each_version_and_qos());
 }
 
 #[test]
 fn every_request_is_answered_once_and_heard_by_all_who_listen_in() {
-    run(&["pingtest", "--sizes", "20p5w", "--messages", "50"]);
+    run(&["pingtest", "--sizes", "20p5w", "--messages", "50"], each_version_and_qos());
 }
 
 #[test]
 fn whoever_publishes_now_and_then_to_itself_hears_it() {
-    run(&["many", "--conns", "50", "--interval", "0.05", "--duration", "0.2"]);
+    run(&["many", "--conns", "50", "--interval", "0.05", "--duration", "0.2"], each_version_and_qos());
+}
+
+/// Trouble beside innocent clients, and what it brought.
+fn make_trouble(test: &[&str], brought: &str) {
+    let innocents = ["--innocents", "2", "--rate", "500", "--duration", "0.2"];
+    for report in run(&[test, &innocents].concat(), each_version()) {
+        assert!(report.contains(brought), "{report}");
+    }
+}
+
+#[test]
+fn a_subscriber_that_asks_for_everything_gets_each_retained_message_once() {
+    make_trouble(&["retained-flood", "--messages", "5000"], "5000 of 5000");
+}
+
+#[test]
+fn the_survivor_of_a_group_gets_every_message_once() {
+    make_trouble(&["shared-queue", "--messages", "2000"], "2000 of 2000");
+}
+
+#[test]
+fn all_who_lose_their_connections_at_once_come_back() {
+    make_trouble(&["storm", "--clients", "100"], "100 of 100");
+}
+
+#[test]
+fn nothing_is_lost_beside_subscribers_that_do_not_keep_up() {
+    let each = each_version().chain([vec!["--qos", "1"]]);
+    run(&["slow-consumer", "--conns", "20", "--messages", "2000"], each);
 }

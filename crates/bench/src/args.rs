@@ -1,5 +1,7 @@
 //! The command line.
 
+mod trouble;
+
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use wire::{Qos, Version};
 
 use clap::{Args, Subcommand, value_parser};
 
+use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
 use crate::exchange::Quality;
 use crate::host::CpuList;
 use crate::load::{
@@ -72,6 +75,26 @@ pub(crate) enum BenchCommand {
     /// without sockets, mailboxes and records that are written. Then the same to sessions whose clients are away: what
     /// a message in a queue takes of memory.
     Ledger(LedgerArgs),
+    /// One subscriber asks for a million retained messages, while innocent clients go on
+    ///
+    /// The messages are stored first, at QoS 1; then the subscriber connects. Its own cost, on the machine that all
+    /// share, is in the column “fed live”: the same messages published to it at QoS 0 while it listens, which is
+    /// also the form in which the relay takes part. Every message must arrive once. A server that runs already keeps
+    /// them, under flood/.
+    RetainedFlood(RetainedFloodArgs),
+    /// A loadtest of pairs, alone and beside one subscriber to everything that takes nothing and one that takes 1 KiB/s
+    ///
+    /// Nothing may be lost to the pairs. What the two laggards get is not counted.
+    SlowConsumer(SlowConsumerArgs),
+    /// A shared group whose members but one acknowledge nothing and are lost with what they took
+    ///
+    /// Every message at QoS 1 must reach the survivor, once. How many came after a later one with the same key is told
+    /// and is no failure: servers hand out in different orders.
+    SharedQueue(SharedQueueArgs),
+    /// All of many clients lose their connections and reconnect at once, while innocent clients go on
+    ///
+    /// Over when every client has its CONNACK and its SUBACK again.
+    Storm(StormArgs),
     /// The ceiling as a server of its own: forwards bytes without looking at them
     ///
     /// Speaks MQTT until a connection's first PUBLISH. From then on that connection's bytes go as they come to those

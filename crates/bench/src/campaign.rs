@@ -43,10 +43,14 @@ impl Campaign {
         let sizes = test.sizes();
         let progress = Progress::new(u64::from(self.rounds) * (sizes.len() * self.contenders.len()) as u64);
         let mut runs = Vec::new();
+        let mut numbers = 0..;
         for round in 0..self.rounds {
             for (size, size_name) in sizes.iter().enumerate() {
                 for (contender, Contender { name, .. }) in self.contenders.iter().enumerate() {
-                    let number = runs.len() as u64;
+                    let number = numbers.next().unwrap_or_default();
+                    if self.contenders[contender].is_relay() && !test.suits_relay(size) {
+                        continue;
+                    }
                     progress.begin(number, format!("{name}, {size_name}, round {}", round + 1));
                     let look = |arrived, expected| {
                         progress.advance(number, arrived, expected);
@@ -121,7 +125,8 @@ mod tests {
     use super::*;
     use crate::exchange::Quality;
     use crate::load::{
-        ChurnPlace, ChurnPlan, FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest,
+        ChurnPlace, ChurnPlan, FloodTest, IdleTest, InnocentPlan, ManyTest, Pattern, PingtestSize,
+        PingtestTest, SlowConsumerTest, Storm, TroubleTest,
     };
     use crate::relay::Relay;
     use crate::server::RunningServer;
@@ -246,6 +251,19 @@ mod tests {
     fn idle_connections_are_opened_and_closed() {
         let test = IdleTest { sizes: vec![100], subscribe: true, version: Version::V3_1_1 };
         assert_eq!(messages_of(&test, Version::V3_1_1), [0, 0]);
+    }
+
+    #[test]
+    fn clients_come_back_after_a_storm() {
+        let innocents = InnocentPlan { pairs: 2, rate: 1_000.0, duration: Duration::from_millis(100) };
+        let test = TroubleTest { trouble: Storm { clients: 50 }, innocents, version: Version::V5 };
+        assert_eq!(messages_of(&test, Version::V5), [0; 6]);
+    }
+
+    #[test]
+    fn pairs_are_measured_alone_and_beside_laggards() {
+        let flood = FloodTest { messages: 20, ..flood(Pattern::Pairs, 1, 16, Version::V5) };
+        assert_eq!(messages_of(&SlowConsumerTest { flood }, Version::V5), [100; 6]);
     }
 
     /// Runs the shortest loadtest, twice, on these.

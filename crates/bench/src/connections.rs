@@ -1,6 +1,6 @@
 //! All connections of one thread of the generator, and the loop that drives a load over them.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,11 @@ pub(crate) trait Load {
     /// # Errors
     /// If the server does not play along.
     fn receive(&mut self, connection: usize, bytes: &[u8], connections: &mut Connections) -> Result<usize>;
+
+    /// Whether what arrives on this connection is read.
+    fn reads(&self, _connection: usize) -> bool {
+        true
+    }
 
     /// The kernel has taken all bytes of this connection, and takes more.
     fn handle_writable(&mut self, _connection: usize) {}
@@ -76,6 +81,8 @@ pub(crate) struct Connections {
     buffer: Vec<u8>,
     address: SocketAddr,
     worker: usize,
+    /// How many connections were cut.
+    cut: usize,
 }
 
 impl Connections {
@@ -87,7 +94,14 @@ impl Connections {
     /// If the system has no poller left.
     pub(crate) fn new(address: SocketAddr, packet_len_max: usize, worker: usize) -> Result<Self> {
         let poll = Poll::new().map_err(Error::io("create a poller"))?;
-        Ok(Self { poll, links: Vec::new(), buffer: vec![0; READ_LEN + packet_len_max], address, worker })
+        Ok(Self {
+            poll,
+            links: Vec::new(),
+            buffer: vec![0; READ_LEN + packet_len_max],
+            address,
+            worker,
+            cut: 0,
+        })
     }
 
     /// Opens another connection and sends `bytes` on it once it is established. Returns its number.
@@ -96,14 +110,46 @@ impl Connections {
     /// If the server cannot be reached.
     pub(crate) fn open(&mut self, bytes: &[u8]) -> Result<usize> {
         let number = self.links.len();
+        let link = self.link(number)?;
+        self.links.push(link);
+        self.send(number, bytes)?;
+        Ok(number)
+    }
+
+    /// Ends a connection without a farewell, and opens it again under the same number.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub(crate) fn reopen(&mut self, connection: usize, bytes: &[u8]) -> Result<()> {
+        // What it was is closed when it is replaced.
+        self.links[connection] = self.link(connection)?;
+        self.send(connection, bytes)
+    }
+
+    /// Ends a connection without a farewell, for good.
+    pub(crate) fn cut(&mut self, connection: usize) {
+        let link = &mut self.links[connection];
+        // Nobody is told of an end that was wanted here; a connection that is broken already needs none.
+        let _ = self.poll.registry().deregister(&mut link.stream);
+        let _ = link.stream.shutdown(Shutdown::Both);
+        self.cut += 1;
+    }
+
+    /// Takes at most `bytes` bytes of what has arrived on a connection, and forgets them.
+    pub(crate) fn discard(&mut self, connection: usize, bytes: usize) {
+        let bytes = bytes.min(self.buffer.len());
+        // Nothing may be there; and a connection that is broken is found out about by who uses it.
+        let _ = self.links[connection].stream.read(&mut self.buffer[..bytes]);
+    }
+
+    /// A connection that is being established, to be watched under this number.
+    fn link(&self, number: usize) -> Result<Link> {
         let refused = |error| Error::Server(format!("cannot be reached at {} ({error})", self.address));
         let mut stream = self.connect(number).map_err(refused)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(number), interest);
         registered.map_err(Error::io("watch a connection"))?;
-        self.links.push(Link::new(stream));
-        self.send(number, bytes)?;
-        Ok(number)
+        Ok(Link::new(stream))
     }
 
     /// Sends `bytes` on a connection in a write of their own; what the kernel does not take is kept and sent later.
@@ -154,7 +200,7 @@ impl Connections {
             let _ = link.send(farewell).and_then(|()| link.stream.shutdown(Shutdown::Write));
         }
         let started = Instant::now();
-        let mut open = self.links.len();
+        let mut open = self.links.len() - self.cut;
         let mut links: Vec<Option<Link>> = self.links.into_iter().map(Some).collect();
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while open > 0 && started.elapsed() < patience {
@@ -206,7 +252,8 @@ impl Connections {
                     load.handle_writable(connection);
                 }
             }
-            if event.is_readable() || event.is_read_closed() || event.is_error() {
+            let has_news = event.is_readable() || event.is_read_closed() || event.is_error();
+            if has_news && load.reads(connection) {
                 let has_arrived = self.receive(connection, load, event.is_read_closed())?;
                 has_received |= has_arrived && load.shows_progress(connection);
             }

@@ -74,6 +74,10 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), args.comparison, own_words),
         BenchCommand::Idle(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::Ledger(args) => ledger::run(&args).map(|()| ExitCode::SUCCESS),
+        BenchCommand::RetainedFlood(args) => compare(&args.test(), args.beside.comparison, own_words),
+        BenchCommand::SlowConsumer(args) => compare(&args.test(), args.flood.comparison, own_words),
+        BenchCommand::SharedQueue(args) => compare(&args.test(), args.beside.comparison, own_words),
+        BenchCommand::Storm(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Relay(args) => relay(&args),
     }
 }
@@ -98,7 +102,7 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
     campaign.interrupt.take_effect()?;
     let runs = runs?;
     let servers = campaign.contenders.into_iter().map(|contender| contender.name).collect();
-    let report = Report { title: test.title(), servers, sizes: test.sizes(), runs };
+    let report = Report { title: test.title(), servers, sizes: test.sizes(), control: test.control(), runs };
     print!("{}", report.table());
     if let Some(path) = json {
         fs::write(&path, report.json()).map_err(Error::io(format!("write {}", path.display())))?;

@@ -11,6 +11,9 @@ pub(crate) const STAMP_LEN: usize = 16;
 /// Distance from the start of the stamp to its number.
 const NUMBER_AT: usize = 8;
 
+/// The flag in the first byte of a PUBLISH that may have been sent before.
+const DUP: u8 = 0b1000;
+
 /// Numbers the runs, so that what a server kept from an earlier run is recognised as such.
 pub(crate) type RunId = u32;
 
@@ -77,13 +80,19 @@ impl Stream {
     /// Appends the packet with this number to `bytes`.
     #[inline]
     pub(crate) fn append(&self, number: u64, bytes: &mut Vec<u8>) {
+        self.append_with_id(number, number, bytes);
+    }
+
+    /// The same on a connection that has other streams too, of all of which this is packet `number_of_all`.
+    #[inline]
+    pub(crate) fn append_with_id(&self, number: u64, number_of_all: u64, bytes: &mut Vec<u8>) {
         let start = bytes.len();
         bytes.extend_from_slice(&self.packet);
         let packet = &mut bytes[start..];
         let number_at = self.stamp_at + NUMBER_AT;
         packet[number_at..number_at + 8].copy_from_slice(&number.to_le_bytes());
         if let Some(at) = self.id_at {
-            packet[at..at + 2].copy_from_slice(&packet_id(number).value().to_be_bytes());
+            packet[at..at + 2].copy_from_slice(&packet_id(number_of_all).value().to_be_bytes());
         }
     }
 
@@ -97,6 +106,13 @@ impl Stream {
             return self.number_in_other_form(packet);
         }
         Some(number_at_start(&packet[self.stamp_at + NUMBER_AT..]))
+    }
+
+    /// The same where the packet may say that it was sent before.
+    pub(crate) fn number_in_copy(&self, packet: &[u8]) -> Option<u64> {
+        let mut first_copy = packet.to_vec();
+        *first_copy.first_mut()? &= !DUP;
+        self.number_in(&first_copy)
     }
 
     /// Whether a packet of the same length has any other byte besides the number.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::campaign::Run;
 use crate::figure::{Sample, bytes, duration, quantity, share};
-use crate::load::{Churned, Outcome};
+use crate::load::{Churned, Outcome, Troubled};
 use crate::measure::Measured;
 use crate::sequence::Tally;
 use crate::table::{Section, Table};
@@ -33,6 +33,8 @@ pub(crate) struct Report {
     pub(crate) title: String,
     pub(crate) servers: Vec<String>,
     pub(crate) sizes: Vec<String>,
+    /// The size with which the others are compared, round by round.
+    pub(crate) control: Option<usize>,
     pub(crate) runs: Vec<Run>,
 }
 
@@ -73,6 +75,13 @@ impl Report {
             self.plain("latency p50 / p99 / p99.9", |cell| {
                 cell.latency().map(|latency| percentiles(&latency))
             }),
+            self.paired("messages/s", |measured| Some(vec![measured.messages_per_sec()?])),
+            self.paired("latency p50 / p99 / p99.9", |measured| {
+                let latency = measured.outcome.latency.as_ref().filter(|latency| !latency.is_empty())?;
+                let nanos = |(percentile, _)| latency.value_at_percentile(percentile) as f64;
+                Some(PERCENTILES.map(nanos).to_vec())
+            }),
+            self.plain("what was asked for, and had", |cell| cell.troubled()),
             self.compared(
                 "server's memory per connection",
                 |cell| cell.connection_bytes(),
@@ -120,6 +129,31 @@ impl Report {
         })
     }
 
+    /// A section in which each cell is the median over the rounds of how it compares with the control.
+    fn paired(&self, title: &str, values: impl Fn(&Measured) -> Option<Vec<f64>>) -> Option<Section> {
+        let control = self.control?;
+        let of_run = |server, size, round| {
+            let is_it = |run: &&Run| (run.contender, run.size, run.round) == (server, size, round);
+            self.runs.iter().find(is_it).and_then(|run| values(run.result.as_ref().ok()?))
+        };
+        let title = format!("{title} against “{}” of the same round, median", self.sizes[control]);
+        self.section(&title, |server, size| {
+            let rounds = 0..self.rounds();
+            let ratios = rounds.filter_map(|round| {
+                let (own, control) = (of_run(server, size, round)?, of_run(server, control, round)?);
+                Some(own.iter().zip(control).map(|(own, control)| own / control).collect::<Vec<_>>())
+            });
+            let ratios: Vec<Vec<f64>> = ratios.filter(|_| size != control).collect();
+            let count = ratios.first()?.len();
+            let medians = (0..count).map(|at| median(ratios.iter().map(|ratios| ratios[at]).collect()));
+            Some(medians.map(|ratio| format!("{}×", quantity(ratio))).collect::<Vec<_>>().join(" / "))
+        })
+    }
+
+    fn rounds(&self) -> u32 {
+        self.runs.iter().map(|run| run.round + 1).max().unwrap_or(0)
+    }
+
     fn plain(&self, title: &str, text: impl Fn(&Cell<'_>) -> Option<String>) -> Option<Section> {
         self.section(title, |server, size| text(&self.cell(server, size)))
     }
@@ -144,7 +178,7 @@ impl Report {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let rounds = self.runs.iter().map(|run| run.round + 1).max().unwrap_or(0);
+        let rounds = self.rounds();
         if rounds > 1 {
             notes.push(format!("Mean ± standard deviation of {rounds} rounds."));
         }
@@ -198,7 +232,20 @@ impl Cell<'_> {
 
     fn connection_bytes(&self) -> Option<Sample> {
         // Of interest where nothing else is measured.
-        if self.rate().is_some() { None } else { self.sample(|measured| measured.connection_bytes) }
+        let is_all = self.rate().is_none() && self.latency().is_none();
+        if is_all { self.sample(|measured| measured.connection_bytes) } else { None }
+    }
+
+    /// The round that had the least, with the mean time of all.
+    fn troubled(&self) -> Option<String> {
+        let all: Vec<Troubled> =
+            self.measured.iter().filter_map(|measured| measured.outcome.troubled).collect();
+        let least = all.iter().min_by_key(|troubled| troubled.received)?;
+        let took =
+            all.iter().map(|troubled| troubled.took).sum::<Duration>() / u32::try_from(all.len()).ok()?;
+        let out_of_order = all.iter().map(|troubled| troubled.out_of_order).max().filter(|count| *count > 0);
+        let disorder = out_of_order.map_or(String::new(), |count| format!(", {count} out of order"));
+        Some(format!("{} of {} in {}{disorder}", least.received, least.expected, duration(took)))
     }
 
     fn lowest_churn(&self) -> Option<Churned> {
@@ -244,6 +291,17 @@ impl Measured {
     }
 }
 
+/// The middle one, or the mean of both in the middle; NaN of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values[..] {
+        [] => f64::NAN,
+        _ if values.len().is_multiple_of(2) => f64::midpoint(values[middle - 1], values[middle]),
+        _ => values[middle],
+    }
+}
+
 fn percentiles(latency: &Histogram<u64>) -> String {
     let text = |(percentile, _)| duration(Duration::from_nanos(latency.value_at_percentile(percentile)));
     PERCENTILES.map(text).join(" / ")
@@ -283,7 +341,24 @@ struct JsonMeasured {
     #[serde(skip_serializing_if = "Option::is_none")]
     churned_per_sec: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<JsonTrouble>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     latency_nanos: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+#[derive(Serialize)]
+struct JsonTrouble {
+    expected: u64,
+    received: u64,
+    seconds: f64,
+    out_of_order: u64,
+}
+
+impl From<Troubled> for JsonTrouble {
+    fn from(troubled: Troubled) -> Self {
+        let Troubled { expected, received, took, out_of_order } = troubled;
+        Self { expected, received, seconds: took.as_secs_f64(), out_of_order }
+    }
 }
 
 impl From<&Measured> for JsonMeasured {
@@ -306,6 +381,7 @@ impl From<&Measured> for JsonMeasured {
             generator_busy: measured.generator_busy,
             bound_by_generator: measured.generator_busy > GENERATOR_BOUND,
             churned_per_sec: measured.outcome.churned.map(|churned| churned.per_sec),
+            trouble: measured.outcome.troubled.map(JsonTrouble::from),
             latency_nanos: latency,
         }
     }
@@ -332,7 +408,7 @@ mod tests {
 
     fn report(runs: Vec<Run>) -> Report {
         let servers = vec!["first".to_owned(), "second".to_owned()];
-        Report { title: "test".into(), servers, sizes: vec!["10".into()], runs }
+        Report { title: "test".into(), servers, sizes: vec!["10".into()], control: None, runs }
     }
 
     #[test]
@@ -404,6 +480,33 @@ mod tests {
         let notes = ["second, 10: SUBSCRIBE and UNSUBSCRIBE fell short, 120 of 1000 per second."];
         assert_eq!(report.table().notes, notes);
         assert!(report.is_clean());
+    }
+
+    #[test]
+    fn rounds_are_compared_with_the_control_of_the_same_round() {
+        let run =
+            |size, round, messages| Run { contender: 0, size, round, result: Ok(measured(messages, 1_000)) };
+        let mut runs: Vec<Run> =
+            [1_000, 2_000, 3_000].into_iter().zip(0..).map(|(n, at)| run(0, at, n)).collect();
+        runs.extend([500, 500, 300].into_iter().zip(0..).map(|(n, at)| run(1, at, n)));
+        let (servers, sizes) = (vec!["only".into()], vec!["idle".into(), "storm".into()]);
+        let table = Report { title: "test".into(), servers, sizes, control: Some(0), runs }.table();
+        let is_it =
+            |section: &&Section| section.title == "messages/s against “idle” of the same round, median";
+        let section = table.sections.iter().find(is_it).unwrap();
+        assert_eq!(section.rows, [["only", "-", "0.250×"]]);
+    }
+
+    #[test]
+    fn what_trouble_brought_is_told_by_the_round_that_had_the_least() {
+        let troubled = |received| {
+            let mut measured = measured(0, 1_000);
+            let took = Duration::from_millis(received);
+            measured.outcome.troubled = Some(Troubled { expected: 9, received, took, out_of_order: 0 });
+            Ok(measured)
+        };
+        let table = report(vec![run(0, 0, troubled(9)), run(0, 1, troubled(7))]).table();
+        assert!(table.sections.iter().any(|section| section.rows[0][1] == "7 of 9 in 8.00 ms"));
     }
 
     #[test]

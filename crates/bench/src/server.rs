@@ -106,6 +106,11 @@ impl Contender {
         Self { name: "relay".into(), origin: Origin::Relay(words.map(|word| (*word).to_owned()).collect()) }
     }
 
+    /// Whether it is this program's own relay.
+    pub(crate) fn is_relay(&self) -> bool {
+        matches!(self.origin, Origin::Relay(_))
+    }
+
     /// Starts the server, confined to `cpus`, and waits until it accepts connections; or finds it running.
     ///
     /// # Errors

@@ -243,6 +243,11 @@ impl Flood {
         }
     }
 
+    /// How many parts of the run have not delivered everything.
+    pub(super) fn undelivered(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.undelivered)
+    }
+
     /// Whether every part of the run has delivered everything.
     fn have_all_delivered(&self) -> bool {
         self.undelivered.load(Ordering::Relaxed) == 0
@@ -413,7 +418,7 @@ impl Part for Flood {
             tally.add(sequence.tally());
         }
         let churned = self.churn.as_ref().map(Churn::outcome);
-        Ok(Outcome { messages: self.arrived, tally, latency: None, churned })
+        Ok(Outcome { messages: self.arrived, tally, churned, ..Outcome::default() })
     }
 }
 

@@ -5,6 +5,7 @@ mod flood;
 mod idle;
 mod many;
 mod pingtest;
+mod trouble;
 
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ pub(crate) use self::flood::{FloodTest, Pattern};
 pub(crate) use self::idle::IdleTest;
 pub(crate) use self::many::ManyTest;
 pub(crate) use self::pingtest::{PingtestSize, PingtestTest};
+pub(crate) use self::trouble::{
+    InnocentPlan, RetainedFlood, SharedQueue, SlowConsumerTest, Storm, TroubleTest, Troubled,
+};
 
 use crate::connections::Load;
 use crate::error::{Error, Result};
@@ -48,6 +52,16 @@ pub(crate) trait Test {
 
     /// The column headings, one per size.
     fn sizes(&self) -> Vec<String>;
+
+    /// The size with which the others are compared, round by round.
+    fn control(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether a server without a protocol can be measured at the size with this index.
+    fn suits_relay(&self, _size: usize) -> bool {
+        true
+    }
 
     /// How many connections the size with this index opens.
     fn connections(&self, size: usize) -> u64;
@@ -91,6 +105,8 @@ pub(crate) struct Outcome {
     pub(crate) latency: Option<Histogram<u64>>,
     /// Of other people's subscriptions, if they were to come and go.
     pub(crate) churned: Option<Churned>,
+    /// Of the trouble beside which clients were measured, if there was any.
+    pub(crate) troubled: Option<Troubled>,
 }
 
 impl Outcome {
@@ -99,6 +115,7 @@ impl Outcome {
         self.messages += other.messages;
         self.tally.add(other.tally);
         self.churned = self.churned.or(other.churned);
+        self.troubled = self.troubled.or(other.troubled);
         match (&mut self.latency, other.latency) {
             (Some(own), Some(others)) => {
                 own.add(others).expect("all latencies are kept within the same bounds");
