@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use index::{ConnectionId, ShardId};
+use index::{ConnectionId, QueueId, ShardId};
 use session::Now;
 use topic::TopicFilter;
 
@@ -11,9 +11,9 @@ use crate::command::{CursorId, Reply};
 use crate::retained::{Cursor, Retained, Step, Stride};
 
 /// One step of a retained cursor ends with the message that reaches this size...
-const STEP_BYTES: usize = 64 * 1024;
+pub(crate) const STEP_BYTES: usize = 64 * 1024;
 /// ... or after looking at as many values, so that nobody waits behind a filter that matches little.
-const STEP_VISITS: usize = 1_000;
+pub(crate) const STEP_VISITS: usize = 1_000;
 
 /// The cursors of all connections.
 #[derive(Debug, Default)]
@@ -21,6 +21,10 @@ pub(crate) struct Cursors {
     walks: BTreeMap<WalkKey, Walk>,
     /// Those whose next step was asked for and is not done, in the order in which they asked.
     asked: VecDeque<WalkKey>,
+    /// Connections whose walks bring something to a queue.
+    queues: BTreeMap<(ShardId, ConnectionId), QueueId>,
+    /// Those that go on when their queue has gone down.
+    parked: BTreeMap<QueueId, Vec<WalkKey>>,
 }
 
 pub(crate) type WalkKey = (ShardId, ConnectionId, CursorId);
@@ -54,6 +58,28 @@ impl Cursors {
         }
     }
 
+    /// What the walks of this connection find goes into this queue.
+    pub(crate) fn bring_to(&mut self, queue: QueueId, shard: ShardId, connection: ConnectionId) {
+        self.queues.insert((shard, connection), queue);
+    }
+
+    pub(crate) fn queue_of(&self, (shard, connection, _): WalkKey) -> Option<QueueId> {
+        self.queues.get(&(shard, connection)).copied()
+    }
+
+    /// The next step is asked for when the queue has gone down.
+    pub(crate) fn park(&mut self, key: WalkKey, queue: QueueId) {
+        self.parked.entry(queue).or_default().push(key);
+    }
+
+    pub(crate) fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
+    pub(crate) fn unpark(&mut self, queue: QueueId) {
+        self.parked.remove(&queue).into_iter().flatten().for_each(|key| self.ask(key));
+    }
+
     pub(crate) fn close(&mut self, key: WalkKey) {
         self.walks.remove(&key);
     }
@@ -62,6 +88,9 @@ impl Cursors {
         let all = (shard, connection, CursorId(0))..=(shard, connection, CursorId(u32::MAX));
         let keys: Vec<WalkKey> = self.walks.range(all).map(|(key, _)| *key).collect();
         keys.iter().for_each(|key| drop(self.walks.remove(key)));
+        if let Some(queue) = self.queues.remove(&(shard, connection)) {
+            self.parked.remove(&queue);
+        }
     }
 
     pub(crate) fn has_work(&self) -> bool {

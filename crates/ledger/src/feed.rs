@@ -225,10 +225,17 @@ impl Ledger {
         }
     }
 
-    /// Lets the publishers of a queue go on, if there are any who wait and it has gone down.
+    /// Lets the publishers of a queue go on, and the cursors that bring something to it, if there are any who wait and it
+    /// has gone down.
     pub(crate) fn release_brake(&mut self, queue: QueueOf, to: &mut impl Effects) {
         if !self.replies.withheld.is_empty() && !self.has_grown(queue) {
             self.replies.withheld.release(queue, to);
+        }
+        if let QueueOf::Session(id) = queue
+            && self.cursors.has_parked()
+            && self.takes_steps(id)
+        {
+            self.cursors.unpark(id);
         }
     }
 }

@@ -102,7 +102,7 @@ fn expired_values_are_not_found_and_are_swept() {
     for number in 0..10 {
         store.set(&message(&format!("t/{number}"), b"x", (number % 2 == 0).then_some(1)));
     }
-    let later = Now { unix_ms: NOW.unix_ms + 1_000, ..NOW };
+    let later = Now { unix_ms: NOW.unix_ms + 1_001, ..NOW };
     assert_eq!(find(&store, "#", 3, later).len(), 5);
     assert_eq!((0..4).map(|_| store.sweep(3, later)).sum::<usize>(), 5);
     assert_eq!(store.len(), 5);

@@ -1,5 +1,6 @@
 //! The ledger, seen from its shards and its disk.
 
+mod cursors;
 mod delivery;
 mod disk;
 mod exchanges;
