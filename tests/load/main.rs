@@ -5,12 +5,15 @@ use std::process::Command;
 
 use pondhawk_tests::{Broker, Options, Program, pondhawk};
 
+/// What is added to a command line.
+type Arguments = Vec<&'static str>;
+
 /// A load test with one shard and with four, once with each of these arguments; and what it reports each time.
-fn run<'a>(test: &[&str], each: impl Iterator<Item = Vec<&'a str>> + Clone) -> Vec<String> {
+fn run(test: &[&str], each: &[Arguments]) -> Vec<String> {
     let mut reports = Vec::new();
     for shards in [1, 4] {
         let broker = Broker::start(&Options { shards, ..Options::default() });
-        for arguments in each.clone() {
+        for arguments in each {
             let mut bench = Command::new(pondhawk());
             bench.arg("bench").args(test).args(arguments).args(["--threads", "2"]);
             bench.arg("--server").arg(format!("broker={}:{}", broker.address(), broker.process_id()));
@@ -23,43 +26,44 @@ fn run<'a>(test: &[&str], each: impl Iterator<Item = Vec<&'a str>> + Clone) -> V
     reports
 }
 
-fn each_version() -> impl Iterator<Item = Vec<&'static str>> + Clone {
-    ["3.1", "3.1.1", "5"].into_iter().map(|version| vec!["--version", version])
+fn each_version() -> Vec<Arguments> {
+    ["3.1", "3.1.1", "5"].map(|version| vec!["--version", version]).to_vec()
 }
 
-fn each_version_and_qos() -> impl Iterator<Item = Vec<&'static str>> + Clone {
-    each_version().flat_map(|version| ["0", "1", "2"].map(|qos| [&version[..], &["--qos", qos]].concat()))
+fn each_version_and_qos() -> Vec<Arguments> {
+    let with = |version: Arguments| ["0", "1", "2"].map(|qos| [&version[..], &["--qos", qos]].concat());
+    each_version().into_iter().flat_map(with).collect()
 }
 
 #[test]
 fn every_message_of_a_loadtest_arrives_once_and_in_order() {
-    run(&["loadtest", "--conns", "40", "--messages", "500", "--window", "30"], each_version_and_qos());
+    run(&["loadtest", "--conns", "40", "--messages", "500", "--window", "30"], &each_version_and_qos());
 }
 
 #[test]
 fn every_message_of_a_fanout_arrives_once_and_in_order() {
-    run(&["fanout", "--conns", "30", "--messages", "200"], each_version_and_qos());
+    run(&["fanout", "--conns", "30", "--messages", "200"], &each_version_and_qos());
 }
 
 #[test]
 fn every_message_of_a_fanin_arrives_once_and_in_order() {
-    run(&["fanin", "--conns", "30", "--messages", "200"], each_version_and_qos());
+    run(&["fanin", "--conns", "30", "--messages", "200"], &each_version_and_qos());
 }
 
 #[test]
 fn every_request_is_answered_once_and_heard_by_all_who_listen_in() {
-    run(&["pingtest", "--sizes", "20p5w", "--messages", "50"], each_version_and_qos());
+    run(&["pingtest", "--sizes", "20p5w", "--messages", "50"], &each_version_and_qos());
 }
 
 #[test]
 fn whoever_publishes_now_and_then_to_itself_hears_it() {
-    run(&["many", "--conns", "50", "--interval", "0.05", "--duration", "0.2"], each_version_and_qos());
+    run(&["many", "--conns", "50", "--interval", "0.05", "--duration", "0.2"], &each_version_and_qos());
 }
 
 /// Trouble beside innocent clients, and what it brought.
 fn make_trouble(test: &[&str], brought: &str) {
     let innocents = ["--innocents", "2", "--rate", "500", "--duration", "0.2"];
-    for report in run(&[test, &innocents].concat(), each_version()) {
+    for report in run(&[test, &innocents].concat(), &each_version()) {
         assert!(report.contains(brought), "{report}");
     }
 }
@@ -81,6 +85,6 @@ fn all_who_lose_their_connections_at_once_come_back() {
 
 #[test]
 fn nothing_is_lost_beside_subscribers_that_do_not_keep_up() {
-    let each = each_version().chain([vec!["--qos", "1"]]);
-    run(&["slow-consumer", "--conns", "20", "--messages", "2000"], each);
+    let each = [&each_version()[..], &[vec!["--qos", "1"]]].concat();
+    run(&["slow-consumer", "--conns", "20", "--messages", "2000"], &each);
 }
