@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Subscriber};
+use index::{ConnectionId, Identity, Subscriber};
 use ledger::{Command, Deliver, Delivered, Origin};
 use session::{Now, Ticket, Waiting};
 use wire::{DisconnectReason, PacketId, ReasonCode};
@@ -102,10 +102,18 @@ impl Shard {
     ) {
         let Some(client) = self.clients.get(id) else { return };
         let is_5 = client.session.version().is_some_and(wire::Version::is_5);
-        if reason.is_error() {
+        let is_publish = matches!(ticket, Ticket::PubAck(_) | Ticket::PubRec(_));
+        if reason.is_error() && is_publish {
             self.counters.refused_publish.add(1);
         }
-        if reason.is_error() && !is_5 {
+        // An exchange that the ledger does not know is over.
+        let is_over = reason == ReasonCode::PacketIdentifierNotFound;
+        if reason.is_error() && !is_publish && !is_over {
+            // The peer must not take for done what is not recorded.
+            let why = "the end of an exchange could not be recorded";
+            return self.give_up(id, DisconnectReason::UnspecifiedError, why, now, to);
+        }
+        if reason.is_error() && is_publish && !is_5 {
             // Before MQTT 5 no acknowledgement says no: what was not stored is not acknowledged.
             let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::QuotaExceeded);
             return self.give_up(id, reason, "a message could not be stored", now, to);
@@ -125,8 +133,11 @@ impl Shard {
         client.is_held = true;
         client.session.hold_answers(now);
         self.counters.held_publishers.add(1);
-        let blocker = Blocker::Subscriber { subscriber: Arc::clone(behind), holds_others: false };
-        self.waiting.add(id, &blocker);
+        // Who was held before for the same one stands in the list still.
+        if client.held_for.replace(behind.identity()) != Some(behind.identity()) {
+            let blocker = Blocker::Subscriber { subscriber: Arc::clone(behind), holds_others: false };
+            self.waiting.add(id, &blocker);
+        }
         self.arm(id, now);
     }
 
@@ -148,7 +159,7 @@ impl Shard {
         match deliver.what {
             Delivered::Session { packet_id, .. } => {
                 let is_first = client.deferred.is_none();
-                if is_first && self.has_room(id, deliver.message.size_bytes(), now, to) {
+                if is_first && self.has_room(id, deliver.message.size_bytes(), to) {
                     self.send_numbered(deliver, packet_id, now, to);
                 } else if let Some(client) = self.clients.get_mut(id) {
                     client.deferred.get_or_insert_default().push_back(deliver);
@@ -173,7 +184,7 @@ impl Shard {
                 return true;
             };
             let bytes = first.message.size_bytes();
-            if !self.has_room(id, bytes, now, to) {
+            if !self.has_room(id, bytes, to) {
                 return false;
             }
             let client = self.clients.get_mut(id);

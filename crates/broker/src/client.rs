@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use index::{ConnectionId, QueueId, Subscriber};
+use index::{ConnectionId, Interest, QueueId, Subscriber};
 use ledger::{Deliver, EntryId};
-use session::Session;
+use session::{Message, Session};
 use wire::PacketId;
 
 use crate::filters::Filters;
@@ -34,12 +34,17 @@ pub(crate) struct Client {
     /// What has come out of its queue when its output, or the whole process, had no room.
     #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
     pub(crate) deferred: Option<Box<VecDeque<Deliver>>>,
+    /// Retained messages of QoS 1 and 2 that a step has brought, and for which its window has no place yet.
+    pub(crate) brought: Option<Box<Brought>>,
     /// Messages of groups that are under way to it under numbers of its own.
     pub(crate) shares: Option<Box<Shares>>,
     /// How many messages it has acknowledged, which is progress.
     pub(crate) acknowledged: u64,
     /// Its acknowledgements are held back until a subscriber of its is not behind any more.
     pub(crate) is_held: bool,
+    /// The identity of the subscriber for which they were held back last, while this client stands in the list of those
+    /// who wait for it.
+    pub(crate) held_for: Option<u64>,
     /// What DISCONNECT has changed the session's expiry to.
     pub(crate) expiry_secs: Option<u32>,
     /// Answers that were sent while its output was full.
@@ -67,9 +72,11 @@ impl Client {
             blocked: None,
             recording: None,
             deferred: None,
+            brought: None,
             shares: None,
             acknowledged: 0,
             is_held: false,
+            held_for: None,
             expiry_secs: None,
             untaken_answer_bytes: 0,
             is_stalled: false,
@@ -103,6 +110,13 @@ pub(crate) struct Shares {
     pub(crate) in_flight: HashMap<PacketId, Share>,
     /// How many wait behind the window.
     pub(crate) waiting: usize,
+}
+
+/// What is left of a step of retained messages.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    pub(crate) messages: VecDeque<Arc<Message>>,
+    pub(crate) interest: Interest,
 }
 
 /// The clients of one shard, in the places that `net` gave their connections.

@@ -1,15 +1,15 @@
 //! From a message to the output buffers of this shard's subscribers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
 use ledger::{Command, Delivered, Origin};
 use session::{Message, Now, Wait, Waiting};
-use wire::{DisconnectReason, Qos, ReasonCode, SubscriptionIdentifiers};
+use wire::{DisconnectReason, Qos, ReasonCode, SubscriptionIdentifiers, Version};
 
-use crate::client::Tag;
+use crate::client::{Brought, Tag};
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
-use crate::pressure::JUDGE_MS;
 use crate::retained::Walks;
 use crate::{Effects, Flush, Room, Shard};
 
@@ -135,7 +135,7 @@ impl Shard {
         if dispatch.made.count == 0 {
             return self.count_sent(&dispatch.made, Room::Open);
         }
-        let is_open = self.has_room(connection, dispatch.bytes(bytes).len(), now, to);
+        let is_open = self.has_room(connection, dispatch.bytes(bytes).len(), to);
         let Some(client) = self.clients.get_mut(connection) else { return };
         if is_open
             && !uses_aliases
@@ -215,13 +215,18 @@ impl Shard {
     pub(crate) fn pull(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         while self.send_deferred(id, now, to) {
             let Some(client) = self.clients.get_mut(id) else { return };
-            let Some(first) = client.session.first_waiting() else { break };
+            let Some(first) = client.session.first_waiting() else {
+                if self.bring_next(id, now, to) {
+                    continue;
+                }
+                break;
+            };
             if first.message.is_expired(now) {
                 self.forget_waiting(id, to);
                 continue;
             }
             let bytes = first.message.size_bytes();
-            if !self.has_room(id, bytes, now, to) {
+            if !self.has_room(id, bytes, to) {
                 break;
             }
             let Some(client) = self.clients.get_mut(id) else { return };
@@ -237,15 +242,12 @@ impl Shard {
 
     /// Whether so much more may be sent to a client. If not, it is tried again: when its output has been taken, or in a
     /// while if it is the process that is full.
-    pub(crate) fn has_room(&mut self, id: ConnectionId, bytes: usize, now: Now, to: &impl Effects) -> bool {
+    pub(crate) fn has_room(&mut self, id: ConnectionId, bytes: usize, to: &impl Effects) -> bool {
         let room = to.room(id, bytes);
         if room == Room::Full
             && let Some(client) = self.clients.get_mut(id)
             && !std::mem::replace(&mut client.is_stalled, true)
         {
-            if self.stalled.is_empty() {
-                self.stalled_ms = now.monotonic_ms + JUDGE_MS;
-            }
             self.stalled.push(id);
         }
         room == Room::Open
@@ -327,45 +329,79 @@ impl Shard {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let Some(client) = self.clients.get(connection) else { return };
-        let Some(version) = client.session.version() else { return };
-        let bytes_max = client.session.packet_bytes_max();
-        let client_id = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
-        let identifiers: Box<[_]> = interest.identifier().into_iter().collect();
-        let queue = client.queue();
-        let mut queued = Vec::new();
-        for message in messages {
-            if interest.no_local() && message.publisher() == client_id.as_deref() {
-                continue;
+        let Some(client) = self.clients.get_mut(connection) else { return };
+        let own = client.subscriber.as_ref().filter(|_| interest.no_local());
+        let own = own.map(|subscriber| Arc::clone(&subscriber.client_id));
+        let is_foreign = |message: &&Arc<Message>| own.is_none() || message.publisher() != own.as_deref();
+        let is_once = |message: &Arc<Message>| message.qos().min(interest.qos()) == Qos::AtMostOnce;
+        let messages = messages.iter().filter(is_foreign).cloned();
+        let (once, more): (VecDeque<_>, VecDeque<_>) = messages.partition(is_once);
+        if let Some(queue) = client.queue() {
+            // Its packet identifiers are the ledger's.
+            if !more.is_empty() {
+                let origin = Origin { queue, connection };
+                to.command(Command::Queue { origin, messages: more.into(), interest });
             }
-            let qos = message.qos().min(interest.qos());
-            if queue.is_some() && qos > Qos::AtMostOnce {
-                // Its packet identifiers are the ledger's.
-                queued.push(Arc::clone(message));
-                continue;
-            }
-            self.counters.routed.add(1);
-            let shape = Shape { is_5: version.is_5(), retain: true, qos };
-            let source = Source::Message { message, stored: true };
-            let numbers = as_identifiers(&identifiers);
-            let numbers = SubscriptionIdentifiers::from(numbers.as_slice());
-            let buffer = &mut self.buffers.single;
-            buffer.clear();
-            let made = source.encode(shape, numbers, bytes_max, now, buffer);
-            if qos == Qos::AtMostOnce || made.count == 0 {
-                let room = to.publish(connection, buffer, Flush::Direct);
-                self.count_once(&made, room);
-                continue;
-            }
-            let message = Arc::clone(message);
-            let waiting = Waiting { message, qos, retain: true, identifiers: identifiers.clone(), tag: None };
-            self.wait(connection, waiting, now, to);
+        } else if !more.is_empty() {
+            client.brought = Some(Box::new(Brought { messages: more, interest }));
         }
-        if let Some(queue) = queue.filter(|_| !queued.is_empty()) {
-            let origin = Origin { queue, connection };
-            to.command(Command::Queue { origin, messages: queued, interest });
+        for message in once {
+            self.send_retained(connection, &message, interest, now, to);
         }
         self.pull(connection, now, to);
+    }
+
+    /// One of QoS 0.
+    fn send_retained(
+        &mut self,
+        connection: ConnectionId,
+        message: &Arc<Message>,
+        interest: Interest,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(client) = self.clients.get(connection) else { return };
+        let Some(version) = client.session.version() else { return };
+        let shape = Shape { is_5: version.is_5(), retain: true, qos: Qos::AtMostOnce };
+        let identifiers = as_identifiers(interest.identifier().as_slice());
+        let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
+        let bytes_max = client.session.packet_bytes_max();
+        let buffer = &mut self.buffers.single;
+        buffer.clear();
+        let source = Source::Message { message, stored: true };
+        let made = source.encode(shape, identifiers, bytes_max, now, buffer);
+        self.counters.routed.add(1);
+        let room = to.publish(connection, buffer, Flush::Direct);
+        self.count_once(&made, room);
+    }
+
+    /// The next retained message that a step has brought goes behind the window, if it would get a place there at once.
+    fn bring_next(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
+        let Some(client) = self.clients.get_mut(id).filter(|client| client.session.has_place()) else {
+            return false;
+        };
+        let Some(brought) = &mut client.brought else { return false };
+        let Some(message) = brought.messages.pop_front() else {
+            client.brought = None;
+            return false;
+        };
+        let interest = brought.interest;
+        let (qos, version) = (message.qos().min(interest.qos()), client.session.version());
+        let identifiers: Box<[_]> = interest.identifier().into_iter().collect();
+        let shape = Shape { is_5: version.is_some_and(Version::is_5), retain: true, qos };
+        let numbers = as_identifiers(&identifiers);
+        let numbers = SubscriptionIdentifiers::from(numbers.as_slice());
+        let buffer = &mut self.buffers.single;
+        buffer.clear();
+        let source = Source::Message { message: &message, stored: true };
+        let made = source.encode(shape, numbers, client.session.packet_bytes_max(), now, buffer);
+        self.counters.routed.add(1);
+        if made.count == 0 {
+            self.count_sent(&made, Room::Open);
+        } else {
+            self.wait(id, Waiting { message, qos, retain: true, identifiers, tag: None }, now, to);
+        }
+        true
     }
 
     /// At QoS 0 what is written is done with.

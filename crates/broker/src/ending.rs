@@ -81,13 +81,11 @@ impl Shard {
         let Some(subscriber) = client.subscriber.take() else { return };
         // Who was never let in leaves nothing behind.
         let cause = if is_in { cause } else { Cause::Normal };
-        let expiry_secs = client.expiry_secs;
-        to.command(Command::Left(Left {
-            subscriber: Arc::clone(&subscriber),
-            connection: id,
-            cause,
-            expiry_secs,
-        }));
+        // After a shutdown a session that lasts is found connected, as after a crash: its will is not lost.
+        if subscriber.queue.is_none() || reason != ReasonCode::ServerShuttingDown {
+            let (subscriber, expiry_secs) = (Arc::clone(&subscriber), client.expiry_secs);
+            to.command(Command::Left(Left { subscriber, connection: id, cause, expiry_secs }));
+        }
         subscriber.gauge.set_behind(false);
         self.open(&subscriber, now, to);
         if subscriber.queue.is_none() {

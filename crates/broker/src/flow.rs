@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Level, Subscriber};
+use index::{ConnectionId, Identity, Level, Subscriber};
 use session::Now;
 use wire::DisconnectReason;
 
@@ -95,6 +95,9 @@ impl Shard {
 
     pub(crate) fn wake_for(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
         for publisher in self.waiting.take_for_subscriber(subscriber) {
+            if let Some(client) = self.clients.get_mut(publisher) {
+                client.held_for = client.held_for.filter(|held_for| *held_for != subscriber.identity());
+            }
             self.release(publisher, now, to);
             self.unblock(publisher, now, to);
         }
@@ -118,13 +121,18 @@ impl Shard {
         to.taken_bytes(id).wrapping_add(acknowledged)
     }
 
-    pub(crate) fn judge(&mut self, now: Now, to: &mut impl Effects) {
+    /// Tries again for whom something waits because the process was full.
+    pub(crate) fn retry_stalled(&mut self, now: Now, to: &mut impl Effects) {
         for id in std::mem::take(&mut self.stalled) {
             if let Some(client) = self.clients.get_mut(id) {
                 client.is_stalled = false;
             }
             self.pull(id, now, to);
+            self.continue_walks(id, to);
         }
+    }
+
+    pub(crate) fn judge(&mut self, now: Now, to: &mut impl Effects) {
         let mut judge = std::mem::take(&mut self.judge);
         let verdicts = judge.judge(now.monotonic_ms, |id| {
             let client = self.clients.get(id)?;

@@ -146,6 +146,7 @@ impl Shard {
         to: &mut impl Effects,
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
+        self.counters.no_subscribers.add(u64::from(route.targets.is_empty()));
         let publisher = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
         let message = Arc::new(Message::new(publish.topic(), &publish.packet, publisher, now));
         client.posted = client.posted.wrapping_add(1);
@@ -157,6 +158,7 @@ impl Shard {
             message,
             route: Some((route.generation, Arc::clone(&route.targets))),
         }));
+        self.count_absent(route.targets.absent_at(publish.packet.delivery.qos()) as u64);
         // Its copies take another way than this shard sees; what holds them up holds this publisher up.
         if let Some(blocker) = route.blocker(self.id, to) {
             self.block(id, blocker, to);
@@ -242,7 +244,7 @@ impl Shard {
             self.counters.no_subscribers.add(count);
             return None;
         }
-        self.count_absent(count * targets.absent as u64);
+        self.count_absent(count * targets.absent_at(packets.qos) as u64);
         let flush = Flush::of(targets.count);
         let (mut blocker, mut behind) = (None, None);
         for (shard, targets) in &targets.shards {
@@ -264,7 +266,7 @@ impl Shard {
             }
         }
         for group in &targets.groups {
-            self.forward_to_one(group, packets, now, to);
+            blocker = blocker.or(self.forward_to_one(group, packets, route, now, to));
         }
         match blocker {
             Some(Blocker::Shard(shard)) if to.mail_room(shard) != Room::Over => {}
@@ -276,16 +278,28 @@ impl Shard {
         behind
     }
 
-    /// QoS 0 to a group: the next member in turn that is connected gets it (MQTT 5.0, 4.8.2).
-    fn forward_to_one(&mut self, group: &Subscriber, packet: Run<'_>, now: Now, to: &mut impl Effects) {
+    /// QoS 0 to a group: the next member in turn that is connected gets it (MQTT 5.0, 4.8.2). Returns what is full.
+    fn forward_to_one(
+        &mut self,
+        group: &Subscriber,
+        packet: Run<'_>,
+        route: &Route,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Option<Blocker> {
         let Some((member, place)) = group.members().and_then(Members::next_connected) else {
-            return self.count_absent(1);
+            self.count_absent(1);
+            return None;
         };
+        // It is full only if all are: otherwise another one would have had the turn.
+        let is_over = member.subscriber.gauge.level() == Level::Over;
+        let full = is_over.then(|| route.full(&member.subscriber));
         let targets = [Target::one(member.subscriber, place.connection, member.interest)];
         if place.shard == self.id {
             self.deliver(Source::Run(packet), &targets, Flush::Direct, now, to);
-        } else {
-            to.mail(place.shard, Mail::Forward(packet, Arc::new(targets)));
+            return full;
         }
+        let room = to.mail(place.shard, Mail::Forward(packet, Arc::new(targets)));
+        if room == Room::Over { Some(Blocker::Shard(place.shard)) } else { full }
     }
 }

@@ -9,7 +9,7 @@ use session::{Message, Now};
 use topic::TopicFilter;
 
 use crate::filters::Filters;
-use crate::{Effects, Room, Shard};
+use crate::{Effects, Shard};
 
 /// The answers to one client's subscriptions that are not complete. One step is under way at a time, whatever
 /// the number of subscriptions: what waits for the client stays within its mark and one step.
@@ -145,8 +145,10 @@ impl Shard {
         let Some(walks) = client.walks.as_mut() else { return };
         if walks.walks.is_empty() {
             client.walks = None;
-        } else if to.room(connection, 0) == Room::Open
-            && client.session.has_place()
+        } else if !client.session.has_place() {
+            // It asks again when it has acknowledged.
+        } else if self.has_room(connection, 0, to)
+            && let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut())
             && let Some(id) = walks.next_step()
         {
             to.command(Command::Credit { connection, id });

@@ -14,7 +14,7 @@ use crate::client::{Client, Clients};
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
 use crate::pressure::Blocker;
-use crate::pressure::{Judge, Waiting};
+use crate::pressure::{JUDGE_MS, Judge, Waiting};
 use crate::subscribe::Changes;
 use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
@@ -40,7 +40,7 @@ pub struct Shard {
     /// Clients for which something waits because the process was full.
     pub(crate) stalled: Vec<ConnectionId>,
     /// When that is looked at again.
-    pub(crate) stalled_ms: u64,
+    stalled_ms: Option<u64>,
     /// How many cursors over retained messages were opened.
     pub(crate) cursors: u32,
     /// Where packets are put together before they are sent.
@@ -108,7 +108,7 @@ impl Shard {
             waiting: Waiting::default(),
             judge: Judge::default(),
             stalled: Vec::new(),
-            stalled_ms: 0,
+            stalled_ms: None,
             cursors: 0,
             scratch: Vec::new(),
             rewritten: Vec::new(),
@@ -236,8 +236,13 @@ impl Shard {
             Reply::Release { connection, packet_id } => self.release_again(connection, packet_id, to),
             Reply::Ended { connection, reason } => {
                 let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::QuotaExceeded);
-                self.counters.ended_queue_full.add(1);
-                let why = "more messages wait for the session than may";
+                let is_full = reason == DisconnectReason::QuotaExceeded;
+                self.counters.ended_queue_full.add(u64::from(is_full));
+                let why = if is_full {
+                    "more messages wait for the session than may"
+                } else {
+                    "what the client waits for cannot be recorded"
+                };
                 self.give_up(connection, reason, why, now, to);
             }
             Reply::Begun { connection, id } => self.begin_walk(connection, id, to),
@@ -255,7 +260,11 @@ impl Shard {
             self.timer(id, now, to);
         }
         self.due = due;
-        if !self.stalled.is_empty() || self.judge.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
+        if self.stalled_ms.is_some_and(|at| at <= now.monotonic_ms) {
+            self.stalled_ms = None;
+            self.retry_stalled(now, to);
+        }
+        if self.judge.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
             self.judge(now, to);
         }
         if self.sys.as_ref().is_some_and(|sys| sys.next_ms <= now.monotonic_ms) {
@@ -267,14 +276,16 @@ impl Shard {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         let sys = self.sys.as_ref().map(|sys| sys.next_ms);
-        let stalled = (!self.stalled.is_empty()).then_some(self.stalled_ms);
-        [self.wheel.next_ms(), self.judge.poll_timeout(), stalled, sys].into_iter().flatten().min()
+        [self.wheel.next_ms(), self.judge.poll_timeout(), self.stalled_ms, sys].into_iter().flatten().min()
     }
 
     /// Everything of this turn was handed in: subscriptions are written and answered.
     pub fn end_turn(&mut self, now: Now, to: &mut impl Effects) {
         self.write_changes(now, to);
         self.forget_some_filters();
+        if !self.stalled.is_empty() {
+            self.stalled_ms.get_or_insert(now.monotonic_ms + JUDGE_MS);
+        }
     }
 
     /// Whether the next turn has something to do even if nothing happens.

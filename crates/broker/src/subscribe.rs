@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use index::{Applied, Change, ConnectionId, Interest, Subscriber};
 use ledger::{Cause, Command};
-use session::Now;
+use session::{Now, Settings};
 use topic::TopicFilter;
 use wire::{
     AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, ReasonCode, RequestedFilter,
     RetainHandling, SubAck, SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe,
+    Version,
 };
 
 use crate::ending::{By, Ending};
@@ -142,7 +143,8 @@ impl Shard {
             subscribe.properties.subscription_identifier.and_then(|id| NonZeroU32::new(id.value()));
         let mut asked = Vec::new();
         for subscription in subscribe.subscriptions.iter() {
-            let filter = self.settings.accept_filter(&subscription);
+            let filter =
+                accept(&subscription, identifier.is_some(), client.session.version(), &self.settings);
             let is_full = |filter: &str| {
                 client.filters.len() >= self.settings.subscriptions_max && !client.filters.contains(filter)
             };
@@ -442,17 +444,14 @@ fn grant(
     Granted { filter: filter.as_str().into(), interest, retain_handling: options.retain_handling }
 }
 
-/// What a server does not take as a filter.
-trait AcceptFilter {
-    fn accept_filter<'a>(&self, subscription: &Subscription<'a>) -> Result<TopicFilter<'a>, SubAckReason>;
-}
-
-impl AcceptFilter for session::Settings {
-    fn accept_filter<'a>(&self, subscription: &Subscription<'a>) -> Result<TopicFilter<'a>, SubAckReason> {
-        let Ok(filter) = subscription.filter() else { return Err(SubAckReason::TopicFilterInvalid) };
-        if filter.level_count() > self.topic_levels_max {
-            return Err(SubAckReason::TopicFilterInvalid);
-        }
-        Ok(filter)
-    }
+/// The filter, if this server takes it.
+fn accept<'a>(
+    subscription: &Subscription<'a>,
+    has_identifier: bool,
+    version: Option<Version>,
+    settings: &Settings,
+) -> Result<TopicFilter<'a>, SubAckReason> {
+    let filter = subscription.filter().map_err(|_| SubAckReason::TopicFilterInvalid)?;
+    let refusal = settings.refusal(filter, has_identifier, version.unwrap_or(Version::V3_1_1));
+    refusal.map_or(Ok(filter), Err)
 }

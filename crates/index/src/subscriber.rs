@@ -185,15 +185,15 @@ impl Members {
         list.len()
     }
 
-    /// The next member in turn that is connected, and where.
+    /// The next member in turn that is connected, and where; one that has room, if there is one.
     #[must_use]
     pub fn next_connected(&self) -> Option<(Member, Place)> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        (0..list.len()).find_map(|offset| {
-            let member = &list[first.wrapping_add(offset) % list.len()];
-            member.subscriber.place().map(|place| (member.clone(), place))
-        })
+        let in_turn = (0..list.len()).map(|offset| &list[first.wrapping_add(offset) % list.len()]);
+        let connected = |member: &Member| member.subscriber.place().map(|place| (member.clone(), place));
+        let with_room = in_turn.clone().filter(|member| member.subscriber.gauge.level() == Level::Open);
+        with_room.chain(in_turn).find_map(connected)
     }
 }
 

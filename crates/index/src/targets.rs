@@ -74,8 +74,10 @@ pub struct Targets {
     pub queued: Vec<Target>,
     /// The groups, each of which gets one copy, for one of its members.
     pub groups: Vec<Arc<Subscriber>>,
-    /// How many subscribers are not connected: what is not queued for them does not reach them.
+    /// How many subscribers are not connected: QoS 0 does not reach them.
     pub absent: usize,
+    /// How many of those were granted QoS 0, so that nothing does.
+    pub absent_at_most_once: usize,
 }
 
 /// One subscription that matches.
@@ -116,7 +118,11 @@ impl Targets {
                         .shards
                         .push((place.shard, shard.iter().map(|(_, target)| target.clone()).collect()));
                 }
-                None => targets.absent += shard.len(),
+                None => {
+                    let is_once = |(_, target): &&(_, Target)| target.qos == Qos::AtMostOnce;
+                    targets.absent += shard.len();
+                    targets.absent_at_most_once += shard.iter().filter(is_once).count();
+                }
             }
         }
         targets
@@ -126,6 +132,12 @@ impl Targets {
     #[must_use]
     pub fn on(&self, shard: ShardId) -> &[Target] {
         self.shards.iter().find(|(id, _)| *id == shard).map_or(&[], |(_, list)| list)
+    }
+
+    /// How many of the absent a message of this QoS does not reach.
+    #[must_use]
+    pub fn absent_at(&self, qos: Qos) -> usize {
+        if qos == Qos::AtMostOnce { self.absent } else { self.absent_at_most_once }
     }
 
     /// Whether nobody has a subscription.

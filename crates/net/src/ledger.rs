@@ -18,37 +18,50 @@ use crate::mail::{Letter, Switchboard, ToLedger};
 /// has its `Live` before any has a `Decided`: whoever acts on the permission posts later. For everything
 /// else a shard is told, the order among its own replies is kept; `Decided` says nothing but "from now
 /// on", so that it may come after replies it was given before.
+///
+/// The same holds for [`Reply::Claimed`]: a publisher that has come back on another shard goes on there, and what it
+/// published before must have been posted to everybody. So what was posted before it is handed out in a round of its own.
 pub(crate) struct Replies {
-    shards: Vec<Vec<Reply>>,
+    /// By round, then by shard.
+    rounds: Vec<Vec<Vec<Reply>>>,
+    /// The last round has messages.
+    has_live: bool,
     decided: Vec<Vec<Reply>>,
     committed: Lsn,
 }
 
 impl Replies {
     pub(crate) fn new(shards: usize) -> Self {
-        let none = || (0..shards).map(|_| Vec::new()).collect();
-        Self { shards: none(), decided: none(), committed: Lsn::default() }
+        let none = || -> Vec<Vec<Reply>> { (0..shards).map(|_| Vec::new()).collect() };
+        Self { rounds: vec![none()], has_live: false, decided: none(), committed: Lsn::default() }
     }
 
     /// Hands out everything, in an order in which it may be posted.
     fn drain(&mut self, mut post: impl FnMut(ShardId, Vec<Reply>)) {
-        for replies in [&mut self.shards, &mut self.decided] {
+        for replies in self.rounds.iter_mut().chain([&mut self.decided]) {
             for (shard, replies) in replies.iter_mut().enumerate() {
                 if !replies.is_empty() {
                     post(ShardId::new(shard), std::mem::take(replies));
                 }
             }
         }
+        self.rounds.truncate(1);
+        self.has_live = false;
     }
 }
 
 impl ledger::Effects for Replies {
     fn post(&mut self, to: ShardId, reply: Reply) {
-        let replies = match reply {
-            Reply::Decided { .. } => &mut self.decided,
-            _ => &mut self.shards,
-        };
-        replies[to.number()].push(reply);
+        match reply {
+            Reply::Decided { .. } => return self.decided[to.number()].push(reply),
+            Reply::Claimed(_) if std::mem::take(&mut self.has_live) => {
+                self.rounds.push(self.decided.iter().map(|_| Vec::new()).collect());
+            }
+            Reply::Live { .. } => self.has_live = true,
+            _ => {}
+        }
+        let last = self.rounds.last_mut().expect("there is a first round");
+        last[to.number()].push(reply);
     }
 
     /// Everything is kept in memory, where what was taken is as safe as it gets.

@@ -6,4 +6,5 @@ mod pressure;
 mod qos;
 mod retained;
 mod routing;
+mod tight;
 mod world;

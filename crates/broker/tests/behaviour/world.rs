@@ -55,6 +55,8 @@ pub(crate) struct Outside {
     commands: VecDeque<Command>,
     random: u128,
     pub(crate) notices: Vec<String>,
+    /// The whole process is full: what may be refused is.
+    pub(crate) full: bool,
 }
 
 #[derive(Default)]
@@ -84,10 +86,15 @@ enum Letter {
 
 impl Effects for Outside {
     fn send(&mut self, to: ConnectionId, bytes: &[u8]) {
+        let full = std::mem::take(&mut self.full);
         self.publish(to, bytes, Flush::Direct);
+        self.full = full;
     }
 
     fn publish(&mut self, to: ConnectionId, bytes: &[u8], _: Flush) -> Room {
+        if self.full {
+            return Room::Full;
+        }
         let Some(socket) = self.peers.get_mut(&to).filter(|socket| !socket.closed) else { return Room::Open };
         socket.sent.extend_from_slice(bytes);
         socket.over |= socket.stuck && socket.sent.len() > HIGH_WATER_BYTES;
@@ -99,7 +106,11 @@ impl Effects for Outside {
     }
 
     fn room(&self, connection: ConnectionId, _: usize) -> Room {
-        if self.peers.get(&connection).is_some_and(|socket| socket.over) { Room::Over } else { Room::Open }
+        match self.peers.get(&connection) {
+            _ if self.full => Room::Full,
+            Some(socket) if socket.over => Room::Over,
+            _ => Room::Open,
+        }
     }
 
     fn taken_bytes(&self, of: ConnectionId) -> u64 {
@@ -349,6 +360,19 @@ impl World {
         carried |= !posted.replies.is_empty() || self.ledger.has_work();
         self.deliver(posted);
         carried
+    }
+
+    /// The ledger works, and something happens before its replies arrive.
+    pub(crate) fn carry_commands_and(&mut self, between: impl FnOnce(&mut Self)) {
+        let mut posted = Posted { committed: self.committed, ..Posted::default() };
+        for shard in 0..self.shards.len() {
+            self.carry_commands_of(shard, &mut posted);
+        }
+        self.ledger.work(self.now, &mut posted);
+        self.ledger.durable(posted.committed, self.now, &mut posted);
+        self.committed = posted.committed;
+        between(self);
+        self.deliver(posted);
     }
 
     fn carry_commands_of(&mut self, shard: usize, posted: &mut Posted) -> bool {
