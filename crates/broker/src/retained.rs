@@ -142,6 +142,7 @@ impl Shard {
     /// Asks for the next step, if the client has taken what it got, and acknowledged most of it.
     pub(crate) fn continue_walks(&mut self, connection: ConnectionId, to: &mut impl Effects) {
         let Some(client) = self.clients.get_mut(connection) else { return };
+        let queue = client.queue();
         let Some(walks) = client.walks.as_mut() else { return };
         if walks.walks.is_empty() {
             client.walks = None;
@@ -151,7 +152,7 @@ impl Shard {
             && let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut())
             && let Some(id) = walks.next_step()
         {
-            to.command(Command::Credit { connection, id });
+            to.command(Command::Credit { connection, id, queue });
         }
     }
 

@@ -115,6 +115,8 @@ pub enum Command {
         connection: ConnectionId,
         /// Which of its cursors.
         id: CursorId,
+        /// Its queue, if its session lasts: the step is made when nothing waits there, and is no larger than half of it.
+        queue: Option<QueueId>,
     },
     /// The cursor is not wanted any more.
     Close {

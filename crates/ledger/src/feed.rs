@@ -161,10 +161,12 @@ impl Ledger {
                 Turn::Expired
             } else if is_too_large(&entry.message, &entry.granted.identifiers, online.packet_bytes_max, now) {
                 Turn::TooLarge
-            } else if online.has_room_behind(sent, bytes) {
+            } else if online.takes_new_behind(sent, bytes, &session.in_flight)
+                && let Some(packet_id) = session.in_flight.allocate()
+            {
                 sent += 1;
                 bytes += entry.message.size_bytes();
-                Turn::Sent(session.in_flight.allocate())
+                Turn::Sent(packet_id)
             } else {
                 break;
             };
@@ -176,6 +178,7 @@ impl Ledger {
         };
         if committed.is_ok() {
             turns.turns.iter().for_each(|turn| self.take_turn(id, *turn, now, to));
+            self.unpark(id);
         }
         let done = turns.turns.len();
         turns.clear();
@@ -225,17 +228,10 @@ impl Ledger {
         }
     }
 
-    /// Lets the publishers of a queue go on, and the cursors that bring something to it, if there are any who wait and it
-    /// has gone down.
+    /// Lets the publishers of a queue go on, if there are any who wait and it has gone down.
     pub(crate) fn release_brake(&mut self, queue: QueueOf, to: &mut impl Effects) {
         if !self.replies.withheld.is_empty() && !self.has_grown(queue) {
             self.replies.withheld.release(queue, to);
-        }
-        if let QueueOf::Session(id) = queue
-            && self.cursors.has_parked()
-            && self.takes_steps(id)
-        {
-            self.cursors.unpark(id);
         }
     }
 }

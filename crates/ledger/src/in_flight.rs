@@ -57,15 +57,16 @@ impl InFlight {
         self.exchanges.len()
     }
 
-    /// The next identifier that is not in use [MQTT-2.2.1-3]. There is one as long as fewer than 65,535 are, and
-    /// successive calls give different ones as long as there are.
-    pub(crate) fn allocate(&mut self) -> PacketId {
-        loop {
+    /// The next identifier that is not in use [MQTT-2.2.1-3]; none if all 65,535 are. Successive calls give different
+    /// ones as long as there are.
+    pub(crate) fn allocate(&mut self) -> Option<PacketId> {
+        for _ in PacketId::MIN.value()..=PacketId::MAX.value() {
             self.last = PacketId::new(self.last.value().wrapping_add(1)).unwrap_or(PacketId::MIN);
             if self.find(self.last).is_none() {
-                return self.last;
+                return Some(self.last);
             }
         }
+        None
     }
 
     pub(crate) fn insert(&mut self, packet_id: PacketId, bytes: usize, state: State) {

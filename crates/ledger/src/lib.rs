@@ -58,7 +58,7 @@ pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{QueueFull, Settings};
 
 use claims::Claims;
-use cursors::{Cursors, WalkKey};
+use cursors::Cursors;
 use end::Ending;
 use feed::Turns;
 use gauges::add;
@@ -173,7 +173,7 @@ impl Ledger {
             Command::Queue { origin, messages, interest } => {
                 self.bring(from, origin, &messages, interest, to);
             }
-            Command::Credit { connection, id } => self.credit((from, connection, id)),
+            Command::Credit { connection, id, queue } => self.credit((from, connection, id), queue),
             Command::Close { connection, id } => self.cursors.close((from, connection, id)),
         }
         self.tell_if_poisoned(to);
@@ -288,22 +288,6 @@ impl Ledger {
             }
             _ => to.post(shard, reply),
         }
-    }
-
-    /// Asks for the next step of a cursor. One that brings something to a queue waits until that is nearly empty: what is
-    /// retained could fill any.
-    fn credit(&mut self, key: WalkKey) {
-        match self.cursors.queue_of(key).filter(|queue| !self.takes_steps(*queue)) {
-            Some(queue) => self.cursors.park(key, queue),
-            None => self.cursors.ask(key),
-        }
-    }
-
-    fn takes_steps(&self, queue: QueueId) -> bool {
-        let session = self.sessions.find(queue);
-        session.is_none_or(|session| {
-            session.queue.len() < cursors::STEP_VISITS && session.queue.bytes() < cursors::STEP_BYTES
-        })
     }
 
     fn tell_if_poisoned(&mut self, to: &mut impl Effects) {

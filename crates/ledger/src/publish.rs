@@ -121,9 +121,6 @@ impl Ledger {
     ) {
         let place = Place { shard: from, connection: origin.connection };
         let targets = Targets::default();
-        if self.is_on(origin.queue, place) {
-            self.cursors.bring_to(origin.queue, from, origin.connection);
-        }
         for message in messages {
             if !self.is_on(origin.queue, place) {
                 return;

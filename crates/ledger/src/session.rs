@@ -7,6 +7,7 @@ use index::{Interest, Place, QueueId, Subscriber};
 use session::Message;
 use wire::PacketId;
 
+use crate::cursors::WalkKey;
 use crate::in_flight::InFlight;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
@@ -74,6 +75,8 @@ pub(crate) struct Online {
     /// Groups that had something for it when it took nothing.
     pub(crate) hungry: VecDeque<QueueId>,
     pub(crate) growth: Growth,
+    /// Retained cursors that go on when nothing waits in the queue.
+    pub(crate) parked: Vec<WalkKey>,
 }
 
 /// How much of a queue is older than what its reader can be blamed for.
@@ -114,9 +117,9 @@ impl Session {
         }
     }
 
-    /// Its connection, if that takes another message now.
-    pub(crate) fn with_room(&self) -> Option<&Online> {
-        self.online.as_deref().filter(|online| online.has_room())
+    /// Whether its connection takes a new message.
+    pub(crate) fn takes_new(&self) -> bool {
+        self.online.as_deref().is_some_and(|online| online.takes_new_behind(0, 0, &self.in_flight))
     }
 
     /// When something is to happen to it while it is offline.
@@ -138,6 +141,7 @@ impl Online {
             again: VecDeque::new(),
             hungry: VecDeque::new(),
             growth: Growth::default(),
+            parked: Vec::new(),
         }
     }
 
@@ -146,8 +150,16 @@ impl Online {
         self.has_room_behind(0, 0)
     }
 
-    /// The same when others have been sent before.
-    pub(crate) fn has_room_behind(&self, messages: usize, bytes: usize) -> bool {
+    /// Whether a new message may be sent when others have been sent before. None is while exchanges of earlier
+    /// connections are to be begun again, and never are more open than the client has room for: one that does not
+    /// acknowledge has no more of them, however often it comes back.
+    pub(crate) fn takes_new_behind(&self, messages: usize, bytes: usize, in_flight: &InFlight) -> bool {
+        self.again.is_empty()
+            && in_flight.len() + messages < usize::from(self.window.max(1))
+            && self.has_room_behind(messages, bytes)
+    }
+
+    fn has_room_behind(&self, messages: usize, bytes: usize) -> bool {
         let under_way = self.under_way + messages;
         self.is_open
             && under_way < usize::from(self.window.max(1))

@@ -212,9 +212,9 @@ impl Ledger {
         let group = self.groups.table.find_mut(id)?;
         while let Some(member) = group.ring.pop_front() {
             let Some(session) = self.sessions.find_mut(member) else { continue };
-            let has_room = session.with_room().is_some();
+            let takes_new = session.takes_new();
             let Some(share) = session.shares.get_mut(&id) else { continue };
-            if has_room {
+            if takes_new {
                 return Some(member);
             }
             share.is_in_ring = false;
@@ -240,11 +240,10 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<Option<bool>, Refusal> {
-        let Some(session) = self.sessions.find_mut(member) else { return Ok(None) };
-        let Some(online) = session.online.as_mut().filter(|online| online.has_room()) else {
-            return Ok(None);
-        };
-        let Some(id) = online.hungry.pop_front() else { return Ok(None) };
+        let session = self.sessions.find_mut(member).filter(|session| session.takes_new());
+        let Some(session) = session else { return Ok(None) };
+        let hungry = session.online.as_mut().and_then(|online| online.hungry.pop_front());
+        let Some(id) = hungry else { return Ok(None) };
         let Some(share) = session.shares.get_mut(&id).filter(|share| !share.is_in_ring) else {
             return Ok(Some(false));
         };
@@ -295,7 +294,7 @@ impl Ledger {
             }
             return Ok(());
         }
-        let packet_id = session.in_flight.allocate();
+        let Some(packet_id) = session.in_flight.allocate() else { return Ok(()) };
         let becomes_own = granted.qos == Qos::ExactlyOnce && session.incarnation.is_some();
         if becomes_own && entry.is_recorded {
             let moved = Record::Moved {

@@ -112,6 +112,9 @@ impl Ledger {
                     subtract(&self.gauges.queued_bytes, bytes);
                 }
             }
+            if let QueueOf::Session(id) = queue {
+                self.unpark(id);
+            }
         }
         next
     }

@@ -16,7 +16,7 @@ fn a_cursor_waits_for_the_queue_that_it_brings_to() {
     stage.subscribe(&client, "t/#", at_qos(QOS_1));
     let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
     stage.handle(shard, Command::Retained { connection, id, filter: "t/#".into() });
-    stage.handle(shard, Command::Credit { connection, id });
+    stage.handle(shard, Command::Credit { connection, id, queue: Some(client.queue()) });
     let mut found = Vec::new();
     let mut is_done = false;
     while !is_done || count(&stage.gauges().queued) + count(&stage.gauges().in_flight) > 0 {
@@ -26,7 +26,7 @@ fn a_cursor_waits_for_the_queue_that_it_brings_to() {
                     is_done = done;
                     let interest = at_qos(QOS_1);
                     stage.handle(shard, Command::Queue { origin: client.origin(), messages, interest });
-                    stage.handle(shard, Command::Credit { connection, id });
+                    stage.handle(shard, Command::Credit { connection, id, queue: Some(client.queue()) });
                 }
                 Reply::Deliver(deliver) => {
                     assert!(deliver.retain);

@@ -1,0 +1,81 @@
+//! What a hostile or a lame subscriber must not bring about.
+
+use ledger::{Cause, Command, CursorId, Reply, Settings};
+use wire::ReasonCode;
+
+use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, message, retained};
+
+/// A member that comes back again and again without acknowledging has never more open than its window.
+#[test]
+fn who_never_acknowledges_does_not_get_more_by_coming_back() {
+    let settings = Settings { queue_messages_max: 1_000_000, ..Settings::default() };
+    let mut stage = Stage::with(settings);
+    let ask = Ask::lasting(60).window(50);
+    let mut member = stage.client("member", &ask);
+    stage.subscribe(&member, "$share/g/x", at_qos(QOS_2));
+    stage.subscribe(&member, "own", at_qos(QOS_2));
+    stage.leave(&member, Cause::WithWill);
+    for _ in 0..1_000 {
+        stage.emit(&message("x", b"shared", QOS_2));
+        stage.emit(&message("own", b"own", QOS_2));
+    }
+    for _ in 0..20 {
+        member = stage.client("member", &ask);
+        assert_eq!(stage.delivered(&member).len(), 50);
+        assert_eq!(count(&stage.gauges().in_flight), 50);
+        stage.leave(&member, Cause::WithWill);
+    }
+    stage.check_account();
+}
+
+/// What a shard does with a cursor, and its client with the messages: returns how many it got, and how many waited.
+fn walk(stage: &mut Stage, client: &Client) -> (usize, usize) {
+    let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
+    let queue = client.subscriber.queue;
+    stage.handle(shard, Command::Retained { connection, id, filter: "#".into() });
+    stage.handle(shard, Command::Credit { connection, id, queue });
+    let (mut got, mut waiting, mut is_done) = (0, 0, false);
+    loop {
+        let replies = stage.replies();
+        if replies.is_empty() {
+            assert!(is_done, "the cursor has come to its end after {got}");
+            return (got, waiting);
+        }
+        for (_, reply) in replies {
+            match reply {
+                Reply::Retained { messages, done, .. } => {
+                    let (origin, interest) = (client.origin(), at_qos(QOS_1));
+                    stage.handle(shard, Command::Queue { origin, messages, interest });
+                    is_done |= done;
+                    if !done {
+                        stage.handle(shard, Command::Credit { connection, id, queue });
+                    }
+                }
+                Reply::Deliver(deliver) => {
+                    got += 1;
+                    stage.acknowledge(client, deliver.what, ReasonCode::Success);
+                }
+                Reply::Ended { .. } => panic!("the session was ended after {got}"),
+                _ => {}
+            }
+            waiting = waiting.max(count(&stage.gauges().queued));
+        }
+    }
+}
+
+/// What a cursor brings waits for room in the queue, so that it never fills it.
+#[test]
+fn retained_messages_come_at_the_pace_of_the_queue() {
+    for (queue_messages_max, values) in [(1_000, 20_000), (3, 50)] {
+        let mut stage = Stage::with(Settings { queue_messages_max, ..Settings::default() });
+        for value in 0..values {
+            stage.emit(&retained(&format!("r/{value}"), b"x", QOS_1));
+        }
+        let client = stage.client("client", &Ask::lasting(60).window(100));
+        stage.subscribe(&client, "#", at_qos(QOS_1));
+        let (got, waiting) = walk(&mut stage, &client);
+        assert_eq!(got, values);
+        assert!(waiting <= queue_messages_max / 2, "{waiting}");
+        stage.check_account();
+    }
+}
