@@ -68,12 +68,14 @@ impl Ledger {
             && let Some(group) = self.groups.table.find_mut(group)
         {
             group.held.remove(&message);
+            group.growth.progress();
         }
         let counter =
             if reason.is_error() { &self.gauges.refused_by_client } else { &self.gauges.acknowledged };
         shift(&self.gauges.in_flight, counter, 1);
         if let Some(online) = &mut session.online {
             online.finished(exchange.bytes);
+            online.growth.progress();
             if !(session.queue.is_empty() && online.hungry.is_empty() && online.again.is_empty()) {
                 self.is_ready(QueueOf::Session(id));
             }
@@ -102,6 +104,7 @@ impl Ledger {
                         if let Some(exchange) = session.in_flight.advance(packet_id) {
                             exchange.state = State::Released;
                         }
+                        session.online.iter_mut().for_each(|online| online.growth.progress());
                         ReasonCode::Success
                     }
                     Err(refusal) => self.reason(refusal),

@@ -8,7 +8,7 @@ use wire::{Delivery, PacketId, Publish, Qos, Version};
 
 use crate::command::{Delivered, Reply};
 use crate::gauges::{shift, subtract};
-use crate::in_flight::State;
+use crate::in_flight::{Exchange, State};
 use crate::record::{Incarnation, MessageId};
 use crate::replies::{Answer, QueueOf};
 use crate::session::Session;
@@ -92,7 +92,7 @@ impl Ledger {
                     self.feed_group(id, messages, now, to)
                 }
             };
-            self.release_brake(queue, to);
+            self.release_brake(queue, now, to);
             match feeding {
                 Feeding::Done(done) => *units -= done.max(1),
                 Feeding::More => {
@@ -110,7 +110,7 @@ impl Ledger {
 
     /// Sends one session what it takes: first what it has had before, then what waits, then of its groups.
     fn feed(&mut self, id: QueueId, messages: usize, now: Now, to: &mut impl Effects) -> Feeding {
-        let mut done = self.send_again(id, messages, to);
+        let Ok(mut done) = self.send_again(id, messages, now, to) else { return Feeding::Stalled };
         match self.send(id, messages - done, now, to) {
             Ok(sent) => done += sent,
             Err(_) => return Feeding::Stalled,
@@ -126,22 +126,82 @@ impl Ledger {
     }
 
     /// Begins exchanges of earlier connections again, in their order [MQTT-4.6.0-1].
-    fn send_again(&mut self, id: QueueId, messages: usize, to: &mut impl Effects) -> usize {
-        let Some(Session { online: Some(online), in_flight, .. }) = self.sessions.find_mut(id) else {
-            return 0;
-        };
+    fn send_again(
+        &mut self,
+        id: QueueId,
+        messages: usize,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Result<usize, Refusal> {
         let mut done = 0;
-        while done < messages && online.has_room() {
+        while done < messages {
+            let Some(Session { online: Some(online), in_flight, .. }) = self.sessions.find_mut(id) else {
+                break;
+            };
+            if !online.has_room() {
+                break;
+            }
             let Some(packet_id) = online.again.pop_front() else { break };
             let Some(exchange) = in_flight.find(packet_id) else { continue };
             let State::Own(_, entry) = &exchange.state else { continue };
+            if is_too_large(&entry.message, &entry.granted.identifiers, online.packet_bytes_max, now) {
+                self.pass_over(id, packet_id, now, to)?;
+                done += 1;
+                continue;
+            }
             online.begun(exchange.bytes);
             let Place { shard, connection } = online.place;
             let what = Delivered::Session { queue: id, packet_id };
             to.post(shard, Reply::Deliver(Box::new(deliver(connection, what, entry, true))));
             done += 1;
         }
-        done
+        Ok(done)
+    }
+
+    /// A message that would be sent again is larger than what the client takes by now: we act as if it had been sent
+    /// [MQTT-3.1.2-25]. With QoS 2 the client may know the identifier, which it has to hear about before another message
+    /// gets it.
+    fn pass_over(
+        &mut self,
+        id: QueueId,
+        packet_id: PacketId,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.find_mut(id) else { return Ok(()) };
+        let Some(online) = &mut session.online else { return Ok(()) };
+        let Some(Exchange { state: State::Own(_, entry), bytes, .. }) = session.in_flight.find(packet_id)
+        else {
+            return Ok(());
+        };
+        let (is_qos_2, bytes) = (entry.granted.qos == Qos::ExactlyOnce, *bytes);
+        let incarnation = session.incarnation.unwrap_or_default();
+        let record = match is_qos_2 {
+            true => Some(Record::Received { session: incarnation, packet_id }),
+            false => entry.is_recorded.then_some(Record::Finished { session: incarnation, packet_id }),
+        };
+        if let Some(record) = record
+            && let Err(refusal) = self.replies.commit(&[record], to)
+        {
+            online.again.push_front(packet_id);
+            return Err(refusal);
+        }
+        if is_qos_2 {
+            let Place { shard, connection } = online.place;
+            online.begun(bytes);
+            if let Some(exchange) = session.in_flight.advance(packet_id) {
+                exchange.state = State::Released;
+            }
+            self.answer(
+                Answer { shard, reply: Reply::Release { connection, packet_id }, brake: None },
+                now,
+                to,
+            );
+        } else {
+            session.in_flight.remove(packet_id);
+            shift(&self.gauges.in_flight, &self.gauges.too_large, 1);
+        }
+        Ok(())
     }
 
     /// Sends messages that wait. What becomes of them is recorded together.
@@ -228,9 +288,24 @@ impl Ledger {
         }
     }
 
-    /// Lets the publishers of a queue go on, if there are any who wait and it has gone down.
-    pub(crate) fn release_brake(&mut self, queue: QueueOf, to: &mut impl Effects) {
-        if !self.replies.withheld.is_empty() && !self.has_grown(queue) {
+    /// Whether the publishers of a queue wait for its reader: it has grown, and the reader makes progress.
+    pub(crate) fn is_braked(&mut self, queue: QueueOf, now: Now) -> bool {
+        if !self.has_grown(queue) {
+            return false;
+        }
+        let growth = match queue {
+            QueueOf::Session(id) => {
+                let session = self.sessions.find_mut(id);
+                session.and_then(|session| session.online.as_mut()).map(|online| &mut online.growth)
+            }
+            QueueOf::Group(id) => self.groups.table.find_mut(id).map(|group| &mut group.growth),
+        };
+        growth.is_some_and(|growth| growth.is_worth_waiting(now.monotonic_ms))
+    }
+
+    /// Lets the publishers of a queue go on, if there are any who wait and need not any longer.
+    pub(crate) fn release_brake(&mut self, queue: QueueOf, now: Now, to: &mut impl Effects) {
+        if !self.replies.withheld.is_empty() && !self.is_braked(queue, now) {
             self.replies.withheld.release(queue, to);
         }
     }

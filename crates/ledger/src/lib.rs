@@ -268,7 +268,10 @@ impl Ledger {
             }
             Reply::Stored { connection, ticket, .. } if acknowledges_publish(*ticket) => {
                 let place = Place { shard, connection: *connection };
-                let braked = brake.filter(|queue| self.has_grown(*queue));
+                let braked = brake.filter(|queue| self.is_braked(*queue, now));
+                if let Some(queue) = self.replies.withheld.queue_of(place) {
+                    self.release_brake(queue, now, to);
+                }
                 match self.replies.withheld.queue_of(place).or(braked) {
                     Some(queue) => {
                         add(&self.gauges.withheld, 1);

@@ -14,6 +14,8 @@ use crate::record::{Incarnation, MessageId};
 
 /// Messages on their way to one client take at most so many bytes, beside the first.
 const CREDIT_BYTES: usize = 256 * 1024;
+/// Nobody is braked any longer for a reader that acknowledges nothing.
+const PATIENCE_MS: u64 = 5_000;
 
 /// A session that outlives its connection; or one that does not, and is a member of groups.
 ///
@@ -84,6 +86,8 @@ pub(crate) struct Online {
 pub(crate) struct Growth {
     messages: usize,
     bytes: usize,
+    /// Since when its publishers have been braked without its reader having acknowledged anything.
+    braked_ms: Option<u64>,
 }
 
 /// The will of a session that lasts.
@@ -180,13 +184,23 @@ impl Online {
 impl Growth {
     /// From now on what is added counts.
     pub(crate) fn begin(queue: &Queue) -> Self {
-        Self { messages: queue.len(), bytes: queue.bytes() }
+        Self { messages: queue.len(), bytes: queue.bytes(), braked_ms: None }
     }
 
     /// Something was taken from the queue: the oldest first.
     pub(crate) fn shrink(&mut self, queue: &Queue) {
         self.messages = self.messages.min(queue.len());
         self.bytes = self.bytes.min(queue.bytes());
+    }
+
+    /// The reader has acknowledged something.
+    pub(crate) fn progress(&mut self) {
+        self.braked_ms = None;
+    }
+
+    /// Whether there is something to wait for: the reader makes progress, or has not been waited for for long.
+    pub(crate) fn is_worth_waiting(&mut self, now_ms: u64) -> bool {
+        now_ms < *self.braked_ms.get_or_insert(now_ms) + PATIENCE_MS
     }
 
     pub(crate) fn is_over(&self, queue: &Queue, messages: usize, bytes: usize) -> bool {

@@ -318,6 +318,8 @@ impl Ledger {
         let Place { shard, connection } = online.place;
         let reply = Reply::Deliver(Box::new(deliver(connection, what, &entry, false)));
         if becomes_own {
+            // It will not come back, and its place was free because others were acknowledged.
+            group.growth.progress();
             session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
             self.answer(Answer { shard, reply, brake: None }, now, to);
         } else {

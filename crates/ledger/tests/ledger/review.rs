@@ -3,7 +3,7 @@
 use ledger::{Cause, Command, CursorId, Reply, Settings};
 use wire::ReasonCode;
 
-use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, message, retained};
+use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, id_of, message, retained};
 
 /// A member that comes back again and again without acknowledging has never more open than its window.
 #[test]
@@ -77,5 +77,60 @@ fn retained_messages_come_at_the_pace_of_the_queue() {
         assert_eq!(got, values);
         assert!(waiting <= queue_messages_max / 2, "{waiting}");
         stage.check_account();
+    }
+}
+
+/// [MQTT-3.1.2-24], [MQTT-3.1.2-25]: what was sent on an earlier connection may be too large for this one.
+#[test]
+fn what_is_too_large_is_not_sent_again() {
+    let mut stage = Stage::new();
+    let client = stage.client("client", &Ask::lasting(60));
+    stage.subscribe(&client, "a", at_qos(QOS_2));
+    for qos in [QOS_1, QOS_2] {
+        stage.emit(&message("a", &[b'x'; 1_000], qos));
+    }
+    let sent = stage.delivered(&client);
+    stage.leave(&client, Cause::WithWill);
+    let client = stage.client("client", &Ask::lasting(60).packet_bytes_max(200));
+    let replies = stage.replies();
+    assert!(!replies.iter().any(|(_, reply)| matches!(reply, Reply::Deliver(_))), "{replies:?}");
+    let released = replies.iter().filter_map(|(_, reply)| match reply {
+        Reply::Release { packet_id, .. } => Some(*packet_id),
+        _ => None,
+    });
+    assert_eq!(released.collect::<Vec<_>>(), [id_of(&sent[1])]);
+    stage.acknowledge(&client, sent[1].what, ReasonCode::PacketIdentifierNotFound);
+    let gauges = stage.gauges();
+    assert_eq!((count(&gauges.too_large), count(&gauges.in_flight)), (1, 0));
+    assert!(!stage.ledger.durable_state().contains("sent"), "{}", stage.ledger.durable_state());
+    stage.check_account();
+}
+
+/// Publishers do not wait for a reader that acknowledges nothing, until it does again.
+#[test]
+fn the_brake_ends_where_nobody_acknowledges() {
+    for filter in ["a", "$share/g/a"] {
+        let mut stage = Stage::with(Settings { brake_messages: 3, ..Settings::default() });
+        let subscriber = stage.client("subscriber", &Ask::lasting(60).window(1));
+        stage.subscribe(&subscriber, filter, at_qos(QOS_1));
+        let publisher = stage.client("publisher", &Ask::clean());
+        let publish = |stage: &mut Stage| {
+            stage.publish(&publisher, 1, &message("a", b"x", QOS_1));
+            stage.stored(&publisher).len()
+        };
+        let first = publish(&mut stage) + publish(&mut stage) + publish(&mut stage) + publish(&mut stage);
+        assert_eq!((first, publish(&mut stage)), (4, 0), "{filter}: one is under way, three wait");
+        let first = stage.delivered(&subscriber).remove(0);
+        for _ in 0..4 {
+            stage.pass_secs(1);
+            assert_eq!(stage.stored(&publisher).len(), 1, "a second later");
+            assert_eq!(publish(&mut stage), 0);
+        }
+        stage.now.monotonic_ms += 1_000;
+        assert_eq!(publish(&mut stage), 2, "that and what waits");
+        assert_eq!(publish(&mut stage), 1);
+        stage.acknowledge(&subscriber, first.what, ReasonCode::Success);
+        stage.work();
+        assert_eq!(publish(&mut stage), 0, "it acknowledges again");
     }
 }
