@@ -47,7 +47,7 @@ impl Ledger {
                 self.wills.extend(will.map(|will| DueWill { id: None, message: will.message }));
             }
         }
-        // Before the next one comes: what the last one left behind is older than whatever that will do.
+        // Wills go out in the order in which they became due: this one's now, unless others still wait before it.
         self.fire_wills(&mut 1, now, to);
         match next {
             Some(next) => self.grant(next, now, to),

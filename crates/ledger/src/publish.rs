@@ -198,9 +198,13 @@ impl Ledger {
     fn plan(&self, routing: &Routing<'_>, plan: &mut Vec<Planned>) -> Result<(), ReasonCode> {
         let Routing { message, targets, publisher, .. } = *routing;
         let (qos, retain) = (message.qos(), message.retain());
+        let is_retained = self.is_retained_from_now(message);
         for target in targets.queued.iter().filter(|target| target.is_queued(qos)) {
             let Some(id) = target.subscriber.queue else { continue };
             let Some(session) = self.sessions.find(id) else { continue };
+            if is_retained && !session.knows_subscription_to(message.topic()) {
+                continue;
+            }
             let granted = Granted {
                 qos: qos.min(target.qos),
                 retain: retain && target.retain_as_published,
@@ -233,6 +237,11 @@ impl Ledger {
             return Err(ReasonCode::QuotaExceeded);
         }
         Ok(())
+    }
+
+    /// Whether the message becomes the retained value of its topic.
+    fn is_retained_from_now(&self, message: &Message) -> bool {
+        message.retain() && !message.payload().is_empty() && self.retained.has_room_for(message)
     }
 
     fn room(&self, queue: &Queue, message: &Message) -> Room {
@@ -271,8 +280,7 @@ impl Ledger {
     ) -> Result<(MessageId, bool), ReasonCode> {
         let Routing { message, opens, will, .. } = *routing;
         let id = self.next_message();
-        let is_retained =
-            message.retain() && !message.payload().is_empty() && self.retained.has_room_for(message);
+        let is_retained = self.is_retained_from_now(message);
         let mut group: Vec<Record<'_>> = Vec::with_capacity(2);
         if let Some((session, packet_id)) = opens
             && let Some(session) = self.sessions.find(session).and_then(|session| session.incarnation)

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use index::{Interest, Place, QueueId, Subscriber};
 use session::Message;
+use topic::{TopicFilter, TopicName};
 use wire::PacketId;
+
+use crate::UNITS_AT_A_TIME;
 
 use crate::cursors::WalkKey;
 use crate::in_flight::InFlight;
@@ -124,6 +127,17 @@ impl Session {
     /// Whether its connection takes a new message.
     pub(crate) fn takes_new(&self) -> bool {
         self.online.as_deref().is_some_and(|online| online.takes_new_behind(0, 0, &self.in_flight))
+    }
+
+    /// Whether one of the subscriptions that match the topic has come here already. The index may lead to one that has
+    /// not: a retained message that is decided before is older than that subscription's cursor, which will find it.
+    ///
+    /// Of a session with more subscriptions than can be looked at in one step, one is taken to be known.
+    pub(crate) fn knows_subscription_to(&self, topic: TopicName<'_>) -> bool {
+        let matches = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(topic));
+        self.subscriptions.contains_key(topic.as_str())
+            || self.subscriptions.len() > UNITS_AT_A_TIME
+            || self.subscriptions.keys().any(|filter| !filter.starts_with("$share/") && matches(filter))
     }
 
     /// When something is to happen to it while it is offline.

@@ -1,5 +1,6 @@
 //! Who is in a group, and which of its messages go to whom (MQTT 5.0, 4.8.2).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::gauges::{add, shift, subtract};
 use crate::group::Held;
 use crate::in_flight::State;
 use crate::queue::Entry;
-use crate::record::{Granted, MessageId};
+use crate::record::{Granted, MessageId, Queued};
 use crate::replies::{Answer, QueueOf};
 use crate::session::{Growth, Online, Share};
 use crate::{Effects, Ledger, Record, Refusal};
@@ -295,22 +296,29 @@ impl Ledger {
             return Ok(());
         }
         let Some(packet_id) = session.in_flight.allocate() else { return Ok(()) };
-        let becomes_own = granted.qos == Qos::ExactlyOnce && session.incarnation.is_some();
-        if becomes_own && entry.is_recorded {
-            let moved = Record::Moved {
-                group: group.incarnation,
-                session: session.incarnation.unwrap_or_default(),
-                message,
-                packet_id,
-                granted: std::borrow::Cow::Borrowed(&granted),
-            };
-            self.replies.commit(&[moved], to)?;
+        let own = session.incarnation.filter(|_| granted.qos == Qos::ExactlyOnce);
+        let becomes_own = own.is_some();
+        match own {
+            Some(session) if entry.is_recorded => {
+                let (group, granted) = (group.incarnation, Cow::Borrowed(&granted));
+                let moved = Record::Moved { group, session, message, packet_id, granted };
+                self.replies.commit(&[moved], to)?;
+            }
+            // It came when the group had no member that lasts. The identifier is in use even after a restart.
+            Some(session) => {
+                let queues = Cow::Owned(vec![Queued { queue: session, granted: granted.clone() }]);
+                let body = Cow::Borrowed(&entry.message);
+                let enqueued = Record::Enqueue { message, body, queues, is_retained: false };
+                self.replies.commit(&[enqueued, Record::Sent { session, message, packet_id }], to)?;
+            }
+            None => {}
         }
         shift(&self.gauges.queued, &self.gauges.in_flight, 1);
         subtract(&self.gauges.queued_bytes, bytes);
         online.begun(bytes);
         let Some((_, mut entry)) = group.pop() else { return Ok(()) };
         entry.granted = granted;
+        entry.is_recorded |= becomes_own;
         let what = match session.subscriber.queue {
             Some(queue) => Delivered::Session { queue, packet_id },
             None => Delivered::Group { group: id, entry: EntryId(message.0) },

@@ -25,7 +25,9 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let Some(id) = self.session_on(subscriber, place) else { return };
+        let Some(id) = self.session_on(subscriber, place) else {
+            return self.forget_if_ended(subscriber, subscriptions);
+        };
         let shared = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_some());
         let groups: Vec<Option<QueueId>> =
             subscriptions.iter().map(|(filter, _)| shared(filter).then(|| self.group_of(filter))).collect();
@@ -73,6 +75,17 @@ impl Ledger {
         };
         self.write_to_index(id, filters.iter().copied(), reason);
         self.answer_recorded(id, place, packet_id, reason, now, to);
+    }
+
+    /// The session has ended, of which the shard had not heard when it wrote these subscriptions to the index: nobody
+    /// else takes them out again.
+    fn forget_if_ended(&self, subscriber: &Arc<Subscriber>, subscriptions: &[(Box<str>, Interest)]) {
+        if subscriber.queue.is_some_and(|id| self.sessions.find(id).is_none()) {
+            let filters = subscriptions.iter().filter_map(|(filter, _)| TopicFilter::new(filter).ok());
+            let plain = filters.filter(|filter| filter.shared().is_none());
+            let changes = plain.map(|filter| Change::Unsubscribe { filter, subscriber });
+            self.index.apply(changes, &mut Vec::new());
+        }
     }
 
     /// The shard has written a change to the index before it came here. If it was refused, the index gets back what is

@@ -1,9 +1,13 @@
 //! What a hostile or a lame subscriber must not bring about.
 
-use ledger::{Cause, Command, CursorId, Reply, Settings};
+use std::sync::Arc;
+
+use index::{Change, Subscriptions};
+use ledger::{Cause, Command, CursorId, Ledger, Record, Reply, Settings};
+use topic::TopicFilter;
 use wire::ReasonCode;
 
-use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, id_of, message, retained};
+use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, id_of, message, payloads, retained};
 
 /// A member that comes back again and again without acknowledging has never more open than its window.
 #[test]
@@ -133,4 +137,67 @@ fn the_brake_ends_where_nobody_acknowledges() {
         stage.work();
         assert_eq!(publish(&mut stage), 0, "it acknowledges again");
     }
+}
+
+/// The shard has not heard of the end of the session when it writes a subscription to the index.
+#[test]
+fn a_subscription_of_a_session_that_has_ended_leads_nowhere() {
+    let mut stage = Stage::with(Settings { queue_messages_max: 3, ..Settings::default() });
+    let client = stage.client("client", &Ask::lasting(60).window(1));
+    stage.subscribe(&client, "a", at_qos(QOS_1));
+    for _ in 0..4 {
+        stage.emit(&message("a", b"x", QOS_1));
+    }
+    stage.subscribe(&client, "b", at_qos(QOS_1));
+    stage.subscribe(&client, "$share/g/b", at_qos(QOS_1));
+    assert_eq!(stage.ended(&client), [ReasonCode::QuotaExceeded]);
+    assert!(stage.targets("a").is_empty() && stage.targets("b").is_empty());
+    assert_eq!(count(&stage.gauges().groups), 0);
+}
+
+/// • A live copy that is older than the cursor of a new subscription is not given to it: the cursor will find it.
+#[test]
+fn a_retained_message_does_not_come_live_and_from_a_cursor() {
+    let mut stage = Stage::new();
+    let client = stage.client("client", &Ask::lasting(60));
+    let publish = |stage: &mut Stage, filter: &str, payload: &[u8]| {
+        // The shard has written the subscription to the index; the ledger has not heard of it.
+        let parsed = TopicFilter::new(filter).expect("a filter");
+        let (subscriber, options) = (&client.subscriber, at_qos(QOS_2));
+        stage.index.apply([Change::Subscribe { filter: parsed, subscriber, options }], &mut Vec::new());
+        stage.emit(&retained("a/b", payload, QOS_2));
+        stage.subscribe(&client, filter, at_qos(QOS_2));
+        payloads(&stage.delivered(&client))
+    };
+    assert!(publish(&mut stage, "a/+", b"1").is_empty());
+    assert_eq!(publish(&mut stage, "a/+", b"2"), ["2"], "it was due to the subscription that there was");
+    assert_eq!(publish(&mut stage, "#", b"3"), ["3"]);
+    assert_eq!(publish(&mut stage, "a/b", b"4"), ["4"]);
+    stage.emit(&retained("a/b", b"", QOS_2));
+    assert_eq!(payloads(&stage.delivered(&client)), [""]);
+}
+
+/// A packet identifier of QoS 2 outlives the process, wherever its message came from.
+#[test]
+fn an_identifier_for_a_message_from_before_the_group_lasted_is_recorded() {
+    let mut stage = Stage::new();
+    let clean = stage.client("clean", &Ask::clean().window(1));
+    stage.subscribe(&clean, "$share/g/x", at_qos(QOS_2));
+    stage.emit(&message("x", b"1", QOS_2));
+    stage.emit(&message("x", b"2", QOS_2));
+    let client = stage.client("client", &Ask::lasting(60));
+    stage.subscribe(&client, "$share/g/x", at_qos(QOS_2));
+    let sent = stage.delivered(&client);
+    assert_eq!(payloads(&sent), ["2"]);
+    let records: Vec<_> = stage.sink.groups.iter().flat_map(|(_, group)| group.iter().cloned()).collect();
+    let is_sent = |record: &Record<'_>| match record {
+        Record::Sent { packet_id, .. } => *packet_id == id_of(&sent[0]),
+        _ => false,
+    };
+    assert!(records.iter().any(is_sent), "{records:?}");
+    let state = stage.ledger.durable_state();
+    let index = Arc::new(Subscriptions::new([1, 2]));
+    let again = Ledger::recover(Settings::default(), index, records, stage.now);
+    assert_eq!(again.durable_state(), state);
+    assert!(state.contains("sent"), "{state}");
 }
