@@ -1,9 +1,12 @@
 //! Who an entry of the index leads to, and how full that subscriber is.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::Interest;
+use crate::subscribers::Identity;
 
 /// One event loop with the connections that it accepted; there are at most [`MAX`](Self::MAX).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,8 +147,37 @@ impl Subscriber {
 /// The members of a group. The ledger writes the list; shards read it for messages of QoS 0, which no queue holds.
 #[derive(Debug, Default)]
 pub struct Members {
-    list: RwLock<Vec<Member>>,
+    list: RwLock<MemberList>,
     next: AtomicUsize,
+}
+
+/// The members in a row, to take turns in, and where each stands, so that who comes or goes looks at nobody else.
+#[derive(Debug, Default)]
+struct MemberList {
+    members: Vec<Member>,
+    /// By the subscriber's identity.
+    places: HashMap<u64, usize>,
+}
+
+impl MemberList {
+    fn put(&mut self, member: Member) {
+        match self.places.entry(member.subscriber.identity()) {
+            Entry::Occupied(place) => self.members[*place.get()] = member,
+            Entry::Vacant(place) => {
+                place.insert(self.members.len());
+                self.members.push(member);
+            }
+        }
+    }
+
+    /// The last member takes the place of the one that goes.
+    fn remove(&mut self, subscriber: &Arc<Subscriber>) {
+        let Some(place) = self.places.remove(&subscriber.identity()) else { return };
+        self.members.swap_remove(place);
+        if let Some(moved) = self.members.get(place) {
+            self.places.insert(moved.subscriber.identity(), place);
+        }
+    }
 }
 
 /// A session in a group.
@@ -160,35 +192,33 @@ pub struct Member {
 impl Members {
     /// Takes the list's place.
     pub fn set(&self, list: Vec<Member>) {
-        *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
+        let mut members = MemberList::default();
+        list.into_iter().for_each(|member| members.put(member));
+        *self.list.write().unwrap_or_else(PoisonError::into_inner) = members;
     }
 
     /// All of them.
     #[must_use]
     pub fn list(&self) -> Vec<Member> {
-        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.list.read().unwrap_or_else(PoisonError::into_inner).members.clone()
     }
 
     /// Adds a member, or replaces what its subscription asks for.
     pub fn put(&self, member: Member) {
-        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
-        match list.iter_mut().find(|known| Arc::ptr_eq(&known.subscriber, &member.subscriber)) {
-            Some(known) => *known = member,
-            None => list.push(member),
-        }
+        self.list.write().unwrap_or_else(PoisonError::into_inner).put(member);
     }
 
     /// Takes a member away. Returns how many are left.
     pub fn remove(&self, subscriber: &Arc<Subscriber>) -> usize {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|known| !Arc::ptr_eq(&known.subscriber, subscriber));
-        list.len()
+        list.remove(subscriber);
+        list.members.len()
     }
 
     /// The next member in turn that is connected, and where; one that has room, if there is one.
     #[must_use]
     pub fn next_connected(&self) -> Option<(Member, Place)> {
-        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let list = &self.list.read().unwrap_or_else(PoisonError::into_inner).members;
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let in_turn = (0..list.len()).map(|offset| &list[first.wrapping_add(offset) % list.len()]);
         let connected = |member: &Member| member.subscriber.place().map(|place| (member.clone(), place));
@@ -321,6 +351,24 @@ mod tests {
         let turns: Vec<u32> = turns.collect();
         assert_eq!(turns.len(), 30);
         assert!(turns.contains(&1) && turns.contains(&2));
+    }
+
+    #[test]
+    fn members_come_and_go_in_any_order() {
+        let at = |slot| ConnectionId { slot, generation: 0 };
+        let [a, b, c] =
+            [1, 2, 3].map(|slot| Arc::new(Subscriber::new("m".into(), ShardId::new(0), at(slot))));
+        let members = Members::default();
+        let put = |subscriber: &Arc<Subscriber>, qos| {
+            members.put(Member { subscriber: Arc::clone(subscriber), interest: Interest::new(qos) });
+        };
+        [&a, &b, &c].into_iter().for_each(|member| put(member, wire::Qos::AtMostOnce));
+        assert_eq!((members.remove(&a), members.remove(&a)), (2, 2));
+        put(&c, wire::Qos::ExactlyOnce);
+        assert_eq!(members.remove(&b), 1);
+        let [left] = &members.list()[..] else { panic!("{members:?}") };
+        assert!(Arc::ptr_eq(&left.subscriber, &c) && left.interest.qos() == wire::Qos::ExactlyOnce);
+        assert_eq!(members.remove(&c), 0);
     }
 
     #[test]

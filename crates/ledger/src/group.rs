@@ -1,6 +1,6 @@
 //! Groups that share a subscription (MQTT 5.0, 4.8.2).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -31,12 +31,19 @@ pub(crate) struct Group {
     pub(crate) held: HashMap<MessageId, Held, SeedableRandomState>,
     /// Members that take something, as far as is known, in turn. One that does not any more is found out when it is its
     /// turn.
-    pub(crate) ring: VecDeque<QueueId>,
+    pub(crate) ring: Ring,
     pub(crate) members: usize,
     pub(crate) connected: usize,
     pub(crate) growth: Growth,
     /// It stands in the line of those that are to be fed.
     pub(crate) is_ready: bool,
+}
+
+/// Members in the order of their turns.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    turns: BTreeMap<u64, QueueId>,
+    last: u64,
 }
 
 /// A message that a member has.
@@ -73,6 +80,27 @@ impl Group {
     }
 }
 
+impl Ring {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Behind all others. Returns its turn.
+    pub(crate) fn push(&mut self, member: QueueId) -> u64 {
+        self.last += 1;
+        self.turns.insert(self.last, member);
+        self.last
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<QueueId> {
+        self.turns.pop_first().map(|(_, member)| member)
+    }
+
+    pub(crate) fn remove(&mut self, turn: u64) {
+        self.turns.remove(&turn);
+    }
+}
+
 impl Groups {
     pub(crate) fn new(seed: u64) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
@@ -95,7 +123,7 @@ impl Groups {
             queue: Queue::default(),
             returned: BTreeMap::new(),
             held,
-            ring: VecDeque::new(),
+            ring: Ring::default(),
             members: 0,
             connected: 0,
             growth: Growth::default(),

@@ -60,8 +60,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) interest: Interest,
-    /// It stands in the group's ring of members that take something.
-    pub(crate) is_in_ring: bool,
+    /// Where it stands in the group's ring of members that take something, if it does.
+    pub(crate) turn: Option<u64>,
 }
 
 /// A session's connection.

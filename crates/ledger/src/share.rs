@@ -45,7 +45,7 @@ impl Ledger {
             share.interest = interest;
             return;
         }
-        session.shares.insert(group_id, Share { interest, is_in_ring: false });
+        session.shares.insert(group_id, Share { interest, turn: None });
         group.members += 1;
         if group.members == 1
             && let Ok(filter) = TopicFilter::new(&group.subscriber.client_id)
@@ -66,10 +66,7 @@ impl Ledger {
             return;
         };
         let Some(share) = session.shares.get_mut(&group_id) else { return };
-        if !share.is_in_ring {
-            share.is_in_ring = true;
-            group.ring.push_back(id);
-        }
+        share.turn.get_or_insert_with(|| group.ring.push(id));
         group.connected += 1;
         if group.connected == 1 {
             group.growth = Growth::begin(&group.queue);
@@ -110,9 +107,7 @@ impl Ledger {
         if let Some(members) = group.subscriber.members() {
             members.remove(subscriber);
         }
-        if share.is_in_ring {
-            group.ring.retain(|member| *member != id);
-        }
+        share.turn.into_iter().for_each(|turn| group.ring.remove(turn));
         let is_connected = self.sessions.find(id).and_then(|session| session.online.as_ref());
         if is_connected.is_some_and(|online| online.is_open) {
             group.connected = group.connected.saturating_sub(1);
@@ -211,14 +206,14 @@ impl Ledger {
     /// The next member in turn that takes something. Those that do not are told to come again when they do.
     fn next_member(&mut self, id: QueueId) -> Option<QueueId> {
         let group = self.groups.table.find_mut(id)?;
-        while let Some(member) = group.ring.pop_front() {
+        while let Some(member) = group.ring.pop() {
             let Some(session) = self.sessions.find_mut(member) else { continue };
             let takes_new = session.takes_new();
             let Some(share) = session.shares.get_mut(&id) else { continue };
+            share.turn = None;
             if takes_new {
                 return Some(member);
             }
-            share.is_in_ring = false;
             if let Some(online) = &mut session.online {
                 online.hungry.push_back(id);
             }
@@ -227,9 +222,9 @@ impl Ledger {
     }
 
     fn put_back_in_ring(&mut self, id: QueueId, member: QueueId) {
-        let is_member = self.sessions.find(member).is_some_and(|session| session.shares.contains_key(&id));
-        if let Some(group) = self.groups.table.find_mut(id).filter(|_| is_member) {
-            group.ring.push_back(member);
+        let share = self.sessions.find_mut(member).and_then(|session| session.shares.get_mut(&id));
+        if let (Some(share), Some(group)) = (share, self.groups.table.find_mut(id)) {
+            share.turn.get_or_insert_with(|| group.ring.push(member));
         }
     }
 
@@ -245,10 +240,9 @@ impl Ledger {
         let Some(session) = session else { return Ok(None) };
         let hungry = session.online.as_mut().and_then(|online| online.hungry.pop_front());
         let Some(id) = hungry else { return Ok(None) };
-        let Some(share) = session.shares.get_mut(&id).filter(|share| !share.is_in_ring) else {
+        if session.shares.get(&id).is_none_or(|share| share.turn.is_some()) {
             return Ok(Some(false));
-        };
-        share.is_in_ring = true;
+        }
         self.put_back_in_ring(id, member);
         if !self.groups.table.find(id).is_some_and(crate::group::Group::has_waiting) {
             return Ok(Some(false));
