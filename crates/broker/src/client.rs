@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use index::{ConnectionId, Interest, QueueId, Subscriber};
+use index::{ConnectionId, QueueId, Subscriber};
 use ledger::{Deliver, EntryId};
-use session::{Message, Session};
+use session::Session;
 use wire::PacketId;
 
 use crate::filters::Filters;
@@ -34,8 +34,6 @@ pub(crate) struct Client {
     /// What has come out of its queue when its output, or the whole process, had no room.
     #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
     pub(crate) deferred: Option<Box<VecDeque<Deliver>>>,
-    /// Retained messages of QoS 1 and 2 that a step has brought, and for which its window has no place yet.
-    pub(crate) brought: Option<Box<Brought>>,
     /// Messages of groups that are under way to it under numbers of its own.
     pub(crate) shares: Option<Box<Shares>>,
     /// How many messages it has acknowledged, which is progress.
@@ -72,7 +70,6 @@ impl Client {
             blocked: None,
             recording: None,
             deferred: None,
-            brought: None,
             shares: None,
             acknowledged: 0,
             is_held: false,
@@ -110,13 +107,6 @@ pub(crate) struct Shares {
     pub(crate) in_flight: HashMap<PacketId, Share>,
     /// How many wait behind the window.
     pub(crate) waiting: usize,
-}
-
-/// What is left of a step of retained messages.
-#[derive(Debug)]
-pub(crate) struct Brought {
-    pub(crate) messages: VecDeque<Arc<Message>>,
-    pub(crate) interest: Interest,
 }
 
 /// The clients of one shard, in the places that `net` gave their connections.

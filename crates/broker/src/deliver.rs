@@ -1,14 +1,13 @@
 //! From a message to the output buffers of this shard's subscribers.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
 use ledger::{Command, Delivered, Origin};
 use session::{Message, Now, Wait, Waiting};
-use wire::{DisconnectReason, Qos, ReasonCode, SubscriptionIdentifiers, Version};
+use wire::{DisconnectReason, Qos, ReasonCode, SubscriptionIdentifiers};
 
-use crate::client::{Brought, Tag};
+use crate::client::Tag;
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
 use crate::retained::Walks;
 use crate::{Effects, Flush, Room, Shard};
@@ -215,12 +214,7 @@ impl Shard {
     pub(crate) fn pull(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         while self.send_deferred(id, now, to) {
             let Some(client) = self.clients.get_mut(id) else { return };
-            let Some(first) = client.session.first_waiting() else {
-                if self.bring_next(id, now, to) {
-                    continue;
-                }
-                break;
-            };
+            let Some(first) = client.session.first_waiting() else { break };
             if first.message.is_expired(now) {
                 self.forget_waiting(id, to);
                 continue;
@@ -335,20 +329,41 @@ impl Shard {
         let is_foreign = |message: &&Arc<Message>| own.is_none() || message.publisher() != own.as_deref();
         let is_once = |message: &Arc<Message>| message.qos().min(interest.qos()) == Qos::AtMostOnce;
         let messages = messages.iter().filter(is_foreign).cloned();
-        let (once, more): (VecDeque<_>, VecDeque<_>) = messages.partition(is_once);
+        let (once, more): (Vec<_>, Vec<_>) = messages.partition(is_once);
         if let Some(queue) = client.queue() {
             // Its packet identifiers are the ledger's.
             if !more.is_empty() {
                 let origin = Origin { queue, connection };
-                to.command(Command::Queue { origin, messages: more.into(), interest });
+                to.command(Command::Queue { origin, messages: more, interest });
             }
-        } else if !more.is_empty() {
-            client.brought = Some(Box::new(Brought { messages: more, interest }));
+        } else {
+            more.into_iter().for_each(|message| self.bring(connection, message, interest, now));
         }
         for message in once {
             self.send_retained(connection, &message, interest, now, to);
         }
         self.pull(connection, now, to);
+    }
+
+    /// One of QoS 1 or 2 goes behind the window, whatever waits there: there is one step at a time.
+    fn bring(&mut self, connection: ConnectionId, message: Arc<Message>, interest: Interest, now: Now) {
+        let Some(client) = self.clients.get_mut(connection) else { return };
+        let Some(version) = client.session.version() else { return };
+        let qos = message.qos().min(interest.qos());
+        let identifiers: Box<[_]> = interest.identifier().into_iter().collect();
+        let shape = Shape { is_5: version.is_5(), retain: true, qos };
+        let numbers = as_identifiers(&identifiers);
+        let numbers = SubscriptionIdentifiers::from(numbers.as_slice());
+        let buffer = &mut self.buffers.single;
+        buffer.clear();
+        let source = Source::Message { message: &message, stored: true };
+        let made = source.encode(shape, numbers, client.session.packet_bytes_max(), now, buffer);
+        self.counters.routed.add(1);
+        if made.count == 0 {
+            return self.count_sent(&made, Room::Open);
+        }
+        client.session.wait_in_any_case(Waiting { message, qos, retain: true, identifiers, tag: None });
+        self.counters.waiting.add(1);
     }
 
     /// One of QoS 0.
@@ -373,35 +388,6 @@ impl Shard {
         self.counters.routed.add(1);
         let room = to.publish(connection, buffer, Flush::Direct);
         self.count_once(&made, room);
-    }
-
-    /// The next retained message that a step has brought goes behind the window, if it would get a place there at once.
-    fn bring_next(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
-        let Some(client) = self.clients.get_mut(id).filter(|client| client.session.has_place()) else {
-            return false;
-        };
-        let Some(brought) = &mut client.brought else { return false };
-        let Some(message) = brought.messages.pop_front() else {
-            client.brought = None;
-            return false;
-        };
-        let interest = brought.interest;
-        let (qos, version) = (message.qos().min(interest.qos()), client.session.version());
-        let identifiers: Box<[_]> = interest.identifier().into_iter().collect();
-        let shape = Shape { is_5: version.is_some_and(Version::is_5), retain: true, qos };
-        let numbers = as_identifiers(&identifiers);
-        let numbers = SubscriptionIdentifiers::from(numbers.as_slice());
-        let buffer = &mut self.buffers.single;
-        buffer.clear();
-        let source = Source::Message { message: &message, stored: true };
-        let made = source.encode(shape, numbers, client.session.packet_bytes_max(), now, buffer);
-        self.counters.routed.add(1);
-        if made.count == 0 {
-            self.count_sent(&made, Room::Open);
-        } else {
-            self.wait(id, Waiting { message, qos, retain: true, identifiers, tag: None }, now, to);
-        }
-        true
     }
 
     /// At QoS 0 what is written is done with.

@@ -51,6 +51,11 @@ impl<T> Session<T> {
         self.sending.get_or_insert_default().waiting.push(waiting, bound)
     }
 
+    /// Lets a message wait that counts against no bound: somebody else bounds those.
+    pub fn wait_in_any_case(&mut self, waiting: Waiting<T>) {
+        self.sending.get_or_insert_default().waiting.push_unbounded(waiting);
+    }
+
     /// The message that waits first, with a packet identifier, if there is a place for it.
     pub fn next_waiting(&mut self) -> Option<(Waiting<T>, Delivery)> {
         let sending = self.sending.as_deref_mut()?;

@@ -47,32 +47,48 @@ pub(crate) struct Bound {
 /// First in, first out, bounded.
 #[derive(Debug)]
 pub(crate) struct WaitingQueue<T> {
-    queue: VecDeque<Waiting<T>>,
+    /// Each with whether it is bounded.
+    queue: VecDeque<(Waiting<T>, bool)>,
     bytes: usize,
+    /// Those that are bounded, and their bytes.
+    bounded: usize,
+    bounded_bytes: usize,
 }
 
 impl<T> Default for WaitingQueue<T> {
     fn default() -> Self {
-        Self { queue: VecDeque::new(), bytes: 0 }
+        Self { queue: VecDeque::new(), bytes: 0, bounded: 0, bounded_bytes: 0 }
     }
 }
 
 impl<T> WaitingQueue<T> {
     pub(crate) fn push(&mut self, waiting: Waiting<T>, bound: Bound) -> Wait {
         let bytes = weight_bytes(&waiting);
-        let fits = self.queue.len() < bound.messages && self.bytes.saturating_add(bytes) <= bound.bytes;
+        let fits = self.bounded < bound.messages && self.bounded_bytes.saturating_add(bytes) <= bound.bytes;
         // What is larger than everything that may wait would otherwise never come through.
-        if !fits && !self.queue.is_empty() {
+        if !fits && self.bounded > 0 {
             return Wait::Full;
         }
+        self.bounded += 1;
+        self.bounded_bytes += bytes;
         self.bytes += bytes;
-        self.queue.push_back(waiting);
+        self.queue.push_back((waiting, true));
         Wait::Waits
     }
 
+    pub(crate) fn push_unbounded(&mut self, waiting: Waiting<T>) {
+        self.bytes += weight_bytes(&waiting);
+        self.queue.push_back((waiting, false));
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Waiting<T>> {
-        let waiting = self.queue.pop_front()?;
-        self.bytes -= weight_bytes(&waiting);
+        let (waiting, is_bounded) = self.queue.pop_front()?;
+        let bytes = weight_bytes(&waiting);
+        self.bytes -= bytes;
+        if is_bounded {
+            self.bounded -= 1;
+            self.bounded_bytes -= bytes;
+        }
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
             self.queue = VecDeque::new();
         }
@@ -80,11 +96,11 @@ impl<T> WaitingQueue<T> {
     }
 
     pub(crate) fn front(&self) -> Option<&Waiting<T>> {
-        self.queue.front()
+        self.queue.front().map(|(waiting, _)| waiting)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting<T>> {
-        self.queue.iter()
+        self.queue.iter().map(|(waiting, _)| waiting)
     }
 
     pub(crate) fn len(&self) -> usize {
