@@ -30,6 +30,7 @@ pub(crate) struct Client {
     /// Why it is not read.
     pub(crate) blocked: Option<Box<Blocker>>,
     /// SUBSCRIBE and UNSUBSCRIBE packets that are answered when the ledger has recorded them.
+    #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
     pub(crate) recording: Option<Box<Vec<Recording>>>,
     /// What has come out of its queue when its output, or the whole process, had no room.
     #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
