@@ -63,6 +63,25 @@ struct Peer {
     next_id: u16,
 }
 
+impl Peer {
+    /// A client forgets its session when it asks for a new one...
+    fn forget(&mut self) {
+        self.open.clear();
+        self.given.clear();
+        self.published.clear();
+        self.releasing.clear();
+    }
+
+    /// ... and when one ends that was to end with its connection.
+    fn disconnect(&mut self) -> Option<Client> {
+        let client = self.client.take()?;
+        if client.expiry_secs == 0 {
+            self.forget();
+        }
+        Some(client)
+    }
+}
+
 /// A message that the server has answered for, and a queue that it must have gone to.
 type Promise = (String, String);
 
@@ -187,12 +206,16 @@ impl World {
         if self.dice.one_in(2) {
             ask = ask.will("a/b", self.dice.pick(&[0, 2, 9]));
         }
+        // A session that is to end with this connection may be gone before its client has heard of it.
+        if ask.clean_start || ask.expiry_secs == 0 {
+            self.peers.get_mut(name).expect("a peer").forget();
+        }
         let client = self.stage.claim(name, &ask);
         self.waiting.push((name, client));
     }
 
     fn leave(&mut self, name: &'static str) {
-        let Some(client) = self.peers.get_mut(name).and_then(|peer| peer.client.take()) else { return };
+        let Some(client) = self.peers.get_mut(name).and_then(Peer::disconnect) else { return };
         let cause = match self.peers[name].is_evicted {
             true => Cause::TakenOver,
             false => self.dice.pick(&[Cause::Normal, Cause::WithWill]),
@@ -382,10 +405,7 @@ impl World {
         peer.unanswered.clear();
         if !session_present {
             assert!(!self.weather.is_calm || self.subscriptions.keys().all(|(other, _)| *other != name));
-            peer.open.clear();
-            peer.given.clear();
-            peer.published.clear();
-            peer.releasing.clear();
+            peer.forget();
             self.subscriptions.retain(|(other, _), _| *other != name);
         }
         peer.client = Some(client.clone());
@@ -459,10 +479,10 @@ impl World {
         self.durable = last;
         self.states.retain(|lsn, _| *lsn <= last);
         self.waiting.clear();
-        self.peers.values_mut().for_each(|peer| {
-            peer.client = None;
+        for peer in self.peers.values_mut() {
+            peer.disconnect();
             peer.is_evicted = false;
-        });
+        }
         self.subscriptions_after_restart();
         self.note_state();
     }

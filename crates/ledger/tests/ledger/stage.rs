@@ -73,6 +73,8 @@ pub(crate) struct Client {
     pub(crate) claimant: Arc<Subscriber>,
     /// It as others see it, once it has its identifier.
     pub(crate) subscriber: Arc<Subscriber>,
+    /// What it has asked for.
+    pub(crate) expiry_secs: u32,
 }
 
 /// What a CONNECT asks for.
@@ -212,7 +214,7 @@ impl Stage {
         };
         self.handle(shard, Command::Claim(Box::new(claim)));
         let place = Place { shard, connection };
-        Client { place, claimant: Arc::clone(&subscriber), subscriber }
+        Client { place, claimant: Arc::clone(&subscriber), subscriber, expiry_secs: ask.expiry_secs }
     }
 
     /// The answer to a CONNECT, if it has come; other replies stay.
