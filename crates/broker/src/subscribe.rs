@@ -309,7 +309,14 @@ impl Shard {
         if reason.is_error() {
             answer.refuse(reason);
         }
+        let is_5 = client.session.version().is_some_and(Version::is_5);
         match answer {
+            Reasons::Unsubscribe(_) if reason.is_error() && !is_5 => {
+                // Before MQTT 5 UNSUBACK cannot say that the subscription is still there.
+                let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
+                let why = "the end of a subscription could not be recorded";
+                self.give_up(id, reason, why, now, to);
+            }
             Reasons::Subscribe(reasons) => self.acknowledge_subscribe(id, packet_id, &reasons, now, to),
             Reasons::Unsubscribe(reasons) => self.acknowledge_unsubscribe(id, packet_id, &reasons, now, to),
         }
@@ -389,7 +396,9 @@ impl Shard {
                 recorded.push(filter);
             }
         }
-        if recorded.is_empty() {
+        // That there is no such subscription may be because an UNSUBSCRIBE before has ended it, which is not recorded yet.
+        let is_recording = self.clients.get(id).is_some_and(|client| client.recording.is_some());
+        if recorded.is_empty() && !is_recording {
             return self.acknowledge_unsubscribe(id, packet_id, &reasons, now, to);
         }
         self.record(id, packet_id, Reasons::Unsubscribe(reasons));
