@@ -160,6 +160,8 @@ impl Ledger {
                     && let Some(online) = &mut session.online
                 {
                     online.finished(exchange.bytes);
+                    // Other groups may have waited for that place.
+                    self.is_ready(QueueOf::Session(held.holder));
                 }
             }
         }
