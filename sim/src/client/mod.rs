@@ -9,7 +9,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use session::client::{Acknowledge, Event, Receipt, Settings};
 use wire::{
     Binary, Connect, Decoded, Limits, Packet, PacketId, PacketType, Qos, ReasonCode, Role, SubAckReason,
-    TopicName, Utf8, Version, Will, decode,
+    TopicName, UnsubAckReason, Utf8, Version, Will, decode,
 };
 
 use crate::network::{LinkId, Read};
@@ -47,6 +47,8 @@ pub(crate) struct Client {
     filters: Vec<usize>,
     watch: Watch,
     identifiers: u32,
+    /// Where it has given up waiting for CONNACK: there it comes again, so that the broker sees its attempts in their order.
+    shard: Option<usize>,
     /// Not before that it tries to connect again.
     rests_until_ms: u64,
 }
@@ -84,6 +86,7 @@ impl Client {
             filters: Vec::new(),
             watch: Watch::default(),
             identifiers: 0,
+            shard: None,
             rests_until_ms: 0,
         }
     }
@@ -131,6 +134,8 @@ impl Client {
         if is_fresh || !lasts {
             self.end_session(scene);
         }
+        let shard = self.shard.unwrap_or(shard);
+        self.shard = Some(shard).filter(|_| may_last);
         let link = scene.network.open(self.number, shard, scenario.bounds.socket);
         self.link = Some(link);
         self.lasts = lasts;
@@ -301,9 +306,10 @@ impl Client {
                 self.subscribed(ack.packet_id, &reasons, scene);
             }
             Event::Unsubscribed(ack) => {
-                let is_error =
-                    ack.reasons.is_some_and(|reasons| reasons.iter().any(|reason| reason.is_error()));
-                self.unsubscribed(ack.packet_id, is_error, scene);
+                // That there was none may mean that an earlier packet is still waiting for its answer.
+                let ended = |reason| reason == UnsubAckReason::Success;
+                let has_ended = ack.reasons.is_none_or(|reasons| reasons.iter().all(ended));
+                self.unsubscribed(ack.packet_id, has_ended, scene);
             }
             Event::None
             | Event::Released { .. }
@@ -314,6 +320,7 @@ impl Client {
 
     fn connected(&mut self, session_present: bool, scene: &mut Scene) {
         self.is_unsure = false;
+        self.shard = None;
         if !session_present {
             if let Some(session) = self.session.take() {
                 scene.oracle.session_ended(session);
@@ -344,14 +351,14 @@ impl Client {
         }
     }
 
-    fn unsubscribed(&mut self, packet_id: PacketId, is_error: bool, scene: &mut Scene) {
+    fn unsubscribed(&mut self, packet_id: PacketId, has_ended: bool, scene: &mut Scene) {
         let Some(place) = self.requests.iter().position(|(id, _)| *id == packet_id) else { return };
         let (Request::Unsubscribe(before, filter), Some(session)) =
             (self.requests.swap_remove(place).1, self.session)
         else {
             return;
         };
-        if !is_error {
+        if has_ended {
             self.filters.retain(|known| *known != filter);
             scene.oracle.unsubscribed(session, before, filter);
         }
@@ -362,7 +369,7 @@ impl Client {
         let Some(link) = self.link.take() else { return };
         note!(scene.trace, ("c{}", self.number), "is without a connection");
         scene.network.client_closes(link);
-        self.forget_connection(scene);
+        self.forget_connection(link, scene);
     }
 
     /// The client is gone, and the broker is not told.
@@ -370,11 +377,15 @@ impl Client {
         let Some(link) = self.link.take() else { return };
         note!(scene.trace, ("c{}", self.number), "vanishes");
         scene.network.client_vanishes(link, up_left);
-        self.forget_connection(scene);
+        self.forget_connection(link, scene);
     }
 
-    fn forget_connection(&mut self, scene: &mut Scene) {
+    fn forget_connection(&mut self, link: LinkId, scene: &mut Scene) {
         let was_connected = self.protocol.is_connected();
+        if self.shard.is_some() {
+            // A CONNECT that comes later than the next one would take its session over.
+            scene.network.reset(link, 0, 0);
+        }
         self.protocol.connection_lost();
         self.unparsed.clear();
         self.out.clear();

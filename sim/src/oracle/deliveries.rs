@@ -40,14 +40,14 @@ impl Oracle {
         }
         self.check_content(no, topic, qos)?;
         self.check_subscription(to, no, delivery)?;
-        let count = self.sessions[to.0].receipts_of(no);
-        if count > 0 {
+        if self.sessions[to.0].receipts_of(no) > 0 {
+            let count = self.sessions[to.0].receipts_with(no, qos);
             self.check_repetition(to, no, delivery, usize::from(count) + 1)?;
         } else {
             self.check_order(to, no, qos)?;
             self.note_value(to, topic, Some(no), qos);
         }
-        self.sessions[to.0].take(no);
+        self.sessions[to.0].take(no, qos);
         Ok(())
     }
 
@@ -147,8 +147,12 @@ impl Oracle {
     fn check_order(&mut self, to: SessionNo, no: MessageNo, qos: Qos) -> Result<(), String> {
         let message = self.message(no);
         let (publisher, topic) = (message.publisher, message.topic);
-        let is_shared = self.sessions[to.0].shares(|filter| self.matches[filter][topic]);
-        if is_shared || message.will.is_some() {
+        let session = &self.sessions[to.0];
+        let is_shared = session.shares(|filter| self.matches[filter][topic]);
+        if is_shared
+            || message.will.is_some()
+            || message.may_be_repeated && !self.was_first_meant_for(session, message, qos)
+        {
             return Ok(());
         }
         let key = (publisher, topic, message.qos, qos);
@@ -157,6 +161,20 @@ impl Oracle {
             Some(last) => Err(format!("{} after {}", self.name(no), self.name(last))),
             None => Ok(()),
         }
+    }
+
+    /// Whether the first time that the broker was given a message counted for this session: it had subscribed, nothing
+    /// was refused or dropped, and nothing can have expired. Otherwise what is sent again comes behind later messages.
+    fn was_first_meant_for(&self, session: &Session, message: &Message, qos: Qos) -> bool {
+        let published = message.published;
+        let had_subscribed = session.spans.iter().any(|span| {
+            self.leads_to(span, session, message)
+                && span.surely_covers(published, published)
+                && span.wish.qos >= qos
+        });
+        // What is of QoS 0 does not wait for a session that is away.
+        let waits = qos > Qos::AtMostOnce || !session.lasts;
+        had_subscribed && waits && !message.expires && !self.has_refused()
     }
 
     fn note_value(&mut self, to: SessionNo, topic: usize, message: Option<MessageNo>, qos: Qos) {

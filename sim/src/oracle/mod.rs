@@ -88,6 +88,7 @@ pub(crate) struct Oracle {
     ended_met: usize,
     /// Copies that were dropped because a queue was full, in processes that are gone.
     dropped_before: usize,
+    refused_before: bool,
     /// Of the ledger of this process.
     gauges: Option<Arc<Gauges>>,
     failure: Option<String>,
@@ -109,6 +110,7 @@ impl Oracle {
             ended_before: 0,
             ended_met: 0,
             dropped_before: 0,
+            refused_before: false,
             gauges: None,
             failure: None,
         }

@@ -118,7 +118,7 @@ impl Oracle {
         if reason == ReasonCode::Success {
             will.is_cancelled = true;
         } else if will.delay_secs == 0 {
-            message.published = tick;
+            // It may have been published before the connection ended, if its session has.
             message.acknowledged = Some(tick);
         }
     }
@@ -129,14 +129,18 @@ impl Oracle {
         self.crashes += 1;
         self.ended_before += self.gauge(|gauges| &gauges.ended_by_full_queue);
         self.dropped_before += self.dropped_by_queue();
+        self.refused_before |= self.has_refused();
         self.gauges = None;
         for client in &mut self.presence.clients {
             client.live = None;
         }
-        // A will of a session that ends with its connection ends with the process.
         for message in &mut self.messages {
-            if message.will.as_ref().is_some_and(|will| !will.lasts) {
-                message.acknowledged = None;
+            match &mut message.will {
+                // It ends with the process.
+                Some(will) if !will.lasts => message.acknowledged = None,
+                // That its client has said goodbye may not be recorded, and nobody was promised that it is.
+                Some(will) => will.is_cancelled = false,
+                None => {}
             }
         }
     }
@@ -182,6 +186,14 @@ impl Oracle {
     /// A number of the ledger of this process.
     fn gauge(&self, of: impl Fn(&Gauges) -> &AtomicUsize) -> usize {
         self.gauges.as_deref().map_or(0, |gauges| of(gauges).load(Ordering::Relaxed))
+    }
+
+    /// Whether messages were refused or dropped, in this process or another.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused_before
+            || self.dropped_by_queue() > 0
+            || self.gauge(|gauges| &gauges.commits_refused) > 0
+            || self.gauge(|gauges| &gauges.publishes_refused) > 0
     }
 
     pub(super) fn dropped_by_queue(&self) -> usize {

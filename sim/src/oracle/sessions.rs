@@ -21,8 +21,8 @@ pub(super) struct Session {
     pub(super) packet_bytes_max: usize,
     pub(super) ended: Option<Tick>,
     pub(super) spans: Vec<Span>,
-    /// How often each message was taken, by its number.
-    receipts: Vec<u8>,
+    /// How often each message was taken, by its number and the QoS.
+    receipts: Vec<[u8; 3]>,
     /// The last message that was new, by publisher, topic, and the QoS that it was published and delivered with.
     pub(super) last: BTreeMap<(usize, usize, Qos, Qos), MessageNo>,
     /// What each topic ended with, by topic.
@@ -61,19 +61,25 @@ pub(super) struct Span {
 
 impl Session {
     pub(super) fn receipts_of(&self, no: MessageNo) -> u8 {
-        self.receipts.get(no.0 as usize).copied().unwrap_or(0)
+        self.receipts.get(no.0 as usize).map_or(0, |by_qos| by_qos.iter().sum())
     }
 
-    pub(super) fn take(&mut self, no: MessageNo) {
+    pub(super) fn receipts_with(&self, no: MessageNo, qos: Qos) -> u8 {
+        self.receipts.get(no.0 as usize).map_or(0, |by_qos| by_qos[usize::from(qos.level())])
+    }
+
+    pub(super) fn take(&mut self, no: MessageNo, qos: Qos) {
         let place = no.0 as usize;
         if place >= self.receipts.len() {
-            self.receipts.resize(place + 1, 0);
+            self.receipts.resize(place + 1, [0; 3]);
         }
-        self.receipts[place] = self.receipts[place].saturating_add(1);
+        let count = &mut self.receipts[place][usize::from(qos.level())];
+        // Three of them fit the sum.
+        *count = (*count + 1).min(80);
     }
 
     pub(super) fn taken(&self) -> usize {
-        self.receipts.iter().map(|count| usize::from(*count)).sum()
+        self.receipts.iter().flatten().map(|count| usize::from(*count)).sum()
     }
 
     /// Whether a shared subscription of it may ever have matched.

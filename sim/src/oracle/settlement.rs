@@ -58,7 +58,8 @@ impl Oracle {
                     && span.wish.qos > Qos::AtMostOnce
                     && span.surely_covers(published, acknowledged)
                     // When one subscription ends and another one begins, what is retained may come for the new one only.
-                    && !(message.retain && span.end_asked.is_some())
+                    // Nobody knows when a will was published after its client had gone.
+                    && !((message.retain || message.will.is_some()) && span.end_asked.is_some())
             };
             if session.spans.iter().any(|span| is_owed(&span))
                 && session.takes(message)
@@ -112,7 +113,8 @@ impl Oracle {
         Ok(())
     }
 
-    fn leads_to(&self, span: &Span, session: &Session, message: &Message) -> bool {
+    /// Whether a subscription that is not shared asks for a message.
+    pub(super) fn leads_to(&self, span: &Span, session: &Session, message: &Message) -> bool {
         !span.is_shared
             && self.matches[span.wish.filter][message.topic]
             && !(span.wish.no_local && session.client == message.publisher)
@@ -228,8 +230,13 @@ impl Oracle {
         if drops > 0 || dropped > 0 || !all_retained.into_iter().all(is_plain) {
             return Ok(());
         }
+        // What is of QoS 0 does not wait for a session that is away.
+        let may_be_missed = self.messages.iter().any(|m| m.topic == topic && m.qos == Qos::AtMostOnce);
         let alive = standings.iter().filter_map(|standing| standing.session);
         for session in alive.map(|session| &self.sessions[session.0]) {
+            if session.lasts && may_be_missed {
+                continue;
+            }
             let brings = |span: &Span| {
                 self.matches[span.wish.filter][topic]
                     && !span.is_shared
@@ -244,9 +251,7 @@ impl Oracle {
                 continue;
             }
             let value = session.values.get(&topic);
-            if value.is_some_and(|value| {
-                value.qos.is_none() || session.lasts && value.qos == Some(Qos::AtMostOnce)
-            }) {
+            if value.is_some_and(|value| value.qos.is_none()) {
                 continue;
             }
             let last = value.and_then(|value| value.message);
