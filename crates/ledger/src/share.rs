@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use index::{Change, Interest, Member, Place, QueueId, Subscriber, Target};
 use session::Now;
@@ -15,10 +16,10 @@ use crate::gauges::{add, shift, subtract};
 use crate::group::Held;
 use crate::in_flight::State;
 use crate::queue::Entry;
-use crate::record::{Granted, MessageId, Queued};
+use crate::record::{Granted, Incarnation, MessageId, Queued};
 use crate::replies::{Answer, QueueOf};
 use crate::session::{Growth, Online, Share};
-use crate::{Effects, Ledger, Record, Refusal};
+use crate::{Effects, Gauges, Ledger, Record, Refusal};
 
 impl Ledger {
     /// The group of a filter, which comes to be if there is none yet.
@@ -256,72 +257,82 @@ impl Ledger {
 
     /// Gives the next message of a group to a member that takes one.
     fn give(&mut self, id: QueueId, member: QueueId, now: Now, to: &mut impl Effects) -> Result<(), Refusal> {
+        let (Some(session), Some(group)) = (self.sessions.find(member), self.groups.table.find(id)) else {
+            return Ok(());
+        };
+        let (Some(online), Some(share)) = (&session.online, session.shares.get(&id)) else { return Ok(()) };
+        let Some((_, entry)) = group.front() else { return Ok(()) };
+        let granted = granted(entry, share.interest);
+        if entry.message.is_expired(now) {
+            return self.take_next(id, |gauges| &gauges.expired, to).map(drop);
+        }
+        if is_too_large(&entry.message, &granted.identifiers, online.packet_bytes_max, now) {
+            return self.take_next(id, |gauges| &gauges.too_large, to).map(drop);
+        }
+        if granted.qos > Qos::AtMostOnce {
+            return self.lend(id, member, granted, now, to);
+        }
+        let Place { shard, connection } = online.place;
+        let targets = Arc::new([Target::one(Arc::clone(&session.subscriber), connection, share.interest)]);
+        if let Some(Entry { message, .. }) = self.take_next(id, |gauges| &gauges.acknowledged, to)? {
+            to.post(shard, Reply::Live { message, targets, stored: false });
+        }
+        Ok(())
+    }
+
+    /// Takes the next message out of a group for good, and counts it.
+    fn take_next(
+        &mut self,
+        id: QueueId,
+        counter: fn(&Gauges) -> &AtomicUsize,
+        to: &mut impl Effects,
+    ) -> Result<Option<Entry>, Refusal> {
+        let Some(group) = self.groups.table.find_mut(id) else { return Ok(None) };
+        let Some((message, entry)) = group.front() else { return Ok(None) };
+        if entry.is_recorded {
+            let removed = Record::Removed { queue: group.incarnation, message };
+            self.replies.commit(&[removed], to)?;
+        }
+        shift(&self.gauges.queued, counter(&self.gauges), 1);
+        subtract(&self.gauges.queued_bytes, entry.message.size_bytes());
+        Ok(group.pop().map(|(_, entry)| entry))
+    }
+
+    /// Sends the next message of a group to a member. It is held for the member; one of QoS 2 becomes the member's own if
+    /// its session lasts [MQTT-4.8.2-4].
+    fn lend(
+        &mut self,
+        id: QueueId,
+        member: QueueId,
+        granted: Granted,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Result<(), Refusal> {
         let (Some(session), Some(group)) = (self.sessions.find_mut(member), self.groups.table.find_mut(id))
         else {
             return Ok(());
         };
-        let (Some(online), Some(share)) = (session.online.as_mut(), session.shares.get(&id)) else {
-            return Ok(());
-        };
+        let Some(online) = session.online.as_mut() else { return Ok(()) };
         let Some((message, entry)) = group.front() else { return Ok(()) };
-        let granted = granted(entry, share.interest);
         let bytes = entry.message.size_bytes();
-        let counter = if entry.message.is_expired(now) {
-            &self.gauges.expired
-        } else if is_too_large(&entry.message, &granted.identifiers, online.packet_bytes_max, now) {
-            &self.gauges.too_large
-        } else {
-            &self.gauges.acknowledged
-        };
-        let is_given = std::ptr::eq(counter, &self.gauges.acknowledged);
-        if !is_given || granted.qos == Qos::AtMostOnce {
-            if entry.is_recorded {
-                let removed = Record::Removed { queue: group.incarnation, message };
-                self.replies.commit(&[removed], to)?;
-            }
-            shift(&self.gauges.queued, counter, 1);
-            subtract(&self.gauges.queued_bytes, bytes);
-            let Some((_, entry)) = group.pop() else { return Ok(()) };
-            if is_given {
-                let Place { shard, connection } = online.place;
-                let target = Target::one(Arc::clone(&session.subscriber), connection, share.interest);
-                let reply =
-                    Reply::Live { message: entry.message, targets: Arc::new([target]), stored: false };
-                to.post(shard, reply);
-            }
-            return Ok(());
-        }
         let Some(packet_id) = session.in_flight.allocate() else { return Ok(()) };
-        let own = session.incarnation.filter(|_| granted.qos == Qos::ExactlyOnce);
-        let becomes_own = own.is_some();
-        match own {
-            Some(session) if entry.is_recorded => {
-                let (group, granted) = (group.incarnation, Cow::Borrowed(&granted));
-                let moved = Record::Moved { group, session, message, packet_id, granted };
-                self.replies.commit(&[moved], to)?;
-            }
-            // It came when the group had no member that lasts. The identifier is in use even after a restart.
-            Some(session) => {
-                let queues = Cow::Owned(vec![Queued { queue: session, granted: granted.clone() }]);
-                let body = Cow::Borrowed(&entry.message);
-                let enqueued = Record::Enqueue { message, body, queues, is_retained: false };
-                self.replies.commit(&[enqueued, Record::Sent { session, message, packet_id }], to)?;
-            }
-            None => {}
+        let owner = session.incarnation.filter(|_| granted.qos == Qos::ExactlyOnce);
+        if let Some(owner) = owner {
+            let records = moved(group.incarnation, owner, (message, entry), packet_id, &granted);
+            self.replies.commit(&records, to)?;
         }
+        let Some((_, entry)) = group.pop() else { return Ok(()) };
+        let entry = Entry { granted, is_recorded: entry.is_recorded || owner.is_some(), ..entry };
         shift(&self.gauges.queued, &self.gauges.in_flight, 1);
         subtract(&self.gauges.queued_bytes, bytes);
         online.begun(bytes);
-        let Some((_, mut entry)) = group.pop() else { return Ok(()) };
-        entry.granted = granted;
-        entry.is_recorded |= becomes_own;
         let what = match session.subscriber.queue {
             Some(queue) => Delivered::Session { queue, packet_id },
             None => Delivered::Group { group: id, entry: EntryId(message.0) },
         };
         let Place { shard, connection } = online.place;
         let reply = Reply::Deliver(Box::new(deliver(connection, what, &entry, false)));
-        if becomes_own {
+        if owner.is_some() {
             // It will not come back, and its place was free because others were acknowledged.
             group.growth.progress();
             session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
@@ -375,6 +386,27 @@ impl Ledger {
         let held = self.groups.table.find(group)?.held.get(&message)?;
         self.is_on(held.holder, place).then_some((held.holder, held.packet_id))
     }
+}
+
+/// The records of a message that goes from a group to one of its members for good.
+fn moved<'a>(
+    group: Incarnation,
+    session: Incarnation,
+    (message, entry): (MessageId, &'a Entry),
+    packet_id: PacketId,
+    granted: &'a Granted,
+) -> Vec<Record<'a>> {
+    if entry.is_recorded {
+        let granted = Cow::Borrowed(granted);
+        return vec![Record::Moved { group, session, message, packet_id, granted }];
+    }
+    // It came when the group had no member that lasts. The identifier is in use even after a restart.
+    let queues = Cow::Owned(vec![Queued { queue: session, granted: granted.clone() }]);
+    let body = Cow::Borrowed(&entry.message);
+    vec![
+        Record::Enqueue { message, body, queues, is_retained: false },
+        Record::Sent { session, message, packet_id },
+    ]
 }
 
 /// As what a member gets a message: its own subscription says that, not the group's.
