@@ -45,7 +45,7 @@ fn what_concerns_no_session_that_lasts_is_not_recorded() {
 }
 
 /// SUBACK and PINGRESP, a clean CONNACK and deliveries of QoS 1 never wait for another packet's disk; answers of one
-/// kind keep their order. [MQTT-4.6.0-2] [MQTT-4.6.0-3] [MQTT-3.1.1: MQTT-4.6.0-2] [MQTT-3.1.1: MQTT-4.6.0-3]
+/// kind keep their order. [MQTT-4.6.0-2] [MQTT-4.6.0-3] [3.1.1 MQTT-4.6.0-2] [3.1.1 MQTT-4.6.0-3]
 #[test]
 fn answers_keep_their_order() {
     let mut stage = Stage::new();

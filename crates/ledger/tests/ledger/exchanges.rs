@@ -21,7 +21,7 @@ fn pair(window: u16) -> (Stage, Client, Client) {
     (stage, subscriber, publisher)
 }
 
-/// • A repeated packet waits for the record of the first. [MQTT-4.3.3-10] [MQTT-3.1.1: MQTT-4.3.3-2]
+/// • A repeated packet waits for the record of the first. [MQTT-4.3.3-10] [3.1.1 MQTT-4.3.3-2]
 #[test]
 fn a_repeated_publish_is_not_published_again_and_is_answered_when_the_first_is_durable() {
     let (stage, subscriber, publisher) = pair(10);
@@ -99,8 +99,8 @@ fn pubrel_waits_for_the_record_of_pubrec_and_the_message_is_not_sent_again() {
     assert_eq!(count(&stage.gauges().acknowledged), 1);
 }
 
-/// [MQTT-4.4.0-1] [MQTT-4.6.0-1] [MQTT-4.6.0-4] [MQTT-3.1.1: MQTT-4.4.0-1] [MQTT-3.1.1: MQTT-4.6.0-1]
-/// [MQTT-3.1.1: MQTT-4.6.0-4]
+/// [MQTT-4.4.0-1] [MQTT-4.6.0-1] [MQTT-4.6.0-4] [3.1.1 MQTT-4.4.0-1] [3.1.1 MQTT-4.6.0-1]
+/// [3.1.1 MQTT-4.6.0-4]
 #[test]
 fn what_was_under_way_is_sent_again_in_its_order_with_its_identifiers() {
     let (mut stage, subscriber, publisher) = pair(100);
@@ -276,7 +276,7 @@ fn one_copy_with_the_highest_qos_and_all_identifiers_fixed_when_it_is_queued() {
     assert_eq!(deliver.identifiers.iter().map(|id| id.get()).collect::<Vec<_>>(), [1, 2]);
 }
 
-/// [MQTT-3.10.4-2] [MQTT-3.10.4-3] [MQTT-3.1.1: MQTT-3.10.4-2] [MQTT-3.1.1: MQTT-3.10.4-3]
+/// [MQTT-3.10.4-2] [MQTT-3.10.4-3] [3.1.1 MQTT-3.10.4-2] [3.1.1 MQTT-3.10.4-3]
 #[test]
 fn after_unsubscribe_nothing_new_is_queued_and_what_was_begun_is_finished() {
     let (mut stage, subscriber, publisher) = pair(1);
@@ -294,7 +294,7 @@ fn after_unsubscribe_nothing_new_is_queued_and_what_was_begun_is_finished() {
     );
 }
 
-/// [MQTT-4.6.0-5] [MQTT-4.6.0-6] [MQTT-3.1.1: MQTT-4.6.0-6]
+/// [MQTT-4.6.0-5] [MQTT-4.6.0-6] [3.1.1 MQTT-4.6.0-6]
 #[test]
 fn the_order_of_a_topic_is_kept_through_a_full_window() {
     let (mut stage, subscriber, publisher) = pair(2);

@@ -12,8 +12,8 @@ fn queued(stage: &mut Stage, payload: &str) {
     stage.emit(&message("a", payload.as_bytes(), QOS_1));
 }
 
-/// [MQTT-3.1.2-5] [MQTT-3.1.2-6] [MQTT-3.1.2-23] [MQTT-3.2.2-3] [MQTT-4.1.0-1] [MQTT-3.1.1: MQTT-3.1.2-4]
-/// [MQTT-3.1.1: MQTT-3.1.2-5] [MQTT-3.1.1: MQTT-3.2.2-2] [MQTT-3.1.1: MQTT-3.2.2-3]
+/// [MQTT-3.1.2-5] [MQTT-3.1.2-6] [MQTT-3.1.2-23] [MQTT-3.2.2-3] [MQTT-4.1.0-1] [3.1.1 MQTT-3.1.2-4]
+/// [3.1.1 MQTT-3.1.2-5] [3.1.1 MQTT-3.2.2-2] [3.1.1 MQTT-3.2.2-3]
 #[test]
 fn a_session_is_found_again_with_subscriptions_and_messages() {
     let mut stage = Stage::new();
@@ -71,7 +71,7 @@ fn a_jump_of_the_wall_clock_expires_nothing() {
     assert_eq!((count(&gauges.sessions), count(&gauges.wills_published)), (0, 1));
 }
 
-/// [MQTT-3.1.2-4] [MQTT-3.2.2-2] [MQTT-3.1.1: MQTT-3.1.2-6]
+/// [MQTT-3.1.2-4] [MQTT-3.2.2-2] [3.1.1 MQTT-3.1.2-6]
 #[test]
 fn clean_start_wipes_a_session() {
     for expiry_secs in [0, 60] {

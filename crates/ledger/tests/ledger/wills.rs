@@ -78,8 +78,8 @@ fn played(cause: Cause, delay: u32, expiry: u32, returns: Return) -> Option<u64>
     came
 }
 
-/// [MQTT-3.1.2-8] [MQTT-3.1.2-10] [MQTT-3.1.3-9] [MQTT-3.14.4-3] [MQTT-3.1.1: MQTT-3.1.2-8] [MQTT-3.1.1: MQTT-3.1.2-10]
-/// [MQTT-3.1.1: MQTT-3.14.4-3]
+/// [MQTT-3.1.2-8] [MQTT-3.1.2-10] [MQTT-3.1.3-9] [MQTT-3.14.4-3] [3.1.1 MQTT-3.1.2-8] [3.1.1 MQTT-3.1.2-10]
+/// [3.1.1 MQTT-3.14.4-3]
 #[test]
 fn a_will_is_published_when_its_delay_or_its_session_ends_unless_the_client_comes_back() {
     let mut cases = 0;
