@@ -174,6 +174,8 @@ impl Shard {
         self.unblock_itself(id, now, to);
         self.pull(id, now, to);
         self.continue_walks(id, to);
+        // Outputs are written after the end of a turn, and there may be no other soon.
+        self.arm_stalled(now);
     }
 
     /// A connection is gone without a DISCONNECT. Its will is published.
@@ -283,6 +285,11 @@ impl Shard {
     pub fn end_turn(&mut self, now: Now, to: &mut impl Effects) {
         self.write_changes(now, to);
         self.forget_some_filters();
+        self.arm_stalled(now);
+    }
+
+    /// What could not be sent because the process is full is tried again.
+    fn arm_stalled(&mut self, now: Now) {
         if !self.stalled.is_empty() {
             self.stalled_ms.get_or_insert(now.monotonic_ms + JUDGE_MS);
         }

@@ -113,10 +113,12 @@ impl Oracle {
     /// A connection has ended: its will is published, or never.
     fn will_of(&mut self, link: LinkId, reason: ReasonCode, tick: u64) {
         let Some(no) = self.presence.wills.remove(&link) else { return };
+        let ends_sessions = self.presence.ends_sessions;
         let message = self.message_mut(no);
         let Some(will) = &mut message.will else { return };
         if reason == ReasonCode::Success {
-            will.is_cancelled = true;
+            // A full queue may have ended the session, and published its will, before the client said goodbye.
+            will.is_cancelled = !ends_sessions;
         } else if will.delay_secs == 0 {
             // It may have been published before the connection ended, if its session has.
             message.acknowledged = Some(tick);
