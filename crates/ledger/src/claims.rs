@@ -1,5 +1,6 @@
 //! Who holds which client identifier: one connection each, and at most one that waits for it.
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
 use index::{Place, QueueId, ShardId};
 
+use crate::Lsn;
 use crate::command::{Claim, Will};
 
 /// ```text
@@ -21,6 +23,8 @@ use crate::command::{Claim, Will};
 pub(crate) struct Claims {
     clients: HashTable<Client>,
     hasher: SeedableRandomState,
+    /// Those whose sessions have ended, in the order of the records of that, until these are durable.
+    ended: VecDeque<(Lsn, Arc<str>)>,
 }
 
 /// One client identifier, which exists once: here and in the subscriber of its session.
@@ -31,6 +35,8 @@ pub(crate) struct Client {
     pub(crate) session: Option<QueueId>,
     pub(crate) holder: Option<Holder>,
     waiting: Option<Box<Claimant>>,
+    /// It had a session, the end of which is recorded there and not durable yet: after a crash it would have it again.
+    ended: Option<Lsn>,
 }
 
 /// The connection that has the identifier.
@@ -77,7 +83,7 @@ pub(crate) enum Gone {
 impl Claims {
     pub(crate) fn new(seed: u64) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        Self { clients: HashTable::new(), hasher }
+        Self { clients: HashTable::new(), hasher, ended: VecDeque::new() }
     }
 
     /// Somebody wants its identifier [MQTT-3.1.4-3].
@@ -105,6 +111,22 @@ impl Claims {
         self.find_or_insert(id).session = session;
     }
 
+    /// An identifier's session has ended, with this record.
+    pub(crate) fn set_ended(&mut self, id: &Arc<str>, lsn: Lsn) {
+        self.find_or_insert(id).ended = Some(lsn);
+        self.ended.push_back((lsn, Arc::clone(id)));
+    }
+
+    /// The records up to there are durable.
+    pub(crate) fn set_durable(&mut self, upto: Lsn) {
+        while let Some((lsn, id)) = self.ended.pop_front_if(|(lsn, _)| *lsn <= upto) {
+            if let Some(client) = self.find_mut(&id) {
+                client.ended.take_if(|ended| *ended == lsn);
+            }
+            self.settle(&id);
+        }
+    }
+
     /// Somebody is gone.
     pub(crate) fn left(&mut self, id: &str, place: Place) -> Gone {
         let Some(client) = self.find_mut(id) else { return Gone::Nobody };
@@ -125,10 +147,16 @@ impl Claims {
     pub(crate) fn settle(&mut self, id: &str) {
         let hash = self.hasher.hash_one(id);
         let Ok(found) = self.clients.find_entry(hash, |client| &*client.id == id) else { return };
-        if found.get().holder.is_none() && found.get().session.is_none() {
+        let Client { holder, session, ended, .. } = found.get();
+        if holder.is_none() && session.is_none() && ended.is_none() {
             found.remove();
             self.shrink();
         }
+    }
+
+    /// Whether a session of an identifier is still to be found in what is durable, though it has ended.
+    pub(crate) fn is_ending(&self, id: &str) -> bool {
+        self.find(id).is_some_and(|client| client.ended.is_some())
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<&Client> {
@@ -143,7 +171,7 @@ impl Claims {
         let hasher = &self.hasher;
         let hash_of = |client: &Client| hasher.hash_one(&*client.id);
         let entry = self.clients.entry(hasher.hash_one(&**id), |client| client.id == *id, hash_of);
-        let new = || Client { id: Arc::clone(id), session: None, holder: None, waiting: None };
+        let new = || Client { id: Arc::clone(id), session: None, holder: None, waiting: None, ended: None };
         entry.or_insert_with(new).into_mut()
     }
 

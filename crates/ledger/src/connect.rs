@@ -68,7 +68,7 @@ impl Ledger {
             self.settle(session, now, to);
         }
         let existing = self.claims.find(&id).and_then(|client| client.session);
-        let is_recorded = existing.is_some() || claim.expiry_secs > 0;
+        let is_recorded = existing.is_some() || claim.expiry_secs > 0 || self.claims.is_ending(&id);
         let claimed = match existing {
             Some(session) if !claim.clean_start => self.resume(session, place, &claim, to),
             existing => self.begin(existing, place, claim, to),

@@ -36,6 +36,9 @@ impl Ledger {
         self.timers.set(id, session.timer_ms, None);
         self.sweep.forget(id);
         self.claims.set_session(&session.subscriber.client_id, None);
+        if session.incarnation.is_some() && !self.replies.is_all_durable() {
+            self.claims.set_ended(&session.subscriber.client_id, self.replies.committed());
+        }
         self.claims.settle(&session.subscriber.client_id);
         if session.incarnation.is_some() {
             subtract(&self.gauges.sessions, 1);

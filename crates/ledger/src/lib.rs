@@ -184,6 +184,7 @@ impl Ledger {
     /// condition.
     pub fn durable(&mut self, upto: Lsn, now: Now, to: &mut impl Effects) {
         self.replies.set_durable(upto);
+        self.claims.set_durable(upto);
         while let Some(answer) = self.replies.next_durable() {
             self.release(answer, now, to);
         }

@@ -71,6 +71,11 @@ impl Replies {
         self.held.push_back((self.committed, answer));
     }
 
+    /// The last record.
+    pub(crate) fn committed(&self) -> Lsn {
+        self.committed
+    }
+
     pub(crate) fn set_durable(&mut self, upto: Lsn) {
         self.durable = self.durable.max(upto);
     }

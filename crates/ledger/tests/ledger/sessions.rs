@@ -94,6 +94,26 @@ fn clean_start_wipes_a_session() {
     }
 }
 
+/// Who comes after the one that wiped a session is told no sooner that there is none: after a crash there would be.
+#[test]
+fn a_session_that_has_just_ended_is_as_good_as_there_until_that_is_durable() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60));
+    stage.leave(&client, Cause::Normal);
+    let mut stage = stage.slow();
+    let mut first = stage.claim("c", &Ask::clean());
+    stage.leave(&first, Cause::Normal);
+    let mut second = stage.claim("c", &Ask::clean());
+    let mut other = stage.claim("d", &Ask::clean());
+    assert!(stage.claimed(&mut first).is_none() && stage.claimed(&mut second).is_none());
+    assert!(stage.claimed(&mut other).is_some(), "nobody else waits for that");
+    stage.sync();
+    assert!(stage.claimed(&mut second).is_some());
+    stage.leave(&second, Cause::Normal);
+    let mut third = stage.claim("c", &Ask::clean());
+    assert!(stage.claimed(&mut third).is_some(), "there is nothing left to wait for");
+}
+
 /// What creates, resumes or wipes a session waits for the disk; what does none of that does not.
 #[test]
 fn only_a_session_that_lasts_waits_for_the_disk() {
