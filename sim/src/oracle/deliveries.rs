@@ -166,10 +166,10 @@ impl Oracle {
     /// Whether the first time that the broker was given a message counted for this session: it had subscribed, nothing
     /// was refused or dropped, and nothing can have expired. Otherwise what is sent again comes behind later messages.
     fn was_first_meant_for(&self, session: &Session, message: &Message, qos: Qos) -> bool {
-        let published = message.published;
+        let sent = message.sent.unwrap_or(message.published);
         let had_subscribed = session.spans.iter().any(|span| {
             self.leads_to(span, session, message)
-                && span.surely_covers(published, published)
+                && span.surely_covers(message.published, sent)
                 && span.wish.qos >= qos
         });
         // What is of QoS 0 does not wait for a session that is away.
