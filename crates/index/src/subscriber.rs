@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -152,11 +153,18 @@ pub struct Members {
 }
 
 /// The members in a row, to take turns in, and where each stands, so that who comes or goes looks at nobody else.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct MemberList {
     members: Vec<Member>,
     /// By the subscriber's identity.
     places: HashMap<u64, usize>,
+}
+
+/// Without addresses: a trace of the same run is the same.
+impl fmt::Debug for MemberList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.members).finish()
+    }
 }
 
 impl MemberList {
