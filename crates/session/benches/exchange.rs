@@ -32,7 +32,7 @@ impl Link {
     fn take<'p>(&mut self, packet: impl Into<Packet<'p>>) {
         let packet = packet.into();
         black_box(&packet);
-        let request = self.session.handle_packet(packet, &self.settings, NOW);
+        let request = self.session.handle_packet(&packet, &self.settings, NOW);
         assert!(black_box(&request).is_ok(), "in order");
     }
 

@@ -4,7 +4,10 @@
 
 use std::collections::hash_map::Entry;
 
-use wire::{Delivery, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, ReasonCode, Version};
+use wire::{
+    Delivery, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, ReasonCode, Version,
+    brief_puback, brief_pubrec,
+};
 
 use crate::ids::PacketIdMap;
 use crate::in_order::InOrder;
@@ -202,14 +205,20 @@ impl Inbound {
             return;
         }
         let said = |reason| if version.is_5() { reason } else { PubAckReason::Success };
+        // A vector takes everything, and the version has all that is said: nothing can fail.
         while let Some((packet_id, reason)) = self.acks.pop() {
-            // A vector takes everything, and the version has all that is said.
-            let _ = PubAck::new(packet_id, said(reason)).encode(version, into);
+            match said(reason) {
+                PubAckReason::Success => into.extend_from_slice(&brief_puback(packet_id)),
+                other => drop(PubAck::new(packet_id, other).encode(version, into)),
+            }
         }
         while let Some((packet_id, reason)) = self.recs.pop() {
             let reason = said(reason);
             self.received(packet_id, reason);
-            let _ = PubRec::new(packet_id, reason).encode(version, into);
+            match reason {
+                PubAckReason::Success => into.extend_from_slice(&brief_pubrec(packet_id)),
+                other => drop(PubRec::new(packet_id, other).encode(version, into)),
+            }
         }
     }
 

@@ -13,26 +13,27 @@ use crate::session::State;
 use crate::{Now, Request, Session, Settings};
 
 impl<T> Session<T> {
-    /// Takes a packet that was decoded within [`limits`](Self::limits).
+    /// Takes a packet that was decoded within [`limits`](Self::limits). By reference: packets are large, and only what
+    /// the request needs of one is copied.
     ///
     /// # Errors
     /// A rule that was broken; [`answer`](Self::answer) tells the peer what can be told, and the connection ends.
     pub fn handle_packet<'p>(
         &mut self,
-        packet: Packet<'p>,
+        packet: &Packet<'p>,
         settings: &Settings,
         now: Now,
     ) -> Result<Request<'p>, Violation> {
         self.touch(now);
         match self.state {
-            State::Connected => self.handle_connected(&packet, settings),
+            State::Connected => self.handle_connected(packet, settings),
             State::AwaitingConnect => match packet {
-                Packet::Connect(connect) => self.handle_connect(connect, settings),
+                Packet::Connect(connect) => self.handle_connect(*connect, settings),
                 _ => Err(self.violation("MQTT-3.1.0-1", "the first packet is a CONNECT")),
             },
             State::Authenticating(_) => match packet {
-                Packet::Auth(auth) => self.handle_auth(&auth, settings),
-                Packet::Disconnect(disconnect) => self.handle_disconnect(&disconnect, settings),
+                Packet::Auth(auth) => self.handle_auth(auth, settings),
+                Packet::Disconnect(disconnect) => self.handle_disconnect(disconnect, settings),
                 _ => Err(self.violation("MQTT-3.1.2-30", "a packet other than AUTH before CONNACK")),
             },
             // [MQTT-3.1.4-6]; what follows DISCONNECT is not read either.
@@ -108,7 +109,6 @@ impl<T> Session<T> {
         settings: &Settings,
     ) -> Result<Request<'p>, Violation> {
         match *packet {
-            // By reference: it is copied once, into the request.
             Packet::Publish(ref publish) => self.handle_publish(publish, settings),
             Packet::PubAck(PubAck { packet_id, reason, .. }) => self.handle_puback(packet_id, reason.into()),
             Packet::PubRec(PubRec { packet_id, reason, .. }) => self.handle_pubrec(packet_id, reason.into()),

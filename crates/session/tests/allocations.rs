@@ -58,7 +58,7 @@ impl Link {
     }
 
     fn take<'p>(&mut self, packet: impl Into<Packet<'p>>) -> Request<'p> {
-        self.session.handle_packet(packet.into(), &self.settings, NOW).expect("in order")
+        self.session.handle_packet(&packet.into(), &self.settings, NOW).expect("in order")
     }
 
     fn complete(&mut self, ticket: Ticket) {

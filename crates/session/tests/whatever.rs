@@ -114,7 +114,7 @@ fn serve(random: &mut Random) {
         Settings { receive_max: 3, inflight_max: 3, waiting_messages_max: 3, ..Settings::default() };
     let mut now = Now { monotonic_ms: 0, unix_ms: 0 };
     let (mut session, mut out) = (Session::new(now), Vec::new());
-    session.handle_packet(connect(random).into(), &settings, now).expect("in order");
+    session.handle_packet(&connect(random).into(), &settings, now).expect("in order");
     let unreleased = [random.id()];
     let accepted = Accepted { client_id: "me", session_present: true, unreleased: &unreleased };
     assert!(session.accept(&accepted, &settings, &mut out));
@@ -122,7 +122,7 @@ fn serve(random: &mut Random) {
     for _ in 0..STEPS {
         now.monotonic_ms += random.below(300);
         match random.below(10) {
-            0..5 => match session.handle_packet(random.packet(), &settings, now) {
+            0..5 => match session.handle_packet(&random.packet(), &settings, now) {
                 Ok(Request::Answer(packet)) => assert!(session.write(&packet, &mut out)),
                 Ok(Request::Disconnect { .. }) => return,
                 Ok(_) => {}

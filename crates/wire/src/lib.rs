@@ -43,7 +43,9 @@ pub use repeated::{
     OneOrMore, OneOrMoreIter, Repeated, RepeatedIter, SubscriptionIdentifiers, UserProperties, UserProperty,
 };
 pub use rule::{Answer, Violation};
-pub use run::{Run, RunPayloads, brief_acknowledgement, publish_run, set_packet_id};
+pub use run::{
+    Run, RunPayloads, brief_acknowledgement, brief_puback, brief_pubrec, publish_run, set_packet_id,
+};
 pub use sink::{Counter, EncodeError, Forbidden, Full, Sink, SliceSink};
 pub use string::{Binary, BinaryTooLong, ResponseTopic, Utf8, Utf8Error};
 pub use topic::{TopicFilter, TopicName};

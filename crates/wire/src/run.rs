@@ -137,6 +137,40 @@ pub fn brief_acknowledgement(bytes: &[u8]) -> Option<(PacketType, PacketId)> {
     PacketId::new(u16::from_be_bytes([high, low])).map(|packet_id| (packet_type, packet_id))
 }
 
+/// The four bytes of a PUBACK that says Success, in every version, as [`brief_acknowledgement`] reads them.
+///
+/// ```
+/// use wire::{PacketId, PubAck, PubAckReason, Version, brief_puback};
+///
+/// let packet_id = PacketId::new(7).unwrap();
+/// let mut bytes = Vec::new();
+/// PubAck::new(packet_id, PubAckReason::Success).encode(Version::V5, &mut bytes).unwrap();
+/// assert_eq!(bytes, brief_puback(packet_id));
+/// ```
+#[inline]
+#[must_use]
+pub fn brief_puback(packet_id: PacketId) -> [u8; 4] {
+    let [high, low] = packet_id.value().to_be_bytes();
+    [0x40, 2, high, low]
+}
+
+/// The four bytes of a PUBREC that says Success, in every version, as [`brief_acknowledgement`] reads them.
+///
+/// ```
+/// use wire::{PacketId, PubAckReason, PubRec, Version, brief_pubrec};
+///
+/// let packet_id = PacketId::new(7).unwrap();
+/// let mut bytes = Vec::new();
+/// PubRec::new(packet_id, PubAckReason::Success).encode(Version::V5, &mut bytes).unwrap();
+/// assert_eq!(bytes, brief_pubrec(packet_id));
+/// ```
+#[inline]
+#[must_use]
+pub fn brief_pubrec(packet_id: PacketId) -> [u8; 4] {
+    let [high, low] = packet_id.value().to_be_bytes();
+    [0x50, 2, high, low]
+}
+
 /// The packet at the start of `bytes`, if it is complete and begins as the run does.
 #[inline]
 fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<Body> {

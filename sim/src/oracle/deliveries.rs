@@ -32,7 +32,8 @@ impl Oracle {
         };
         let qos = delivery.qos;
         let Some(no) = delivery.message else {
-            self.note_value(to, topic, None, qos);
+            // An empty message has no number: one that is sent again may be older than the value that was seen last.
+            self.note_value(to, topic, None, Some(qos).filter(|_| !delivery.dup));
             return Ok(());
         };
         if no.0 as usize >= self.messages.len() {
@@ -45,7 +46,7 @@ impl Oracle {
             self.check_repetition(to, no, delivery, usize::from(count) + 1)?;
         } else {
             self.check_order(to, no, qos)?;
-            self.note_value(to, topic, Some(no), qos);
+            self.note_value(to, topic, Some(no), Some(qos));
         }
         self.sessions[to.0].take(no, qos);
         Ok(())
@@ -177,11 +178,12 @@ impl Oracle {
         had_subscribed && waits && !message.expires && !self.has_refused()
     }
 
-    fn note_value(&mut self, to: SessionNo, topic: usize, message: Option<MessageNo>, qos: Qos) {
+    /// `qos`: what comes with the same one comes in order; `None` where nobody can tell.
+    fn note_value(&mut self, to: SessionNo, topic: usize, message: Option<MessageNo>, qos: Option<Qos>) {
         let values = &mut self.sessions[to.0].values;
-        let value = values.entry(topic).or_insert(Value { message, qos: Some(qos) });
+        let value = values.entry(topic).or_insert(Value { message, qos });
         value.message = message;
-        value.qos = value.qos.filter(|before| *before == qos);
+        value.qos = value.qos.filter(|before| Some(*before) == qos);
     }
 }
 

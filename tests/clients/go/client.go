@@ -10,6 +10,7 @@ import (
 
 	"github.com/eclipse/paho.golang/autopaho"
 	"github.com/eclipse/paho.golang/autopaho/queue/memory"
+	"github.com/eclipse/paho.golang/packets"
 	"github.com/eclipse/paho.golang/paho"
 	"github.com/eclipse/paho.golang/paho/session/state"
 )
@@ -63,7 +64,7 @@ func connect(name string, its nature) *client {
 		ClientConfig: paho.ClientConfig{
 			ClientID: name,
 			// What this side knows of the session, for as long as it lasts.
-			Session: state.NewInMemory(),
+			Session: patientSession{state.NewInMemory()},
 			OnPublishReceived: []func(paho.PublishReceived) (bool, error){
 				func(received paho.PublishReceived) (bool, error) {
 					c.messages <- received.Packet
@@ -77,6 +78,17 @@ func connect(name string, its nature) *client {
 	}
 	c.comeBack()
 	return c
+}
+
+// paho.golang 0.23 answers PUBREC over a connection that it may just have given up, and ends the process for it. For us
+// that is an answer that was not sent: the session has kept what it owes, and sends it over the next connection.
+type patientSession struct{ *state.State }
+
+func (s patientSession) PacketReceived(packet *packets.ControlPacket, publishes chan<- *packets.Publish) error {
+	if packet.Type == packets.PUBREC {
+		defer func() { _ = recover() }()
+	}
+	return s.State.PacketReceived(packet, publishes)
 }
 
 // comeBack connects, with all that this side knows of the session, and returns whether the broker knows it too.

@@ -102,7 +102,7 @@ impl ServerEnd {
 
     fn handle(&mut self, packet: Packet<'_>) {
         let Some(session) = &mut self.session else { return };
-        match session.handle_packet(packet, &self.settings, NOW).expect("a client that is in order") {
+        match session.handle_packet(&packet, &self.settings, NOW).expect("a client that is in order") {
             Request::Connect(_) => {
                 self.held.push(Held::Accept { session_present: self.store.has_session });
                 self.store.has_session = true;

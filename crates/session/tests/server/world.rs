@@ -76,7 +76,7 @@ impl World {
     /// The client sends a packet. What is answered at once is sent.
     pub(crate) fn take<'p>(&mut self, packet: impl Into<Packet<'p>>) -> Result<Request<'p>, Violation> {
         let now = self.now();
-        let request = self.session.handle_packet(packet.into(), &self.settings, now)?;
+        let request = self.session.handle_packet(&packet.into(), &self.settings, now)?;
         if let Request::Answer(packet) = &request {
             self.session.write(packet, &mut self.out);
         }
