@@ -3,6 +3,7 @@
 //! It has no dependencies, so that it is built in a second and also when nothing else builds.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod conformance;
 mod fuzz;
 mod house;
@@ -30,6 +31,8 @@ cargo xtask COMMAND
                   run the fuzz targets, 20 seconds each if nothing else is said
   sim [--seed S] [--seconds N] [--runs N] [--trace]
                   run the whole broker under the seeded simulator, for a minute if nothing else is said
+  bench [--short | NAME…]
+                  take the figures of docs/BENCHMARKS.md, all or these; or only try each command
   deny            check licences and sources of all dependencies with cargo-deny
   help            this
 
@@ -66,6 +69,8 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
             let options = fuzz::Options::parse(rest)?;
             report.step("fuzz", |log| fuzz::run(&house, &options, log));
         }
+        "bench" if rest == ["--short"] => report.step("bench", |log| bench::run_in_short(&house, log)),
+        "bench" => report.step("bench", |log| bench::run(&house, rest, log)),
         "sim" => return sim::run(&house, rest),
         "deny" => report.step("deny", |log| tools::deny(&house, log)),
         "help" | "--help" | "-h" => {

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::bench;
 use crate::conformance::{self, Aim};
 use crate::fuzz;
 use crate::house::House;
@@ -26,6 +27,7 @@ const STEPS: &[(&str, Work)] = &[
     ("tools", tools::install),
     // With the architecture and the features.
     ("end-to-end", end_to_end),
+    ("bench", bench::run_in_short),
     ("rustdoc", |house, log| {
         let mut rustdoc = house.cargo();
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))

@@ -393,7 +393,7 @@ impl Shard {
             Request::Unsubscribe(unsubscribe) => self.unsubscribe(id, unsubscribe),
             Request::Answer(packet) => self.send(id, packet, to),
             Request::Acknowledged { packet_id, reason } => {
-                self.acknowledged(id, *packet_id, *reason, now, to)
+                self.acknowledged(id, *packet_id, *reason, now, to);
             }
             Request::Received { packet_id } => self.received_by_client(id, *packet_id, to),
             Request::Released { packet_id } => self.released_by_client(id, *packet_id, to),

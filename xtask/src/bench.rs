@@ -1,0 +1,296 @@
+//! Takes the figures of `docs/BENCHMARKS.md`: each is a command, and what it printed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::house::House;
+use crate::log::Log;
+
+/// One section of the page.
+struct Section {
+    name: &'static str,
+    title: &'static str,
+    /// What is measured, and how to read it.
+    text: &'static str,
+    /// What follows `pondhawk bench`.
+    arguments: &'static str,
+    /// What is given instead, or besides, where only the command itself is tried.
+    in_short: &'static str,
+    peers: &'static [Peer],
+}
+
+#[derive(PartialEq)]
+enum Peer {
+    Mosquitto,
+    Relay,
+}
+
+const SECTIONS: &[Section] = &[
+    Section {
+        name: "loadtest",
+        title: "loadtest",
+        text: "Half the connections publish as fast as they can, each to one subscriber, 64 messages to a write.",
+        arguments: "loadtest --conns 100,500,750,1000 --messages 2000 --repeat 3",
+        in_short: "loadtest --conns 20 --messages 200",
+        peers: &[Peer::Mosquitto, Peer::Relay],
+    },
+    Section {
+        name: "loadtest-single",
+        title: "loadtest, every message a write of its own",
+        text: "System calls are nearly all there is.",
+        arguments: "loadtest --conns 100,500,750,1000 --messages 300 --per-write 1 --repeat 3",
+        in_short: "loadtest --conns 20 --messages 50 --per-write 1",
+        peers: &[Peer::Mosquitto, Peer::Relay],
+    },
+    Section {
+        name: "loadtest-qos1",
+        title: "loadtest at QoS 1",
+        text: "Each publisher has at most 100 messages unacknowledged. All sessions end with their connections.",
+        arguments: "loadtest --conns 500 --messages 4000 --qos 1 --window 100 --repeat 3",
+        in_short: "loadtest --conns 20 --messages 200 --qos 1 --window 100",
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "loadtest-qos2",
+        title: "loadtest at QoS 2",
+        text: "The same, with four packets to a message on either side.",
+        arguments: "loadtest --conns 500 --messages 2000 --qos 2 --window 100 --repeat 3",
+        in_short: "loadtest --conns 20 --messages 200 --qos 2 --window 100",
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "pingtest",
+        title: "pingtest",
+        text: "Pairs play strict request and reply (400p20w: 400 pairs), wildcard subscribers listen in on the first \
+            (20). Faster than the relay is possible because fewer and larger writes reach the many that listen.",
+        arguments: "pingtest --sizes 400p20w,200p200w,100p400w --messages 150 --repeat 3",
+        in_short: "pingtest --sizes 10p5w --messages 20",
+        peers: &[Peer::Mosquitto, Peer::Relay],
+    },
+    Section {
+        name: "idle",
+        title: "Idle connections",
+        text: "Resident memory of the server, with client identifiers of 23 characters.",
+        arguments: "idle 8000",
+        in_short: "idle 50",
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "idle-subscribed",
+        title: "Idle connections with one subscription each",
+        text: "The same, after one SUBSCRIBE.",
+        arguments: "idle 8000 --subscribe",
+        in_short: "idle 50 --subscribe",
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "ledger",
+        title: "The ledger alone",
+        text: "On one core, in one process, without sockets and without a disk: publish, deliver and acknowledge at \
+            QoS 1, and what a message takes that waits.",
+        arguments: "ledger",
+        in_short: "ledger --messages 20000 --queued 10000",
+        peers: &[],
+    },
+    Section {
+        name: "retained-flood",
+        title: "retained-flood",
+        text: "A new subscriber asks for a million retained messages, while innocent clients go on.",
+        arguments: "retained-flood --repeat 5",
+        in_short: "retained-flood --messages 2000 --duration 0.2",
+        peers: &[Peer::Mosquitto, Peer::Relay],
+    },
+    Section {
+        name: "slow-consumer",
+        title: "slow-consumer",
+        text: "Pairs at QoS 0, alone and beside a subscriber to everything that takes nothing and one that takes \
+            1 KiB/s.",
+        arguments: "slow-consumer --conns 100 --messages 20000 --repeat 5",
+        in_short: "slow-consumer --conns 10 --messages 200",
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "slow-consumer-qos1",
+        title: "slow-consumer at QoS 1",
+        text: "The same at QoS 1.",
+        arguments: "slow-consumer --conns 100 --messages 20000 --qos 1 --repeat 5",
+        in_short: "slow-consumer --conns 10 --messages 200 --qos 1",
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "shared-queue",
+        title: "shared-queue",
+        text: "A shared group of four, of which three acknowledge nothing and are lost with what they took.",
+        arguments: "shared-queue --repeat 5",
+        in_short: "shared-queue --messages 2000 --duration 0.2",
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "storm",
+        title: "storm",
+        text: "Five thousand clients lose their connections and come back at once, while innocent clients go on.",
+        arguments: "storm --repeat 5",
+        in_short: "storm --clients 50 --duration 0.2",
+        peers: &[Peer::Mosquitto],
+    },
+];
+
+const HEAD: &str = "\
+# Benchmarks
+
+Written by `cargo xtask bench`, which runs each command below with a release build; `cargo xtask bench NAME…` writes
+those sections again. Servers are measured in turn, round after round, so that what the machine does meanwhile hits all
+alike: ratios are steadier than figures. Where there are two processors, the server has the first and the generator the
+second; a rate with a star is bound by the generator. The relay is a ceiling: it forwards bytes without a protocol.
+Nothing was lost, duplicated or out of order where a table does not say so.
+";
+
+/// Each command with few messages, to see that it works and loses nothing; writes nothing.
+///
+/// # Errors
+/// When one fails.
+pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
+    log.run(house.cargo().args(["build", "--package", "pondhawk"]))?;
+    let pondhawk = house.target().join("debug/pondhawk");
+    for section in SECTIONS {
+        let mut command = house.command(&pondhawk);
+        command.arg("bench").args(section.in_short.split(' '));
+        if !section.is_alone() {
+            command.arg("--spawn").arg(format!("pondhawk={} serve -p {{port}}", pondhawk.display()));
+        }
+        log.run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// Takes the figures of these sections, or of all, and writes them down.
+///
+/// # Errors
+/// When there is no such section, or one cannot be measured. What was measured before is written.
+pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), String> {
+    if let Some(unknown) = names.iter().find(|name| SECTIONS.iter().all(|section| section.name != **name)) {
+        let known: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
+        return Err(format!("there is no benchmark `{unknown}`; there are: {}", known.join(", ")));
+    }
+    log.run(house.cargo().args(["build", "--release", "--package", "pondhawk"]))?;
+    let page = Page::of(house);
+    for section in SECTIONS {
+        if names.is_empty() || names.iter().any(|name| name == section.name) {
+            log.note(&format!("# {}", section.name));
+            page.keep(section, &section.measure(house, log)?)?;
+        }
+    }
+    page.write(&machine())
+}
+
+impl Section {
+    /// Whether it starts no servers.
+    fn is_alone(&self) -> bool {
+        self.arguments.starts_with("ledger")
+    }
+
+    /// The command as somebody types it who has `pondhawk` on the path.
+    fn line(&self) -> String {
+        let mut line = format!("pondhawk bench {}", self.arguments);
+        if self.is_alone() {
+            return line;
+        }
+        line += " \\\n    --spawn 'pondhawk=pondhawk serve -p {port}'";
+        for peer in self.peers {
+            line += match peer {
+                Peer::Mosquitto => " --with-mosquitto",
+                Peer::Relay => " --with-relay",
+            };
+        }
+        if is_pinned() {
+            line += " --server-cpu 0 --pin 1";
+        }
+        line
+    }
+
+    fn measure(&self, house: &House, log: &mut Log) -> Result<String, String> {
+        let line = self.line();
+        log.note(&format!("$ {line}"));
+        let mut shell = house.command("sh");
+        let path = std::env::var("PATH").unwrap_or_default();
+        shell.env("PATH", format!("{}:{path}", house.target().join("release").display()));
+        let output = shell.args(["-c", &line]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| format!("cannot run `{line}`: {error}"))?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        log.note(&printed);
+        if output.status.success() {
+            Ok(printed)
+        } else {
+            Err(format!("`{line}` failed ({})\n{printed}", output.status))
+        }
+    }
+}
+
+/// Sections that were measured are kept one by one, so that they can be taken again one by one.
+struct Page {
+    folder: PathBuf,
+    path: PathBuf,
+    commit: String,
+}
+
+impl Page {
+    fn of(house: &House) -> Self {
+        let commit = said(house.command("git").args(["rev-parse", "--short=8", "HEAD"]));
+        Self {
+            folder: house.target().join("xtask/bench"),
+            path: house.root().join("docs/BENCHMARKS.md"),
+            commit,
+        }
+    }
+
+    fn keep(&self, section: &Section, printed: &str) -> Result<(), String> {
+        let Section { title, text, .. } = section;
+        let line = section.line();
+        let commit = &self.commit;
+        // The first line says what the heading and the command say.
+        let (_, table) = printed.split_once('\n').unwrap_or(("", printed));
+        let table = table.trim();
+        let text = format!("\n## {title}\n\n{text} At {commit}:\n\n```\n{line}\n```\n\n{table}\n");
+        let path = self.folder.join(section.name);
+        let written = fs::create_dir_all(&self.folder).and_then(|()| fs::write(&path, text));
+        written.map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn write(&self, machine: &str) -> Result<(), String> {
+        let sections: String = SECTIONS
+            .iter()
+            .filter_map(|section| fs::read_to_string(self.folder.join(section.name)).ok())
+            .collect();
+        let text = format!("{HEAD}\n{machine}\n{sections}");
+        fs::write(&self.path, text).map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}
+
+fn is_pinned() -> bool {
+    std::thread::available_parallelism().is_ok_and(|count| count.get() > 1)
+}
+
+/// The machine and the peers, in a sentence.
+fn machine() -> String {
+    let of_file = |path: &str, key: &str| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned();
+        line.split_once(':').map_or(String::new(), |(_, value)| value.trim().to_owned())
+    };
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let processor = of_file("/proc/cpuinfo", "model name");
+    let memory = of_file("/proc/meminfo", "MemTotal");
+    let kernel = said(Command::new("uname").args(["-s", "-r"]));
+    let mosquitto = said(Command::new("mosquitto").arg("-h"));
+    let mosquitto = mosquitto.lines().next().unwrap_or_default();
+    format!(
+        "The machine: {processors} processors ({processor}), {memory} of memory, {kernel}; {mosquitto}.\n"
+    )
+}
+
+/// What a program prints, or nothing.
+fn said(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&output).trim().to_owned()
+}
