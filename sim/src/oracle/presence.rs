@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ledger::Gauges;
 use session::Now;
-use wire::ReasonCode;
+use wire::{Qos, ReasonCode};
 
 use super::{MessageNo, Oracle};
 use crate::network::LinkId;
@@ -135,6 +135,10 @@ impl Oracle {
         self.gauges = None;
         for client in &mut self.presence.clients {
             client.live = None;
+        }
+        for session in &mut self.sessions {
+            // Retained values of QoS 0 may be forgotten, and older ones are there again.
+            session.last.retain(|(_, _, published, _), _| *published > Qos::AtMostOnce);
         }
         for message in &mut self.messages {
             match &mut message.will {
