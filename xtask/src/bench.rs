@@ -106,7 +106,7 @@ const SECTIONS: &[Section] = &[
         title: "slow-consumer",
         text: "Pairs at QoS 0, alone and beside a subscriber to everything that takes nothing and one that takes \
             1 KiB/s.",
-        arguments: "slow-consumer --conns 100 --messages 20000 --repeat 5",
+        arguments: "slow-consumer --conns 100 --messages 20000 --per-write 1 --repeat 5",
         in_short: "slow-consumer --conns 10 --messages 200",
         peers: &[Peer::Mosquitto],
     },
@@ -114,7 +114,7 @@ const SECTIONS: &[Section] = &[
         name: "slow-consumer-qos1",
         title: "slow-consumer at QoS 1",
         text: "The same at QoS 1.",
-        arguments: "slow-consumer --conns 100 --messages 20000 --qos 1 --repeat 5",
+        arguments: "slow-consumer --conns 100 --messages 20000 --per-write 1 --qos 1 --repeat 5",
         in_short: "slow-consumer --conns 10 --messages 200 --qos 1",
         peers: &[Peer::Mosquitto],
     },

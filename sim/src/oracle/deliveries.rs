@@ -175,9 +175,15 @@ impl Oracle {
                 && span.surely_covers(message.published, sent)
                 && span.wish.qos >= qos
         });
+        // Where it has been granted another QoS since, the first copies may be under way still with that one.
+        let has_one_qos = session
+            .spans
+            .iter()
+            .filter(|span| self.leads_to(span, session, message))
+            .all(|span| span.wish.qos.min(message.qos) == qos);
         // What is of QoS 0 does not wait for a session that is away.
         let waits = qos > Qos::AtMostOnce || !session.lasts;
-        had_subscribed && waits && !message.expires && !self.has_refused()
+        had_subscribed && has_one_qos && waits && !message.expires && !self.has_refused()
     }
 
     /// `qos`: what comes with the same one comes in order; `None` where nobody can tell.
