@@ -1,5 +1,6 @@
 //! What a run is like, drawn from its seed before it begins.
 
+use index::{Dispatch, Key};
 use ledger::QueueFull;
 use topic::{TopicFilter, TopicName};
 use wire::{Qos, Version};
@@ -152,7 +153,7 @@ impl Scenario {
         Self {
             shards: *random.pick(&[1, 1, 2, 2, 3, 4]),
             session: session_settings(random),
-            ledger,
+            ledger: ledger.clone(),
             bounds: bounds(random),
             clients,
             topics,
@@ -275,7 +276,7 @@ fn session_settings(random: &mut Random) -> session::Settings {
 
 fn ledger_settings(random: &mut Random) -> ledger::Settings {
     use QueueFull::{DropNewest, DropOldest, EndSession, Refuse};
-    ledger::Settings {
+    let mut settings = ledger::Settings {
         queue_messages_max: *random.pick(&[5, 100_000, 100_000, 100_000]),
         queue_bytes_max: *random.pick(&[2_000, 1 << 28, 1 << 28, 1 << 28]),
         queue_full: *random.pick(&[EndSession, EndSession, Refuse, DropOldest, DropNewest]),
@@ -283,7 +284,11 @@ fn ledger_settings(random: &mut Random) -> ledger::Settings {
         brake_bytes: *random.pick(&[500, 1 << 18]),
         seed: random.next(),
         ..ledger::Settings::default()
+    };
+    if settings.seed.is_multiple_of(2) {
+        settings.dispatch = Dispatch::KeyOrdered(Key::Publisher);
     }
+    settings
 }
 
 fn bounds(random: &mut Random) -> Bounds {

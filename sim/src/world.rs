@@ -385,7 +385,7 @@ impl World {
     fn replay(&mut self) -> Result<(), String> {
         let Some(process) = &self.process else { return Ok(()) };
         let index = Arc::new(Subscriptions::new([1, 2]));
-        let again = Ledger::recover(self.scenario.ledger, index, self.disk.records(), self.scene.now);
+        let again = Ledger::recover(self.scenario.ledger.clone(), index, self.disk.records(), self.scene.now);
         let (lives, recorded) = (process.durable_state(), again.durable_state());
         if process.has_unrecorded() || lives == recorded {
             return Ok(());

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
-use ledger::{Command, Delivered, Origin};
+use ledger::{Command, Origin};
 use session::{Message, Now, Wait, Waiting};
-use wire::{DisconnectReason, Qos, ReasonCode, SubscriptionIdentifiers};
+use wire::{DisconnectReason, Qos, SubscriptionIdentifiers};
 
 use crate::client::Tag;
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
@@ -261,8 +261,7 @@ impl Shard {
                 if let Some(shares) = &mut client.shares {
                     shares.waiting -= 1;
                 }
-                let what = Delivered::Group { group, entry };
-                to.command(Command::Acknowledged { what, connection: id, reason: ReasonCode::Success });
+                to.command(Command::Expired { group, entry, connection: id });
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Generation, Level, Members, ShardId, Subscriber, Target, Targets};
+use index::{ConnectionId, Generation, Level, Member, Place, ShardId, Subscriber, Target, Targets};
 use ledger::{Command, Publish};
 use session::{Incoming, Message, Now};
 use wire::{Qos, ReasonCode, publish_run};
 
+use crate::client::Client;
 use crate::encode::Source;
 use crate::pressure::Blocker;
 use crate::{Effects, Flush, Mail, Room, Run, Shard};
@@ -191,7 +192,7 @@ impl Shard {
         self.counters.publish_bytes_received.add(payload_bytes as u64);
         let qos = Qos::AtMostOnce;
         let packets = Run { bytes: &bytes[..len], count, payload_bytes: payload_bytes as u64, version, qos };
-        self.forward(id, packets, route, now, to);
+        self.forward(id, publish, packets, route, now, to);
         len
     }
 
@@ -218,7 +219,7 @@ impl Shard {
             let payload_bytes = publish.packet.payload.len() as u64;
             let (version, qos) = (publish.version, publish.packet.delivery.qos());
             let packet = Run { bytes, count: 1, payload_bytes, version, qos };
-            self.forward(id, packet, route, now, to)
+            self.forward(id, publish, packet, route, now, to)
         });
         self.rewritten = rewritten;
         if let Some(behind) = behind {
@@ -233,6 +234,7 @@ impl Shard {
     fn forward(
         &mut self,
         id: ConnectionId,
+        publish: &Incoming<'_>,
         packets: Run<'_>,
         route: &Route,
         now: Now,
@@ -266,7 +268,8 @@ impl Shard {
             }
         }
         for group in &targets.groups {
-            blocker = blocker.or(self.forward_to_one(group, packets, route, now, to));
+            let receiver = self.member_for(id, group, publish);
+            blocker = blocker.or(self.forward_to_one(receiver, packets, route, now, to));
         }
         match blocker {
             Some(Blocker::Shard(shard)) if to.mail_room(shard) != Room::Over => {}
@@ -278,20 +281,32 @@ impl Shard {
         behind
     }
 
-    /// QoS 0 to a group: the next member in turn that is connected gets it (MQTT 5.0, 4.8.2). Returns what is full.
+    /// QoS 0 to a group: the member that has its key, or the next in turn that is connected (MQTT 5.0, 4.8.2).
+    fn member_for(
+        &self,
+        id: ConnectionId,
+        group: &Subscriber,
+        publish: &Incoming<'_>,
+    ) -> Option<(Member, Place)> {
+        let members = group.members()?;
+        let publisher = self.clients.get(id).map(Client::client_id);
+        members.receiver(members.dispatch().lane(publisher, || publish.packet.properties))
+    }
+
+    /// One of a group gets a message of QoS 0, if one is connected. Returns what is full.
     fn forward_to_one(
         &mut self,
-        group: &Subscriber,
+        receiver: Option<(Member, Place)>,
         packet: Run<'_>,
         route: &Route,
         now: Now,
         to: &mut impl Effects,
     ) -> Option<Blocker> {
-        let Some((member, place)) = group.members().and_then(Members::next_connected) else {
+        let Some((member, place)) = receiver else {
             self.count_absent(1);
             return None;
         };
-        // It is full only if all are: otherwise another one would have had the turn.
+        // Where members take turns it is full only if all are: otherwise another one would have had it.
         let is_over = member.subscriber.gauge.level() == Level::Over;
         let full = is_over.then(|| route.full(&member.subscriber));
         let targets = [Target::one(member.subscriber, place.connection, member.interest)];

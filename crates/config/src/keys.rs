@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::address::ListenAddress;
-use crate::kind::{Absent, Address, Choice, Count, OrOff, Path, Size, Switch, Time, Words};
+use crate::kind::{Absent, Address, Choice, Count, KeyOf, OrOff, Path, Size, Switch, Time, Words};
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
+use crate::shared_key::SharedKey;
 
 /// Every table of the file, in the order of the manual.
 pub fn tables() -> Vec<Table> {
@@ -15,6 +16,7 @@ pub fn tables() -> Vec<Table> {
         Listener::describe(),
         Limits::describe(),
         Sessions::describe(),
+        Shared::describe(),
         Log::describe(),
         Sys::describe(),
     ]
@@ -173,6 +175,34 @@ keys! {
         /// something else is refused with reason code 0x99.
         check_payload_format: bool { kind: Switch, default: false }
     }
+}
+
+keys! {
+    /// Shared subscriptions, `$share/GROUP/FILTER`: each message goes to one member of the group.
+    pub struct Shared = "[shared]", given() {
+        /// Which one. `round-robin`: the next one in turn that takes a message. `key-ordered`: messages with one key go to
+        /// one member and keep their order while it is connected; what it has not acknowledged when it goes, goes to
+        /// another before anything newer of that key.
+        dispatch: Dispatch { kind: Choice<Dispatch>, default: Dispatch::RoundRobin }
+        /// What messages that keep their order have in common: `publisher`, the client that has published them, or
+        /// `property:NAME`, the value of their first User Property of that name; those without one have their publisher's
+        /// key.
+        key: SharedKey { kind: KeyOf, default: SharedKey::Publisher }
+    }
+}
+
+/// Which member of a group gets a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dispatch {
+    /// The next in turn.
+    RoundRobin,
+    /// The one that has its key.
+    KeyOrdered,
+}
+
+impl Words for Dispatch {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("round-robin", Self::RoundRobin), ("key-ordered", Self::KeyOrdered)];
 }
 
 /// With half of all packet identifiers free, a free one is found at once.

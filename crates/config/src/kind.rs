@@ -9,6 +9,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use crate::address::ListenAddress;
+use crate::shared_key::SharedKey;
 use crate::unit;
 
 /// One kind of value.
@@ -305,6 +306,30 @@ impl Kind for Address {
     }
 
     fn show(value: &ListenAddress) -> String {
+        unit::quoted(&value.to_string())
+    }
+}
+
+/// What messages have in common that keep their order.
+pub(crate) struct KeyOf;
+
+impl Kind for KeyOf {
+    type Value = SharedKey;
+    type Bound = ();
+
+    fn word() -> String {
+        "`\"publisher\"` or `\"property:NAME\"`".to_owned()
+    }
+
+    fn expected() -> String {
+        "\"publisher\" or \"property:NAME\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<SharedKey, String> {
+        value.as_str().ok_or_else(|| not_a(value))?.parse()
+    }
+
+    fn show(value: &SharedKey) -> String {
         unit::quoted(&value.to_string())
     }
 }

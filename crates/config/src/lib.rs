@@ -30,12 +30,16 @@ mod nearest;
 mod reader;
 mod report;
 mod schema;
+mod shared_key;
 mod unit;
 
 pub use address::{AddressError, ListenAddress};
-pub use keys::{Limits, Listener, Log, LogFormat, LogLevel, QueueFull, Sessions, Sys, tables};
+pub use keys::{
+    Dispatch, Limits, Listener, Log, LogFormat, LogLevel, QueueFull, Sessions, Shared, Sys, tables,
+};
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;
 pub use manual::{help, markdown};
 pub use report::{Problem, Report};
 pub use schema::{Default, Key, Table};
+pub use shared_key::SharedKey;

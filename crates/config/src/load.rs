@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use crate::address::ListenAddress;
-use crate::keys::{Global, Limits, Listener, Log, LogLevel, Sessions, Sys};
+use crate::keys::{Global, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys};
 use crate::listeners;
 use crate::machine::Machine;
 use crate::reader::Reader;
@@ -31,6 +31,8 @@ pub struct Config {
     pub limits: Limits,
     /// What is kept for clients.
     pub sessions: Sessions,
+    /// How groups share a subscription.
+    pub shared: Shared,
     /// What the broker says about itself.
     pub log: Log,
     /// The broker's counters.
@@ -109,6 +111,7 @@ impl Config {
         let rest = [
             ("[limits]", self.limits.lines()),
             ("[sessions]", self.sessions.lines()),
+            ("[shared]", self.shared.lines()),
             ("[log]", self.log.lines()),
             ("[sys]", self.sys.lines()),
         ];
@@ -145,6 +148,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         data_dir: flags.data_dir.clone().or(global.data_dir),
         limits: top.table("limits", |limits| Limits::read(limits, machine)),
         sessions: top.table("sessions", Sessions::read),
+        shared: top.table("shared", Shared::read),
         log: top.table("log", Log::read),
         sys: top.table("sys", Sys::read),
     };

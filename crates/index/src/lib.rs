@@ -39,6 +39,7 @@
 
 #![forbid(unsafe_code)]
 
+mod dispatch;
 mod filters;
 mod generation;
 mod hash;
@@ -49,6 +50,7 @@ mod subscriber;
 mod subscribers;
 mod targets;
 
+pub use dispatch::{Dispatch, Key, Lane};
 pub use generation::Generation;
 pub use interest::Interest;
 pub use subscriber::{ConnectionId, Gauge, Level, Member, Members, Place, QueueId, ShardId, Subscriber};

@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::Interest;
 use crate::subscribers::Identity;
+use crate::{Dispatch, Interest, Lane};
 
 /// One event loop with the connections that it accepted; there are at most [`MAX`](Self::MAX).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,8 +122,9 @@ impl Subscriber {
 
     /// A group without members (MQTT 5.0, 4.8.2).
     #[must_use]
-    pub fn group(filter: Arc<str>, queue: QueueId) -> Self {
-        Self { members: Some(Box::default()), ..Self::lasting(filter, queue) }
+    pub fn group(filter: Arc<str>, queue: QueueId, dispatch: Dispatch) -> Self {
+        let members = Members { dispatch, ..Members::default() };
+        Self { members: Some(Box::new(members)), ..Self::lasting(filter, queue) }
     }
 
     /// Where it is connected, if it is.
@@ -148,6 +149,7 @@ impl Subscriber {
 /// The members of a group. The ledger writes the list; shards read it for messages of QoS 0, which no queue holds.
 #[derive(Debug, Default)]
 pub struct Members {
+    dispatch: Dispatch,
     list: RwLock<MemberList>,
     next: AtomicUsize,
 }
@@ -158,6 +160,8 @@ struct MemberList {
     members: Vec<Member>,
     /// By the subscriber's identity.
     places: HashMap<u64, usize>,
+    /// Whose each lane is, where keys keep their order; none before the first has come.
+    owners: Vec<Option<Arc<Subscriber>>>,
 }
 
 /// Without addresses: a trace of the same run is the same.
@@ -198,6 +202,36 @@ pub struct Member {
 }
 
 impl Members {
+    /// How its messages are shared out.
+    #[must_use]
+    pub fn dispatch(&self) -> &Dispatch {
+        &self.dispatch
+    }
+
+    /// Gives lanes to members, or to nobody.
+    pub fn assign(&self, owners: impl IntoIterator<Item = (Lane, Option<Arc<Subscriber>>)>) {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        for (lane, owner) in owners {
+            list.owners.resize(Lane::COUNT, None);
+            list.owners[lane.number()] = owner;
+        }
+    }
+
+    /// The member that a message of QoS 0 goes to, and where it is connected: the one that has its lane, or the next in
+    /// turn.
+    #[must_use]
+    pub fn receiver(&self, lane: Option<Lane>) -> Option<(Member, Place)> {
+        // One that has just gone has its lanes until the ledger hears of it.
+        lane.and_then(|lane| self.owner(lane)).or_else(|| self.next_connected())
+    }
+
+    fn owner(&self, lane: Lane) -> Option<(Member, Place)> {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let owner = list.owners.get(lane.number())?.as_ref()?;
+        let member = &list.members[*list.places.get(&owner.identity())?];
+        owner.place().map(|place| (member.clone(), place))
+    }
+
     /// Takes the list's place.
     pub fn set(&self, list: Vec<Member>) {
         let mut members = MemberList::default();

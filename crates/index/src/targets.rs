@@ -156,7 +156,7 @@ impl Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Change, QueueId};
+    use crate::{Change, Dispatch, QueueId};
 
     fn subscriber(name: &str, shard: usize, slot: u32) -> Arc<Subscriber> {
         let connection = ConnectionId { slot, generation: 0 };
@@ -201,7 +201,7 @@ mod tests {
         let [away, back] = [1, 2].map(|slot| Arc::new(Subscriber::lasting("lasting".into(), id(slot))));
         let connection = ConnectionId { slot: 9, generation: 1 };
         back.move_to(Some(Place { shard: ShardId::new(1), connection }));
-        let group = Arc::new(Subscriber::group("$share/g/x".into(), id(3)));
+        let group = Arc::new(Subscriber::group("$share/g/x".into(), id(3), Dispatch::RoundRobin));
         let [low, high] = [Qos::AtMostOnce, Qos::AtLeastOnce].map(Interest::new);
         let all = [
             ("x", &here, high),

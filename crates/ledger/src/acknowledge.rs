@@ -11,22 +11,38 @@ use crate::record::MessageId;
 use crate::replies::{Answer, QueueOf};
 use crate::{Effects, Ledger, Record};
 
+/// How an exchange ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Accepted,
+    /// The client has said so, with 0x80 or more.
+    Refused,
+    /// The message was never written.
+    Expired,
+}
+
+impl From<ReasonCode> for Outcome {
+    fn from(reason: ReasonCode) -> Self {
+        if reason.is_error() { Self::Refused } else { Self::Accepted }
+    }
+}
+
 impl Ledger {
     /// The end of an exchange with a subscriber.
     pub(crate) fn acknowledged(
         &mut self,
         place: Place,
         what: Delivered,
-        reason: ReasonCode,
+        outcome: Outcome,
         to: &mut impl Effects,
     ) {
         match what {
             Delivered::Session { queue, packet_id } if self.is_on(queue, place) => {
-                self.finish(queue, packet_id, reason, to);
+                self.finish(queue, packet_id, outcome, to);
             }
             Delivered::Session { .. } => {}
             Delivered::Group { group, entry } => {
-                self.acknowledged_share(place, group, MessageId(entry.0), reason, to);
+                self.acknowledged_share(place, group, MessageId(entry.0), outcome, to);
             }
         }
     }
@@ -36,7 +52,7 @@ impl Ledger {
         &mut self,
         id: QueueId,
         packet_id: PacketId,
-        reason: ReasonCode,
+        outcome: Outcome,
         to: &mut impl Effects,
     ) {
         let Some(session) = self.sessions.find_mut(id) else { return };
@@ -45,7 +61,9 @@ impl Ledger {
         let finished = Record::Finished { session: incarnation, packet_id };
         let record = match &exchange.state {
             // Only PUBREC goes on from here.
-            State::Own(_, entry) if entry.granted.qos == Qos::ExactlyOnce && !reason.is_error() => return,
+            State::Own(_, entry) if entry.granted.qos == Qos::ExactlyOnce && outcome == Outcome::Accepted => {
+                return;
+            }
             State::Own(_, entry) => entry.is_recorded.then_some(finished),
             State::Released => Some(finished),
             State::Taken { .. } => None,
@@ -64,14 +82,19 @@ impl Ledger {
             return;
         }
         let Some(exchange) = session.in_flight.remove(packet_id) else { return };
-        if let State::Shared { group, message } | State::Taken { group, message } = exchange.state
-            && let Some(group) = self.groups.table.find_mut(group)
+        let mut lane = exchange.lane;
+        if let State::Shared { group: id, message } | State::Taken { group: id, message } = exchange.state
+            && let Some(group) = self.groups.table.find_mut(id)
         {
-            group.held.remove(&message);
+            let held = group.held.remove(&message);
+            lane = held.and_then(|held| held.lane).map(|lane| (id, lane));
             group.growth.progress();
         }
-        let counter =
-            if reason.is_error() { &self.gauges.refused_by_client } else { &self.gauges.acknowledged };
+        let counter = match outcome {
+            Outcome::Accepted => &self.gauges.acknowledged,
+            Outcome::Refused => &self.gauges.refused_by_client,
+            Outcome::Expired => &self.gauges.expired,
+        };
         shift(&self.gauges.in_flight, counter, 1);
         if let Some(online) = &mut session.online {
             online.finished(exchange.bytes);
@@ -80,6 +103,7 @@ impl Ledger {
                 self.is_ready(QueueOf::Session(id));
             }
         }
+        lane.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane));
     }
 
     /// PUBREC: the client has the message.

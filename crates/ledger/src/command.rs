@@ -82,6 +82,15 @@ pub enum Command {
         /// From 0x80 on the client has refused it; it counts as delivered \[MQTT-4.4.0-2\].
         reason: ReasonCode,
     },
+    /// A message of a group has expired before it was written to a member that numbers its own packets.
+    Expired {
+        /// The group's queue.
+        group: QueueId,
+        /// Which of its messages.
+        entry: EntryId,
+        /// The member's connection.
+        connection: ConnectionId,
+    },
     /// A message of a group was written to a member that numbers its own packets.
     Sent {
         /// The group's queue.

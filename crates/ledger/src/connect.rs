@@ -299,6 +299,7 @@ impl Ledger {
         subtract(&self.gauges.sessions_connected, 1);
         session.subscriber.move_to(None);
         touch(&self.index, session);
+        let lanes = session.in_flight.take_lanes();
         let shared = session.in_flight.in_order().into_iter();
         let shared: Vec<PacketId> = shared
             .filter(|exchange| matches!(exchange.state, State::Shared { .. }))
@@ -310,6 +311,7 @@ impl Ledger {
                 self.give_back(group, message);
             }
         }
+        lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane));
         self.part(id);
     }
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::{HashMap, HashTable};
-use index::{QueueId, Subscriber};
+use index::{Dispatch, Lane, Members, QueueId, Subscriber};
+use session::{Message, Now};
 use wire::PacketId;
 
+use crate::lanes::Lanes;
 use crate::queue::{Entry, Queue};
 use crate::record::{Incarnation, MessageId};
 use crate::session::Growth;
@@ -27,6 +29,8 @@ pub(crate) struct Group {
     /// It has, or had, a member that lasts: what comes from then on is recorded.
     pub(crate) is_recorded: bool,
     pub(crate) queue: Queue,
+    /// Where keys keep their order: what of the queue can go to whom.
+    pub(crate) lanes: Option<Box<Lanes>>,
     pub(crate) returned: BTreeMap<MessageId, Entry>,
     pub(crate) held: HashMap<MessageId, Held, SeedableRandomState>,
     /// Members that take something, as far as is known, in turn. One that does not any more is found out when it is its
@@ -51,6 +55,7 @@ pub(crate) struct Ring {
 pub(crate) struct Held {
     pub(crate) holder: QueueId,
     pub(crate) packet_id: PacketId,
+    pub(crate) lane: Option<Lane>,
     /// Nothing once it is the member's.
     pub(crate) entry: Option<Entry>,
 }
@@ -61,6 +66,7 @@ pub(crate) struct Groups {
     pub(crate) table: Table<Group>,
     by_filter: HashTable<(Arc<str>, QueueId)>,
     hasher: SeedableRandomState,
+    dispatch: Dispatch,
 }
 
 impl Group {
@@ -68,16 +74,86 @@ impl Group {
         !(self.returned.is_empty() && self.queue.is_empty())
     }
 
-    /// The next message: what came back goes first.
-    pub(crate) fn front(&self) -> Option<(MessageId, &Entry)> {
-        self.returned.first_key_value().map(|(id, entry)| (*id, entry)).or_else(|| self.queue.front())
+    /// Whether a member that takes something may get something.
+    pub(crate) fn has_turns(&self) -> bool {
+        self.lanes.as_ref().map_or(!self.ring.is_empty(), |lanes| lanes.has_turns())
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(MessageId, Entry)> {
-        let next = self.returned.pop_first().or_else(|| self.queue.pop());
-        self.growth.shrink(&self.queue);
-        next
+    /// A new message, behind all others.
+    pub(crate) fn push(&mut self, id: MessageId, entry: Entry) {
+        self.notice(id, &entry);
+        self.queue.push(id, entry);
     }
+
+    /// A message comes back, to its old place.
+    pub(crate) fn put_back(&mut self, id: MessageId, entry: Entry) {
+        self.notice(id, &entry);
+        self.returned.insert(id, entry);
+    }
+
+    /// The next message for a member: what came back goes first.
+    pub(crate) fn next_for(&self, member: QueueId) -> Option<(MessageId, &Entry)> {
+        match &self.lanes {
+            None => {
+                let returned = self.returned.first_key_value().map(|(id, entry)| (*id, entry));
+                returned.or_else(|| self.queue.front())
+            }
+            Some(lanes) => {
+                let id = lanes.next_for(member)?;
+                let entry = self.returned.get(&id).or_else(|| self.queue.find(id))?;
+                Some((id, entry))
+            }
+        }
+    }
+
+    /// Takes a message out, wherever it waits.
+    pub(crate) fn take(&mut self, id: MessageId) -> Option<Entry> {
+        let entry = self.returned.remove(&id).or_else(|| self.queue.remove(id))?;
+        self.forget(id, &entry);
+        Some(entry)
+    }
+
+    /// Takes the oldest of those out that were never sent.
+    pub(crate) fn drop_oldest(&mut self) -> Option<Entry> {
+        let (id, entry) = self.queue.pop()?;
+        self.forget(id, &entry);
+        Some(entry)
+    }
+
+    /// The key of a message, if it is to keep an order with others.
+    pub(crate) fn lane_of(&self, message: &Message) -> Option<Lane> {
+        lane_of(self.subscriber.members()?, message)
+    }
+
+    /// What waits is what was read from records.
+    pub(crate) fn restore_lanes(&mut self) {
+        let Some(mut lanes) = self.lanes.take() else { return };
+        for (id, entry) in self.queue.iter() {
+            self.lane_of(&entry.message).into_iter().for_each(|lane| lanes.add(lane, id));
+        }
+        self.lanes = Some(lanes);
+    }
+
+    fn notice(&mut self, id: MessageId, entry: &Entry) {
+        let lane = self.lane_of(&entry.message);
+        if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
+            lanes.add(lane, id);
+        }
+    }
+
+    fn forget(&mut self, id: MessageId, entry: &Entry) {
+        let lane = self.lane_of(&entry.message);
+        if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
+            lanes.remove(lane, id);
+        }
+        self.growth.shrink(&self.queue);
+    }
+}
+
+/// The key of a message for a group with these members, if it is to keep an order with others.
+pub(crate) fn lane_of(members: &Members, message: &Message) -> Option<Lane> {
+    let at = Now { monotonic_ms: 0, unix_ms: 0 };
+    members.dispatch().lane(message.publisher(), || message.publish(at).properties)
 }
 
 impl Ring {
@@ -102,9 +178,9 @@ impl Ring {
 }
 
 impl Groups {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, dispatch: Dispatch) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        Self { table: Table::default(), by_filter: HashTable::new(), hasher }
+        Self { table: Table::default(), by_filter: HashTable::new(), hasher, dispatch }
     }
 
     pub(crate) fn of_filter(&self, filter: &str) -> Option<QueueId> {
@@ -116,11 +192,14 @@ impl Groups {
     pub(crate) fn insert(&mut self, filter: &str, incarnation: Incarnation) -> QueueId {
         let filter: Arc<str> = filter.into();
         let held = HashMap::with_hasher(self.hasher.clone());
+        let dispatch = &self.dispatch;
+        let is_ordered = matches!(dispatch, Dispatch::KeyOrdered(_));
         let id = self.table.insert(|id| Group {
-            subscriber: Arc::new(Subscriber::group(Arc::clone(&filter), id)),
+            subscriber: Arc::new(Subscriber::group(Arc::clone(&filter), id, dispatch.clone())),
             incarnation,
             is_recorded: false,
             queue: Queue::default(),
+            lanes: is_ordered.then(|| Box::new(Lanes::new())),
             returned: BTreeMap::new(),
             held,
             ring: Ring::default(),

@@ -1,7 +1,7 @@
 //! Messages that are on their way to one client, by the identifier of their exchange.
 
 use hashbrown::HashTable;
-use index::QueueId;
+use index::{Lane, QueueId};
 use wire::PacketId;
 
 use crate::queue::Entry;
@@ -32,6 +32,8 @@ pub(crate) struct Exchange {
     /// What it counts for.
     pub(crate) bytes: usize,
     pub(crate) state: State,
+    /// On this connection a group has given it for good, and keeps the order of its key until it is over.
+    pub(crate) lane: Option<(QueueId, Lane)>,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,7 @@ impl InFlight {
 
     pub(crate) fn insert(&mut self, packet_id: PacketId, bytes: usize, state: State) {
         self.order += 1;
-        let exchange = Exchange { packet_id, order: self.order, bytes, state };
+        let exchange = Exchange { packet_id, order: self.order, bytes, state, lane: None };
         self.exchanges.insert_unique(hash(packet_id), exchange, |exchange| hash(exchange.packet_id));
     }
 
@@ -100,6 +102,11 @@ impl InFlight {
             self.exchanges = HashTable::new();
         }
         Some(exchange)
+    }
+
+    /// The connection is over: what groups have given for good keeps nobody waiting any more.
+    pub(crate) fn take_lanes(&mut self) -> Vec<(QueueId, Lane)> {
+        self.exchanges.iter_mut().filter_map(|exchange| exchange.lane.take()).collect()
     }
 
     /// All of them, in their order.

@@ -23,6 +23,7 @@ mod feed;
 mod gauges;
 mod group;
 mod in_flight;
+mod lanes;
 mod publish;
 mod queue;
 mod record;
@@ -57,6 +58,7 @@ pub use record::{Granted, Incarnation, MessageId, Queued, Record, WillFate, Will
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{QueueFull, Settings};
 
+use acknowledge::Outcome;
 use claims::Claims;
 use cursors::Cursors;
 use end::Ending;
@@ -117,7 +119,7 @@ impl Ledger {
             index,
             claims: Claims::new(settings.seed),
             sessions: Table::default(),
-            groups: Groups::new(settings.seed),
+            groups: Groups::new(settings.seed, settings.dispatch.clone()),
             retained: Retained::new(settings.retained_bytes_max),
             cursors: Cursors::default(),
             replies: Replies::default(),
@@ -161,7 +163,11 @@ impl Ledger {
             Command::Released { origin, packet_id } => self.released(from, origin, packet_id, now, to),
             Command::Received { origin, packet_id } => self.received(from, origin, packet_id, now, to),
             Command::Acknowledged { what, connection, reason } => {
-                self.acknowledged(Place { shard: from, connection }, what, reason, to);
+                self.acknowledged(Place { shard: from, connection }, what, reason.into(), to);
+            }
+            Command::Expired { group, entry, connection } => {
+                let what = Delivered::Group { group, entry };
+                self.acknowledged(Place { shard: from, connection }, what, Outcome::Expired, to);
             }
             Command::Sent { group, entry, connection } => {
                 self.sent(Place { shard: from, connection }, group, entry, to);

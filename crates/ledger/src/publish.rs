@@ -9,6 +9,7 @@ use wire::{PacketId, Qos, ReasonCode};
 
 use crate::command::{Origin, Publish, Reply};
 use crate::gauges::{add, shift, subtract};
+use crate::group::lane_of;
 use crate::queue::{Entry, Queue};
 use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, QueueOf};
@@ -390,35 +391,39 @@ impl Ledger {
     }
 
     fn push(&mut self, queue: QueueOf, id: MessageId, entry: Entry) {
-        let (messages, has_reader) = match queue {
-            QueueOf::Session(id) => match self.sessions.find_mut(id) {
-                Some(session) => (&mut session.queue, session.online.is_some()),
-                // One of its groups has just ended it.
-                None => return add(&self.gauges.discarded, 1),
-            },
-            QueueOf::Group(id) => match self.groups.table.find_mut(id) {
-                Some(group) => (&mut group.queue, !group.ring.is_empty()),
-                None => return add(&self.gauges.discarded, 1),
-            },
+        let (expires, bytes) = (entry.message.expires_unix_ms().is_some(), entry.message.size_bytes());
+        let has_reader = match queue {
+            QueueOf::Session(session) => self.sessions.find_mut(session).map(|session| {
+                session.queue.push(id, entry);
+                session.online.is_some()
+            }),
+            QueueOf::Group(group) => self.groups.table.find_mut(group).map(|group| {
+                group.push(id, entry);
+                group.has_turns()
+            }),
         };
-        if entry.message.expires_unix_ms().is_some() {
+        // One of its groups has just ended it.
+        let Some(has_reader) = has_reader else { return add(&self.gauges.discarded, 1) };
+        if expires {
             self.sweep.add(queue);
         }
         add(&self.gauges.queued, 1);
-        add(&self.gauges.queued_bytes, entry.message.size_bytes());
-        messages.push(id, entry);
+        add(&self.gauges.queued_bytes, bytes);
         if has_reader {
             self.is_ready(queue);
         }
     }
 
     fn drop_oldest(&mut self, queue: QueueOf, messages: usize) {
-        let waiting = match queue {
-            QueueOf::Session(id) => self.sessions.find_mut(id).map(|session| &mut session.queue),
-            QueueOf::Group(id) => self.groups.table.find_mut(id).map(|group| &mut group.queue),
-        };
-        let Some(waiting) = waiting else { return };
-        for (_, entry) in (0..messages).map_while(|_| waiting.pop()) {
+        for _ in 0..messages {
+            let oldest = match queue {
+                QueueOf::Session(id) => {
+                    let waiting = self.sessions.find_mut(id).map(|session| &mut session.queue);
+                    waiting.and_then(Queue::pop).map(|(_, entry)| entry)
+                }
+                QueueOf::Group(id) => self.groups.table.find_mut(id).and_then(|group| group.drop_oldest()),
+            };
+            let Some(entry) = oldest else { return };
             shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
             subtract(&self.gauges.queued_bytes, entry.message.size_bytes());
         }
@@ -460,8 +465,9 @@ impl Ledger {
         }
         if qos == Qos::AtMostOnce {
             for group in &targets.groups {
-                let next = group.members().and_then(index::Members::next_connected);
-                if let Some((member, Place { shard, connection })) = next {
+                let receiver =
+                    group.members().and_then(|members| members.receiver(lane_of(members, message)));
+                if let Some((member, Place { shard, connection })) = receiver {
                     let target = Target::one(member.subscriber, connection, member.interest);
                     let message = Arc::clone(message);
                     to.post(shard, Reply::Live { message, targets: Arc::new([target]), stored });

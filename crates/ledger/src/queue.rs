@@ -7,6 +7,9 @@ use session::{Message, Now};
 
 use crate::record::{Granted, MessageId};
 
+/// So few gaps are not worth being closed.
+const GAPS_KEPT: usize = 64;
+
 /// A message that waits, or is on its way.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
@@ -16,12 +19,12 @@ pub(crate) struct Entry {
     pub(crate) is_recorded: bool,
 }
 
-/// A queue of a session or a group. Whatever is done to one message takes the same time, however many there are; to find
-/// one in the middle, the logarithm.
+/// A queue of a session or a group. Whatever is done to one message takes the same time on average, however many there
+/// are; to find one in the middle, the logarithm.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By number, ascending. Where a message was taken from the middle, a gap stays until its turn comes; the first is
-    /// no gap.
+    /// By number, ascending. Where a message was taken from the middle, a gap stays until its turn comes, or there are more
+    /// gaps than messages; the first is no gap.
     places: VecDeque<(MessageId, Option<Entry>)>,
     messages: usize,
     bytes: usize,
@@ -65,6 +68,11 @@ impl Queue {
         self.iter().next()
     }
 
+    pub(crate) fn find(&self, id: MessageId) -> Option<&Entry> {
+        let place = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.places[place].1.as_ref()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<(MessageId, Entry)> {
         let (id, entry) = self.places.pop_front()?;
         let entry = entry?;
@@ -75,10 +83,16 @@ impl Queue {
 
     /// Takes one out, wherever it is.
     pub(crate) fn remove(&mut self, id: MessageId) -> Option<Entry> {
+        if self.places.front().is_some_and(|(first, _)| *first == id) {
+            return self.pop().map(|(_, entry)| entry);
+        }
         let place = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         let entry = self.places[place].1.take()?;
         self.forget(&entry);
         self.trim();
+        if self.places.len() > 2 * self.messages + GAPS_KEPT {
+            self.places.retain(|(_, entry)| entry.is_some());
+        }
         Some(entry)
     }
 

@@ -292,6 +292,7 @@ impl Replay {
         let groups: Vec<(Incarnation, QueueId)> =
             self.groups.iter().map(|(incarnation, id)| (*incarnation, *id)).collect();
         for (incarnation, id) in groups {
+            self.ledger.groups.table.find_mut(id).into_iter().for_each(|group| group.restore_lanes());
             self.account_group(id);
             if self.ledger.groups.table.find(id).is_some_and(|group| group.members == 0) {
                 self.ledger.remove_if_empty(id);

@@ -1,7 +1,9 @@
 //! What bounds a ledger.
 
+use index::Dispatch;
+
 /// Bounds and choices of a ledger.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// Topics and messages that are retained take at most so many bytes.
     pub retained_bytes_max: usize,
@@ -18,6 +20,8 @@ pub struct Settings {
     pub brake_messages: usize,
     /// ... or by so many bytes.
     pub brake_bytes: usize,
+    /// Which member of a group gets a message.
+    pub dispatch: Dispatch,
     /// Keys the hashes of what peers choose: client identifiers and filters.
     pub seed: u64,
 }
@@ -47,6 +51,7 @@ impl Default for Settings {
             queue_full: QueueFull::default(),
             brake_messages: 1_000,
             brake_bytes: 256 << 10,
+            dispatch: Dispatch::default(),
             seed: 0,
         }
     }

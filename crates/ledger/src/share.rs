@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use index::{Change, Interest, Member, Place, QueueId, Subscriber, Target};
+use index::{Change, Interest, Lane, Member, Place, QueueId, Subscriber, Target};
 use session::Now;
 use topic::TopicFilter;
-use wire::{PacketId, Qos, ReasonCode};
+use wire::{PacketId, Qos};
 
+use crate::acknowledge::Outcome;
 use crate::command::{Deliver, Delivered, EntryId, Reply};
 use crate::feed::{Feeding, is_too_large};
 use crate::gauges::{add, shift, subtract};
@@ -67,7 +68,10 @@ impl Ledger {
             return;
         };
         let Some(share) = session.shares.get_mut(&group_id) else { return };
-        share.turn.get_or_insert_with(|| group.ring.push(id));
+        match (&mut group.lanes, group.subscriber.members()) {
+            (Some(lanes), Some(members)) => lanes.arrive(id, &session.subscriber, members),
+            _ => drop(share.turn.get_or_insert_with(|| group.ring.push(id))),
+        }
         group.connected += 1;
         if group.connected == 1 {
             group.growth = Growth::begin(&group.queue);
@@ -78,21 +82,40 @@ impl Ledger {
     /// A session has gone offline: its groups have one member less who takes something.
     pub(crate) fn part(&mut self, id: QueueId) {
         let Some(session) = self.sessions.find(id) else { return };
-        for group in session.shares.keys() {
-            if let Some(group) = self.groups.table.find_mut(*group) {
-                group.connected = group.connected.saturating_sub(1);
+        let groups: Vec<QueueId> = session.shares.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.part_from(id, group));
+    }
+
+    /// One group has one member less who takes something.
+    fn part_from(&mut self, id: QueueId, group_id: QueueId) {
+        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+        group.connected = group.connected.saturating_sub(1);
+        if let (Some(lanes), Some(members)) = (&mut group.lanes, group.subscriber.members()) {
+            lanes.depart(id, members);
+            self.is_ready(QueueOf::Group(group_id));
+        }
+    }
+
+    /// A message of a lane is with its holder no more: others may follow.
+    pub(crate) fn finish_in_lane(&mut self, group_id: QueueId, lane: Lane) {
+        let lanes = self.groups.table.find_mut(group_id).and_then(|group| group.lanes.as_mut());
+        if let Some(lanes) = lanes {
+            lanes.finish(lane);
+            if lanes.has_turns() {
+                self.is_ready(QueueOf::Group(group_id));
             }
         }
     }
 
     /// The same for a session that is not in the table any more.
-    pub(crate) fn part_of(&mut self, online: Option<&Online>, shares: &BTreeMap<QueueId, Share>) {
+    pub(crate) fn part_of(
+        &mut self,
+        id: QueueId,
+        online: Option<&Online>,
+        shares: &BTreeMap<QueueId, Share>,
+    ) {
         if online.is_some_and(|online| online.is_open) {
-            for group in shares.keys() {
-                if let Some(group) = self.groups.table.find_mut(*group) {
-                    group.connected = group.connected.saturating_sub(1);
-                }
-            }
+            shares.keys().for_each(|group| self.part_from(id, *group));
         }
     }
 
@@ -109,11 +132,11 @@ impl Ledger {
             members.remove(subscriber);
         }
         share.turn.into_iter().for_each(|turn| group.ring.remove(turn));
+        group.members -= 1;
         let is_connected = self.sessions.find(id).and_then(|session| session.online.as_ref());
         if is_connected.is_some_and(|online| online.is_open) {
-            group.connected = group.connected.saturating_sub(1);
+            self.part_from(id, group_id);
         }
-        group.members -= 1;
         self.remove_if_empty(group_id);
     }
 
@@ -176,11 +199,12 @@ impl Ledger {
             Some(entry) => {
                 add(&self.gauges.queued_bytes, entry.message.size_bytes());
                 shift(&self.gauges.in_flight, &self.gauges.queued, 1);
-                group.returned.insert(message, entry);
+                group.put_back(message, entry);
                 self.is_ready(QueueOf::Group(group_id));
             }
             None => shift(&self.gauges.in_flight, &self.gauges.discarded, 1),
         }
+        held.lane.into_iter().for_each(|lane| self.finish_in_lane(group_id, lane));
     }
 
     /// Gives messages of a group to members who take some, in turn.
@@ -193,7 +217,7 @@ impl Ledger {
     ) -> Feeding {
         for done in 0..messages {
             let Some(group) = self.groups.table.find(id) else { return Feeding::Done(done) };
-            if !group.has_waiting() {
+            if !(group.has_waiting() && group.has_turns()) {
                 return Feeding::Done(done);
             }
             let Some(member) = self.next_member(id) else { return Feeding::Done(done) };
@@ -209,7 +233,11 @@ impl Ledger {
     /// The next member in turn that takes something. Those that do not are told to come again when they do.
     fn next_member(&mut self, id: QueueId) -> Option<QueueId> {
         let group = self.groups.table.find_mut(id)?;
-        while let Some(member) = group.ring.pop() {
+        loop {
+            let member = match &mut group.lanes {
+                Some(lanes) => lanes.pop_turn()?,
+                None => group.ring.pop()?,
+            };
             let Some(session) = self.sessions.find_mut(member) else { continue };
             let takes_new = session.takes_new();
             let Some(share) = session.shares.get_mut(&id) else { continue };
@@ -217,14 +245,18 @@ impl Ledger {
             if takes_new {
                 return Some(member);
             }
-            if let Some(online) = &mut session.online {
+            let is_known = group.lanes.as_mut().is_some_and(|lanes| !lanes.starve(member));
+            if let Some(online) = session.online.as_mut().filter(|_| !is_known) {
                 online.hungry.push_back(id);
             }
         }
-        None
     }
 
+    /// A member that takes something, as far as is known, stands behind the others.
     fn put_back_in_ring(&mut self, id: QueueId, member: QueueId) {
+        if let Some(lanes) = self.groups.table.find_mut(id).and_then(|group| group.lanes.as_mut()) {
+            return lanes.wake(member);
+        }
         let share = self.sessions.find_mut(member).and_then(|session| session.shares.get_mut(&id));
         if let (Some(share), Some(group)) = (share, self.groups.table.find_mut(id)) {
             share.turn.get_or_insert_with(|| group.ring.push(member));
@@ -261,41 +293,42 @@ impl Ledger {
             return Ok(());
         };
         let (Some(online), Some(share)) = (&session.online, session.shares.get(&id)) else { return Ok(()) };
-        let Some((_, entry)) = group.front() else { return Ok(()) };
+        let Some((_, entry)) = group.next_for(member) else { return Ok(()) };
         let granted = granted(entry, share.interest);
         if entry.message.is_expired(now) {
-            return self.take_next(id, |gauges| &gauges.expired, to).map(drop);
+            return self.take_next(id, member, |gauges| &gauges.expired, to).map(drop);
         }
         if is_too_large(&entry.message, &granted.identifiers, online.packet_bytes_max, now) {
-            return self.take_next(id, |gauges| &gauges.too_large, to).map(drop);
+            return self.take_next(id, member, |gauges| &gauges.too_large, to).map(drop);
         }
         if granted.qos > Qos::AtMostOnce {
             return self.lend(id, member, granted, now, to);
         }
         let Place { shard, connection } = online.place;
         let targets = Arc::new([Target::one(Arc::clone(&session.subscriber), connection, share.interest)]);
-        if let Some(Entry { message, .. }) = self.take_next(id, |gauges| &gauges.acknowledged, to)? {
+        if let Some(Entry { message, .. }) = self.take_next(id, member, |gauges| &gauges.acknowledged, to)? {
             to.post(shard, Reply::Live { message, targets, stored: false });
         }
         Ok(())
     }
 
-    /// Takes the next message out of a group for good, and counts it.
+    /// Takes the next message for a member out of a group for good, and counts it.
     fn take_next(
         &mut self,
         id: QueueId,
+        member: QueueId,
         counter: fn(&Gauges) -> &AtomicUsize,
         to: &mut impl Effects,
     ) -> Result<Option<Entry>, Refusal> {
         let Some(group) = self.groups.table.find_mut(id) else { return Ok(None) };
-        let Some((message, entry)) = group.front() else { return Ok(None) };
+        let Some((message, entry)) = group.next_for(member) else { return Ok(None) };
         if entry.is_recorded {
             let removed = Record::Removed { queue: group.incarnation, message };
             self.replies.commit(&[removed], to)?;
         }
         shift(&self.gauges.queued, counter(&self.gauges), 1);
         subtract(&self.gauges.queued_bytes, entry.message.size_bytes());
-        Ok(group.pop().map(|(_, entry)| entry))
+        Ok(group.take(message))
     }
 
     /// Sends the next message of a group to a member. It is held for the member; one of QoS 2 becomes the member's own if
@@ -313,7 +346,7 @@ impl Ledger {
             return Ok(());
         };
         let Some(online) = session.online.as_mut() else { return Ok(()) };
-        let Some((message, entry)) = group.front() else { return Ok(()) };
+        let Some((message, entry)) = group.next_for(member) else { return Ok(()) };
         let bytes = entry.message.size_bytes();
         let Some(packet_id) = session.in_flight.allocate() else { return Ok(()) };
         let owner = session.incarnation.filter(|_| granted.qos == Qos::ExactlyOnce);
@@ -321,7 +354,11 @@ impl Ledger {
             let records = moved(group.incarnation, owner, (message, entry), packet_id, &granted);
             self.replies.commit(&records, to)?;
         }
-        let Some((_, entry)) = group.pop() else { return Ok(()) };
+        let Some(entry) = group.take(message) else { return Ok(()) };
+        let lane = group.lane_of(&entry.message);
+        if let (Some(lane), Some(lanes)) = (lane, &mut group.lanes) {
+            lanes.lend(lane, member);
+        }
         let entry = Entry { granted, is_recorded: entry.is_recorded || owner.is_some(), ..entry };
         shift(&self.gauges.queued, &self.gauges.in_flight, 1);
         subtract(&self.gauges.queued_bytes, bytes);
@@ -336,10 +373,13 @@ impl Ledger {
             // It will not come back, and its place was free because others were acknowledged.
             group.growth.progress();
             session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
+            if let Some(exchange) = session.in_flight.find_mut(packet_id) {
+                exchange.lane = lane.map(|lane| (id, lane));
+            }
             self.answer(Answer { shard, reply, brake: None }, now, to);
         } else {
             session.in_flight.insert(packet_id, bytes, State::Shared { group: id, message });
-            group.held.insert(message, Held { holder: member, packet_id, entry: Some(entry) });
+            group.held.insert(message, Held { holder: member, packet_id, lane, entry: Some(entry) });
             to.post(shard, reply);
         }
         Ok(())
@@ -373,11 +413,11 @@ impl Ledger {
         place: Place,
         group_id: QueueId,
         message: MessageId,
-        reason: ReasonCode,
+        outcome: Outcome,
         to: &mut impl Effects,
     ) {
         if let Some((holder, packet_id)) = self.holder(place, group_id, message) {
-            self.finish(holder, packet_id, reason, to);
+            self.finish(holder, packet_id, outcome, to);
         }
     }
 

@@ -88,12 +88,12 @@ impl Ledger {
     ) -> Option<MessageId> {
         let (messages, incarnation) = match queue {
             QueueOf::Session(id) => {
-                let session = self.sessions.find_mut(id)?;
-                (&mut session.queue, session.incarnation.unwrap_or_default())
+                let session = self.sessions.find(id)?;
+                (&session.queue, session.incarnation.unwrap_or_default())
             }
             QueueOf::Group(id) => {
-                let group = self.groups.table.find_mut(id)?;
-                (&mut group.queue, group.incarnation)
+                let group = self.groups.table.find(id)?;
+                (&group.queue, group.incarnation)
             }
         };
         if messages.expiring() == 0 {
@@ -106,7 +106,15 @@ impl Ledger {
         let records: Vec<Record<'_>> = expired.iter().map(removed).collect();
         if !records.is_empty() && self.replies.commit(&records, to).is_ok() {
             for message in expired {
-                if let Some(entry) = messages.remove(message) {
+                let removed = match queue {
+                    QueueOf::Session(id) => {
+                        self.sessions.find_mut(id).and_then(|session| session.queue.remove(message))
+                    }
+                    QueueOf::Group(id) => {
+                        self.groups.table.find_mut(id).and_then(|group| group.take(message))
+                    }
+                };
+                if let Some(entry) = removed {
                     let bytes = entry.message.size_bytes();
                     shift(&self.gauges.queued, &self.gauges.expired, 1);
                     subtract(&self.gauges.queued_bytes, bytes);

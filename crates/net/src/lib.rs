@@ -103,7 +103,7 @@ impl Server {
     ) -> std_io::Result<Self> {
         let clock = Clock::start();
         let index = Arc::new(Subscriptions::new([random()?, random()?]));
-        let ledger_settings = ::ledger::Settings { seed: random()?, ..options.ledger };
+        let ledger_settings = ::ledger::Settings { seed: random()?, ..options.ledger.clone() };
         let ledger = Ledger::new(ledger_settings, Arc::clone(&index));
         let gauges = ledger.gauges();
 

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::thread;
 
-use config::{Config, Limits, Sessions};
+use config::{Config, Limits, Sessions, Shared, SharedKey};
+use index::{Dispatch, Key};
 use ledger::QueueFull;
 use net::{Ended, Options, Server};
 use session::Settings;
@@ -81,7 +82,7 @@ fn options(config: &Config) -> Options {
             high_water_bytes: size(limits.output_buffer_bytes),
             waiting_bytes_max: size(limits.waiting_bytes),
         },
-        ledger: ledger(limits, &config.sessions),
+        ledger: ledger(limits, &config.sessions, &config.shared),
         sys_interval_ms: config.sys.interval.map(millis),
     }
 }
@@ -113,7 +114,7 @@ fn settings(limits: &Limits, sessions: &Sessions) -> Settings {
     }
 }
 
-fn ledger(limits: &Limits, sessions: &Sessions) -> ledger::Settings {
+fn ledger(limits: &Limits, sessions: &Sessions, shared: &Shared) -> ledger::Settings {
     ledger::Settings {
         retained_bytes_max: size(limits.retained_bytes),
         sessions_max: size(sessions.lasting_max),
@@ -124,6 +125,13 @@ fn ledger(limits: &Limits, sessions: &Sessions) -> ledger::Settings {
             config::QueueFull::Refuse => QueueFull::Refuse,
             config::QueueFull::DropOldest => QueueFull::DropOldest,
             config::QueueFull::DropNewest => QueueFull::DropNewest,
+        },
+        dispatch: match (shared.dispatch, &shared.key) {
+            (config::Dispatch::RoundRobin, _) => Dispatch::RoundRobin,
+            (config::Dispatch::KeyOrdered, SharedKey::Publisher) => Dispatch::KeyOrdered(Key::Publisher),
+            (config::Dispatch::KeyOrdered, SharedKey::Property(name)) => {
+                Dispatch::KeyOrdered(Key::Property(name.as_str().into()))
+            }
         },
         ..ledger::Settings::default()
     }

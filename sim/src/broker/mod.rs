@@ -38,7 +38,7 @@ impl Process {
     pub(crate) fn start(scenario: &Scenario, disk: &Disk, scene: &Scene, random: &mut Random) -> Self {
         let count = scenario.shards;
         let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
-        let ledger = Ledger::recover(scenario.ledger, Arc::clone(&index), disk.records(), scene.now);
+        let ledger = Ledger::recover(scenario.ledger.clone(), Arc::clone(&index), disk.records(), scene.now);
         let gauges = ledger.gauges();
         let board = Board::new(count, scenario.bounds);
         let settings = Arc::new(scenario.session.clone());

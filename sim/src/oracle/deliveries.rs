@@ -146,13 +146,13 @@ impl Oracle {
     }
 
     /// What one client publishes to one topic with one QoS comes in its order [MQTT-4.6.0-5, -6]. Groups are no ordered
-    /// topics: what a member gives back comes later.
+    /// topics where members take turns: what a member gives back comes later.
     fn check_order(&mut self, to: SessionNo, no: MessageNo, qos: Qos) -> Result<(), String> {
         let message = self.message(no);
         let (publisher, topic) = (message.publisher, message.topic);
         let session = &self.sessions[to.0];
         let is_shared = session.shares(|filter| self.matches[filter][topic]);
-        if is_shared
+        if is_shared && (message.may_be_repeated || !self.is_of_one_ordered_group(session, topic))
             || message.will.is_some()
             || message.may_be_repeated && !self.was_first_meant_for(session, message, qos)
         {
@@ -164,6 +164,13 @@ impl Oracle {
             Some(last) => Err(format!("{} after {}", self.name(no), self.name(last))),
             None => Ok(()),
         }
+    }
+
+    /// Whether everything that the session gets of a topic comes from one group that keeps it in order.
+    fn is_of_one_ordered_group(&self, session: &Session, topic: usize) -> bool {
+        let mut matching = session.spans.iter().filter(|span| self.matches[span.wish.filter][topic]);
+        let first = matching.next().map(|span| span.wish.filter);
+        self.is_key_ordered && matching.all(|span| Some(span.wish.filter) == first)
     }
 
     /// Whether the first time that the broker was given a message counted for this session: it had subscribed, nothing

@@ -8,6 +8,7 @@ mod settlement;
 
 use std::sync::Arc;
 
+use index::Dispatch;
 use ledger::Gauges;
 use wire::Qos;
 
@@ -82,6 +83,8 @@ pub(crate) struct Oracle {
     matches: Vec<Vec<bool>>,
     filters: Vec<String>,
     is_shared: Vec<bool>,
+    /// What a publisher sends to a group keeps its order.
+    is_key_ordered: bool,
     /// How often the process has ended without warning.
     crashes: usize,
     has_jumped: bool,
@@ -107,6 +110,7 @@ impl Oracle {
             matches: scenario.filters.iter().map(|filter| filter.matches.clone()).collect(),
             filters: scenario.filters.iter().map(|filter| filter.text.clone()).collect(),
             is_shared: scenario.filters.iter().map(|filter| filter.is_shared).collect(),
+            is_key_ordered: scenario.ledger.dispatch != Dispatch::RoundRobin,
             crashes: 0,
             has_jumped: false,
             ended_before: 0,

@@ -6,6 +6,7 @@ mod disk;
 mod exchanges;
 mod full;
 mod groups;
+mod keys;
 mod review;
 mod schedules;
 mod sessions;

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use index::{Interest, Place, Subscriptions};
+use index::{Dispatch, Interest, Key, Place, Subscriptions};
 use ledger::{Cause, Command, Deliver, Delivered, Ledger, Lsn, QueueFull, Record, Reply, Settings};
 use session::{Message, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
-use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, message_with, packet_id, text};
+use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, message_of, packet_id, text};
 
 /// Numbers that look random, the same ones for a seed (SplitMix64).
 struct Dice(u64);
@@ -37,7 +37,7 @@ impl Dice {
 }
 
 /// What may happen in a schedule.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Weather {
     /// Sessions last for ever, queues are never full and nothing expires: what was acknowledged must arrive.
     is_calm: bool,
@@ -126,11 +126,12 @@ impl World {
             queue_full,
             brake_messages: 3,
             sessions_max: if is_calm { 100 } else { 3 },
+            dispatch: dice.pick(&[&Dispatch::RoundRobin, &Dispatch::KeyOrdered(Key::Publisher)]).clone(),
             ..Settings::default()
         };
         let peers = LASTING.iter().chain(&CLEAN).map(|name| (*name, Peer::default())).collect();
         Self {
-            stage: Stage::with(settings).slow(),
+            stage: Stage::with(settings.clone()).slow(),
             dice,
             weather: Weather { is_calm, settings },
             peers,
@@ -272,7 +273,7 @@ impl World {
         self.messages += 1;
         let payload = format!("m{}", self.messages);
         let topic = self.dice.pick(&TOPICS);
-        let message = message_with(topic, payload.as_bytes(), qos, retain, expiry_secs);
+        let message = message_of(name, topic, payload.as_bytes(), qos, retain, expiry_secs);
         let peer = self.peers.get_mut(name).expect("a peer");
         peer.next_id += 1;
         let id = peer.next_id;
@@ -465,7 +466,7 @@ impl World {
         let groups = self.stage.sink.groups.iter().filter(|(lsn, _)| *lsn <= last);
         let records: Vec<Record<'static>> = groups.flat_map(|(_, group)| group.iter().cloned()).collect();
         let index = Arc::new(Subscriptions::new([3, 4]));
-        let settings = Settings { seed: 9, ..self.weather.settings };
+        let settings = Settings { seed: 9, ..self.weather.settings.clone() };
         let ledger = Ledger::recover(settings, Arc::clone(&index), records, self.stage.now);
         if self.stage.is_verbose {
             eprintln!("crash at {last:?} of {:?}\n{expected}", self.stage.last());

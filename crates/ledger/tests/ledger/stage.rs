@@ -485,6 +485,17 @@ pub(crate) fn message_with(
     retain: bool,
     expiry_secs: Option<u32>,
 ) -> Arc<Message> {
+    message_of("publisher", topic, payload, qos, retain, expiry_secs)
+}
+
+pub(crate) fn message_of(
+    publisher: &str,
+    topic: &str,
+    payload: &[u8],
+    qos: Qos,
+    retain: bool,
+    expiry_secs: Option<u32>,
+) -> Arc<Message> {
     let topic = TopicName::new(topic).expect("a topic");
     let packet_id = PacketId::MIN;
     let delivery = match qos {
@@ -496,7 +507,7 @@ pub(crate) fn message_with(
         MessageProperties { message_expiry_interval_secs: expiry_secs, ..MessageProperties::default() };
     let publish = wire::Publish { retain, properties, delivery, ..wire::Publish::new(topic, payload) };
     let now = Now { monotonic_ms: 1_000, unix_ms: 1_700_000_000_000 };
-    Arc::new(Message::new(topic, &publish, Some("publisher".into()), now))
+    Arc::new(Message::new(topic, &publish, Some(publisher.into()), now))
 }
 
 pub(crate) fn text(message: &Message) -> String {

@@ -1,0 +1,133 @@
+//! How the messages of a group are shared out: to its members in turn, or by a key that keeps its order.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+use wire::MessageProperties;
+
+/// Which member of a group gets a message (MQTT 5.0, 4.8.2, leaves it to the server).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Dispatch {
+    /// The next one in turn that takes one.
+    #[default]
+    RoundRobin,
+    /// The one that has the message's key, so that messages with one key keep their order. It has the key until it goes,
+    /// or another comes whose key it is, and then until it has acknowledged what it has of it.
+    KeyOrdered(Key),
+}
+
+/// What messages have in common that keep their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Key {
+    /// The client that has published them.
+    Publisher,
+    /// The value of the first User Property of this name. A message without one has its publisher's key.
+    Property(Arc<str>),
+}
+
+/// Keys that go together. There are few enough to look at all of them when a member comes, and enough for groups of
+/// some hundred members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane(u16);
+
+impl Lane {
+    /// There are so many.
+    pub const COUNT: usize = 1_024;
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..=u16::MAX).map(Self).take(Self::COUNT)
+    }
+
+    /// From 0, below [`COUNT`](Self::COUNT).
+    #[must_use]
+    pub fn number(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// How much a member of this name wants the lane: of those who are there, the one that wants it most has it. So when
+    /// one comes or goes only its own lanes move.
+    #[must_use]
+    pub fn claim_of(self, client_id: &str) -> u64 {
+        let mut hasher = hasher();
+        hasher.write(client_id.as_bytes());
+        hasher.write_u16(self.0);
+        hasher.finish()
+    }
+
+    fn of(key: &str) -> Self {
+        let mut hasher = hasher();
+        hasher.write(key.as_bytes());
+        let number = hasher.finish() % Self::COUNT as u64;
+        Self(u16::try_from(number).expect("there are fewer lanes than that"))
+    }
+}
+
+impl Dispatch {
+    /// The lane of a message, if it is to keep an order with others.
+    #[must_use]
+    pub fn lane<'a>(
+        &self,
+        publisher: Option<&str>,
+        properties: impl FnOnce() -> MessageProperties<'a>,
+    ) -> Option<Lane> {
+        let publisher = publisher.unwrap_or_default();
+        match self {
+            Self::RoundRobin => None,
+            Self::KeyOrdered(Key::Publisher) => Some(Lane::of(publisher)),
+            Self::KeyOrdered(Key::Property(name)) => {
+                let mut pairs = properties().user_properties.iter();
+                let chosen = pairs.find(|pair| pair.name.as_str() == &**name);
+                Some(Lane::of(chosen.map_or(publisher, |pair| pair.value.as_str())))
+            }
+        }
+    }
+}
+
+/// Not keyed: who publishes with keys that share a lane could have used one key.
+fn hasher() -> FoldHasher<'static> {
+    FoldHasher::with_seed(0, SharedSeed::global_fixed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{UserProperties, UserProperty, Utf8};
+
+    fn text(text: &str) -> Utf8<'_> {
+        Utf8::new(text).expect("a string")
+    }
+
+    #[test]
+    fn messages_with_one_key_have_one_lane() {
+        let pairs = [
+            UserProperty { name: text("order"), value: text("7") },
+            UserProperty { name: text("order"), value: text("8") },
+        ];
+        let properties = MessageProperties {
+            user_properties: UserProperties::from(&pairs[..]),
+            ..MessageProperties::default()
+        };
+        let by_order = Dispatch::KeyOrdered(Key::Property("order".into()));
+        let by_publisher = Dispatch::KeyOrdered(Key::Publisher);
+        assert_eq!(by_order.lane(Some("a"), || properties), by_order.lane(Some("b"), || properties));
+        assert_eq!(by_order.lane(Some("a"), || properties), Some(Lane::of("7")));
+        assert_eq!(by_order.lane(Some("a"), || MessageProperties::EMPTY), Some(Lane::of("a")));
+        assert_eq!(by_publisher.lane(Some("a"), || properties), Some(Lane::of("a")));
+        assert_eq!(Dispatch::RoundRobin.lane(Some("a"), || properties), None);
+    }
+
+    #[test]
+    fn lanes_are_shared_out_evenly_and_few_move() {
+        let owner = |lane: Lane, members: &[&str]| {
+            let most = members.iter().max_by_key(|name| lane.claim_of(name));
+            (*most.expect("there is one")).to_owned()
+        };
+        let (three, four) = (["a", "b", "c"], ["a", "b", "c", "d"]);
+        let moved: Vec<_> = Lane::all().filter(|lane| owner(*lane, &three) != owner(*lane, &four)).collect();
+        assert!(moved.iter().all(|lane| owner(*lane, &four) == "d"), "only to the one that came");
+        assert!((150..=350).contains(&moved.len()), "a quarter, not {}", moved.len());
+    }
+}
