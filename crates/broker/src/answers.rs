@@ -7,7 +7,6 @@ use ledger::{Command, Deliver, Delivered, Origin};
 use session::{Now, Ticket, Waiting};
 use wire::{DisconnectReason, PacketId, ReasonCode};
 
-use crate::pressure::Blocker;
 use crate::{Effects, Shard};
 
 impl Shard {
@@ -124,10 +123,10 @@ impl Shard {
 
     /// Acknowledgements to this publisher are held back: a subscriber of its has too much waiting behind its window.
     /// Nobody waits for itself.
-    pub(crate) fn hold(&mut self, id: ConnectionId, behind: &Arc<Subscriber>, now: Now) {
+    pub(crate) fn hold(&mut self, id: ConnectionId, behind: &Arc<Subscriber>, holds_others: bool, now: Now) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let is_itself = client.subscriber.as_ref().is_some_and(|own| Arc::ptr_eq(own, behind));
-        if client.is_held || is_itself || !behind.gauge.wait_behind(self.id) {
+        if client.is_held || is_itself || !behind.gauge.wait_behind(self.id, holds_others) {
             return;
         }
         client.is_held = true;
@@ -135,8 +134,7 @@ impl Shard {
         self.counters.held_publishers.add(1);
         // Who was held before for the same one stands in the list still.
         if client.held_for.replace(behind.identity()) != Some(behind.identity()) {
-            let blocker = Blocker::Subscriber { subscriber: Arc::clone(behind), holds_others: false };
-            self.waiting.add(id, &blocker);
+            self.waiting.add_for(id, behind);
         }
         self.arm(id, now);
     }

@@ -206,6 +206,7 @@ impl Shard {
         {
             let subscriber = Arc::clone(subscriber);
             subscriber.gauge.set_behind(false);
+            self.judge.had_room(id, now.monotonic_ms);
             self.tell_waiting(&subscriber, now, to);
         }
     }

@@ -83,6 +83,15 @@ impl Shard {
         self.tell_waiting(subscriber, now, to);
     }
 
+    /// Publishers who wait look whom they could publish to meanwhile, and tell those they wait for.
+    pub(crate) fn look_at_others(&mut self, now: Now) {
+        let clients = &self.clients;
+        self.waiting.look_at_others(now.monotonic_ms, |publisher, waited_for| {
+            let route = clients.get(publisher).and_then(|client| client.route.as_ref());
+            route.is_some_and(|route| route.holds_others(waited_for))
+        });
+    }
+
     pub(crate) fn tell_waiting(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
         for shard in subscriber.gauge.take_waiting() {
             if shard == self.id {
@@ -111,14 +120,20 @@ impl Shard {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let taken = self.progress(id, to);
-        self.judge.watch(id, subscriber, taken, now.monotonic_ms);
+        if let Some(reading) = self.reading(id, to) {
+            self.judge.watch(id, subscriber, reading, now.monotonic_ms);
+        }
     }
 
-    /// What a client has taken: bytes, and messages that it has acknowledged.
-    fn progress(&self, id: ConnectionId, to: &impl Effects) -> u64 {
-        let acknowledged = self.clients.get(id).map_or(0, |client| client.acknowledged);
-        to.taken_bytes(id).wrapping_add(acknowledged)
+    /// How far a client is.
+    fn reading(&self, id: ConnectionId, to: &impl Effects) -> Option<Reading> {
+        let client = self.clients.get(id)?;
+        Some(Reading {
+            taken: to.taken_bytes(id),
+            acknowledged: client.acknowledged,
+            is_window_full: !client.session.has_place(),
+            waiting: to.waiting_bytes(id) + client.session.waiting_bytes(),
+        })
     }
 
     /// Tries again for whom something waits because the process was full.
@@ -134,11 +149,7 @@ impl Shard {
 
     pub(crate) fn judge(&mut self, now: Now, to: &mut impl Effects) {
         let mut judge = std::mem::take(&mut self.judge);
-        let verdicts = judge.judge(now.monotonic_ms, |id| {
-            let client = self.clients.get(id)?;
-            let waiting = to.waiting_bytes(id) + client.session.waiting_bytes();
-            Some(Reading { taken: self.progress(id, to), waiting })
-        });
+        let verdicts = judge.judge(now.monotonic_ms, |id| self.reading(id, to));
         self.judge = judge;
         for (id, subscriber, verdict) in verdicts {
             match verdict {

@@ -12,6 +12,10 @@ pub(crate) const JUDGE_MS: u64 = 100;
 const PATIENCE_MS: u64 = 5_000;
 /// Without any for so long it is given up: what waits for it is memory that others need.
 const GIVEN_UP_MS: u64 = 60_000;
+/// One that is full without a break has so long before it is asked what that costs the others.
+const HELD_MS_MAX: u64 = 1_000;
+/// What a publisher waits for is looked at from the side of so many of those who wait.
+const WITNESSES: usize = 4;
 
 /// Why a publisher is not read.
 #[derive(Debug, Clone)]
@@ -19,7 +23,7 @@ pub(crate) enum Blocker {
     /// A subscriber has more waiting than it should.
     Subscriber {
         subscriber: Arc<Subscriber>,
-        /// The publisher has other subscribers, who wait with it.
+        /// The publisher has others to publish to, who have room.
         holds_others: bool,
     },
     /// Another shard has not read its mail.
@@ -36,26 +40,59 @@ pub(crate) enum Blocker {
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     /// By the identity of the subscriber.
-    subscribers: HashMap<u64, Vec<ConnectionId>>,
+    subscribers: HashMap<u64, WaitingFor>,
+    /// When it is looked at again what that costs.
+    next_ms: u64,
     shards: HashMap<ShardId, Vec<ConnectionId>>,
     ledger: Vec<ConnectionId>,
+}
+
+/// Those who wait for one subscriber.
+#[derive(Debug)]
+struct WaitingFor {
+    subscriber: Arc<Subscriber>,
+    publishers: Vec<ConnectionId>,
 }
 
 impl Waiting {
     pub(crate) fn add(&mut self, publisher: ConnectionId, blocker: &Blocker) {
         match blocker {
-            Blocker::Subscriber { subscriber, .. } => {
-                self.subscribers.entry(subscriber.identity()).or_default().push(publisher);
-            }
+            Blocker::Subscriber { subscriber, .. } => self.add_for(publisher, subscriber),
             Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher),
             Blocker::Ledger => self.ledger.push(publisher),
             Blocker::Itself | Blocker::Answers => {}
         }
     }
 
+    /// Somebody waits until a subscriber has room, or is not behind.
+    pub(crate) fn add_for(&mut self, publisher: ConnectionId, subscriber: &Arc<Subscriber>) {
+        let new = || WaitingFor { subscriber: Arc::clone(subscriber), publishers: Vec::new() };
+        self.subscribers.entry(subscriber.identity()).or_insert_with(new).publishers.push(publisher);
+    }
+
     /// Takes everybody who waits for a subscriber. One that has ended since is in it still.
     pub(crate) fn take_for_subscriber(&mut self, subscriber: &Arc<Subscriber>) -> Vec<ConnectionId> {
-        self.subscribers.remove(&subscriber.identity()).unwrap_or_default()
+        self.subscribers.remove(&subscriber.identity()).map_or_else(Vec::new, |waiting| waiting.publishers)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        (!self.subscribers.is_empty()).then_some(self.next_ms)
+    }
+
+    /// Tells each subscriber that is waited for whether others wait with its publishers who have room, as those find.
+    pub(crate) fn look_at_others(
+        &mut self,
+        now_ms: u64,
+        holds_others: impl Fn(ConnectionId, &Arc<Subscriber>) -> bool,
+    ) {
+        if self.next_ms > now_ms {
+            return;
+        }
+        self.next_ms = now_ms + JUDGE_MS;
+        for WaitingFor { subscriber, publishers } in self.subscribers.values() {
+            let mut witnesses = publishers.iter().rev().take(WITNESSES);
+            subscriber.gauge.note_others(witnesses.any(|publisher| holds_others(*publisher, subscriber)));
+        }
     }
 
     pub(crate) fn take_for_shard(&mut self, shard: ShardId) -> Vec<ConnectionId> {
@@ -77,18 +114,45 @@ pub(crate) struct Judge {
 #[derive(Debug)]
 struct Watched {
     subscriber: Arc<Subscriber>,
-    /// All that its socket has taken, when we last looked.
-    taken: u64,
+    taken: Track,
+    acknowledged: Track,
     looked_ms: u64,
+    /// When it was last seen to take or acknowledge anything.
     moved_ms: u64,
+    /// Since when it has been full without a break, and how much of that time others had room.
+    full_ms: u64,
+    held_ms: u64,
+}
+
+/// A count that grows with progress, and since when it has not while that was expected.
+#[derive(Debug)]
+struct Track {
+    seen: u64,
+    still_ms: u64,
 }
 
 /// What the judge has to know of a watched subscriber.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reading {
-    /// All that its socket has taken.
+    /// All bytes that its socket has taken.
     pub(crate) taken: u64,
-    /// What waits for it.
+    /// All messages that it has acknowledged.
+    pub(crate) acknowledged: u64,
+    /// It is sent nothing of QoS 1 and 2 before it acknowledges something.
+    pub(crate) is_window_full: bool,
+    /// What waits for it, in bytes.
     pub(crate) waiting: usize,
+}
+
+/// The progress of one subscriber since the last look, by each measure that counts for it.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// Of one whose output is full: what its socket has taken.
+    taken: Option<u64>,
+    /// Of one whose window is full: what it has acknowledged. Bytes show nothing: it may take everything that is QoS 0.
+    acknowledged: Option<u64>,
+    /// Others wait for it who have room.
+    holds_others: bool,
 }
 
 /// What becomes of a watched subscriber.
@@ -108,7 +172,7 @@ impl Judge {
         &mut self,
         connection: ConnectionId,
         subscriber: &Arc<Subscriber>,
-        taken: u64,
+        reading: Reading,
         now_ms: u64,
     ) {
         if self.watched.is_empty() {
@@ -116,9 +180,24 @@ impl Judge {
         }
         // One that was open in between and is full again is still the same to us.
         self.watched.entry(connection).or_insert_with(|| {
-            let subscriber = Arc::clone(subscriber);
-            Watched { subscriber, taken, looked_ms: now_ms, moved_ms: now_ms }
+            let track = |seen| Track { seen, still_ms: now_ms };
+            Watched {
+                subscriber: Arc::clone(subscriber),
+                taken: track(reading.taken),
+                acknowledged: track(reading.acknowledged),
+                looked_ms: now_ms,
+                moved_ms: now_ms,
+                full_ms: now_ms,
+                held_ms: 0,
+            }
         });
+    }
+
+    /// A subscriber has had room: whom it held up until now is forgotten.
+    pub(crate) fn had_room(&mut self, connection: ConnectionId, now_ms: u64) {
+        if let Some(watched) = self.watched.get_mut(&connection) {
+            (watched.full_ms, watched.held_ms) = (now_ms, 0);
+        }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
@@ -137,7 +216,7 @@ impl Judge {
             return verdicts;
         }
         self.next_ms = now_ms + JUDGE_MS;
-        let mut progress: Vec<(ConnectionId, u64)> = Vec::new();
+        let mut progress: Vec<(ConnectionId, Progress)> = Vec::new();
         self.watched.retain(|connection, watched| {
             let Some(reading) = read(*connection) else { return false };
             let gauge = &watched.subscriber.gauge;
@@ -155,10 +234,11 @@ impl Judge {
             }
             true
         });
-        let median = median(progress.iter().map(|(_, taken)| *taken));
-        for (connection, taken) in progress {
+        let taken = median(progress.iter().filter_map(|(_, progress)| progress.taken));
+        let acknowledged = median(progress.iter().filter_map(|(_, progress)| progress.acknowledged));
+        for (connection, progress) in progress {
             let watched = &self.watched[&connection];
-            if let Some(verdict) = watched.verdict(taken, median, now_ms) {
+            if let Some(verdict) = watched.verdict(progress, taken, acknowledged, now_ms) {
                 verdicts.push((connection, Arc::clone(&watched.subscriber), verdict));
             }
         }
@@ -167,26 +247,57 @@ impl Judge {
 }
 
 impl Watched {
-    /// What it has taken since the last look.
-    fn look(&mut self, reading: &Reading, now_ms: u64) -> u64 {
-        let taken = reading.taken.wrapping_sub(self.taken);
-        if taken > 0 {
+    /// What it has done since the last look.
+    fn look(&mut self, reading: &Reading, now_ms: u64) -> Progress {
+        let gauge = &self.subscriber.gauge;
+        let (is_over, is_behind) = (gauge.level() == Level::Over, gauge.is_behind());
+        let holds_others = gauge.look_at_others();
+        if holds_others {
+            self.held_ms += now_ms - self.looked_ms;
+        }
+        self.looked_ms = now_ms;
+        if reading.taken != self.taken.seen || reading.acknowledged != self.acknowledged.seen {
             self.moved_ms = now_ms;
         }
-        self.taken = reading.taken;
-        self.looked_ms = now_ms;
-        taken
+        let by_bytes = is_over || is_behind && !reading.is_window_full;
+        let by_messages = is_behind && reading.is_window_full;
+        Progress {
+            taken: self.taken.look(reading.taken, by_bytes, now_ms),
+            acknowledged: self.acknowledged.look(reading.acknowledged, by_messages, now_ms),
+            holds_others,
+        }
     }
 
-    fn verdict(&self, taken: u64, median: u64, now_ms: u64) -> Option<Verdict> {
-        let gauge = &self.subscriber.gauge;
-        let still_ms = now_ms - self.moved_ms;
-        if still_ms >= GIVEN_UP_MS {
+    fn verdict(&self, progress: Progress, taken: u64, acknowledged: u64, now_ms: u64) -> Option<Verdict> {
+        if now_ms - self.moved_ms >= GIVEN_UP_MS {
             return Some(Verdict::GivenUp);
         }
-        let is_full = gauge.level() == Level::Over || gauge.is_behind();
-        let lags = taken < median / 4 || (taken == 0 && gauge.holds_others());
-        (is_full && (lags || still_ms >= PATIENCE_MS)).then_some(Verdict::Slow)
+        let measures =
+            [(progress.taken, taken, &self.taken), (progress.acknowledged, acknowledged, &self.acknowledged)];
+        let is_slow = |(moved, median, track): (Option<u64>, u64, &Track)| {
+            let Some(moved) = moved else { return false };
+            let holds = progress.holds_others && (moved == 0 || self.paces_others(now_ms));
+            moved < median / 4 || now_ms - track.still_ms >= PATIENCE_MS || holds
+        };
+        measures.into_iter().any(is_slow).then_some(Verdict::Slow)
+    }
+
+    /// Whether others had room for most of the time in which it was full: as much as who takes less than a quarter of
+    /// what they take needs to be as far as they are. Those who were full too have had time by then.
+    fn paces_others(&self, now_ms: u64) -> bool {
+        self.held_ms >= HELD_MS_MAX && self.held_ms * 4 >= (now_ms - self.full_ms) * 3
+    }
+}
+
+impl Track {
+    /// What was added since the last look, if that is a measure now.
+    fn look(&mut self, value: u64, is_measure: bool, now_ms: u64) -> Option<u64> {
+        let progress = value.wrapping_sub(self.seen);
+        if progress > 0 || !is_measure {
+            self.still_ms = now_ms;
+        }
+        self.seen = value;
+        is_measure.then_some(progress)
     }
 }
 
@@ -211,13 +322,17 @@ mod tests {
     }
 
     fn reading(taken: u64) -> Option<Reading> {
-        Some(Reading { taken, waiting: 1_000 })
+        Some(Reading { taken, waiting: 1_000, ..Reading::default() })
+    }
+
+    fn watch(judge: &mut Judge, slot: u32, subscriber: &Arc<Subscriber>, now_ms: u64) {
+        judge.watch(connection(slot), subscriber, Reading::default(), now_ms);
     }
 
     #[test]
     fn all_saturated_alike_are_waited_for() {
         let mut judge = Judge::default();
-        (0..10).for_each(|slot| judge.watch(connection(slot), &subscriber(slot), 0, 0));
+        (0..10).for_each(|slot| watch(&mut judge, slot, &subscriber(slot), 0));
         for round in 1..100 {
             let taken = |at: ConnectionId| reading(round * (1_000 + u64::from(at.slot)));
             assert!(judge.judge(round * JUDGE_MS, taken).is_empty());
@@ -227,7 +342,7 @@ mod tests {
     #[test]
     fn one_that_lags_behind_its_peers_is_slow_at_once() {
         let mut judge = Judge::default();
-        (0..5).for_each(|slot| judge.watch(connection(slot), &subscriber(slot), 0, 0));
+        (0..5).for_each(|slot| watch(&mut judge, slot, &subscriber(slot), 0));
         let taken = |at: ConnectionId| reading(if at.slot == 3 { 10 } else { 1_000 });
         let verdicts = judge.judge(JUDGE_MS, taken);
         assert_eq!(verdicts.len(), 1);
@@ -237,7 +352,7 @@ mod tests {
     #[test]
     fn one_that_holds_nobody_else_has_five_seconds() {
         let mut judge = Judge::default();
-        judge.watch(connection(1), &subscriber(1), 0, 0);
+        watch(&mut judge, 1, &subscriber(1), 0);
         assert!(judge.judge(JUDGE_MS, |_| reading(0)).is_empty());
         assert!(judge.judge(PATIENCE_MS - 1, |_| reading(0)).is_empty());
         assert_eq!(judge.judge(2 * PATIENCE_MS, |_| reading(0))[0].2, Verdict::Slow);
@@ -247,16 +362,75 @@ mod tests {
     fn one_that_stands_still_and_holds_others_is_slow_at_once() {
         let mut judge = Judge::default();
         let still = subscriber(1);
-        judge.watch(connection(1), &still, 0, 0);
+        watch(&mut judge, 1, &still, 0);
         assert!(still.gauge.wait(ShardId::new(7), true), "a publisher of another shard waits, with others");
         assert_eq!(judge.judge(JUDGE_MS, |_| reading(0))[0].2, Verdict::Slow);
     }
 
     #[test]
+    fn one_that_takes_a_little_and_holds_others_is_slow_after_a_second() {
+        let mut judge = Judge::default();
+        let trickling = subscriber(1);
+        watch(&mut judge, 1, &trickling, 0);
+        let rounds = (1..).map(|round| {
+            trickling.gauge.note_others(true);
+            (round, judge.judge(round * JUDGE_MS, |_| reading(round)))
+        });
+        let (round, _) = rounds.take(100).find(|(_, verdicts)| !verdicts.is_empty()).expect("a verdict");
+        assert_eq!(round * JUDGE_MS, HELD_MS_MAX);
+    }
+
+    #[test]
+    fn one_that_was_full_with_the_others_has_four_times_as_long_as_they() {
+        let mut judge = Judge::default();
+        let tired = subscriber(1);
+        watch(&mut judge, 1, &tired, 0);
+        for round in 1..=40 {
+            // The others have taken two seconds.
+            tired.gauge.note_others(round > 20);
+            assert!(judge.judge(round * JUDGE_MS, |_| reading(round)).is_empty(), "round {round}");
+        }
+    }
+
+    #[test]
+    fn one_that_has_room_again_and_again_is_waited_for() {
+        let mut judge = Judge::default();
+        let busy = subscriber(1);
+        watch(&mut judge, 1, &busy, 0);
+        for round in 1..100 {
+            busy.gauge.note_others(true);
+            assert!(judge.judge(round * JUDGE_MS, |_| reading(round * 1_000)).is_empty(), "round {round}");
+            if round % 5 == 0 {
+                judge.had_room(connection(1), round * JUDGE_MS);
+            }
+        }
+    }
+
+    #[test]
+    fn where_the_window_is_full_acknowledgements_are_what_counts() {
+        let mut judge = Judge::default();
+        let [silent, well] = [1, 2].map(|slot| {
+            let behind = subscriber(slot);
+            behind.gauge.set(Level::Open);
+            behind.gauge.set_behind(true);
+            watch(&mut judge, slot, &behind, 0);
+            behind
+        });
+        silent.gauge.note_others(true);
+        well.gauge.note_others(true);
+        let read = |at: ConnectionId| {
+            let acknowledged = if at.slot == 2 { 10 } else { 0 };
+            Some(Reading { taken: 5_000, acknowledged, is_window_full: true, waiting: 1_000 })
+        };
+        let verdicts = judge.judge(JUDGE_MS, read);
+        assert_eq!(verdicts.iter().map(|verdict| verdict.0.slot).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
     fn nobody_is_judged_on_a_moment() {
         let mut judge = Judge::default();
-        judge.watch(connection(1), &subscriber(1), 0, 0);
-        judge.watch(connection(2), &subscriber(2), 0, JUDGE_MS - 1);
+        watch(&mut judge, 1, &subscriber(1), 0);
+        watch(&mut judge, 2, &subscriber(2), JUDGE_MS - 1);
         let taken = |at: ConnectionId| reading(if at.slot == 1 { 1_000 } else { 0 });
         assert!(judge.judge(JUDGE_MS, taken).is_empty());
     }
@@ -266,7 +440,8 @@ mod tests {
         let mut judge = Judge::default();
         let busy = subscriber(1);
         for round in 0..1_000 {
-            judge.watch(connection(1), &busy, round * 10, round * 10);
+            let now = Reading { taken: round * 10, ..Reading::default() };
+            judge.watch(connection(1), &busy, now, round * 10);
             assert!(judge.judge(round * 10, |_| reading(round * 10)).is_empty());
         }
         assert_eq!(judge.watched.len(), 1);
@@ -276,7 +451,7 @@ mod tests {
     fn one_that_takes_nothing_for_a_minute_is_given_up() {
         let mut judge = Judge::default();
         let still = subscriber(1);
-        judge.watch(connection(1), &still, 0, 0);
+        watch(&mut judge, 1, &still, 0);
         assert_eq!(judge.judge(GIVEN_UP_MS - 1, |_| reading(0))[0].2, Verdict::Slow);
         still.gauge.set(Level::Slow);
         assert_eq!(judge.judge(2 * GIVEN_UP_MS, |_| reading(0))[0].2, Verdict::GivenUp);
@@ -286,10 +461,10 @@ mod tests {
     fn a_slow_one_is_open_again_when_it_has_taken_everything() {
         let mut judge = Judge::default();
         let slow = subscriber(1);
-        judge.watch(connection(1), &slow, 0, 0);
+        watch(&mut judge, 1, &slow, 0);
         slow.gauge.set(Level::Slow);
         assert!(judge.judge(JUDGE_MS, |_| reading(500)).is_empty());
-        let empty = |_: ConnectionId| Some(Reading { taken: 1_500, waiting: 0 });
+        let empty = |_: ConnectionId| Some(Reading { taken: 1_500, ..Reading::default() });
         assert_eq!(judge.judge(2 * JUDGE_MS, empty)[0].2, Verdict::Open);
         assert_eq!(judge.poll_timeout(), None);
     }

@@ -46,7 +46,15 @@ impl Route {
     }
 
     fn full(&self, subscriber: &Arc<Subscriber>) -> Blocker {
-        Blocker::Subscriber { subscriber: Arc::clone(subscriber), holds_others: self.targets.count > 1 }
+        let holds_others = self.holds_others(subscriber);
+        Blocker::Subscriber { subscriber: Arc::clone(subscriber), holds_others }
+    }
+
+    /// Whether others wait with it for one that is full, though they have room. Who is slow waits for nothing.
+    pub(crate) fn holds_others(&self, full: &Arc<Subscriber>) -> bool {
+        let others = self.targets.shards.iter().flat_map(|(_, targets)| targets.iter());
+        let mut others = others.map(|target| &target.subscriber).filter(|other| !Arc::ptr_eq(other, full));
+        others.any(|other| other.gauge.level() == Level::Open && !other.gauge.is_marked_behind())
     }
 }
 
@@ -223,7 +231,7 @@ impl Shard {
         });
         self.rewritten = rewritten;
         if let Some(behind) = behind {
-            self.hold(id, &behind, now);
+            self.hold(id, &behind, route.holds_others(&behind), now);
         }
         let reason =
             if route.targets.is_empty() { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };

@@ -166,6 +166,7 @@ impl Shard {
         if let Some(subscriber) = client.subscriber.clone()
             && subscriber.gauge.level() == Level::Over
         {
+            self.judge.had_room(id, now.monotonic_ms);
             self.open(&subscriber, now, to);
         }
         if let Some(client) = self.clients.get_mut(id) {
@@ -266,6 +267,9 @@ impl Shard {
             self.stalled_ms = None;
             self.retry_stalled(now, to);
         }
+        if self.waiting.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
+            self.look_at_others(now);
+        }
         if self.judge.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
             self.judge(now, to);
         }
@@ -278,7 +282,14 @@ impl Shard {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         let sys = self.sys.as_ref().map(|sys| sys.next_ms);
-        [self.wheel.next_ms(), self.judge.poll_timeout(), self.stalled_ms, sys].into_iter().flatten().min()
+        let timers = [
+            self.wheel.next_ms(),
+            self.judge.poll_timeout(),
+            self.waiting.poll_timeout(),
+            self.stalled_ms,
+            sys,
+        ];
+        timers.into_iter().flatten().min()
     }
 
     /// Everything of this turn was handed in: subscriptions are written and answered.

@@ -275,8 +275,8 @@ pub struct Gauge {
     level: AtomicU8,
     /// One bit per shard that has stopped reading somebody because of this subscriber.
     waiting: AtomicU64,
-    /// One of those who wait has other subscribers, who wait with it.
-    holds_others: AtomicBool,
+    /// Those who wait have others to publish to who have room: that was so at most so many looks ago.
+    holds_others: AtomicU8,
     /// More messages of QoS 1 and 2 wait behind its window than should.
     is_behind: AtomicBool,
 }
@@ -327,18 +327,20 @@ impl Gauge {
         self.is_behind.store(is_behind, Ordering::SeqCst);
     }
 
-    /// Announces that a publisher of `shard` wants to hear when the subscriber is not behind any more, then looks again.
+    /// Announces that a publisher of `shard` wants to hear when the subscriber is not behind any more, and whether others
+    /// wait with it who have room; then looks again.
     #[must_use]
-    pub fn wait_behind(&self, shard: ShardId) -> bool {
+    pub fn wait_behind(&self, shard: ShardId, holds_others: bool) -> bool {
+        self.note_others(holds_others);
         self.waiting.fetch_or(1 << shard.0, Ordering::SeqCst);
         self.is_behind.load(Ordering::SeqCst)
     }
 
-    /// Announces that a publisher of `shard` is going to wait, and whether other subscribers wait with it;
+    /// Announces that a publisher of `shard` is going to wait, and whether others wait with it who have room;
     /// then looks again, so that the end of the wait cannot be missed. Returns whether it has to wait.
     #[must_use]
     pub fn wait(&self, shard: ShardId, holds_others: bool) -> bool {
-        self.holds_others.fetch_or(holds_others, Ordering::Relaxed);
+        self.note_others(holds_others);
         self.waiting.fetch_or(1 << shard.0, Ordering::SeqCst);
         self.level.load(Ordering::SeqCst) == Level::Over as u8
     }
@@ -346,7 +348,7 @@ impl Gauge {
     /// Takes the set of shards that wait. The level was set to something other than
     /// [`Over`](Level::Over) before, so that nobody new has to wait.
     pub fn take_waiting(&self) -> impl Iterator<Item = ShardId> + use<> {
-        self.holds_others.store(false, Ordering::Relaxed);
+        self.holds_others.store(0, Ordering::Relaxed);
         let bits = match self.waiting.load(Ordering::SeqCst) {
             0 => 0,
             _ => self.waiting.swap(0, Ordering::SeqCst),
@@ -354,12 +356,25 @@ impl Gauge {
         (0..Self::SHARDS).filter(move |number| bits & (1 << number) != 0).map(ShardId)
     }
 
-    /// Whether somebody who waits has other subscribers.
-    #[must_use]
-    pub fn holds_others(&self) -> bool {
-        self.holds_others.load(Ordering::Relaxed)
+    /// A publisher that waits finds that others whom it publishes to have room, or that none has. What one finds stands
+    /// until it is not said again for a while: publishers look at their own pace.
+    pub fn note_others(&self, have_room: bool) {
+        if have_room {
+            self.holds_others.store(Self::LOOKS, Ordering::Relaxed);
+        }
     }
 
+    /// Whether others wait for this subscriber who have room. One who judges it looks again and again.
+    #[must_use]
+    pub fn look_at_others(&self) -> bool {
+        let looks = self.holds_others.load(Ordering::Relaxed);
+        // Lost if a publisher says so at this moment: then it says so again.
+        self.holds_others.store(looks.saturating_sub(1), Ordering::Relaxed);
+        looks > 0
+    }
+
+    /// So many looks of the judge what a publisher has found is taken to be so.
+    const LOOKS: u8 = 3;
     const SHARDS: u8 = 64;
 }
 
@@ -419,9 +434,18 @@ mod tests {
         assert!(!gauge.wait(ShardId::new(3), false), "an open gauge keeps nobody waiting");
         gauge.set(Level::Over);
         assert!(gauge.wait(ShardId::new(0), true) && gauge.wait(ShardId::new(63), false));
-        assert!(gauge.holds_others());
+        assert!(gauge.look_at_others());
         gauge.set(Level::Open);
         assert_eq!(gauge.take_waiting().map(ShardId::number).collect::<Vec<_>>(), [0, 3, 63]);
         assert_eq!(gauge.take_waiting().count(), 0);
+        assert!(!gauge.look_at_others(), "nobody waits any more");
+    }
+
+    #[test]
+    fn that_others_have_room_is_believed_for_a_few_looks() {
+        let gauge = Gauge::default();
+        gauge.note_others(true);
+        gauge.note_others(false);
+        assert_eq!((0..5).filter(|_| gauge.look_at_others()).count(), 3);
     }
 }

@@ -1,8 +1,11 @@
 //! Full subscribers: who waits for them, and who does not.
 
-use wire::Version;
+use session::Settings;
+use wire::{
+    Delivery, PacketId, PubAck, PubAckReason, Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
+};
 
-use crate::world::{HIGH_WATER_BYTES, Peer, World, bytes, name};
+use crate::world::{HIGH_WATER_BYTES, Peer, World, bytes, name, settings};
 
 const SOME: &str = "0123456789012345678901234567890123456789";
 
@@ -149,4 +152,131 @@ fn a_client_that_takes_nothing_for_a_minute_is_ended() {
     assert!(world.socket(asking).closed && world.socket(listening).closed);
     assert!(!world.socket(publisher).closed && !world.socket(publisher).paused);
     assert_eq!(world.counters[0].ended_stuck.value(), 2);
+}
+
+/// So many messages behind a window of ten are more than should wait.
+const TOO_MANY: u16 = 1_020;
+
+fn small_windows(shards: usize) -> World {
+    World::with(shards, Settings { inflight_max: 10, receive_max: 2 * TOO_MANY, ..settings() })
+}
+
+fn subscribe_once_at_least(world: &mut World, peer: Peer, filter: &str) {
+    let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
+    world.subscribe_with(peer, filter, options, SubscribeProperties::default());
+}
+
+fn packet_id(number: u16) -> PacketId {
+    PacketId::new(number).expect("not 0")
+}
+
+/// Publishes so many messages at QoS 1, and returns how many of them are acknowledged.
+fn publish_some(world: &mut World, publisher: Peer, topic: &str, count: u16) -> usize {
+    for number in 1..=count {
+        let delivery = Delivery::AtLeastOnce { packet_id: packet_id(number), dup: false };
+        world.send(publisher, &Publish { delivery, ..Publish::new(name(topic), b"x") }.into());
+    }
+    world.packets(publisher).len()
+}
+
+#[test]
+fn acknowledgements_do_not_wait_for_one_that_acknowledges_nothing_itself() {
+    for shards in [1, 2] {
+        let mut world = small_windows(shards);
+        let stuck = world.connect(shards - 1, Version::V5, "stuck");
+        subscribe_once_at_least(&mut world, stuck, "#");
+        let quick = world.connect(0, Version::V5, "quick");
+        world.subscribe(quick, "t");
+        let publisher = world.connect(0, Version::V5, "p");
+        let acknowledged = publish_some(&mut world, publisher, "t", TOO_MANY);
+        assert!(acknowledged < usize::from(TOO_MANY), "the last ones are held back");
+        world.wait(300);
+        assert_eq!(acknowledged + world.packets(publisher).len(), usize::from(TOO_MANY));
+        assert_eq!(world.total(|counters| counters.slow_subscribers.value()), 1);
+        assert_eq!(publish_some(&mut world, publisher, "t", 100), 100, "nobody waits for it any more");
+        assert_eq!(world.packets(quick).len(), usize::from(TOO_MANY) + 100);
+        world.assert_account();
+    }
+}
+
+#[test]
+fn acknowledgements_wait_five_seconds_for_one_that_holds_nobody_else() {
+    let mut world = small_windows(1);
+    let stuck = world.connect(0, Version::V5, "stuck");
+    subscribe_once_at_least(&mut world, stuck, "#");
+    let publisher = world.connect(0, Version::V5, "p");
+    publish_some(&mut world, publisher, "t", TOO_MANY);
+    for _ in 0..45 {
+        world.wait(100);
+        publish_some(&mut world, publisher, "t", 1);
+    }
+    assert_eq!(world.total(|counters| counters.slow_subscribers.value()), 0);
+    world.wait(600);
+    assert_eq!(world.total(|counters| counters.slow_subscribers.value()), 1);
+}
+
+/// Bytes that are taken are no progress where nothing is acknowledged: it may be messages of QoS 0 that come.
+#[test]
+fn one_whose_window_is_full_is_judged_by_what_it_acknowledges() {
+    let mut world = small_windows(1);
+    let taking = world.connect(0, Version::V5, "taking");
+    subscribe_once_at_least(&mut world, taking, "#");
+    let quick = world.connect(0, Version::V5, "quick");
+    world.subscribe(quick, "#");
+    let publisher = world.connect(0, Version::V5, "p");
+    publish_some(&mut world, publisher, "t", TOO_MANY);
+    for _ in 0..3 {
+        world.publish(publisher, "t", SOME);
+        world.drain(taking);
+        world.wait(100);
+    }
+    assert_eq!(world.total(|counters| counters.slow_subscribers.value()), 1);
+}
+
+#[test]
+fn one_that_acknowledges_steadily_is_waited_for() {
+    let mut world = small_windows(1);
+    let steady = world.connect(0, Version::V5, "steady");
+    subscribe_once_at_least(&mut world, steady, "t");
+    let publisher = world.connect(0, Version::V5, "p");
+    publish_some(&mut world, publisher, "t", TOO_MANY);
+    for round in 0..100_u16 {
+        world.send(steady, &PubAck::new(packet_id(round + 1), PubAckReason::Success).into());
+        world.wait(100);
+    }
+    assert_eq!(world.total(|counters| counters.slow_subscribers.value()), 0);
+}
+
+/// However steadily it takes a little: what is waited for is its pace, and theirs is another.
+#[test]
+fn one_that_takes_a_little_does_not_set_the_pace_of_the_others() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        let trickling = world.connect(shards - 1, Version::V3_1_1, "trickling");
+        let quick = world.connect(0, Version::V3_1_1, "quick");
+        for peer in [trickling, quick] {
+            world.subscribe(peer, "t");
+        }
+        world.socket(trickling).stuck = true;
+        let publisher = world.connect(0, Version::V3_1_1, "p");
+        flood(&mut world, publisher, "t");
+        world.publish(publisher, "t", "noticed");
+        for _ in 0..30 {
+            world.take_some(trickling, 10);
+            world.wait(50);
+        }
+        assert!(!world.socket(publisher).paused, "{shards} shards");
+        assert_eq!(world.total(|counters| counters.slow_subscribers.value()), 1);
+        // Alone it is waited for, whatever its pace.
+        world.hang_up(quick);
+        while !world.drain(trickling).is_empty() {}
+        world.wait(200);
+        flood(&mut world, publisher, "t");
+        world.publish(publisher, "t", "noticed");
+        for _ in 0..100 {
+            world.take_some(trickling, 1);
+            world.wait(50);
+        }
+        assert!(world.socket(publisher).paused, "{shards} shards");
+    }
 }
