@@ -60,6 +60,8 @@ enum Room {
     AfterDropping(usize),
     /// It does not get the message.
     None,
+    /// Nor one that may not wait, while nobody is there to have it at once.
+    Absent,
     /// None, and that is its end.
     Ends,
 }
@@ -159,7 +161,7 @@ impl Ledger {
             queue: QueueOf::Session(queue),
             queued: Queued { queue: session.incarnation?, granted },
             is_recorded: true,
-            room: self.room(&session.queue, message),
+            room: self.room(&session.queue, session.online.is_some(), message),
         })
     }
 
@@ -216,7 +218,7 @@ impl Ledger {
                 queue: QueueOf::Session(id),
                 queued: Queued { queue, granted },
                 is_recorded: true,
-                room: self.room(&session.queue, message),
+                room: self.room(&session.queue, session.online.is_some(), message),
             });
         }
         if qos > Qos::AtMostOnce {
@@ -228,7 +230,7 @@ impl Ledger {
                     queue: QueueOf::Group(id),
                     queued: Queued { queue: group.incarnation, granted },
                     is_recorded: group.is_recorded,
-                    room: self.room(&group.queue, message),
+                    room: self.room(&group.queue, group.has_turns(), message),
                 });
             }
         }
@@ -245,7 +247,10 @@ impl Ledger {
         message.retain() && !message.payload().is_empty() && self.retained.has_room_for(message)
     }
 
-    fn room(&self, queue: &Queue, message: &Message) -> Room {
+    fn room(&self, queue: &Queue, has_reader: bool, message: &Message) -> Room {
+        if !has_reader && !message.may_wait() {
+            return Room::Absent;
+        }
         let bytes = message.size_bytes();
         let messages_max = self.settings.queue_messages_max;
         let bytes_max = self.settings.queue_bytes_max;
@@ -322,7 +327,7 @@ impl Ledger {
     /// What making room comes to.
     fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
         match (planned.room, planned.queue) {
-            (Room::Enough | Room::None, _) => {}
+            (Room::Enough | Room::None | Room::Absent, _) => {}
             (Room::AfterDropping(messages), queue) => {
                 let waiting = match queue {
                     QueueOf::Session(id) => self.sessions.find(id).map(|session| &session.queue),
@@ -376,6 +381,10 @@ impl Ledger {
                 Room::Ends => continue,
                 Room::None => {
                     add(&self.gauges.dropped_newest, 1);
+                    continue;
+                }
+                Room::Absent => {
+                    add(&self.gauges.expired, 1);
                     continue;
                 }
                 Room::Enough => {}

@@ -111,6 +111,12 @@ impl Message {
         self.retain
     }
 
+    /// Whether it may wait for anybody. With an expiry interval of 0 it is for those who can have it at once.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        self.expiry_secs != Some(0)
+    }
+
     /// Whether its time has run out [MQTT-3.3.2-5]. An interval of 0 is over as soon as the message has waited for
     /// anything.
     #[must_use]

@@ -222,6 +222,25 @@ fn messages_expire_while_they_wait_and_not_once_they_are_sent() {
 }
 
 /// Nobody has to come for them.
+/// Not even for the rest of this millisecond.
+#[test]
+fn what_may_not_wait_does_not_wait_for_who_is_away() {
+    let mut stage = Stage::new();
+    let publisher = stage.client("publisher", &Ask::clean());
+    let away = stage.client("away", &Ask::lasting(60));
+    let here = stage.client("here", &Ask::lasting(60));
+    for client in [&away, &here] {
+        stage.subscribe(client, "a", at_qos(QOS_1));
+    }
+    stage.leave(&away, Cause::Normal);
+    stage.publish(&publisher, 1, &message_with("a", b"now", QOS_1, false, Some(0)));
+    assert_eq!(payloads(&stage.delivered(&here)), ["now"]);
+    let (away, _) = stage.connect("away", &Ask::lasting(60));
+    assert!(stage.delivered(&away).is_empty());
+    assert_eq!(count(&stage.gauges().expired), 1);
+    stage.check_account();
+}
+
 #[test]
 fn expired_messages_are_swept_out_of_queues() {
     let (mut stage, subscriber, publisher) = pair(1);
