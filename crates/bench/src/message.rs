@@ -80,19 +80,13 @@ impl Stream {
     /// Appends the packet with this number to `bytes`.
     #[inline]
     pub(crate) fn append(&self, number: u64, bytes: &mut Vec<u8>) {
-        self.append_with_id(number, number, bytes);
-    }
-
-    /// The same on a connection that has other streams too, of all of which this is packet `number_of_all`.
-    #[inline]
-    pub(crate) fn append_with_id(&self, number: u64, number_of_all: u64, bytes: &mut Vec<u8>) {
         let start = bytes.len();
         bytes.extend_from_slice(&self.packet);
         let packet = &mut bytes[start..];
         let number_at = self.stamp_at + NUMBER_AT;
         packet[number_at..number_at + 8].copy_from_slice(&number.to_le_bytes());
         if let Some(at) = self.id_at {
-            packet[at..at + 2].copy_from_slice(&packet_id(number_of_all).value().to_be_bytes());
+            packet[at..at + 2].copy_from_slice(&packet_id(number).value().to_be_bytes());
         }
     }
 

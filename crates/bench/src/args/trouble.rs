@@ -6,7 +6,8 @@ use clap::{Args, value_parser};
 
 use super::{ComparisonArgs, FloodArgs, PayloadArgs, positive, seconds};
 use crate::load::{
-    FloodTest, InnocentPlan, Pattern, RetainedFlood, SharedQueue, SlowConsumerTest, Storm, TroubleTest,
+    Dispatch, FloodTest, InnocentPlan, Pattern, RetainedFlood, SharedQueue, SlowConsumerTest, Storm,
+    TroubleTest,
 };
 
 /// Innocent clients, and what all tests have.
@@ -53,6 +54,9 @@ pub(crate) struct SharedQueueArgs {
     /// Members of the group, the survivor included
     #[arg(long, value_name = "M", default_value_t = 4, value_parser = value_parser!(u32).range(2..))]
     members: u32,
+    /// What the server is set to, and has to keep
+    #[arg(long, value_name = "D", value_enum, default_value_t = Dispatch::RoundRobin)]
+    dispatch: Dispatch,
     #[command(flatten)]
     pub(crate) beside: BesideArgs,
 }
@@ -94,7 +98,11 @@ impl SlowConsumerArgs {
 impl SharedQueueArgs {
     /// The test that is asked for.
     pub(crate) fn test(&self) -> TroubleTest<SharedQueue> {
-        self.beside.test(SharedQueue { messages: self.messages, members: self.members })
+        self.beside.test(SharedQueue {
+            messages: self.messages,
+            members: self.members,
+            dispatch: self.dispatch,
+        })
     }
 }
 

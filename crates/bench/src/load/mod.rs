@@ -18,7 +18,7 @@ pub(crate) use self::idle::IdleTest;
 pub(crate) use self::many::ManyTest;
 pub(crate) use self::pingtest::{PingtestSize, PingtestTest};
 pub(crate) use self::trouble::{
-    InnocentPlan, RetainedFlood, SharedQueue, SlowConsumerTest, Storm, TroubleTest, Troubled,
+    Dispatch, InnocentPlan, RetainedFlood, SharedQueue, SlowConsumerTest, Storm, TroubleTest, Troubled,
 };
 
 use crate::connections::Load;

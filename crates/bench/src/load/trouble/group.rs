@@ -19,27 +19,36 @@ use crate::setup::Client;
 /// What all members subscribe to.
 const JOBS: &str = "$share/pond/jobs/+";
 
-/// Messages of one key are in order; each key is a topic.
-const KEYS: u64 = 16;
+/// Messages of one key may be in order; each key is a publisher with a topic of its own.
+const KEYS: usize = 16;
 
 /// The survivor hears nothing more for so long before the others are taken to hold the rest.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Messages of the publisher that may be unacknowledged: no server has a smaller Receive Maximum.
+/// Messages of a publisher that may be unacknowledged: no server has a smaller Receive Maximum.
 const QUALITY: Quality = Quality { qos: Qos::AtLeastOnce, window: 20 };
 
-/// Connections.
-const PUBLISHER: usize = 0;
-const SURVIVOR: usize = 1;
+/// Connections: the publishers are the first ones.
+const SURVIVOR: usize = KEYS;
+
+/// What is demanded of the order in which a group hands out its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Dispatch {
+    /// Nothing: members take turns, and how many messages came after a later one of their key is only told
+    RoundRobin,
+    /// The messages of one publisher come in their order, also when their member is lost
+    KeyOrdered,
+}
 
 /// A group whose members but one take messages and acknowledge none, until their connections are lost.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedQueue {
     pub(crate) messages: u64,
     pub(crate) members: u32,
+    pub(crate) dispatch: Dispatch,
 }
 
-/// Connections: the publisher, the survivor, the others.
+/// Connections: the publishers, the survivor, the others.
 #[derive(Debug)]
 pub(crate) struct Group {
     plan: SharedQueue,
@@ -47,9 +56,10 @@ pub(crate) struct Group {
     version: Version,
     stage: Arc<Course>,
     streams: Vec<Stream>,
-    /// Of the publisher and of the survivor.
-    exchanges: [Exchanges; 2],
-    sent: u64,
+    /// Of the publishers and of the survivor.
+    exchanges: Vec<Exchanges>,
+    /// By key.
+    sent: [u64; KEYS],
     received: Vec<Sequence>,
     arrived: u64,
     began: Option<Instant>,
@@ -66,9 +76,13 @@ impl Trouble for SharedQueue {
     type Part = Group;
 
     fn title(&self, version: Version) -> String {
-        let Self { messages, members } = self;
+        let Self { messages, members, dispatch } = self;
+        let order = match dispatch {
+            Dispatch::RoundRobin => "in any order",
+            Dispatch::KeyOrdered => "in the order of each",
+        };
         format!(
-            "shared-queue: MQTT {version}, {messages} messages with {KEYS} keys at QoS 1 to a group of {members}, all but one of which are lost with what they took"
+            "shared-queue: MQTT {version}, {messages} messages of {KEYS} publishers, {order}, at QoS 1 to a group of {members}, all but one of which are lost with what they took"
         )
     }
 
@@ -77,7 +91,7 @@ impl Trouble for SharedQueue {
     }
 
     fn connections(&self) -> u64 {
-        u64::from(self.members) + 1
+        u64::from(self.members) + KEYS as u64
     }
 
     fn suits_relay(&self, _: usize) -> bool {
@@ -87,15 +101,15 @@ impl Trouble for SharedQueue {
     fn part(&self, _: usize, run: RunId, version: Version, stage: Arc<Course>) -> Group {
         let stream =
             |key: u32| Stream::new(run, key, &format!("jobs/{key}"), STAMP_LEN, QUALITY.qos, version);
-        let of_key = |key| Sequence::new((self.messages + KEYS - 1 - key) / KEYS);
+        let of_key = |key| Sequence::new(self.of_key(key));
         Group {
             plan: self.clone(),
             run,
             version,
             stage,
             streams: (0..).map(stream).zip(0..KEYS).map(|(stream, _)| stream).collect(),
-            exchanges: [Exchanges::new(version), Exchanges::new(version)],
-            sent: 0,
+            exchanges: (0..=SURVIVOR).map(|_| Exchanges::new(version)).collect(),
+            sent: [0; KEYS],
             received: (0..KEYS).map(of_key).collect(),
             arrived: 0,
             began: None,
@@ -110,25 +124,33 @@ impl Trouble for SharedQueue {
     }
 }
 
+impl SharedQueue {
+    /// How many of the messages one publisher sends.
+    fn of_key(&self, key: usize) -> u64 {
+        let keys = KEYS as u64;
+        (self.messages + keys - 1 - key as u64) / keys
+    }
+}
+
 impl Group {
     /// The connections of those that acknowledge nothing.
     fn others(&self) -> Range<usize> {
         SURVIVOR + 1..SURVIVOR + self.plan.members as usize
     }
 
-    fn publish_some(&mut self, connections: &mut Connections) -> Result<()> {
-        let count = QUALITY.room(&self.exchanges[PUBLISHER]).min(self.plan.messages - self.sent);
+    fn publish_some(&mut self, key: usize, connections: &mut Connections) -> Result<()> {
+        let sent = self.sent[key];
+        let count = QUALITY.room(&self.exchanges[key]).min(self.plan.of_key(key) - sent);
         if count == 0 {
             return Ok(());
         }
         self.batch.clear();
-        for number in self.sent..self.sent + count {
-            let stream = &self.streams[usize::try_from(number % KEYS).unwrap_or_default()];
-            stream.append_with_id(number / KEYS, number, &mut self.batch);
+        for number in sent..sent + count {
+            self.streams[key].append(number, &mut self.batch);
         }
-        self.exchanges[PUBLISHER].note_sent(count, QUALITY.qos);
-        self.sent += count;
-        connections.send(PUBLISHER, &self.batch)
+        self.exchanges[key].note_sent(count, QUALITY.qos);
+        self.sent[key] += count;
+        connections.send(key, &self.batch)
     }
 
     fn handle_message(&mut self, packet: &[u8]) -> Result<()> {
@@ -151,7 +173,7 @@ impl Group {
 
     /// When the survivor has what it gets while the others hold theirs, they are lost.
     fn lose_others(&mut self, connections: &mut Connections) {
-        let is_quiet = self.sent == self.plan.messages && self.latest.elapsed() > QUIET;
+        let is_quiet = self.sent.iter().sum::<u64>() == self.plan.messages && self.latest.elapsed() > QUIET;
         if is_quiet && !self.are_others_lost {
             self.are_others_lost = true;
             self.patience.renew();
@@ -190,7 +212,7 @@ impl Load for Group {
         if self.stage.now() == Stage::Preparing {
             self.stage.enter(Stage::Running);
         }
-        self.publish_some(connections)?;
+        (0..KEYS).try_for_each(|key| self.publish_some(key, connections))?;
         self.lose_others(connections);
         if !self.is_over && (self.arrived == self.plan.messages || self.patience.is_at_its_end()) {
             self.is_over = true;
@@ -215,10 +237,10 @@ impl Load for Group {
 impl Part for Group {
     fn clients(&self) -> Vec<Client> {
         let client = |number| {
-            let filter = (number != PUBLISHER).then(|| JOBS.to_owned());
+            let filter = (number >= SURVIVOR).then(|| JOBS.to_owned());
             Client::new(self.run, number, filter, QUALITY)
         };
-        (0..=self.plan.members as usize).map(client).collect()
+        (0..SURVIVOR + self.plan.members as usize).map(client).collect()
     }
 
     fn packet_len_max(&self) -> usize {
@@ -234,8 +256,10 @@ impl Part for Group {
             took: self.took,
             out_of_order: tally.out_of_order,
         };
-        // Which order is kept depends on how the server hands messages out: it is told, and is no fault.
-        tally.out_of_order = 0;
+        if self.plan.dispatch == Dispatch::RoundRobin {
+            // It is told, and is no fault.
+            tally.out_of_order = 0;
+        }
         Ok(Outcome { tally, troubled: Some(troubled), ..Outcome::default() })
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use wire::Version;
 
-pub(crate) use self::group::SharedQueue;
+pub(crate) use self::group::{Dispatch, SharedQueue};
 pub(crate) use self::innocent::InnocentPlan;
 pub(crate) use self::laggards::SlowConsumerTest;
 pub(crate) use self::retained::RetainedFlood;
