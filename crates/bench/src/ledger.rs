@@ -160,6 +160,7 @@ impl Stage {
             connection,
             packet_id: PacketId::MIN,
             subscriptions: vec![(filter.as_str().into(), options)],
+            retained: Vec::new(),
         });
         self.sessions.push(subscriber);
     }

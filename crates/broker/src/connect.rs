@@ -47,7 +47,8 @@ impl Shard {
 
     /// The client identifier is this connection's: CONNACK.
     pub(crate) fn claimed(&mut self, claimed: Claimed, now: Now, to: &mut impl Effects) {
-        let Claimed { connection: id, subscriber, session_present, subscriptions, unreleased } = claimed;
+        let Claimed { connection: id, subscriber, session_present, subscriptions, unfinished, unreleased } =
+            claimed;
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(version) = client.session.version() else { return };
         for (filter, _) in &subscriptions {
@@ -71,6 +72,9 @@ impl Shard {
         self.counters.clients_connected.add(1);
         to.send(id, &self.scratch);
         self.arm(id, now);
+        for (filter, interest) in unfinished {
+            self.open_walk(id, filter, interest, false, to);
+        }
         to.resume(id);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
-use ledger::{Command, Origin};
+use ledger::{Command, CursorId, Origin};
 use session::{Message, Now, Wait, Waiting};
 use wire::{DisconnectReason, Qos, SubscriptionIdentifiers};
 
@@ -318,6 +318,7 @@ impl Shard {
     pub(crate) fn deliver_retained(
         &mut self,
         connection: ConnectionId,
+        id: CursorId,
         messages: &[Arc<Message>],
         interest: Interest,
         now: Now,
@@ -331,11 +332,9 @@ impl Shard {
         let messages = messages.iter().filter(is_foreign).cloned();
         let (once, more): (Vec<_>, Vec<_>) = messages.partition(is_once);
         if let Some(queue) = client.queue() {
-            // Its packet identifiers are the ledger's.
-            if !more.is_empty() {
-                let origin = Origin { queue, connection };
-                to.command(Command::Queue { origin, messages: more, interest });
-            }
+            // Its packet identifiers are the ledger's, which hears in any case how far the cursor has come.
+            let origin = Origin { queue, connection };
+            to.command(Command::Queue { origin, id, messages: more, interest });
         } else {
             more.into_iter().for_each(|message| self.bring(connection, message, interest, now));
         }

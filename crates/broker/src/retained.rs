@@ -95,8 +95,8 @@ impl Walks {
 }
 
 impl Shard {
-    /// Asks for the retained messages of a subscription that was written just now. A walk for the same filter
-    /// is given up for it.
+    /// Asks for the retained messages of a subscription that was written just now, or for the rest of them. A walk for
+    /// the same filter is given up for it.
     pub(crate) fn open_walk(
         &mut self,
         connection: ConnectionId,
@@ -111,8 +111,9 @@ impl Shard {
         // taken for an answer to the next.
         self.cursors = self.cursors.wrapping_add(1);
         let id = CursorId(self.cursors);
+        let queue = client.queue();
         client.walks.get_or_insert_default().insert(id, &filter, interest, is_new);
-        to.command(Command::Retained { connection, id, filter });
+        to.command(Command::Retained { connection, id, filter, queue });
     }
 
     /// A subscription has ended: what it would still have brought is not wanted.
@@ -177,7 +178,7 @@ impl Shard {
         } else {
             walks.ready.push_back(id);
         }
-        self.deliver_retained(connection, messages, interest, now, to);
+        self.deliver_retained(connection, id, messages, interest, now, to);
         self.continue_walks(connection, to);
     }
 }

@@ -275,7 +275,10 @@ impl Shard {
         } else {
             let (subscriber, subscriptions) = (Arc::clone(subscriber), recorded);
             self.record(id, packet_id, Reasons::Subscribe(reasons));
-            to.command(Command::Subscribe { subscriber, connection: id, packet_id, subscriptions });
+            let lasts = subscriber.queue.is_some();
+            let brought = retained.iter().filter(|_| lasts).map(|(filter, ..)| filter.clone());
+            let retained = brought.collect();
+            to.command(Command::Subscribe { subscriber, connection: id, packet_id, subscriptions, retained });
         }
         for (filter, interest, is_new) in retained {
             self.open_walk(id, filter, interest, is_new, to);

@@ -42,6 +42,8 @@ pub enum Command {
         packet_id: PacketId,
         /// Valid filters, `$share/{group}/` included, with what was granted.
         subscriptions: Vec<(Box<str>, Interest)>,
+        /// Those of them that are to be brought what is retained; [`Command::Retained`] follows for each.
+        retained: Vec<Box<str>>,
     },
     /// The end of subscriptions of those kinds; the index has them no more, but for groups. Answered by
     /// [`Reply::Recorded`].
@@ -108,11 +110,17 @@ pub enum Command {
         id: CursorId,
         /// The filter, without `$share`.
         filter: Box<str>,
+        /// Its queue, if its session lasts: the cursor goes on where an earlier one for this subscription was, if that
+        /// has not come to its end.
+        queue: Option<QueueId>,
     },
-    /// Values of QoS 1 and 2 that a cursor has brought to a session that lasts: they wait in its queue, with RETAIN 1.
+    /// The step of a cursor has come to a session that lasts: its values of QoS 1 and 2 wait in its queue, with RETAIN 1,
+    /// and those of QoS 0 are sent.
     Queue {
         /// The subscriber.
         origin: Origin,
+        /// Which of its cursors.
+        id: CursorId,
         /// In the order of the cursor.
         messages: Vec<Arc<Message>>,
         /// What its subscription asks for.
@@ -226,7 +234,7 @@ impl Command {
     /// What it holds of memory while it waits, about.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
-        let filters = |filters: &[Box<str>]| filters.iter().map(|filter| filter.len() + 32).sum();
+        let filters = |filters: &[Box<str>]| filters.iter().map(|filter| filter.len() + 32).sum::<usize>();
         size_of::<Self>()
             + match self {
                 Self::Publish(publish) => publish.message.size_bytes(),
@@ -235,8 +243,9 @@ impl Command {
                 Self::Claim(claim) => {
                     size_of::<Claim>() + claim.will.as_ref().map_or(0, |will| will.message.size_bytes())
                 }
-                Self::Subscribe { subscriptions, .. } => {
-                    subscriptions.iter().map(|(filter, _)| filter.len() + 32).sum()
+                Self::Subscribe { subscriptions, retained, .. } => {
+                    let all: usize = subscriptions.iter().map(|(filter, _)| filter.len() + 32).sum();
+                    all + filters(retained)
                 }
                 Self::Unsubscribe { filters: all, .. } => filters(all),
                 _ => 0,
@@ -342,6 +351,8 @@ pub struct Claimed {
     pub session_present: bool,
     /// Its subscriptions, groups included.
     pub subscriptions: Vec<(Box<str>, Interest)>,
+    /// Those that have not been brought everything that is retained: [`Command::Retained`] goes on with them.
+    pub unfinished: Vec<(Box<str>, Interest)>,
     /// Messages of QoS 2 that the client has published and not released.
     pub unreleased: Vec<PacketId>,
 }

@@ -115,6 +115,11 @@ impl Ledger {
             subscriber: Arc::clone(&session.subscriber),
             session_present: true,
             subscriptions: subscriptions.map(|(filter, interest)| (filter.clone(), *interest)).collect(),
+            unfinished: session
+                .cursors
+                .keys()
+                .filter_map(|filter| Some((filter.clone(), *session.subscriptions.get(filter)?)))
+                .collect(),
             unreleased: session.unreleased.iter().copied().collect(),
         };
         session.will = will.map(Box::new);
@@ -161,6 +166,7 @@ impl Ledger {
             subscriber,
             session_present: false,
             subscriptions: Vec::new(),
+            unfinished: Vec::new(),
             unreleased: Vec::new(),
         };
         if !lasts {
@@ -223,6 +229,9 @@ impl Ledger {
                 _ => online.again.push_back(packet_id),
             }
         }
+        // What is of QoS 0 comes live from now on, and came to nobody while the client was away.
+        let last = self.last_message;
+        session.cursors.values_mut().for_each(|cursor| cursor.last_at_most_once = Some(last));
         session.subscriber.move_to(Some(place));
         touch(&self.index, session);
         let shares: Vec<QueueId> = session.shares.keys().copied().collect();

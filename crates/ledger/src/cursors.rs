@@ -1,5 +1,6 @@
 //! Who walks through the retained messages, and whose turn it is.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use index::{ConnectionId, QueueId, ShardId};
@@ -7,8 +8,9 @@ use session::Now;
 use topic::TopicFilter;
 
 use crate::command::{CursorId, Reply};
-use crate::retained::{Cursor, Retained, Step, Stride};
-use crate::{Effects, Ledger};
+use crate::retained::{Cursor, Retained, Step, Stride, Upto};
+use crate::session::Unfinished;
+use crate::{Effects, Ledger, Record};
 
 /// One step of a retained cursor ends with the message that reaches this size, or after looking at as many values, so
 /// that nobody waits behind a filter that matches little.
@@ -30,19 +32,23 @@ struct Walk {
     cursor: Cursor,
     asked: bool,
     stride: Stride,
+    /// It is a lasting session's, which remembers how far it has come.
+    is_remembered: bool,
+    is_done: bool,
 }
 
 impl Cursors {
-    pub(crate) fn open(
-        &mut self,
-        key: WalkKey,
-        filter: TopicFilter<'_>,
-        retained: &Retained,
-        to: &mut impl Effects,
-    ) {
-        self.walks.insert(key, Walk { cursor: retained.cursor(filter), asked: false, stride: STRIDE });
+    fn open(&mut self, key: WalkKey, cursor: Cursor, is_remembered: bool, to: &mut impl Effects) {
+        let walk = Walk { cursor, asked: false, stride: STRIDE, is_remembered, is_done: false };
+        self.walks.insert(key, walk);
         let (shard, connection, id) = key;
         to.post(shard, Reply::Begun { connection, id });
+    }
+
+    /// The filter of a cursor that a lasting session remembers.
+    pub(crate) fn filter(&self, key: WalkKey) -> Option<Box<str>> {
+        let walk = self.walks.get(&key).filter(|walk| walk.is_remembered);
+        walk.map(|walk| walk.cursor.filter.clone())
     }
 
     /// Its steps go no further than that.
@@ -93,7 +99,8 @@ impl Cursors {
         if messages.is_empty() && !done {
             return self.ask(key);
         }
-        if done {
+        walk.is_done = done;
+        if done && !walk.is_remembered {
             self.walks.remove(&key);
         }
         let (shard, connection, id) = key;
@@ -102,6 +109,81 @@ impl Cursors {
 }
 
 impl Ledger {
+    /// A lasting session is to be brought what is retained: from the beginning, if that was begun before.
+    pub(crate) fn begin_cursor(&mut self, queue: QueueId, filter: &str) {
+        let Some(session) = self.sessions.find_mut(queue) else { return };
+        if session.incarnation.is_some() {
+            let begun = Unfinished::new(filter, self.last_message);
+            let replaced = session.cursors.insert(filter.into(), begun).and_then(|replaced| replaced.running);
+            replaced.into_iter().for_each(|key| self.cursors.close(key));
+        }
+    }
+
+    /// A shard wants to walk through what is retained.
+    pub(crate) fn open_cursor(
+        &mut self,
+        key: WalkKey,
+        filter: TopicFilter<'_>,
+        queue: Option<QueueId>,
+        to: &mut impl Effects,
+    ) {
+        let last = self.last_message;
+        let mut cursor = self.retained.cursor(filter, last);
+        let session = queue.and_then(|queue| self.sessions.find_mut(queue));
+        let unfinished = session.and_then(|session| {
+            let granted = session.subscriptions.get(filter.as_str())?.qos();
+            Some((granted, session.cursors.get_mut(filter.as_str())?))
+        });
+        let is_remembered = unfinished.is_some();
+        if let Some((granted, unfinished)) = unfinished {
+            unfinished.running = Some(key);
+            cursor.from = unfinished.from.clone();
+            let last_at_most_once = *unfinished.last_at_most_once.get_or_insert(last);
+            cursor.upto = Upto { last: unfinished.last, last_at_most_once, granted };
+        }
+        self.cursors.open(key, cursor, is_remembered, to);
+    }
+
+    /// What a cursor has found up to there is in its session's queue.
+    pub(crate) fn move_cursor(&mut self, queue: QueueId, filter: Option<&str>, from: Box<[u8]>) {
+        let session = self.sessions.find_mut(queue);
+        let cursor = filter.and_then(|filter| session?.cursors.get_mut(filter));
+        cursor.into_iter().for_each(|cursor| cursor.from = from.clone());
+    }
+
+    /// What a cursor has found could not be recorded: it is to find it again.
+    pub(crate) fn rewind_cursor(&mut self, key: WalkKey, queue: QueueId) {
+        let Some(walk) = self.cursors.walks.get_mut(&key).filter(|walk| walk.is_remembered) else { return };
+        let session = self.sessions.find(queue);
+        if let Some(unfinished) = session.and_then(|session| session.cursors.get(&walk.cursor.filter)) {
+            walk.cursor.from = unfinished.from.clone();
+        }
+    }
+
+    /// The client has everything of the last step, or has it waiting.
+    pub(crate) fn confirm_cursor(&mut self, key: WalkKey, queue: QueueId, to: &mut impl Effects) {
+        let Some(walk) = self.cursors.walks.get(&key).filter(|walk| walk.is_remembered) else { return };
+        let Some(session) = self.sessions.find_mut(queue) else { return };
+        let Some(unfinished) = session.cursors.get_mut(&walk.cursor.filter) else { return };
+        let (name, filter) = (session.incarnation.unwrap_or_default(), Cow::Borrowed(&*walk.cursor.filter));
+        let from = &walk.cursor.from;
+        let record = match walk.is_done {
+            true => Record::CursorDone { session: name, filter },
+            false if unfinished.from == *from => return,
+            false => Record::CursorMoved { session: name, filter, from: Cow::Borrowed(from) },
+        };
+        // What is not recorded now is found again when the client comes back.
+        let is_recorded = self.replies.commit(&[record], to).is_ok();
+        if is_recorded && walk.is_done {
+            session.cursors.remove(&walk.cursor.filter);
+        } else if is_recorded {
+            unfinished.from = from.clone();
+        }
+        if walk.is_done {
+            self.cursors.close(key);
+        }
+    }
+
     /// A cursor may go on: for a session that lasts when nothing waits in its queue, which what the cursor brings would
     /// fill otherwise.
     pub(crate) fn credit(&mut self, key: WalkKey, queue: Option<QueueId>) {

@@ -9,6 +9,7 @@ use wire::{Delivery, PacketId, Publish, Qos, Version};
 use crate::command::{Delivered, Reply};
 use crate::gauges::{shift, subtract};
 use crate::in_flight::{Exchange, State};
+use crate::lanes::Lanes;
 use crate::record::{Incarnation, MessageId};
 use crate::replies::{Answer, QueueOf};
 use crate::session::Session;
@@ -283,7 +284,10 @@ impl Ledger {
                 online.is_some_and(|online| online.growth.is_over(&session.queue, messages, bytes))
             }),
             QueueOf::Group(id) => self.groups.table.find(id).is_some_and(|group| {
-                group.connected > 0 && group.growth.is_over(&group.queue, messages, bytes)
+                let has_lanes_grown = |lanes: &Lanes| lanes.has_more_than(messages);
+                group.connected > 0
+                    && group.growth.is_over(&group.queue, messages, bytes)
+                    && group.lanes.as_deref().is_none_or(has_lanes_grown)
             }),
         }
     }
@@ -292,6 +296,11 @@ impl Ledger {
     pub(crate) fn is_braked(&mut self, queue: QueueOf, now: Now) -> bool {
         if !self.has_grown(queue) {
             return false;
+        }
+        if let QueueOf::Group(id) = queue
+            && let Some(lanes) = self.groups.table.find_mut(id).and_then(|group| group.lanes.as_mut())
+        {
+            return lanes.are_worth_waiting(self.settings.brake_messages, now.monotonic_ms);
         }
         let growth = match queue {
             QueueOf::Session(id) => {

@@ -7,6 +7,7 @@ use index::{Lane, Members, QueueId, Subscriber};
 
 use crate::group::Ring;
 use crate::record::MessageId;
+use crate::session::Patience;
 
 /// The lanes of one group.
 ///
@@ -31,6 +32,9 @@ struct Present {
     turn: Option<u64>,
     /// It takes nothing at the moment, and will say when it does.
     is_hungry: bool,
+    /// So many messages wait in its lanes.
+    waiting: usize,
+    patience: Patience,
 }
 
 /// A lane in use.
@@ -77,6 +81,8 @@ impl Lanes {
                 ready: BTreeSet::new(),
                 turn: None,
                 is_hungry: false,
+                waiting: 0,
+                patience: Patience::default(),
             },
         );
         self.assign(won.into_iter().map(|lane| (lane, Some(id))).collect(), members);
@@ -99,21 +105,44 @@ impl Lanes {
         let subscriber = |id: QueueId| self.present.get(&id).map(|member| Arc::clone(&member.subscriber));
         members.assign(lanes.iter().map(|(lane, owner)| (*lane, owner.and_then(subscriber))));
         for (lane, owner) in lanes {
+            let waiting = self.busy.get(&lane).map_or(0, |busy| busy.waiting.len());
+            self.owner(lane).into_iter().for_each(|member| member.waiting -= waiting);
             self.owners[lane.number()] = owner;
+            self.owner(lane).into_iter().for_each(|member| member.waiting += waiting);
             self.settle(lane);
         }
     }
 
+    fn owner(&mut self, lane: Lane) -> Option<&mut Present> {
+        self.present.get_mut(&self.owners[lane.number()]?)
+    }
+
+    /// Whether more than so many messages wait for one member.
+    pub(crate) fn has_more_than(&self, messages: usize) -> bool {
+        self.present.values().any(|member| member.waiting > messages)
+    }
+
+    /// Whether one of those for whom more wait makes progress, or has not been waited for for long. A member that
+    /// acknowledges nothing keeps its keys; the publishers of the others go on.
+    pub(crate) fn are_worth_waiting(&mut self, messages: usize, now_ms: u64) -> bool {
+        let mut grown = self.present.values_mut().filter(|member| member.waiting > messages);
+        grown.any(|member| member.patience.is_worth_waiting(now_ms))
+    }
+
     /// A message waits, at its place.
     pub(crate) fn add(&mut self, lane: Lane, message: MessageId) {
-        self.busy.entry(lane).or_default().waiting.insert(message);
+        if self.busy.entry(lane).or_default().waiting.insert(message) {
+            self.owner(lane).into_iter().for_each(|member| member.waiting += 1);
+        }
         self.settle(lane);
     }
 
     /// A message waits no more.
     pub(crate) fn remove(&mut self, lane: Lane, message: MessageId) {
         if let Some(busy) = self.busy.get_mut(&lane) {
-            busy.waiting.remove(&message);
+            if busy.waiting.remove(&message) {
+                self.owner(lane).into_iter().for_each(|member| member.waiting -= 1);
+            }
             self.settle(lane);
         }
     }
@@ -132,6 +161,8 @@ impl Lanes {
         if let Some(busy) = self.busy.get_mut(&lane) {
             debug_assert!(busy.held > 0, "what is finished was begun");
             busy.held = busy.held.saturating_sub(1);
+            let holder = busy.holder.and_then(|holder| self.present.get_mut(&holder));
+            holder.into_iter().for_each(|holder| holder.patience.renew());
             self.settle(lane);
         }
     }

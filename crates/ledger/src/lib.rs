@@ -68,6 +68,7 @@ use group::Groups;
 use publish::Planned;
 use replies::{Answer, QueueOf, Replies};
 use session::Session;
+use subscribe::Asked;
 use sweep::Sweep;
 use table::Table;
 use timers::Timers;
@@ -151,9 +152,10 @@ impl Ledger {
         match command {
             Command::Claim(claim) => self.claim(from, claim, now, to),
             Command::Left(left) => self.left(from, &left, now, to),
-            Command::Subscribe { subscriber, connection, packet_id, subscriptions } => {
+            Command::Subscribe { subscriber, connection, packet_id, subscriptions, retained } => {
                 let place = Place { shard: from, connection };
-                self.subscribe(&subscriber, place, packet_id, &subscriptions, now, to);
+                let asked = Asked { subscriptions: &subscriptions, retained: &retained };
+                self.subscribe(&subscriber, place, packet_id, asked, now, to);
             }
             Command::Unsubscribe { subscriber, connection, packet_id, filters } => {
                 let place = Place { shard: from, connection };
@@ -172,12 +174,12 @@ impl Ledger {
             Command::Sent { group, entry, connection } => {
                 self.sent(Place { shard: from, connection }, group, entry, to);
             }
-            Command::Retained { connection, id, filter } => match TopicFilter::new(&filter) {
-                Ok(filter) => self.cursors.open((from, connection, id), filter, &self.retained, to),
+            Command::Retained { connection, id, filter, queue } => match TopicFilter::new(&filter) {
+                Ok(filter) => self.open_cursor((from, connection, id), filter, queue, to),
                 Err(_) => debug_assert!(false, "shards ask with filters that were decoded"),
             },
-            Command::Queue { origin, messages, interest } => {
-                self.bring(from, origin, &messages, interest, to);
+            Command::Queue { origin, id, messages, interest } => {
+                self.bring((from, origin.connection, id), origin.queue, &messages, interest, to);
             }
             Command::Credit { connection, id, queue } => self.credit((from, connection, id), queue),
             Command::Close { connection, id } => self.cursors.close((from, connection, id)),

@@ -7,13 +7,14 @@ use index::{Interest, Place, QueueId, ShardId, Target, Targets};
 use session::{Message, Now, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
-use crate::command::{Origin, Publish, Reply};
+use crate::command::{Publish, Reply};
+use crate::cursors::WalkKey;
 use crate::gauges::{add, shift, subtract};
 use crate::group::lane_of;
 use crate::queue::{Entry, Queue};
 use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, QueueOf};
-use crate::retained::Stored;
+use crate::retained::{Stored, behind_topic};
 use crate::{Effects, Ledger, QueueFull, Record, Refusal};
 
 /// A message with everything that decides its way.
@@ -113,26 +114,28 @@ impl Ledger {
         self.answer(Answer { shard, reply: Reply::Stored { connection, ticket, reason }, brake }, now, to);
     }
 
-    /// Values that a retained cursor has brought to a session that lasts go into its queue.
+    /// Values that a retained cursor has brought to a session that lasts go into its queue, and the cursor has come that
+    /// far.
     pub(crate) fn bring(
         &mut self,
-        from: ShardId,
-        origin: Origin,
+        key: WalkKey,
+        queue: QueueId,
         messages: &[Arc<Message>],
         interest: Interest,
         to: &mut impl Effects,
     ) {
-        let place = Place { shard: from, connection: origin.connection };
+        let place = Place { shard: key.0, connection: key.1 };
         let targets = Targets::default();
+        let filter = self.cursors.filter(key);
         for message in messages {
-            if !self.is_on(origin.queue, place) {
+            if !self.is_on(queue, place) {
                 return;
             }
             if !self.retained.is_value(message) {
                 // What has replaced it since the cursor found it went into the queue, and must stay the last of its topic.
                 continue;
             }
-            let Some(planned) = self.plan_to_bring(origin.queue, message, interest) else { return };
+            let Some(planned) = self.plan_to_bring(queue, message, interest) else { return };
             let id = self.next_message();
             let mut group = Vec::with_capacity(1);
             self.record_room(&planned, &mut group);
@@ -141,15 +144,29 @@ impl Ledger {
                 let body = Cow::Borrowed(message);
                 group.push(Record::Enqueue { message: id, body, queues, is_retained: false });
             }
+            let from = behind_topic(message.topic());
+            if let Some(filter) = &filter
+                && planned.room != Room::Ends
+            {
+                let (session, filter) = (planned.queued.queue, Cow::Borrowed(&**filter));
+                group.push(Record::CursorMoved { session, filter, from: Cow::Borrowed(&from) });
+            }
             let committed = if group.is_empty() { Ok(()) } else { self.replies.commit(&group, to) };
             match committed {
                 Ok(()) => {
+                    self.move_cursor(queue, filter.as_deref(), from);
                     let routing =
                         Routing { message, targets: &targets, publisher: None, opens: None, will: None };
                     self.enqueue(&routing, id, &mut vec![planned], to);
                 }
-                Err(refusal) => drop(self.reason(refusal)),
+                Err(refusal) => {
+                    let _ = self.reason(refusal);
+                    return self.rewind_cursor(key, queue);
+                }
             }
+        }
+        if self.is_on(queue, place) {
+            self.confirm_cursor(key, queue, to);
         }
     }
 
@@ -190,7 +207,7 @@ impl Ledger {
             session.unreleased.insert(packet_id);
         }
         if message.retain() {
-            let stored = self.retained.set(message);
+            let stored = self.retained.set(id, message);
             add(&self.gauges.retained_refused, usize::from(stored == Stored::Full));
         }
         self.post_live(message, targets, is_retained, to);

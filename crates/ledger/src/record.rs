@@ -157,6 +157,31 @@ pub enum Record<'a> {
         /// Which of its messages.
         message: MessageId,
     },
+    /// A subscription is to be brought what is retained: a cursor begins.
+    Cursor {
+        /// Whose.
+        session: Incarnation,
+        /// Of its subscription.
+        filter: Cow<'a, str>,
+        /// What is of QoS 1 or 2 and newer than this message goes to the subscription when it is published.
+        last: MessageId,
+    },
+    /// It has come further.
+    CursorMoved {
+        /// Whose.
+        session: Incarnation,
+        /// Of its subscription.
+        filter: Cow<'a, str>,
+        /// Where it goes on: a topic with U+0000 in place of `/`.
+        from: Cow<'a, [u8]>,
+    },
+    /// It is at its end.
+    CursorDone {
+        /// Whose.
+        session: Incarnation,
+        /// Of its subscription.
+        filter: Cow<'a, str>,
+    },
     /// A will has waited long enough, before its session has ended.
     WillDue {
         /// Whose.
@@ -228,6 +253,7 @@ impl Record<'_> {
             | Self::Received { .. }
             | Self::Finished { .. }
             | Self::Removed { .. }
+            | Self::CursorDone { .. }
             | Self::WillDue { .. }
             | Self::WillDone { .. } => true,
             Self::Session { .. }
@@ -235,6 +261,8 @@ impl Record<'_> {
             | Self::Subscribed { .. }
             | Self::Group { .. }
             | Self::Enqueue { .. }
+            | Self::Cursor { .. }
+            | Self::CursorMoved { .. }
             | Self::Opened { .. } => false,
         }
     }
@@ -251,6 +279,12 @@ impl Record<'_> {
             Self::Subscribed { session, filter, interest } => {
                 Record::Subscribed { session, filter: text(filter), interest }
             }
+            Self::Cursor { session, filter, last } => Record::Cursor { session, filter: text(filter), last },
+            Self::CursorMoved { session, filter, from } => {
+                let from = Cow::Owned(from.into_owned());
+                Record::CursorMoved { session, filter: text(filter), from }
+            }
+            Self::CursorDone { session, filter } => Record::CursorDone { session, filter: text(filter) },
             Self::Unsubscribed { session, filter } => Record::Unsubscribed { session, filter: text(filter) },
             Self::Group { group, filter } => Record::Group { group, filter: text(filter) },
             Self::Enqueue { message, body, queues, is_retained } => Record::Enqueue {

@@ -12,7 +12,7 @@ use crate::gauges::add;
 use crate::in_flight::State;
 use crate::queue::Entry;
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
-use crate::session::{PendingWill, Session};
+use crate::session::{PendingWill, Session, Unfinished};
 use crate::will::DueWill;
 use crate::{Effects, Ledger, Record, Settings};
 
@@ -131,6 +131,24 @@ impl Replay {
             Record::Unsubscribed { session, filter } => {
                 if let Some(session) = self.session(session) {
                     session.subscriptions.remove(&*filter);
+                    session.cursors.remove(&*filter);
+                }
+            }
+            Record::Cursor { session, filter, last } => {
+                let cursor = Unfinished::new(&filter, last);
+                if let Some(session) = self.session(session) {
+                    session.cursors.insert((&*filter).into(), cursor);
+                }
+            }
+            Record::CursorMoved { session, filter, from } => {
+                let session = self.session(session);
+                if let Some(cursor) = session.and_then(|session| session.cursors.get_mut(&*filter)) {
+                    cursor.from = (&*from).into();
+                }
+            }
+            Record::CursorDone { session, filter } => {
+                if let Some(session) = self.session(session) {
+                    session.cursors.remove(&*filter);
                 }
             }
             Record::Opened { session, packet_id } => {
@@ -253,7 +271,7 @@ impl Replay {
             }
         }
         if is_retained {
-            self.ledger.retained.set(body);
+            self.ledger.retained.set(id, body);
         }
     }
 

@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use session::{Message, Now};
 use topic::{TopicFilter, TopicName};
+use wire::Qos;
+
+use crate::record::MessageId;
 
 /// What one entry costs beside its topic and its message.
 const ENTRY_BYTES: usize = 64;
@@ -19,8 +22,6 @@ pub struct Retained {
     values: BTreeMap<Box<[u8]>, Value>,
     bytes: usize,
     bytes_max: usize,
-    /// Of the last value that was set.
-    sequence: u64,
     /// Where the sweep for expired values goes on.
     swept: Option<Box<[u8]>>,
 }
@@ -28,7 +29,7 @@ pub struct Retained {
 #[derive(Debug)]
 struct Value {
     message: Arc<Message>,
-    sequence: u64,
+    id: MessageId,
 }
 
 /// What became of a PUBLISH with RETAIN 1.
@@ -43,10 +44,27 @@ pub enum Stored {
 /// A walk through the values that match a filter, as they were when it began or newer.
 #[derive(Debug)]
 pub struct Cursor {
-    filter: Box<str>,
-    from: Bound<Box<[u8]>>,
-    /// Values set later than this are not the cursor's: they went to the subscription when they were set.
-    sequence: u64,
+    pub(crate) filter: Box<str>,
+    /// The first topic that was not looked at, or one before it.
+    pub(crate) from: Box<[u8]>,
+    pub(crate) upto: Upto,
+}
+
+/// Later values are not a cursor's: they went to the subscription when they were set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Upto {
+    pub(crate) last: MessageId,
+    /// The same for those that are sent at QoS 0, which do not wait while a client is away.
+    pub(crate) last_at_most_once: MessageId,
+    /// What the subscription was granted.
+    pub(crate) granted: Qos,
+}
+
+impl Upto {
+    fn holds(self, value: &Value) -> bool {
+        let is_at_most_once = value.message.qos().min(self.granted) == Qos::AtMostOnce;
+        value.id <= if is_at_most_once { self.last_at_most_once } else { self.last }
+    }
 }
 
 /// How far one step of a cursor may go.
@@ -92,8 +110,9 @@ impl Retained {
         self.bytes
     }
 
-    /// Makes `message` the value of its topic; an empty payload removes it (MQTT 5.0, 3.3.1.3).
-    pub fn set(&mut self, message: &Arc<Message>) -> Stored {
+    /// Makes `message` the value of its topic; an empty payload removes it (MQTT 5.0, 3.3.1.3). Its number is higher than
+    /// those of all before.
+    pub fn set(&mut self, id: MessageId, message: &Arc<Message>) -> Stored {
         let key = key_of(message.topic());
         self.remove(&key);
         if message.payload().is_empty() {
@@ -104,8 +123,7 @@ impl Retained {
             return Stored::Full;
         }
         self.bytes += cost;
-        self.sequence += 1;
-        self.values.insert(key, Value { message: Arc::clone(message), sequence: self.sequence });
+        self.values.insert(key, Value { message: Arc::clone(message), id });
         Stored::Done
     }
 
@@ -128,11 +146,11 @@ impl Retained {
         self.values.values().map(|value| &value.message)
     }
 
-    /// A cursor over what matches `filter` now.
+    /// A cursor over what matches `filter` and was set up to that message.
     #[must_use]
-    pub fn cursor(&self, filter: TopicFilter<'_>) -> Cursor {
-        let from = Bound::Included(literal_prefix(filter.as_str()));
-        Cursor { filter: filter.as_str().into(), from, sequence: self.sequence }
+    pub fn cursor(&self, filter: TopicFilter<'_>, last: MessageId) -> Cursor {
+        let upto = Upto { last, last_at_most_once: last, granted: Qos::ExactlyOnce };
+        Cursor { filter: filter.as_str().into(), from: first_key(filter.as_str()), upto }
     }
 
     /// Goes on with a cursor for one stride.
@@ -141,11 +159,13 @@ impl Retained {
         let mut bytes = 0;
         let mut visits = 0;
         'seek: loop {
-            for (key, value) in self.values.range::<[u8], _>((as_ref(&cursor.from), Bound::Unbounded)) {
+            for (key, value) in
+                self.values.range::<[u8], _>((Bound::Included(&*cursor.from), Bound::Unbounded))
+            {
                 visits += 1;
                 let next = match place(&cursor.filter, key) {
                     Place::Match => {
-                        if value.sequence <= cursor.sequence && !value.message.is_expired(now) {
+                        if cursor.upto.holds(value) && !value.message.is_expired(now) {
                             bytes += value.message.size_bytes();
                             found.messages.push(Arc::clone(&value.message));
                         }
@@ -155,13 +175,14 @@ impl Retained {
                     Place::Past => break,
                 };
                 let ends = bytes >= stride.bytes || visits >= stride.visits;
-                if ends || next.is_some() {
-                    cursor.from = next.map_or_else(|| Bound::Excluded(key.clone()), Bound::Included);
+                let seeks = next.is_some();
+                if ends || seeks {
+                    cursor.from = next.unwrap_or_else(|| successor(key));
                 }
-                match (ends, &cursor.from) {
+                match (ends, seeks) {
                     (true, _) => return found,
-                    (false, Bound::Included(next)) if **next > **key => continue 'seek,
-                    (false, _) => {}
+                    (false, true) => continue 'seek,
+                    (false, false) => {}
                 }
             }
             found.done = true;
@@ -189,10 +210,14 @@ impl Retained {
     }
 
     fn next_expired(&mut self, visits: usize, now: Now) -> Vec<Box<[u8]>> {
-        let from = self.swept.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let from = self.swept.take();
         let mut expired = Vec::new();
         let mut looked_at = 0;
-        for (key, value) in self.values.range::<[u8], _>((as_ref(&from), Bound::Unbounded)).take(visits) {
+        for (key, value) in self
+            .values
+            .range::<[u8], _>((from.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+            .take(visits)
+        {
             looked_at += 1;
             if value.message.is_expired(now) {
                 expired.push(key.clone());
@@ -255,8 +280,18 @@ fn behind(key: &[u8]) -> Box<[u8]> {
     [key, &[1]].concat().into()
 }
 
+/// Where a cursor goes on behind a topic.
+pub(crate) fn behind_topic(topic: TopicName<'_>) -> Box<[u8]> {
+    successor(&key_of(topic))
+}
+
+/// There is no key between the two.
+fn successor(key: &[u8]) -> Box<[u8]> {
+    [key, &[0]].concat().into()
+}
+
 /// Where the keys that can match begin.
-fn literal_prefix(filter: &str) -> Box<[u8]> {
+pub(crate) fn first_key(filter: &str) -> Box<[u8]> {
     let literal = filter.split('/').take_while(|level| !matches!(*level, "#" | "+"));
     literal.collect::<Vec<_>>().join("\0").into_bytes().into()
 }
@@ -271,12 +306,4 @@ fn key_of_text(topic: &str) -> Box<[u8]> {
 
 fn cost(key: &[u8], message: &Message) -> usize {
     key.len() + message.size_bytes() + ENTRY_BYTES
-}
-
-fn as_ref(bound: &Bound<Box<[u8]>>) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
-    }
 }

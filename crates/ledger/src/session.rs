@@ -14,6 +14,7 @@ use crate::cursors::WalkKey;
 use crate::in_flight::InFlight;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
+use crate::retained::first_key;
 
 /// Messages on their way to one client take at most so many bytes, beside the first.
 const CREDIT_BYTES: usize = 256 * 1024;
@@ -37,6 +38,8 @@ pub(crate) struct Session {
     /// By filter; of a session that ends with its connection, only those it shares.
     pub(crate) subscriptions: BTreeMap<Box<str>, Interest>,
     pub(crate) shares: BTreeMap<QueueId, Share>,
+    /// What it is to be brought of what is retained, by filter.
+    pub(crate) cursors: BTreeMap<Box<str>, Unfinished>,
     pub(crate) online: Option<Box<Online>>,
     pub(crate) queue: Queue,
     pub(crate) in_flight: InFlight,
@@ -64,6 +67,17 @@ pub(crate) struct Share {
     pub(crate) turn: Option<u64>,
 }
 
+/// How far a session's retained cursor has come, of what its client has, or has waiting.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    pub(crate) from: Box<[u8]>,
+    pub(crate) last: MessageId,
+    /// The last before the subscription became live at QoS 0: when the cursor began, or the client came back.
+    pub(crate) last_at_most_once: Option<MessageId>,
+    /// On this connection it runs under this name.
+    pub(crate) running: Option<WalkKey>,
+}
+
 /// A session's connection.
 #[derive(Debug)]
 pub(crate) struct Online {
@@ -89,7 +103,13 @@ pub(crate) struct Online {
 pub(crate) struct Growth {
     messages: usize,
     bytes: usize,
-    /// Since when its publishers have been braked without its reader having acknowledged anything.
+    patience: Patience,
+}
+
+/// How long publishers wait for a reader.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Patience {
+    /// Since when they have been braked without the reader having acknowledged anything.
     braked_ms: Option<u64>,
 }
 
@@ -103,6 +123,13 @@ pub(crate) struct PendingWill {
     pub(crate) due_ms: Option<u64>,
 }
 
+impl Unfinished {
+    /// One that has not begun.
+    pub(crate) fn new(filter: &str, last: MessageId) -> Self {
+        Self { from: first_key(filter), last, last_at_most_once: None, running: None }
+    }
+}
+
 impl Session {
     pub(crate) fn new(subscriber: Arc<Subscriber>, incarnation: Option<Incarnation>) -> Self {
         Self {
@@ -111,6 +138,7 @@ impl Session {
             expiry_secs: 0,
             subscriptions: BTreeMap::new(),
             shares: BTreeMap::new(),
+            cursors: BTreeMap::new(),
             online: None,
             queue: Queue::default(),
             in_flight: InFlight::default(),
@@ -195,10 +223,20 @@ impl Online {
     }
 }
 
+impl Patience {
+    pub(crate) fn renew(&mut self) {
+        self.braked_ms = None;
+    }
+
+    pub(crate) fn is_worth_waiting(&mut self, now_ms: u64) -> bool {
+        now_ms < *self.braked_ms.get_or_insert(now_ms) + PATIENCE_MS
+    }
+}
+
 impl Growth {
     /// From now on what is added counts.
     pub(crate) fn begin(queue: &Queue) -> Self {
-        Self { messages: queue.len(), bytes: queue.bytes(), braked_ms: None }
+        Self { messages: queue.len(), bytes: queue.bytes(), patience: Patience::default() }
     }
 
     /// Something was taken from the queue: the oldest first.
@@ -209,12 +247,12 @@ impl Growth {
 
     /// The reader has acknowledged something.
     pub(crate) fn progress(&mut self) {
-        self.braked_ms = None;
+        self.patience.renew();
     }
 
     /// Whether there is something to wait for: the reader makes progress, or has not been waited for for long.
     pub(crate) fn is_worth_waiting(&mut self, now_ms: u64) -> bool {
-        now_ms < *self.braked_ms.get_or_insert(now_ms) + PATIENCE_MS
+        self.patience.is_worth_waiting(now_ms)
     }
 
     pub(crate) fn is_over(&self, queue: &Queue, messages: usize, bytes: usize) -> bool {

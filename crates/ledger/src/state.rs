@@ -55,6 +55,9 @@ fn write_session(text: &mut String, session: &Session) -> fmt::Result {
     for (filter, interest) in &session.subscriptions {
         writeln!(text, "  subscription {filter} {interest:?}")?;
     }
+    for (filter, cursor) in &session.cursors {
+        writeln!(text, "  cursor {filter} behind {:?} up to {:?}", cursor.from, cursor.last)?;
+    }
     writeln!(text, "  unreleased {unreleased:?}")?;
     let mut sent = BTreeMap::new();
     for exchange in session.in_flight.in_order() {

@@ -14,6 +14,14 @@ use crate::replies::Answer;
 use crate::session::{Online, Session};
 use crate::{Effects, Ledger, Record};
 
+/// What one SUBSCRIBE asks for, as far as it is the ledger's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) subscriptions: &'a [(Box<str>, Interest)],
+    /// Filters of those that are to be brought what is retained.
+    pub(crate) retained: &'a [Box<str>],
+}
+
 impl Ledger {
     /// Takes subscriptions in: of a session that lasts all of them, of another those it shares.
     pub(crate) fn subscribe(
@@ -21,17 +29,18 @@ impl Ledger {
         subscriber: &Arc<Subscriber>,
         place: Place,
         packet_id: PacketId,
-        subscriptions: &[(Box<str>, Interest)],
+        asked: Asked<'_>,
         now: Now,
         to: &mut impl Effects,
     ) {
+        let subscriptions = asked.subscriptions;
         let Some(id) = self.session_on(subscriber, place) else {
             return self.forget_if_ended(subscriber, subscriptions);
         };
         let shared = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_some());
         let groups: Vec<Option<QueueId>> =
             subscriptions.iter().map(|(filter, _)| shared(filter).then(|| self.group_of(filter))).collect();
-        let reason = match self.record_subscriptions(id, subscriptions, &groups, to) {
+        let reason = match self.record_subscriptions(id, asked, &groups, to) {
             Ok(()) => {
                 for ((filter, interest), group) in subscriptions.iter().zip(&groups) {
                     if let Some(group) = group {
@@ -41,6 +50,7 @@ impl Ledger {
                         session.subscriptions.insert(filter.clone(), *interest);
                     }
                 }
+                asked.retained.iter().for_each(|filter| self.begin_cursor(id, filter));
                 ReasonCode::Success
             }
             Err(reason) => {
@@ -130,10 +140,10 @@ impl Ledger {
         Some(id)
     }
 
-    fn record_subscriptions(
+    fn record_subscriptions<'a>(
         &mut self,
         id: QueueId,
-        subscriptions: &[(Box<str>, Interest)],
+        Asked { subscriptions, retained }: Asked<'a>,
         groups: &[Option<QueueId>],
         to: &mut impl Effects,
     ) -> Result<(), ReasonCode> {
@@ -148,6 +158,9 @@ impl Ledger {
             }
             records.push(Record::Subscribed { session, filter, interest: *interest });
         }
+        let last = self.last_message;
+        let cursor = |filter: &'a Box<str>| Record::Cursor { session, filter: Cow::Borrowed(filter), last };
+        records.extend(retained.iter().map(cursor));
         self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?;
         for group in groups.iter().flatten() {
             if let Some(group) = self.groups.table.find_mut(*group) {
@@ -183,6 +196,7 @@ impl Ledger {
     fn end_subscription(&mut self, id: QueueId, filter: &str) {
         let Some(session) = self.sessions.find_mut(id) else { return };
         session.subscriptions.remove(filter);
+        session.cursors.remove(filter);
         let Some(group) = self.groups.of_filter(filter) else { return };
         if let Some(share) = session.shares.remove(&group) {
             let subscriber = Arc::clone(&session.subscriber);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ledger::{Retained, Stored, Stride};
+use ledger::{MessageId, Retained, Stored, Stride};
 use proptest::prelude::*;
 use session::{Message, Now};
 use topic::{TopicFilter, TopicName};
@@ -21,7 +21,7 @@ fn message(topic: &str, payload: &[u8], expiry_secs: Option<u32>) -> Arc<Message
 
 /// Everything a filter finds, in steps of so many visits.
 fn find(store: &Retained, filter: &str, visits: usize, now: Now) -> Vec<(String, Vec<u8>)> {
-    let mut cursor = store.cursor(TopicFilter::new(filter).expect("a filter"));
+    let mut cursor = store.cursor(TopicFilter::new(filter).expect("a filter"), MessageId(u64::MAX));
     let mut found = Vec::new();
     loop {
         let step = store.step(&mut cursor, Stride { bytes: usize::MAX, visits }, now);
@@ -37,6 +37,11 @@ fn topic() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(vec!["", "a", "b", "a-1", "$x", "$SYS"]), 1..5)
         .prop_map(|levels| levels.join("/"))
         .prop_filter("a topic has a character", |topic| !topic.is_empty())
+}
+
+/// Numbers each message behind those that are there; nothing else has a number.
+fn set(store: &mut Retained, message: &Arc<Message>) -> Stored {
+    store.set(MessageId(store.len() as u64 + 1), message)
 }
 
 fn filter() -> impl Strategy<Value = String> {
@@ -58,7 +63,7 @@ proptest! {
         for (topic, payload) in topics {
             // 0 stands for an empty payload, which clears.
             let payload = vec![payload; usize::from(payload > 0)];
-            prop_assert_eq!(store.set(&message(&topic, &payload, None)), Stored::Done);
+            prop_assert_eq!(set(&mut store, &message(&topic, &payload, None)), Stored::Done);
             if payload.is_empty() { model.remove(&topic) } else { model.insert(topic, payload) };
         }
         prop_assert_eq!(store.len(), model.len());
@@ -74,7 +79,7 @@ proptest! {
         }
         let topics: Vec<String> = model.keys().cloned().collect();
         for topic in &topics {
-            store.set(&message(topic, b"", None));
+            set(&mut store, &message(topic, b"", None));
         }
         prop_assert_eq!((store.len(), store.bytes()), (0, 0), "nothing is left behind");
     }
@@ -84,13 +89,13 @@ proptest! {
 fn a_cursor_leaves_out_what_was_set_after_it_began() {
     let mut store = Retained::new(usize::MAX);
     for topic in ["a", "b", "c"] {
-        store.set(&message(topic, b"old", None));
+        set(&mut store, &message(topic, b"old", None));
     }
-    let mut cursor = store.cursor(topic::filter!("#"));
+    let mut cursor = store.cursor(topic::filter!("#"), MessageId(3));
     let one = Stride { bytes: usize::MAX, visits: 1 };
     assert_eq!(store.step(&mut cursor, one, NOW).messages.len(), 1);
-    store.set(&message("b", b"new", None));
-    store.set(&message("d", b"new", None));
+    set(&mut store, &message("b", b"new", None));
+    set(&mut store, &message("d", b"new", None));
     let rest = store.step(&mut cursor, Stride { bytes: usize::MAX, visits: 10 }, NOW);
     let topics: Vec<_> = rest.messages.iter().map(|m| m.topic().as_str().to_owned()).collect();
     assert!(rest.done && topics == ["c"], "b and d are newer: {topics:?}");
@@ -100,7 +105,7 @@ fn a_cursor_leaves_out_what_was_set_after_it_began() {
 fn expired_values_are_not_found_and_are_swept() {
     let mut store = Retained::new(usize::MAX);
     for number in 0..10 {
-        store.set(&message(&format!("t/{number}"), b"x", (number % 2 == 0).then_some(1)));
+        set(&mut store, &message(&format!("t/{number}"), b"x", (number % 2 == 0).then_some(1)));
     }
     let later = Now { unix_ms: NOW.unix_ms + 1_001, ..NOW };
     assert_eq!(find(&store, "#", 3, later).len(), 5);
@@ -111,8 +116,8 @@ fn expired_values_are_not_found_and_are_swept() {
 #[test]
 fn without_room_a_topic_has_no_value_rather_than_an_old_one() {
     let mut store = Retained::new(1_000);
-    assert_eq!(store.set(&message("t", b"old", None)), Stored::Done);
-    assert_eq!(store.set(&message("t", &[7; 2_000], None)), Stored::Full);
+    assert_eq!(set(&mut store, &message("t", b"old", None)), Stored::Done);
+    assert_eq!(set(&mut store, &message("t", &[7; 2_000], None)), Stored::Full);
     assert!(store.is_empty() && store.bytes() == 0);
-    assert_eq!(store.set(&message("t", b"new", None)), Stored::Done);
+    assert_eq!(set(&mut store, &message("t", b"new", None)), Stored::Done);
 }

@@ -254,10 +254,6 @@ impl Oracle {
             if value.is_some_and(|value| value.qos.is_none()) {
                 continue;
             }
-            if session.lasts && value.is_none() {
-                // The connection may have ended before what was retained could be asked for; nobody asks again.
-                continue;
-            }
             let last = value.and_then(|value| value.message);
             if last != winner {
                 let name = |no: Option<MessageNo>| no.map_or("nothing".to_owned(), |no| self.name(no));

@@ -1,9 +1,14 @@
 //! Retained messages for sessions that last.
 
-use ledger::{Command, CursorId, Reply, Settings};
-use wire::ReasonCode;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use crate::stage::{Ask, QOS_1, Stage, at_qos, count, payloads, retained};
+use index::{Interest, Subscriptions};
+use ledger::{Cause, Command, CursorId, Delivered, Ledger, Record, Reply, Settings};
+use session::Message;
+use wire::{Qos, ReasonCode};
+
+use crate::stage::{Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, payloads, retained, text};
 
 /// What is retained comes at the pace at which the client takes it: it fills no queue.
 #[test]
@@ -15,7 +20,10 @@ fn a_cursor_waits_for_the_queue_that_it_brings_to() {
     let client = stage.client("c", &Ask::lasting(60));
     stage.subscribe(&client, "t/#", at_qos(QOS_1));
     let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
-    stage.handle(shard, Command::Retained { connection, id, filter: "t/#".into() });
+    stage.handle(
+        shard,
+        Command::Retained { connection, id, filter: "t/#".into(), queue: Some(client.queue()) },
+    );
     stage.handle(shard, Command::Credit { connection, id, queue: Some(client.queue()) });
     let mut found = Vec::new();
     let mut is_done = false;
@@ -25,7 +33,7 @@ fn a_cursor_waits_for_the_queue_that_it_brings_to() {
                 Reply::Retained { messages, done, .. } => {
                     is_done = done;
                     let interest = at_qos(QOS_1);
-                    stage.handle(shard, Command::Queue { origin: client.origin(), messages, interest });
+                    stage.handle(shard, Command::Queue { origin: client.origin(), id, messages, interest });
                     stage.handle(shard, Command::Credit { connection, id, queue: Some(client.queue()) });
                 }
                 Reply::Deliver(deliver) => {
@@ -40,4 +48,220 @@ fn a_cursor_waits_for_the_queue_that_it_brings_to() {
     assert_eq!(found, (0..5_000).map(|number| number.to_string()).collect::<Vec<_>>());
     assert_eq!(count(&stage.gauges().sessions), 1, "its queue was never full");
     stage.check_account();
+}
+
+/// Numbers that look random, the same ones for a seed (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn one_in(&mut self, count: u64) -> bool {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)).is_multiple_of(count)
+    }
+}
+
+/// A client that wants everything that is retained, with its shard; its connection may end at any time.
+struct Reader {
+    stage: Stage,
+    client: Client,
+    interest: Interest,
+    cursors: u32,
+    /// What it was sent, each once.
+    seen: BTreeSet<String>,
+    /// What it was sent again although it had been sent at QoS 0.
+    repeated: usize,
+    has_crashed: bool,
+    is_done: bool,
+}
+
+const ALL: &str = "t/#";
+
+/// A cursor's steps are short.
+fn settings() -> Settings {
+    Settings { queue_messages_max: 60, ..Settings::default() }
+}
+
+impl Reader {
+    fn new(mut stage: Stage, interest: Interest) -> Self {
+        let client = stage.client("reader", &Ask::lasting(u32::MAX).window(20));
+        let (seen, cursors) = (BTreeSet::new(), 0);
+        let mut reader =
+            Self { stage, client, interest, cursors, seen, repeated: 0, has_crashed: false, is_done: false };
+        reader.ask();
+        reader
+    }
+
+    /// A SUBSCRIBE with Retain Handling 0.
+    fn ask(&mut self) {
+        self.stage.subscribe_to(&self.client, ALL, self.interest, vec![ALL.into()]);
+        self.open();
+    }
+
+    fn open(&mut self) {
+        self.cursors += 1;
+        self.is_done = false;
+        let (connection, id) = (self.client.place.connection, CursorId(self.cursors));
+        let queue = Some(self.client.queue());
+        self.stage
+            .handle(self.client.place.shard, Command::Retained { connection, id, filter: ALL.into(), queue });
+    }
+
+    fn credit(&mut self) {
+        let (connection, id) = (self.client.place.connection, CursorId(self.cursors));
+        let queue = Some(self.client.queue());
+        self.stage.handle(self.client.place.shard, Command::Credit { connection, id, queue });
+    }
+
+    /// The connection ends, perhaps with the process, and the client comes back.
+    fn cut(&mut self, with_process: bool) {
+        if with_process {
+            self.has_crashed = true;
+            let records: Vec<Record<'static>> =
+                self.stage.sink.groups.iter().flat_map(|(_, group)| group.iter().cloned()).collect();
+            let (index, last) = (Arc::new(Subscriptions::new([3, 4])), self.stage.last());
+            let ledger = Ledger::recover(settings(), Arc::clone(&index), records, self.stage.now);
+            assert_eq!(ledger.durable_state(), self.stage.ledger.durable_state());
+            self.stage.restart(ledger, index, last);
+        } else {
+            self.stage.leave(&self.client.clone(), Cause::WithWill);
+        }
+        self.stage.sink.replies.clear();
+        let (client, claimed) = self.stage.connect("reader", &Ask::lasting(u32::MAX).window(20));
+        assert!(claimed.session_present);
+        self.client = client;
+        self.is_done = claimed.unfinished.is_empty();
+        if !self.is_done {
+            self.open();
+        }
+    }
+
+    /// Everything that is under way happens, but for what a cut prevents.
+    fn run(&mut self, dice: &mut Dice, one_in: u64) {
+        loop {
+            let replies = self.stage.replies();
+            if replies.is_empty() {
+                return;
+            }
+            for (_, reply) in replies {
+                if dice.one_in(one_in) {
+                    let with_process = dice.one_in(3);
+                    self.cut(with_process);
+                    break;
+                }
+                self.hear(reply);
+            }
+        }
+    }
+
+    fn hear(&mut self, reply: Reply) {
+        match reply {
+            Reply::Begun { .. } => self.credit(),
+            Reply::Retained { id, messages, done, .. } => self.step(id, messages, done),
+            Reply::Deliver(deliver) => {
+                let is_new = self.seen.insert(text(&deliver.message));
+                assert!(is_new || deliver.dup, "{} comes again", text(&deliver.message));
+                if deliver.qos == QOS_2 {
+                    self.stage.received(&self.client, id_of(&deliver));
+                }
+                self.stage.acknowledge(&self.client, deliver.what, ReasonCode::Success);
+            }
+            Reply::Release { packet_id, .. } => {
+                let what = Delivered::Session { queue: self.client.queue(), packet_id };
+                self.stage.acknowledge(&self.client, what, ReasonCode::Success);
+            }
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, id: CursorId, messages: Vec<Arc<Message>>, done: bool) {
+        let interest = self.interest;
+        let is_once = |message: &Arc<Message>| message.qos().min(interest.qos()) == QOS_0;
+        let (once, more): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_once);
+        for message in once {
+            self.repeated += usize::from(!self.seen.insert(text(&message)));
+        }
+        let origin = self.client.origin();
+        self.stage.handle(self.client.place.shard, Command::Queue { origin, id, messages: more, interest });
+        self.is_done = done;
+        if !done {
+            self.credit();
+        }
+    }
+}
+
+fn store(stage: &mut Stage, count: usize, qos: impl Fn(usize) -> Qos) {
+    for number in 0..count {
+        stage.emit(&retained(
+            &format!("t/{}/{number:05}", number % 7),
+            format!("m{number}").as_bytes(),
+            qos(number),
+        ));
+    }
+}
+
+/// • Wherever the connection is cut, and the process with it: everything comes, and nothing twice.
+#[test]
+fn a_cursor_goes_on_after_a_reconnect() {
+    const MESSAGES: usize = 400;
+    for seed in 0..24 {
+        let mut stage = Stage::with(settings());
+        let qos = [QOS_0, QOS_1, QOS_2];
+        store(&mut stage, MESSAGES, |number| qos[(number + seed) % 3]);
+        let mut dice = Dice(seed as u64);
+        let mut reader = Reader::new(stage, at_qos(qos[seed % 4 % 3]));
+        reader.run(&mut dice, [20, 50, 300][seed % 3]);
+        while !reader.is_done {
+            reader.run(&mut dice, 1_000_000);
+        }
+        assert_eq!(reader.seen.len(), MESSAGES, "seed {seed}");
+        assert!(reader.repeated == 0 || reader.has_crashed, "seed {seed}: {} repeated", reader.repeated);
+        assert!(!reader.stage.ledger.durable_state().contains("cursor"), "it has ended");
+        reader.stage.check_account();
+    }
+}
+
+/// What is published while the client is away comes once: from its queue, or, at QoS 0, as what is retained.
+#[test]
+fn what_changes_while_the_client_is_away_comes_once() {
+    for qos in [QOS_0, QOS_1] {
+        let mut stage = Stage::new();
+        store(&mut stage, 3_000, |_| qos);
+        let mut reader = Reader::new(stage, at_qos(QOS_2));
+        for _ in 0..2 {
+            for (_, reply) in reader.stage.replies() {
+                reader.hear(reply);
+            }
+        }
+        let client = reader.client.clone();
+        reader.stage.leave(&client, Cause::WithWill);
+        reader.stage.emit(&retained("t/6/02995", b"changed", qos));
+        reader.cut(false);
+        reader.run(&mut Dice(1), u64::MAX);
+        assert!(reader.seen.contains("changed") && !reader.seen.contains("m2995"));
+        assert_eq!(reader.seen.len(), 3_000);
+    }
+}
+
+/// [ABUSE W-09]: a repeated SUBSCRIBE with Retain Handling 0 replaces the stream that runs.
+#[test]
+fn asking_again_replaces_the_cursor() {
+    let mut stage = Stage::new();
+    store(&mut stage, 3_000, |_| QOS_1);
+    let mut reader = Reader::new(stage, at_qos(QOS_1));
+    for (_, reply) in reader.stage.replies() {
+        reader.hear(reply);
+    }
+    reader.seen.clear();
+    let records = reader.stage.sink.groups.len();
+    reader.ask();
+    assert!(reader.stage.sink.groups.len() > records, "it begins again, on the record");
+    reader.run(&mut Dice(1), u64::MAX);
+    assert_eq!(reader.seen.len(), 3_000);
+    reader.ask();
+    let client = reader.client.clone();
+    reader.stage.unsubscribe(&client, ALL);
+    assert!(!reader.stage.ledger.durable_state().contains("cursor"));
 }

@@ -321,7 +321,7 @@ fn parts(deliver: &Deliver) -> (usize, u32) {
 /// left.
 #[test]
 fn keys_are_in_order_however_members_come_and_go() {
-    for seed in 0..200 {
+    for seed in 0..60 {
         let members = [const { None }; 4];
         let (published, acknowledged) = (BTreeMap::new(), BTreeMap::new());
         let mut crew =
@@ -361,5 +361,29 @@ fn a_clean_member_has_a_key_until_its_exchange_is_over() {
     assert!(stage.delivered(&other).is_empty());
     stage.acknowledge(&clean, what, ReasonCode::Success);
     assert_eq!(payloads(&stage.delivered(&other)), [format!("{key}2")]);
+    stage.check_account();
+}
+
+/// Publishers are not held back for a member that acknowledges nothing, however well the others do.
+#[test]
+fn nobody_waits_long_for_a_member_that_is_stuck() {
+    let mut stage = Stage::with(Settings { brake_messages: 3, ..settings() });
+    let stuck = member(&mut stage, "stuck", &Ask::lasting(60).window(1));
+    let quick = member(&mut stage, "quick", &Ask::lasting(60));
+    let (its, others) = (key_of(&mut stage, &stuck), key_of(&mut stage, &quick));
+    let publisher = stage.client("publisher", &Ask::clean());
+    for number in 1..=20 {
+        stage.publish(&publisher, number, &of(&its, u32::from(number), QOS_1));
+    }
+    assert!(stage.stored(&publisher).len() < 20, "it may only be slow");
+    for second in 0..7 {
+        stage.pass_secs(1);
+        stage.publish(&publisher, 100 + second, &of(&others, u32::from(second), QOS_1));
+        let delivered = stage.delivered(&quick);
+        acknowledge_all(&mut stage, &quick, &delivered);
+    }
+    stage.stored(&publisher);
+    stage.publish(&publisher, 200, &of(&others, 8, QOS_1));
+    assert_eq!(stage.stored(&publisher).len(), 1);
     stage.check_account();
 }

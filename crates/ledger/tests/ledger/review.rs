@@ -36,7 +36,7 @@ fn who_never_acknowledges_does_not_get_more_by_coming_back() {
 fn walk(stage: &mut Stage, client: &Client) -> (usize, usize) {
     let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
     let queue = client.subscriber.queue;
-    stage.handle(shard, Command::Retained { connection, id, filter: "#".into() });
+    stage.handle(shard, Command::Retained { connection, id, filter: "#".into(), queue });
     stage.handle(shard, Command::Credit { connection, id, queue });
     let (mut got, mut waiting, mut is_done) = (0, 0, false);
     loop {
@@ -49,7 +49,7 @@ fn walk(stage: &mut Stage, client: &Client) -> (usize, usize) {
             match reply {
                 Reply::Retained { messages, done, .. } => {
                     let (origin, interest) = (client.origin(), at_qos(QOS_1));
-                    stage.handle(shard, Command::Queue { origin, messages, interest });
+                    stage.handle(shard, Command::Queue { origin, id, messages, interest });
                     is_done |= done;
                     if !done {
                         stage.handle(shard, Command::Credit { connection, id, queue });

@@ -252,8 +252,19 @@ impl Stage {
         self.handle(client.place.shard, Command::Left(left));
     }
 
-    /// A SUBSCRIBE, as a shard carries it out.
+    /// A SUBSCRIBE, as a shard carries it out, to what is published from now on.
     pub(crate) fn subscribe(&mut self, client: &Client, filter: &str, interest: Interest) {
+        self.subscribe_to(client, filter, interest, Vec::new());
+    }
+
+    /// The same, and what is retained is to be brought for these filters.
+    pub(crate) fn subscribe_to(
+        &mut self,
+        client: &Client,
+        filter: &str,
+        interest: Interest,
+        retained: Vec<Box<str>>,
+    ) {
         let parsed = TopicFilter::new(filter).expect("a filter");
         if parsed.shared().is_none() {
             let change =
@@ -267,6 +278,7 @@ impl Stage {
                 connection: client.place.connection,
                 packet_id: packet_id(77),
                 subscriptions,
+                retained,
             };
             self.handle(client.place.shard, command);
         }
