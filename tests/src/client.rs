@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::conversation::{Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL};
 use crate::{Broker, RawClient, Version, packet};
 
 /// A connection whose CONNECT was accepted. It can still send anything: see [`RawClient`].
@@ -122,28 +123,37 @@ impl Innocents {
     pub fn connect(broker: &Broker, name: &str) -> Self {
         let topic = format!("innocent/{name}");
         let mut subscriber = broker.client(Version::V3_1_1, &format!("{name} hears"));
-        subscriber.subscribe(&topic);
+        subscriber.subscribe_with(&topic, 2);
         let publisher = broker.client(Version::V5, &format!("{name} speaks"));
         Self { publisher, subscriber, topic, count: 0 }
     }
 
-    /// One says something, which is on its way until [`hear`](Self::hear).
+    /// One says something at every QoS, which is on its way until [`hear`](Self::hear).
     pub fn speak(&mut self) {
         self.count += 1;
-        self.publisher.publish(&self.topic, self.count.to_string().as_bytes());
+        for qos in 0..=2 {
+            self.publisher.publish_at(qos, u16::from(qos), &self.topic, &said(self.count, qos));
+        }
     }
 
-    /// The other hears it, and nothing else has been sent to either.
+    /// The other hears it, once and in order, and nothing else has been sent to either.
     ///
     /// # Panics
-    /// When anything but that message arrives, or it does not before the deadline.
+    /// When anything but those messages and their acknowledgements arrives, or one does not before the deadline.
     pub fn hear(&mut self) {
-        self.subscriber.expect_message(&self.topic, self.count.to_string().as_bytes());
+        for qos in 0..=2 {
+            let heard = self.subscriber.take_message(&said(self.count, qos));
+            assert_eq!((heard.qos, heard.topic.as_str()), (qos, self.topic.as_str()));
+        }
         self.subscriber.expect_only_pong();
+        self.publisher.expect_ack(PUBACK, 1);
+        self.publisher.expect_ack(PUBREC, 2);
+        self.publisher.acknowledge(PUBREL, 2);
+        self.publisher.expect_ack(PUBCOMP, 2);
         self.publisher.expect_only_pong();
     }
 
-    /// Does something while a message is on its way.
+    /// Does something while messages are on their way.
     ///
     /// # Panics
     /// As [`hear`](Self::hear).
@@ -153,4 +163,8 @@ impl Innocents {
         self.hear();
         outcome
     }
+}
+
+fn said(count: u64, qos: u8) -> Vec<u8> {
+    format!("{count} at QoS {qos}").into_bytes()
 }

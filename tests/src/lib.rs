@@ -18,6 +18,7 @@
 mod binary;
 mod broker;
 mod client;
+pub mod conversation;
 mod log;
 pub mod packet;
 mod program;
