@@ -75,6 +75,9 @@ keys! {
         connect_packet_bytes: u32 {
             kind: Size<u32>, default: 256 * KIB, bounds: KIB..=PACKET_BYTES_MAX
         }
+        /// The most User Properties of a CONNECT packet, and of the will in it: each may be empty, so that the packet's
+        /// size bounds them badly. A client that has more is refused with reason code 0x97.
+        connect_user_properties: u32 { kind: Count<u32>, default: 10_000, bounds: 0..=100_000_000 }
         /// The time from opening a connection to the end of its CONNECT packet; then it is closed.
         connect_timeout: Duration {
             kind: Time, default: Duration::from_secs(10),

@@ -91,6 +91,7 @@ fn settings(limits: &Limits, sessions: &Sessions) -> Settings {
     Settings {
         packet_bytes_max: limits.packet_bytes,
         connect_packet_bytes_max: limits.connect_packet_bytes,
+        connect_user_properties_max: size(limits.connect_user_properties),
         topic_levels_max: usize::from(limits.topic_levels),
         client_id_bytes_max: usize::from(limits.client_id_bytes),
         will_bytes_max: size(limits.will_bytes),

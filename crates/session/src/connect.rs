@@ -38,6 +38,7 @@ impl<T> Session<T> {
         self.version = Some(connect.version());
         self.packet_bytes_max = connect.properties.maximum_packet_bytes;
         check_client_id(connect, settings)?;
+        check_user_properties(connect, settings)?;
         check_method(connect, settings)?;
         check_will(connect, settings)?;
         self.clean_start = connect.clean_start;
@@ -167,6 +168,22 @@ fn check_method(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violat
     let statements = ["MQTT-4.12.0-1", "MQTT-3.2.2-6"];
     let text = "an unknown authentication method";
     Err(refused(connect.version(), ConnectRefusal::BadAuthenticationMethod, statements, text))
+}
+
+/// They may be empty, and five bytes on the wire each: a packet that is small enough may have very many.
+fn check_user_properties(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violation> {
+    let of_will = connect.will.map(|will| will.properties.user_properties);
+    let most = settings.connect_user_properties_max;
+    if [Some(connect.properties.user_properties), of_will]
+        .iter()
+        .flatten()
+        .all(|all| all.iter().nth(most).is_none())
+    {
+        return Ok(());
+    }
+    let statements = ["MQTT-3.1.4-2", "MQTT-3.2.2-6"];
+    let text = "more User Properties than there may be";
+    Err(refused(connect.version(), ConnectRefusal::QuotaExceeded, statements, text))
 }
 
 fn check_will(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violation> {

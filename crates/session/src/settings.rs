@@ -10,6 +10,8 @@ pub struct Settings {
     pub packet_bytes_max: u32,
     /// The same for CONNECT, before anybody has shown who they are.
     pub connect_packet_bytes_max: u32,
+    /// CONNECT, and the will in it, may have so many User Properties each.
+    pub connect_user_properties_max: usize,
     /// A topic or filter may have so many levels.
     pub topic_levels_max: usize,
     /// A client identifier may have so many bytes.
@@ -65,6 +67,7 @@ impl Default for Settings {
         Self {
             packet_bytes_max: 2 << 20,
             connect_packet_bytes_max: 256 << 10,
+            connect_user_properties_max: 10_000,
             topic_levels_max: 128,
             client_id_bytes_max: 1_024,
             will_bytes_max: 64 << 10,

@@ -96,6 +96,10 @@ fn what_cannot_be_served_is_refused() {
     let qos_1 = Settings { qos_max: Qos::AtLeastOnce, ..Settings::default() };
     let no_retain = Settings { retain_available: false, ..Settings::default() };
     let short_ids = Settings { client_id_bytes_max: 1, ..Settings::default() };
+    let no_properties = Settings { connect_user_properties_max: 1, ..Settings::default() };
+    let pairs = [wire::UserProperty::default(); 2];
+    let mut with_properties = connect(Version::V5);
+    with_properties.properties.user_properties = pairs[..].into();
     let small_wills = Settings { will_bytes_max: 7, ..Settings::default() };
     let checked = Settings { check_payload_format: true, ..Settings::default() };
     let with_will =
@@ -116,6 +120,7 @@ fn what_cannot_be_served_is_refused() {
             Some("Server unavailable"),
         ),
         (with_text, checked, "Payload format invalid", None),
+        (with_properties, no_properties, "Quota exceeded", None),
     ] {
         let (sent, violation) = refused(connect, settings.clone());
         assert_eq!(sent, [format!("CONNACK {code}")], "{violation}");
