@@ -17,7 +17,8 @@ use crate::{Effects, Flush, Room, Run};
 /// Flags in the first byte of a PUBLISH (MQTT 5.0, 3.3.1).
 const DUP: u8 = 0b1000;
 const RETAIN: u8 = 0b0001;
-/// In a wide fan-out payloads of this size on average are shared by their receivers instead of copied for each.
+/// In a wide fan-out payloads of this size on average are shared by their receivers instead of copied for each; and whole
+/// packets, where it is their properties that have this size.
 const SHARED_BYTES: u64 = 4 * 1024;
 /// With up to this many receivers a message is written at the end of its turn.
 const DIRECT_TARGETS: usize = 8;
@@ -116,6 +117,8 @@ pub(crate) struct Dispatch<'a> {
     common: Made,
     /// The payloads, once a receiver of a wide fan-out has shared them.
     shared: Vec<Arc<[u8]>>,
+    /// The whole packet in the last shape, once a receiver of a wide fan-out has shared it.
+    whole: Option<Arc<[u8]>>,
     /// The message, once it had to wait for somebody.
     message: Option<Arc<Message>>,
     buffers: &'a mut Buffers,
@@ -158,6 +161,7 @@ impl<'a> Dispatch<'a> {
             shape: None,
             common: made,
             shared: Vec::new(),
+            whole: None,
             message: None,
             buffers,
             made,
@@ -178,11 +182,25 @@ impl<'a> Dispatch<'a> {
         if receiver.uses_aliases {
             return self.send_aliased(target, receiver, session, flush, to);
         }
-        if self.flush == Flush::Bulk && self.source.is_large() {
+        let is_wide = self.flush == Flush::Bulk;
+        if is_wide && self.source.is_large() {
             return self.send_shared(target, receiver, flush, to);
         }
         let bytes = self.make(&target.identifiers, shape, bytes_max);
+        if is_wide && self.has_large_head() && !matches!(bytes, Bytes::Single) {
+            let whole = self.whole.take().unwrap_or_else(|| self.bytes(bytes).into());
+            let room = to.publish_shared(connection, &[], &whole, flush);
+            self.whole = Some(whole);
+            return room;
+        }
         to.publish(connection, self.bytes(bytes), flush)
+    }
+
+    /// Whether what was made is one packet that is large by its properties: a packet that has any travels alone.
+    fn has_large_head(&self) -> bool {
+        let as_is = self.shape.and_then(|shape| self.source.as_is(shape));
+        let len = as_is.map_or(self.buffers.shaped.len(), <[u8]>::len);
+        self.made.count == 1 && len as u64 >= self.made.payload_bytes + SHARED_BYTES
     }
 
     /// Puts the packets for one receiver together; `made` says what they are.
@@ -325,6 +343,7 @@ impl<'a> Dispatch<'a> {
             return;
         }
         self.shape = Some(shape);
+        self.whole = None;
         self.buffers.shaped.clear();
         self.common = match self.source {
             Source::Run(run) if self.source.as_is(shape).is_some() => {
