@@ -1,15 +1,22 @@
 //! Bad input and abuse against the running broker: what peers have broken other brokers with.
 //!
-//! Each test begins with the id of its kind: F for framing and lengths, S for strings and topics, C for CONNECT, U for
-//! SUBSCRIBE, N for identity, W for wills and retained messages, H for shared subscriptions, R for resources, T for
-//! transports, D for the broker's own topics. Where a test gives numbers, they are the short form of something that
-//! happens a thousand times as often.
+//! `rows.tsv` has the rows: what a peer does and what has to come of it. Each test begins with the id of its row: F for
+//! framing and lengths, S for strings and topics, C for CONNECT, P for the flow of PUBLISH, U for SUBSCRIBE, N for
+//! sessions and identity, W for wills and retained messages, H for shared subscriptions, R for resources, T for
+//! transports, D for the broker's own topics. Where a test gives two numbers, the smaller one is the short form that CI
+//! has time for, and `cargo xtask abuse` takes the other.
 
 mod connect;
+mod floods;
 mod framing;
+mod groups;
 mod identity;
 mod packets;
+mod publish;
 mod resources;
+mod retained;
+mod rows;
+mod sessions;
 mod stage;
 mod strings;
 mod subscribe;

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use pondhawk_tests::conversation::Message;
 use pondhawk_tests::{Broker, Innocents, Options, RawClient, Version, packet, until};
 
 pub(crate) const ALL: &[Version] = &Version::ALL;
@@ -108,21 +109,46 @@ fn cases(
     versions.iter().map(case).collect()
 }
 
+/// How often something is done: as often as CI has time for, or as often as `cargo xtask abuse` asks for.
+pub(crate) fn sized(short: usize, long: usize) -> usize {
+    if std::env::var_os("PONDHAWK_ABUSE_LONG").is_some() { long } else { short }
+}
+
+/// What allocators keep, and what is in the buffers of so few connections.
+const MEMORY_SLACK_BYTES: usize = 32 << 20;
+
 /// Plays a row against a broker with one shard and against one with four. Innocent clients, connected before, talk
-/// while it runs and after it; what is left of its connections goes away; nothing has panicked.
+/// while it runs and after it; what is left of its connections goes away, and its memory; nothing has panicked.
 pub(crate) fn play(settings: &str, row: impl Fn(&Broker)) {
     for shards in [1, 4] {
         let broker = Broker::start(&Options { shards, settings: settings.to_owned(), ..Options::default() });
         let mut innocents = Innocents::connect(&broker, "one");
         innocents.notice_nothing_of(|| ());
         let open_files = broker.open_files();
+        let resident_bytes = broker.resident_bytes();
         innocents.notice_nothing_of(|| row(&broker));
         until("the peers' sockets are closed", || (broker.open_files() == open_files).then_some(()));
+        if let Some(before) = resident_bytes {
+            until("the peers' memory is given back", || {
+                (broker.resident_bytes()? < before + MEMORY_SLACK_BYTES).then_some(())
+            });
+        }
         innocents.notice_nothing_of(|| ());
         assert!(broker.log_lines("panicked").is_empty());
         drop(innocents);
         assert!(broker.stop().success());
     }
+}
+
+/// Waits until the broker says this of itself; it has to be told to speak every second.
+pub(crate) fn wait_for_sys(broker: &Broker, topic: &str, is_enough: impl Fn(u64) -> bool) {
+    let mut watcher = broker.client(Version::V3_1_1, "watcher");
+    watcher.subscribe(&format!("$SYS/broker/{topic}"));
+    until(topic, || {
+        let said = Message::parse(Version::V3_1_1, &watcher.read_packet()).payload;
+        let value = String::from_utf8_lossy(&said).parse().expect("a counter is a number");
+        is_enough(value).then_some(())
+    });
 }
 
 /// So many peers at a time.

@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use pondhawk_tests::packet::{self, Connect, string};
-use pondhawk_tests::{Broker, Client, Version, until};
+use pondhawk_tests::{Broker, Client, Version};
 
 use crate::packets::{filter, subscribe, subscribe_with, unsubscribe};
-use crate::stage::{ALL, Answer, BEFORE_5, V3_1, V3_1_1, V5, answers, connected, play, raw};
+use crate::stage::{
+    ALL, Answer, BEFORE_5, V3_1, V3_1_1, V5, answers, connected, play, raw, sized, wait_for_sys,
+};
 
 const NO_SUBSCRIPTION_EXISTED: u8 = 0x11;
 const TOPIC_FILTER_INVALID: u8 = 0x8F;
@@ -87,24 +89,21 @@ fn u_03_an_answer_that_is_larger_than_the_client_takes() {
     });
 }
 
-/// The newest value of a counter of the broker, which it publishes every second.
-fn wait_for_subscriptions(broker: &Broker, count: &str) {
-    let mut watcher = broker.client(Version::V3_1_1, "watcher");
-    watcher.subscribe("$SYS/broker/subscriptions/count");
-    until("the index has shrunk", || watcher.read_packet().ends_with(count.as_bytes()).then_some(()));
-}
-
 #[test]
 fn u_04_more_filters_than_one_client_may_have_and_then_a_reset() {
-    let settings = "[limits]\nsubscriptions_per_client = 5000\n[sys]\ninterval = \"1 s\"\n";
-    play(settings, |broker| {
+    let most = sized(5_000, 1_000_000);
+    let settings = format!("[limits]\nsubscriptions_per_client = {most}\n[sys]\ninterval = \"1 s\"\n");
+    play(&settings, |broker| {
         // The innocent one's and the watcher's own.
-        wait_for_subscriptions(broker, "t2");
+        wait_for_sys(broker, "subscriptions/count", |count| count == 2);
         for version in Version::ALL {
             let mut greedy = broker.client(version, "greedy");
-            let filters: Vec<u8> = (0..5_000).flat_map(|n| filter(format!("g/{n}").as_bytes(), 0)).collect();
-            greedy.send(&subscribe(version, &filters));
-            assert_eq!(greedy.read_packet()[0], 0x90);
+            for begin in (0..most).step_by(5_000) {
+                let numbers = begin..begin + 5_000;
+                let filters: Vec<u8> = numbers.flat_map(|n| filter(format!("g/{n}").as_bytes(), 0)).collect();
+                greedy.send(&subscribe(version, &filters));
+                assert_eq!(greedy.read_packet()[0], 0x90);
+            }
             greedy.send(&packet::subscribe(version, 2, "one/more"));
             match version {
                 Version::V3_1 => greedy.expect_closed(),
@@ -113,7 +112,7 @@ fn u_04_more_filters_than_one_client_may_have_and_then_a_reset() {
             }
             greedy.into_raw().reset();
         }
-        wait_for_subscriptions(broker, "t2");
+        wait_for_sys(broker, "subscriptions/count", |count| count == 2);
     });
 }
 
@@ -211,7 +210,7 @@ impl Restless<'_> {
 #[test]
 fn u_06_subscribing_unsubscribing_and_coming_back_under_a_flood() {
     const CLIENTS: usize = 6;
-    const ROUNDS: usize = 30;
+    let rounds = sized(30, 30_000);
     play("", |broker| {
         let (published, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -220,7 +219,7 @@ fn u_06_subscribing_unsubscribing_and_coming_back_under_a_flood() {
                     let version = Version::ALL[number % 3];
                     let client_id = format!("restless {number}");
                     let restless = Restless { broker, published: &published, version, client_id };
-                    scope.spawn(move || restless.run(ROUNDS))
+                    scope.spawn(move || restless.run(rounds))
                 })
                 .collect();
             scope.spawn(|| {

@@ -1,13 +1,15 @@
 //! W: wills and retained messages.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use pondhawk_tests::conversation::Conversation;
 use pondhawk_tests::packet::{self, Connect, Will};
 use pondhawk_tests::{Broker, Client, Version, until};
 
 use crate::packets::{connect_with_will, property};
-use crate::stage::{ALL, Answer, BEFORE_5, V5, answers, first, play};
+use crate::stage::{ALL, Answer, BEFORE_5, V5, answers, answers_with, first, play, sized, wait_for_sys};
 
 const TOPIC_NAME_INVALID: u8 = 0x90;
 
@@ -82,6 +84,129 @@ fn w_01_exactly_one_will_unless_the_client_takes_it_back() {
                 }
             }
         });
+    });
+}
+
+/// A will of MQTT 5 with this delay, and the rest of a CONNECT whose session lasts so long.
+fn delayed<'a>(delay: &'a [u8; 5], session_expiry: &'a [u8; 5]) -> Connect<'a> {
+    let will = Some(Will { properties: delay, ..Will::new("w", b"gone") });
+    Connect { will, properties: session_expiry, clean_start: false, ..Connect::new(Version::V5, "frog") }
+}
+
+const DELAY_FOR_EVER: &[u8; 5] = b"\x18\xFF\xFF\xFF\xFF";
+const EXPIRY_NEVER: &[u8; 5] = b"\x11\xFF\xFF\xFF\xFF";
+
+/// Whoever publishes to its topic comes behind a will that was published before.
+fn expect_no_will(broker: &Broker, witness: &mut Client) {
+    let mut other = broker.client(Version::V5, "other");
+    other.deliver(2, "w", b"no will");
+    witness.expect_message("w", b"no will");
+    witness.expect_only_pong();
+}
+
+/// [MQTT-3.1.3-9]
+#[test]
+fn w_02_a_will_is_sent_when_its_session_ends_if_that_is_sooner() {
+    play("", |broker| {
+        let mut witness = broker.client(Version::V5, "witness");
+        witness.subscribe("w");
+        for delay in [DELAY_FOR_EVER, b"\x18\x00\x00\x0E\x10"] {
+            broker.client_with(&delayed(delay, b"\x11\x00\x00\x00\x01")).into_raw().reset();
+            witness.expect_message("w", b"gone");
+            expect_no_will(broker, &mut witness);
+        }
+        // Both for ever: until somebody ends the session.
+        broker.client_with(&delayed(DELAY_FOR_EVER, EXPIRY_NEVER)).into_raw().reset();
+        broker.wait_for_log("disconnected client_id=frog");
+        expect_no_will(broker, &mut witness);
+        broker.client(Version::V5, "frog").leave();
+        witness.expect_message("w", b"gone");
+        expect_no_will(broker, &mut witness);
+    });
+}
+
+/// [MQTT-3.1.3-9]
+#[test]
+fn w_03_who_comes_back_inside_the_delay_has_no_will_unless_the_session_is_another_one() {
+    let connect = || delayed(b"\x18\x00\x00\x0E\x10", EXPIRY_NEVER);
+    play("", |broker| {
+        let mut witness = broker.client(Version::V5, "witness");
+        witness.subscribe("w");
+        for is_takeover in [false, true] {
+            for clean_start in [false, true] {
+                let mut robbed = broker.client_with(&connect());
+                if !is_takeover {
+                    robbed.send(&[0xE0, 0x01, 0x04]);
+                    robbed.expect_closed();
+                }
+                let back = broker.client_with(&Connect { clean_start, ..connect() });
+                if is_takeover {
+                    robbed.expect_disconnect(0x8E);
+                }
+                if clean_start {
+                    witness.expect_message("w", b"gone");
+                }
+                expect_no_will(broker, &mut witness);
+                back.leave();
+                broker.client(Version::V5, "frog").leave();
+                expect_no_will(broker, &mut witness);
+            }
+        }
+    });
+}
+
+#[test]
+fn w_04_wills_that_are_kept_for_ever_are_limited() {
+    let clients = sized(100, 100_000);
+    let settings = "[limits]\nwill_bytes = \"32 KiB\"\n[sys]\ninterval = \"1 s\"\n";
+    let of = |length| move |version, id: &str| connect_with_will(version, id, b"w", &vec![b'x'; length]);
+    let longest = 32 * 1_024 - 1;
+    answers_with(
+        settings,
+        &[
+            first(ALL, of(longest), &Answer::Served),
+            first(ALL, of(longest + 1), &Answer::Refused(0x97, 0x03)),
+            first(ALL, of(60_000), &Answer::Refused(0x97, 0x03)),
+        ]
+        .concat(),
+    );
+    play(settings, |broker| {
+        let payload = vec![b'x'; 30_000];
+        let will = Some(Will { properties: DELAY_FOR_EVER, ..Will::new("w", &payload) });
+        let connect = Connect { will, ..delayed(DELAY_FOR_EVER, EXPIRY_NEVER) };
+        for number in 0..clients {
+            let client_id = format!("frog {number}");
+            broker.client_with(&Connect { client_id: &client_id, ..connect }).into_raw().reset();
+        }
+        let clients_count = u64::try_from(clients).expect("a count");
+        wait_for_sys(broker, "wills/pending", |count| count == clients_count);
+        for number in 0..clients {
+            broker.client(Version::V5, &format!("frog {number}")).leave();
+        }
+        wait_for_sys(broker, "wills/pending", |count| count == 0);
+    });
+}
+
+#[test]
+fn w_07_the_wills_of_many_that_are_cut_off_in_one_instant() {
+    let clients = sized(300, 50_000);
+    play("", |broker| {
+        let mut witness = broker.client(Version::V5, "witness");
+        witness.subscribe("w/+");
+        let crowd: Vec<Client> = (0..clients)
+            .map(|number| {
+                let topic = format!("w/{number}");
+                let will = Some(Will::new(&topic, b"gone"));
+                broker.client_with(&Connect { will, ..Connect::new(Version::ALL[number % 3], &topic) })
+            })
+            .collect();
+        crowd.into_iter().for_each(|client| client.into_raw().reset());
+        let mut left: HashSet<String> = (0..clients).map(|number| format!("w/{number}")).collect();
+        while !left.is_empty() {
+            let will = witness.message();
+            assert!(left.remove(&will.topic) && will.payload == b"gone", "{will:?}");
+        }
+        witness.expect_only_pong();
     });
 }
 
