@@ -1,5 +1,5 @@
 //! Clients that nobody here wrote, through the real broker: Mosquitto's programs, paho-mqtt in Python, MQTT.js,
-//! autopaho in Go, and rumqttc.
+//! autopaho in Go, HiveMQ's in Java, and rumqttc.
 
 mod mosquitto;
 mod rumqttc;
@@ -7,7 +7,7 @@ mod rumqttc;
 use std::path::Path;
 use std::process::Command;
 
-use pondhawk_tests::{Broker, Options, Program, Version, autopaho, node, python};
+use pondhawk_tests::{Broker, Options, Program, Version, autopaho, hivemq, node, python};
 
 /// The versions that all three speak.
 const VERSIONS: [Version; 2] = [Version::V3_1_1, Version::V5];
@@ -33,15 +33,20 @@ fn script(mut program: Command, script: &str, broker: &Broker, version: Version)
     program
 }
 
+/// A conversation to its end, with a broker of its own.
+fn say_all(broker: Broker, conversation: Command) {
+    let said = Program::start(conversation).finish();
+    assert!(said.ends_with(ALL_SAID), "{said}");
+    assert!(broker.stop().success());
+}
+
 /// A conversation at each QoS of these, with a new broker.
 fn converse(program: fn() -> Command, path: &str, version: Version, each_qos: &[&str]) {
     for qos in each_qos {
         for broker in brokers() {
             let mut conversation = script(program(), path, &broker, version);
             conversation.arg(qos);
-            let said = Program::start(conversation).finish();
-            assert!(said.ends_with(ALL_SAID), "{said}");
-            assert!(broker.stop().success());
+            say_all(broker, conversation);
         }
     }
 }
@@ -93,10 +98,26 @@ fn autopaho_converses_and_comes_back_in_5_0() {
     for (qos, broker) in EVERY_QOS.into_iter().flat_map(|qos| brokers().map(move |broker| (qos, broker))) {
         let mut conversation = autopaho();
         conversation.args([&broker.address().port().to_string(), qos]);
-        let said = Program::start(conversation).finish();
-        assert!(said.ends_with(ALL_SAID), "{said}");
-        assert!(broker.stop().success());
+        say_all(broker, conversation);
     }
+}
+
+fn hivemq_talks_in(version: Version) {
+    for (qos, broker) in EVERY_QOS.into_iter().flat_map(|qos| brokers().map(move |broker| (qos, broker))) {
+        let mut conversation = hivemq();
+        conversation.args([&broker.address().port().to_string(), &version.to_string(), qos]);
+        say_all(broker, conversation);
+    }
+}
+
+#[test]
+fn hivemq_converses_and_comes_back_in_3_1_1() {
+    hivemq_talks_in(Version::V3_1_1);
+}
+
+#[test]
+fn hivemq_converses_and_comes_back_in_5_0() {
+    hivemq_talks_in(Version::V5);
 }
 
 #[test]

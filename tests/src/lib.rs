@@ -32,7 +32,7 @@ pub use broker::{Broker, Options};
 pub use client::{Client, Innocents};
 pub use program::Program;
 pub use raw::RawClient;
-pub use tools::{autopaho, node, python};
+pub use tools::{autopaho, hivemq, node, python};
 pub use wire::Version;
 
 /// How long a test waits for anything before it fails: far longer than a loaded machine needs, and short enough for

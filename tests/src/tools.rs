@@ -33,6 +33,19 @@ pub fn autopaho() -> Command {
     Command::new(installed("go/talk"))
 }
 
+/// The program in Java that talks with HiveMQ's client.
+///
+/// # Panics
+/// When the tools are not installed.
+pub fn hivemq() -> Command {
+    let [classes, libraries] = ["java/classes", "java/libraries"].map(installed);
+    let mut java = Command::new("java");
+    // What a program that lives for a second needs: no compiler that pays off later, no collector with threads.
+    java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"]);
+    java.arg(format!("{}:{}/*", classes.display(), libraries.display())).arg("Talk");
+    java
+}
+
 fn installed(path: &str) -> PathBuf {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
     let path = std::env::var_os(VARIABLE).map_or_else(default, PathBuf::from).join(path);

@@ -16,6 +16,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("node", "nodejs"),
     ("npm", "npm"),
     ("go", "golang"),
+    ("javac", "openjdk-17-jdk-headless"),
+    ("mvn", "maven"),
     ("c++", "g++"),
 ];
 
@@ -47,6 +49,29 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
         let mut build = house.command("go");
         log.run(build.current_dir(&sources).args(["build", "-o"]).arg(folder.join("talk")))
             .map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
+    })?;
+    install_java(house, log)
+}
+
+/// HiveMQ's client with what it needs, and the program that talks with it, compiled: each run is a matter of a second.
+fn install_java(house: &House, log: &mut Log) -> Result<(), String> {
+    let sources = house.root().join("tests/clients/java");
+    let files = ["pom.xml", "Client.java", "Client3.java", "Client5.java", "Link.java", "Talk.java"];
+    let inputs = files.map(|file| sources.join(file));
+    once(&house.tools().join("java"), &inputs, |folder, inputs| {
+        let libraries = folder.join("libraries");
+        let mut maven = house.command("mvn");
+        maven.args(["--batch-mode", "--quiet", "--strict-checksums", "--file"]).arg(&inputs[0]);
+        maven.arg("dependency:copy-dependencies");
+        log.run(maven.arg(format!("-DoutputDirectory={}", libraries.display())))?;
+        let mut javac = house.command("javac");
+        javac.arg("-cp").arg(libraries.join("*")).arg("-d").arg(folder.join("classes"));
+        log.run(javac.args(&inputs[1..])).map_err(|error| {
+            format!(
+                "{error}; Java 17 or later is needed; on Debian: {}",
+                apt_command(&["openjdk-17-jdk-headless"])
+            )
+        })
     })
 }
 
