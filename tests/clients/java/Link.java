@@ -23,10 +23,11 @@ final class Link {
 
     /** Both ends are reset; the next connection is a new one. */
     synchronized void cut() throws IOException {
-        for (Socket socket : new Socket[] {inner, outer}) {
-            socket.setSoLinger(true, 0);
-            socket.close();
-        }
+        // First both, because the end of one ends the other.
+        inner.setSoLinger(true, 0);
+        outer.setSoLinger(true, 0);
+        inner.close();
+        outer.close();
     }
 
     private void acceptAll() throws IOException {
