@@ -1,11 +1,13 @@
-//! Runs the fuzz targets of `fuzz/` for a while.
+//! Runs the fuzz targets of `fuzz/` for a while, and beside them the fuzzer of `tests/fuzz`, which talks to a running
+//! broker over TCP.
 //!
-//! They are ordinary cargo-fuzz targets, and `cargo fuzz run TARGET` is the way to search for long. A short run needs
+//! The targets are ordinary cargo-fuzz targets, and `cargo fuzz run TARGET` is the way to search for long. A short run needs
 //! no more than a build with coverage counters, which stable compilers can do, so CI does without installing
 //! cargo-fuzz and without nightly.
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::house::House;
 use crate::log::Log;
@@ -19,15 +21,35 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 /// A run of the fuzz targets.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// For each target.
-    seconds: u32,
+    /// For each target; if nothing else is said, as long as CI has time.
+    seconds: Option<u32>,
+    /// For the fuzzer over TCP: where its numbers begin, and the one connection that is to be played again.
+    replay: Vec<String>,
     /// All of them if none is named.
     targets: Vec<String>,
 }
 
+/// The name of the fuzzer over TCP among the targets.
+const TCP: &str = "tcp";
+/// For each target of `fuzz/`.
+const SECONDS: u32 = 15;
+/// For the fuzzer over TCP, which runs beside them and while they are built.
+const TCP_SECONDS: u32 = 60;
+
+/// What is due to which fuzzer.
+impl Options {
+    fn has_tcp(&self) -> bool {
+        self.targets.is_empty() || self.targets.iter().any(|target| target == TCP)
+    }
+
+    fn is_tcp_alone(&self) -> bool {
+        self.targets == [TCP]
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
-        Self { seconds: 20, targets: Vec::new() }
+        Self { seconds: None, replay: Vec::new(), targets: Vec::new() }
     }
 }
 
@@ -39,7 +61,12 @@ impl Options {
             match argument.as_str() {
                 "--seconds" => {
                     let seconds = arguments.next().and_then(|seconds| seconds.parse().ok());
-                    options.seconds = seconds.ok_or("--seconds needs a whole number")?;
+                    options.seconds = Some(seconds.ok_or("--seconds needs a whole number")?);
+                }
+                "--seed" | "--connection" => {
+                    let number = arguments.next().filter(|number| number.parse::<u64>().is_ok());
+                    let number = number.ok_or_else(|| format!("{argument} needs a whole number"))?;
+                    options.replay.extend([argument.clone(), number.clone()]);
                 }
                 flag if flag.starts_with('-') => return Err(format!("there is no option `{flag}`")),
                 target => options.targets.push(target.to_owned()),
@@ -50,8 +77,36 @@ impl Options {
 }
 
 /// # Errors
-/// When a target cannot be built, or crashes; its input is then under `fuzz/artifacts`.
+/// When a target cannot be built, or crashes: its input is then under `fuzz/artifacts`. Or when the fuzzer over TCP has
+/// seen something wrong: then it has said how to see it again.
 pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
+    if !options.has_tcp() {
+        return run_targets(house, options, log);
+    }
+    let mut tcp = tcp(house, options, log)?;
+    if options.is_tcp_alone() {
+        return log.run(&mut tcp);
+    }
+    // One waits for sockets where the others compute.
+    let mut tcp = log.start(&mut tcp)?;
+    let targets = run_targets(house, options, log);
+    let status = tcp.wait().map_err(|error| format!("the fuzzer over TCP: {error}"))?;
+    targets?;
+    if status.success() { Ok(()) } else { Err(format!("the fuzzer over TCP failed ({status})")) }
+}
+
+/// The fuzzer over TCP, and the broker in the profile that checks arithmetic, built.
+fn tcp(house: &House, options: &Options, log: &mut Log) -> Result<Command, String> {
+    log.run(house.cargo().args(["build", "--package", "pondhawk", "--package", "pondhawk-tests", "--bins"]))?;
+    let built = house.target().join("debug");
+    let mut fuzz = house.command(built.join("fuzz-tcp"));
+    let seconds = options.seconds.unwrap_or(TCP_SECONDS);
+    fuzz.env("PONDHAWK_BIN", built.join("pondhawk")).args(["--seconds", &seconds.to_string()]);
+    fuzz.args(&options.replay);
+    Ok(fuzz)
+}
+
+fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
     log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     // The table of packets is where the search begins.
     let mut seeds = house.cargo();
@@ -83,7 +138,8 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
             fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
         let mut run = house.command(house.target().join("fuzz").join(&host).join("release").join(&target));
-        run.arg(format!("-max_total_time={}", options.seconds)).arg("-print_final_stats=1");
+        let seconds = options.seconds.unwrap_or(SECONDS);
+        run.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
         run.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
         log.run(&mut run)?;
     }
@@ -93,7 +149,7 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
 /// The files of `fuzz/fuzz_targets`, without their ending.
 fn targets(house: &House, options: &Options) -> Result<Vec<String>, String> {
     if !options.targets.is_empty() {
-        return Ok(options.targets.clone());
+        return Ok(options.targets.iter().filter(|target| *target != TCP).cloned().collect());
     }
     let folder = house.root().join("fuzz/fuzz_targets");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -122,7 +178,11 @@ mod tests {
         let parse =
             |line: &str| Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let options = parse("--seconds 5 decode").unwrap();
-        assert_eq!((options.seconds, options.targets), (5, vec!["decode".to_owned()]));
+        assert_eq!((options.seconds, &options.targets[..]), (Some(5), &["decode".to_owned()][..]));
+        assert!(!options.has_tcp());
+        let options = parse("tcp --seed 7 --connection 8").unwrap();
+        assert!(options.is_tcp_alone());
+        assert_eq!(options.replay, ["--seed", "7", "--connection", "8"]);
         assert!(parse("--seconds x").is_err());
         assert!(parse("--second 5").is_err());
     }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The log of one step.
 #[derive(Debug)]
@@ -38,11 +38,20 @@ impl Log {
     /// When it cannot be run, or fails.
     pub(crate) fn run(&mut self, command: &mut Command) -> Result<(), String> {
         let line = command_line(command);
+        let status = self.start(command)?.wait().map_err(|error| format!("`{line}`: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("`{line}` failed ({status})")) }
+    }
+
+    /// Starts a program with both its outputs in the log. It goes on beside others.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub(crate) fn start(&mut self, command: &mut Command) -> Result<Child, String> {
+        let line = command_line(command);
         self.note(&format!("$ {line}"));
         let output = || self.file.try_clone().map_err(|error| error.to_string());
         command.stdin(Stdio::null()).stdout(output()?).stderr(output()?);
-        let status = command.status().map_err(|error| format!("cannot run `{line}`: {error}"))?;
-        if status.success() { Ok(()) } else { Err(format!("`{line}` failed ({status})")) }
+        command.spawn().map_err(|error| format!("cannot run `{line}`: {error}"))
     }
 
     /// Writes a line of our own.

@@ -27,8 +27,10 @@ cargo xtask COMMAND
   conformance     write docs/CONFORMANCE.md alone, and list the statements that no test shows
   fmt             format all sources
   tools           install what tests need under target/tools
-  fuzz [--seconds N] [TARGET…]
-                  run the fuzz targets, 20 seconds each if nothing else is said
+  fuzz [--seconds N] [--seed N] [--connection N] [TARGET…]
+                  run the fuzz targets for as long as CI does, if nothing else is said; the target `tcp` throws
+                  packets at a running broker, and sends the same ones again for the seed that it prints
+  abuse [NAME…]   run the rows of tests/abuse, all or these, with their large counts
   sim [--seed S] [--seconds N] [--runs N] [--trace]
                   run the whole broker under the seeded simulator, for a minute if nothing else is said
   bench [--short | NAME…]
@@ -69,6 +71,7 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
             let options = fuzz::Options::parse(rest)?;
             report.step("fuzz", |log| fuzz::run(&house, &options, log));
         }
+        "abuse" => report.step("abuse", |log| suite::abuse(&house, rest, log)),
         "bench" if rest == ["--short"] => report.step("bench", |log| bench::run_in_short(&house, log)),
         "bench" => report.step("bench", |log| bench::run(&house, rest, log)),
         "sim" => return sim::run(&house, rest),

@@ -69,6 +69,19 @@ fn end_to_end(house: &House, log: &mut Log) -> Result<(), String> {
     log.run(tests.args(["test", "--package", "pondhawk-tests", "--no-fail-fast"]))
 }
 
+/// The rows of abuse with their large counts, one after the other: each needs the machine for itself.
+///
+/// # Errors
+/// When a row does not end as it should.
+pub(crate) fn abuse(house: &House, names: &[String], log: &mut Log) -> Result<(), String> {
+    log.run(house.cargo().args(["build", "--release", "--package", "pondhawk"]))?;
+    let binary = house.target().join("release").join("pondhawk");
+    let mut tests = house.cargo();
+    tests.env("PONDHAWK_BIN", binary).env("PONDHAWK_ABUSE_LONG", "1");
+    tests.args(["test", "--release", "--package", "pondhawk-tests", "--test", "abuse", "--"]);
+    log.run(tests.args(["--test-threads", "1"]).args(names))
+}
+
 /// The pages that are generated are written by the tests that compare them.
 pub(crate) fn write_docs(house: &House) -> Command {
     let mut command = house.cargo();
