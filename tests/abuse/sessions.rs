@@ -203,27 +203,19 @@ fn n_07_open_messages_go_on_with_fewer_at_a_time_and_in_other_versions() {
         let properties = b"\x11\x00\x00\x0E\x10\x27\x00\x00\x00\x12";
         let (mut small, connack) = broker.greet(&Connect { properties, ..lasting(Version::V5, "absent") });
         assert!(session_present(&connack));
-        // Of those of QoS 2 it may have the beginning.
-        let mut is_quiet = false;
-        while !std::mem::replace(&mut is_quiet, true) {
-            small.send(&[0xC0, 0x00]);
-            while let packet = small.read_packet()
-                && packet != [0xD0, 0x00]
-            {
-                assert_eq!(packet[..2], [PUBREL, 0x02]);
-                small.acknowledge(PUBCOMP, u16::from_be_bytes([packet[2], packet[3]]));
-                is_quiet = false;
-            }
+        // Of those of QoS 2 it may have the beginning, which it has to release.
+        let begun = parts[3..].concat().iter().filter(|message| message.qos == 2).count();
+        for _ in 0..begun {
+            let packet = small.read_packet();
+            assert_eq!(packet[..2], [PUBREL, 0x02]);
+            small.acknowledge(PUBCOMP, u16::from_be_bytes([packet[2], packet[3]]));
         }
+        small.expect_only_pong();
         small.leave();
         let (mut last, connack) = broker.greet(&lasting(Version::V5, "absent"));
         assert!(session_present(&connack));
         publisher.publish_at(0, 0, "t", b"the end");
-        while let message = last.message()
-            && message.payload != b"the end"
-        {
-            assert!(message.dup);
-        }
+        assert_eq!(last.message().payload, b"the end");
         last.leave();
         broker.client(Version::V5, "absent").leave();
     });
