@@ -9,6 +9,9 @@ use wire::{DisconnectReason, PacketId, ReasonCode};
 
 use crate::{Effects, Shard};
 
+/// A connection before MQTT 5 ends so long after something could not be stored that it waits to hear of.
+const WITHHELD_MS_MAX: u64 = 5_000;
+
 impl Shard {
     /// A client has acknowledged a message to the end, or refused it: its place in the window is free.
     pub(crate) fn acknowledged(
@@ -99,7 +102,7 @@ impl Shard {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         let is_5 = client.session.version().is_some_and(wire::Version::is_5);
         let is_publish = matches!(ticket, Ticket::PubAck(_) | Ticket::PubRec(_));
         if reason.is_error() && is_publish {
@@ -114,6 +117,11 @@ impl Shard {
         }
         if reason.is_error() && is_publish && !is_5 {
             // Before MQTT 5 no acknowledgement says no: what was not stored is not acknowledged.
+            if reason == ReasonCode::QuotaExceeded {
+                // Closed at once, the client would come back at once with the same message.
+                client.ends_ms.get_or_insert(now.monotonic_ms + WITHHELD_MS_MAX);
+                return self.arm(id, now);
+            }
             let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::QuotaExceeded);
             return self.give_up(id, reason, "a message could not be stored", now, to);
         }

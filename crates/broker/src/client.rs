@@ -46,6 +46,10 @@ pub(crate) struct Client {
     pub(crate) held_for: Option<u64>,
     /// What DISCONNECT has changed the session's expiry to.
     pub(crate) expiry_secs: Option<u32>,
+    /// What its topic aliases hold of memory, as it stands on the account.
+    pub(crate) alias_bytes: usize,
+    /// When its connection ends, because something of its could not be stored.
+    pub(crate) ends_ms: Option<u64>,
     /// Answers that were sent while its output was full.
     pub(crate) untaken_answer_bytes: usize,
     /// Something waits for it because the process was full, and is tried again.
@@ -76,6 +80,8 @@ impl Client {
             is_held: false,
             held_for: None,
             expiry_secs: None,
+            alias_bytes: 0,
+            ends_ms: None,
             untaken_answer_bytes: 0,
             is_stalled: false,
             has_changes: false,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use index::{ConnectionId, Level, Subscriber};
 use ledger::{Cause, Claim, Claimed, Command, Will};
-use session::{Accepted, Message, Now};
+use session::{Accepted, Message, Now, Purpose};
 use wire::{Connect, DisconnectReason, ReasonCode};
 
 use crate::ending::{By, Ending};
+use crate::filters::subscription_bytes;
 use crate::{Effects, Notice, Shard};
 
 impl Shard {
@@ -26,7 +27,9 @@ impl Shard {
         };
         let Some(client) = self.clients.get_mut(id) else { return };
         let will = connect.will.map(|will| Will {
-            message: Arc::new(Message::of_will(&will, Arc::clone(&client_id), now)),
+            message: Arc::new(
+                Message::of_will(&will, Arc::clone(&client_id), now).charged_to(self.tally.budget()),
+            ),
             delay_secs: will.delay_interval_secs.unwrap_or(0),
         });
         let subscriber = Arc::new(Subscriber::new(client_id, self.id, id));
@@ -52,7 +55,10 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(version) = client.session.version() else { return };
         for (filter, _) in &subscriptions {
-            client.filters.insert(filter);
+            if !client.filters.contains(filter) {
+                self.tally.add(Purpose::Subscriptions, subscription_bytes(filter));
+                client.filters.insert(filter);
+            }
         }
         subscriber.gauge.set(Level::Open);
         subscriber.gauge.set_behind(false);

@@ -111,6 +111,8 @@ counters! {
     dropped_expired: "dropped/expired",
     /// Connections refused because there are as many as there may be.
     refused_connections_max: "refused/connections_max",
+    /// Connections refused because no memory is left.
+    refused_connections_memory: "refused/memory/connections",
     /// Connections closed because their CONNECT did not come in time.
     refused_connect_timeout: "refused/connect_timeout",
     /// CONNECT packets refused for any reason.
@@ -131,6 +133,10 @@ counters! {
     ended_taken_over: "ended/taken_over",
     /// Subscriptions refused because the client has as many as it may, or the filter has too many levels.
     refused_subscriptions: "refused/subscriptions",
+    /// Subscriptions refused because memory is short.
+    refused_subscriptions_memory: "refused/memory/subscriptions",
+    /// Connections ended because memory is short, and too much was held for them.
+    ended_memory: "ended/memory",
     /// PUBLISH packets that were refused because they could not be stored.
     refused_publish: "refused/publish",
     /// How often acknowledgements to a publisher were held back because a subscriber of its was behind.

@@ -16,6 +16,9 @@ use crate::{Effects, Flush, Room, Shard};
 const BEHIND_BYTES: usize = 256 * 1024;
 const BEHIND_MESSAGES: usize = 1_000;
 
+/// While memory is short, a client for which more than this waits is ended when more comes.
+const WAITING_BYTES_ALLOWED: usize = 16 * 1024;
+
 /// What a delivery has found among its receivers.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -145,7 +148,7 @@ impl Shard {
             self.counters.in_flight.add(1);
             return self.count_sent(&dispatch.made, Room::Open);
         }
-        let Some(message) = dispatch.message() else { return };
+        let Some(message) = dispatch.message(self.tally.budget()) else { return };
         let waiting = Waiting {
             message,
             qos: shape.qos,
@@ -170,6 +173,12 @@ impl Shard {
             self.counters.discarded_session.add(u64::from(is_ours));
             return;
         };
+        if client.session.waiting_bytes() > WAITING_BYTES_ALLOWED && self.tally.budget().is_tight() {
+            self.counters.dropped_queue_full.add(u64::from(is_ours));
+            self.counters.publish_dropped.add(u64::from(is_ours));
+            let why = "there is no memory for the messages that wait for the client";
+            return self.end_for_memory(id, why, now, to);
+        }
         match client.session.wait(waiting, &self.settings) {
             Wait::Waits => {
                 self.counters.waiting.add(u64::from(is_ours));

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use index::Target;
-use session::{Message, Now, Session};
+use session::{Budget, Message, Now, Session};
 use topic::TopicName;
 use wire::{
     Decoded, Delivery, Full, Limits, Packet, PacketId, Publish, PublishTopic, Qos, Sink,
@@ -331,9 +331,9 @@ impl<'a> Dispatch<'a> {
     }
 
     /// The message in memory of its own, for somebody for whom it has to wait.
-    pub(crate) fn message(&mut self) -> Option<Arc<Message>> {
+    pub(crate) fn message(&mut self, budget: &Arc<Budget>) -> Option<Arc<Message>> {
         if self.message.is_none() {
-            self.message = self.source.message(self.now);
+            self.message = self.source.message(self.now, budget);
         }
         self.message.clone()
     }
@@ -435,14 +435,15 @@ impl<'a> Source<'a> {
     }
 
     /// The first of them, in memory of its own.
-    fn message(self, now: Now) -> Option<Arc<Message>> {
+    fn message(self, now: Now, budget: &Arc<Budget>) -> Option<Arc<Message>> {
         match self {
             Self::Message { message, .. } => Some(Arc::clone(message)),
             Self::Run(_) => {
                 let mut made = None;
                 self.for_each(now, |publish| {
                     let topic: Option<TopicName<'_>> = publish.topic.name();
-                    made = topic.map(|topic| Arc::new(Message::new(topic, publish, None, now)));
+                    let message = topic.map(|topic| Message::new(topic, publish, None, now));
+                    made = message.map(|message| Arc::new(message.charged_to(budget)));
                 });
                 made
             }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use index::ConnectionId;
 use ledger::{Cause, Command, Left};
-use session::Now;
+use session::{Now, Purpose};
 use wire::{DisconnectReason, ReasonCode, Violation};
 
 use crate::client::Client;
+use crate::shard::CONNECTION_BYTES;
 use crate::{Effects, Notice, Shard};
 
 /// How a session ends.
@@ -67,6 +68,7 @@ impl Shard {
     /// The end of a connection's session. Its socket is not our concern any more.
     pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending, now: Now, to: &mut impl Effects) {
         let Some(mut client) = self.clients.remove(id) else { return };
+        self.forget_memory(&client);
         let Ending { reason, why, cause, by } = ending;
         let client_id = client.client_id();
         let is_in = client.is_in;
@@ -91,7 +93,29 @@ impl Shard {
         if subscriber.queue.is_none() {
             self.discard(&client);
             self.changes.leave(subscriber, std::mem::take(&mut client.filters));
+        } else {
+            self.tally.sub(Purpose::Subscriptions, client.filters.size_bytes());
         }
+    }
+
+    /// What was held for a connection is free, but for its filters.
+    fn forget_memory(&mut self, client: &Client) {
+        let route_bytes = client.route.as_ref().map_or(0, |route| route.size_bytes());
+        self.tally.sub(Purpose::Connections, CONNECTION_BYTES);
+        self.tally.sub(Purpose::Routes, route_bytes);
+        self.tally.sub(Purpose::Aliases, client.alias_bytes);
+    }
+
+    /// Memory is short, and too much of it is held for one connection.
+    pub(crate) fn end_for_memory(
+        &mut self,
+        id: ConnectionId,
+        why: &'static str,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        self.counters.ended_memory.add(1);
+        self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
     }
 
     /// What was under way to a session that ends with its connection is gone with it.

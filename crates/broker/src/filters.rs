@@ -3,6 +3,14 @@
 use std::collections::HashSet;
 use std::mem;
 
+/// What a subscription costs beside its filter: its place here and in the index.
+const SUBSCRIPTION_BYTES: usize = 200;
+
+/// What a subscription to a filter holds of memory, about.
+pub(crate) fn subscription_bytes(filter: &str) -> usize {
+    filter.len() + SUBSCRIPTION_BYTES
+}
+
 /// A set that is as small as what it holds.
 #[derive(Debug, Default)]
 pub(crate) enum Filters {
@@ -31,6 +39,11 @@ impl Filters {
         }
     }
 
+    /// What the subscriptions hold of memory, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.iter().map(subscription_bytes).sum()
+    }
+
     /// All of them, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         let (one, many) = match self {
@@ -50,15 +63,20 @@ impl Filters {
         }
     }
 
-    pub(crate) fn remove(&mut self, filter: &str) {
+    /// Takes one out. Whether it was there.
+    pub(crate) fn remove(&mut self, filter: &str) -> bool {
         match self {
-            Self::One(one) if **one == *filter => *self = Self::None,
-            Self::None | Self::One(_) => {}
+            Self::One(one) if **one == *filter => {
+                *self = Self::None;
+                true
+            }
+            Self::None | Self::One(_) => false,
             Self::Many(all) => {
-                all.remove(filter);
+                let was_there = all.remove(filter);
                 if all.is_empty() {
                     *self = Self::None;
                 }
+                was_there
             }
         }
     }
@@ -90,8 +108,7 @@ mod tests {
             filters.insert(filter);
         }
         assert!(filters.contains("b") && filters.len() == 3);
-        filters.remove("b");
-        filters.remove("nothing");
+        assert!(filters.remove("b") && !filters.remove("nothing"));
         let mut taken = filters.take(1);
         assert_eq!((taken.len(), filters.len()), (1, 1));
         taken.append(&mut filters.take(9));

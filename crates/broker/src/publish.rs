@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use index::{ConnectionId, Generation, Level, Member, Place, ShardId, Subscriber, Target, Targets};
 use ledger::{Command, Publish};
-use session::{Incoming, Message, Now};
+use session::{Incoming, Message, Now, Purpose};
 use wire::{Qos, ReasonCode, publish_run};
 
 use crate::client::Client;
 use crate::encode::Source;
 use crate::pressure::Blocker;
 use crate::{Effects, Flush, Mail, Room, Run, Shard};
+
+/// While memory is short, no larger route is kept for the next message.
+const ROUTE_BYTES_ALLOWED: usize = 4 * 1024;
 
 /// Where a publisher's last topic led: the common PUBLISH is like the one before, and then this is one
 /// comparison.
@@ -27,6 +30,12 @@ pub(crate) struct Route {
 }
 
 impl Route {
+    /// What it holds of memory, about. Who has the same targets looked them up too.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let targets = self.targets.count + self.targets.queued.len();
+        size_of::<Self>() + self.topic.len() + targets * size_of::<Target>()
+    }
+
     /// The first thing on this route that is full, if any.
     pub(crate) fn blocker(&self, own: ShardId, to: &mut impl Effects) -> Option<Blocker> {
         for (shard, targets) in &self.targets.shards {
@@ -84,6 +93,10 @@ impl Shard {
                 return len;
             }
         };
+        if !publish.is_verbatim() && !self.count_aliases(id, now, to) {
+            self.forget_route(&route);
+            return len;
+        }
         let Some(client) = self.clients.get_mut(id) else { return len };
         let qos = publish.packet.delivery.qos();
         route.waits_for_outputs = qos == Qos::AtMostOnce;
@@ -100,10 +113,32 @@ impl Shard {
         } else {
             self.straight(id, publish, (bytes, len), &route, now, to)
         };
-        if let Some(client) = self.clients.get_mut(id) {
-            client.route = Some(route);
+        match self.clients.get_mut(id) {
+            Some(client) if route.size_bytes() <= ROUTE_BYTES_ALLOWED || !self.tally.budget().is_tight() => {
+                client.route = Some(route);
+            }
+            _ => self.forget_route(&route),
         }
         consumed
+    }
+
+    fn forget_route(&mut self, route: &Route) {
+        self.tally.sub(Purpose::Routes, route.size_bytes());
+    }
+
+    /// Puts on the account what a client's aliases hold. Whether it is here still: while memory is short there is none
+    /// for more of them.
+    fn count_aliases(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        let bytes = client.session.alias_bytes();
+        let before = std::mem::replace(&mut client.alias_bytes, bytes);
+        self.tally.add(Purpose::Aliases, bytes);
+        self.tally.sub(Purpose::Aliases, before);
+        if bytes > before && self.tally.budget().is_tight() {
+            self.end_for_memory(id, "there is no memory for another topic alias", now, to);
+            return false;
+        }
+        true
     }
 
     fn count_received(&self, publish: &Incoming<'_>) {
@@ -119,21 +154,24 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return Err(ReasonCode::UnspecifiedError) };
         let topic = publish.topic();
         let cached = client.route.take();
+        let cached_bytes = cached.as_ref().map_or(0, |route| route.size_bytes());
         let same_topic = cached.filter(|route| *route.topic == *topic.as_str());
         // A topic that has been published to may be published to.
         if (same_topic.is_none() || self.settings.check_payload_format)
             && let Some(reason) = publish.refusal(&self.settings)
         {
+            self.tally.sub(Purpose::Routes, cached_bytes);
             return Err(reason);
         }
         let same_topic = match same_topic {
             Some(route) if self.index.is_current(route.generation) => return Ok(route),
             same_topic => same_topic,
         };
+        self.tally.sub(Purpose::Routes, cached_bytes);
         // Before the lookup, so that a change during it is noticed.
         let generation = self.index.generation(topic);
         let targets = Arc::new(Targets::look_up(&self.index, topic, Some(client.client_id())));
-        Ok(Box::new(match same_topic {
+        let route = Box::new(match same_topic {
             Some(route) => Route { generation, targets, ..*route },
             None => Route {
                 topic: topic.as_str().into(),
@@ -142,7 +180,9 @@ impl Shard {
                 undecided: client.posted,
                 waits_for_outputs: true,
             },
-        }))
+        });
+        self.tally.add(Purpose::Routes, route.size_bytes());
+        Ok(route)
     }
 
     /// The ledger's way: the message gets its place among all others of its topic, and in the queues it is for.
@@ -157,7 +197,8 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         self.counters.no_subscribers.add(u64::from(route.targets.is_empty()));
         let publisher = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
-        let message = Arc::new(Message::new(publish.topic(), &publish.packet, publisher, now));
+        let message = Message::new(publish.topic(), &publish.packet, publisher, now);
+        let message = Arc::new(message.charged_to(self.tally.budget()));
         client.posted = client.posted.wrapping_add(1);
         route.undecided = client.posted;
         to.command(Command::Publish(Publish {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use index::{ConnectionId, Level, ShardId, Subscriptions};
 use ledger::{Command, Publish, Reply};
-use session::{Authenticated, AuthenticationOutcome, Now, Request, Session, Settings};
+use session::{
+    Authenticated, AuthenticationOutcome, Budget, Now, Purpose, Request, Session, Settings, Tally,
+};
 use wire::{
     ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode,
 };
@@ -24,6 +26,13 @@ use crate::{Counters, Effects, Flush, Mail, Room, Totals};
 /// messages is no reason: it must be heard to unsubscribe, and to acknowledge.
 const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 
+/// What a connection holds of memory, whatever it does, in the broker and in the kernel's view of this process.
+pub(crate) const CONNECTION_BYTES: usize = 1_024;
+/// What a message behind a window takes beside itself.
+const WAITING_BYTES: usize = 64;
+/// While memory is short nobody may have begun a packet of which more than this is here.
+const PARTIAL_BYTES_ALLOWED: usize = 16 * 1024;
+
 /// No timer is armed further ahead than this.
 const ARMED_AHEAD_MS_MAX: u64 = 50_000;
 
@@ -37,6 +46,8 @@ pub struct Shard {
     pub(crate) changes: Changes,
     pub(crate) waiting: Waiting,
     pub(crate) judge: Judge,
+    /// What this shard holds of the process's memory, but for what is in buffers of connections.
+    pub(crate) tally: Tally,
     /// Clients for which something waits because the process was full.
     pub(crate) stalled: Vec<ConnectionId>,
     /// When that is looked at again.
@@ -107,6 +118,7 @@ impl Shard {
             changes: Changes::default(),
             waiting: Waiting::default(),
             judge: Judge::default(),
+            tally: Tally::new(Arc::default()),
             stalled: Vec::new(),
             stalled_ms: None,
             cursors: 0,
@@ -119,9 +131,17 @@ impl Shard {
         }
     }
 
+    /// What the shard holds is on this account from now on; without one there is no limit.
+    #[must_use]
+    pub fn with_budget(mut self, budget: Arc<Budget>) -> Self {
+        self.tally = Tally::new(budget);
+        self
+    }
+
     /// A connection was accepted.
     pub fn accepted(&mut self, id: ConnectionId, now: Now) {
         self.counters.sockets.add(1);
+        self.tally.add(Purpose::Connections, CONNECTION_BYTES);
         self.clients.insert(id, Client::new(Session::new(now)));
         self.arm(id, now);
     }
@@ -138,6 +158,14 @@ impl Shard {
         }
         if let Some(client) = self.clients.get_mut(id) {
             client.session.note_partial(bytes.len() - done);
+            let is_waiting_for_ledger = client.session.is_claiming();
+            if bytes.len() - done > PARTIAL_BYTES_ALLOWED
+                && !is_waiting_for_ledger
+                && self.tally.budget().is_tight()
+            {
+                self.end_for_memory(id, "a packet is larger than there is memory for", now, to);
+                return bytes.len();
+            }
         }
         done
     }
@@ -188,6 +216,8 @@ impl Shard {
         };
         let reason = ReasonCode::UnspecifiedError;
         self.end(id, Ending { reason, why, cause: ledger::Cause::WithWill, by: By::Peer }, now, to);
+        // That may come after the end of a turn, and there may be no other soon.
+        self.tally.settle();
     }
 
     /// Mail from another shard.
@@ -297,6 +327,9 @@ impl Shard {
         self.write_changes(now, to);
         self.forget_some_filters();
         self.arm_stalled(now);
+        let waiting = usize::try_from(self.counters.waiting.value()).unwrap_or_default();
+        self.tally.set(Purpose::Places, waiting * WAITING_BYTES);
+        self.tally.settle();
     }
 
     /// What could not be sent because the process is full is tried again.
@@ -462,6 +495,10 @@ impl Shard {
             return;
         }
         client.due_ms = None;
+        if client.ends_ms.is_some_and(|ends| ends <= now.monotonic_ms) {
+            let why = "a message could not be stored";
+            return self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
+        }
         if client.blocked.is_some() {
             // We do not read it: what it may have sent is not its fault.
             client.session.touch(now);
@@ -487,7 +524,8 @@ impl Shard {
     /// armed again, and what a connection that is gone has left in the wheel is gone soon too.
     pub(crate) fn arm(&mut self, id: ConnectionId, now: Now) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let Some(at) = client.session.poll_timeout(&self.settings) else { return };
+        let at = [client.session.poll_timeout(&self.settings), client.ends_ms].into_iter().flatten().min();
+        let Some(at) = at else { return };
         let at = at.min(now.monotonic_ms + ARMED_AHEAD_MS_MAX);
         if client.due_ms.is_none_or(|due| at < due) {
             client.due_ms = Some(at);
@@ -502,11 +540,12 @@ impl Shard {
         let facts = Facts {
             ledger: &topics.peers.ledger,
             subscriptions: self.index.len(),
+            budget: self.tally.budget(),
             uptime_secs: now.monotonic_ms / 1_000,
         };
         for (topic, value) in topics.sys.changes(totals, facts, now.monotonic_ms) {
             if let Some(message) = session::Message::of_server(&topic, value.as_bytes()) {
-                let message = Arc::new(message);
+                let message = Arc::new(message.charged_to(self.tally.budget()));
                 let publish =
                     Publish { connection: None, publisher: None, ticket: None, message, route: None };
                 to.command(Command::Publish(publish));

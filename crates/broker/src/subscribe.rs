@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use index::{Applied, Change, ConnectionId, Interest, Subscriber};
 use ledger::{Cause, Command};
-use session::{Now, Settings};
+use session::{Now, Purpose, Settings};
 use topic::TopicFilter;
 use wire::{
     AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, ReasonCode, RequestedFilter,
@@ -15,7 +15,7 @@ use wire::{
 };
 
 use crate::ending::{By, Ending};
-use crate::filters::Filters;
+use crate::filters::{Filters, subscription_bytes};
 use crate::{Effects, Notice, Shard};
 
 /// The filters of clients that have gone are taken out of the index at most so many a turn.
@@ -141,21 +141,23 @@ impl Shard {
         let Some(subscriber) = client.subscriber.clone() else { return };
         let identifier =
             subscribe.properties.subscription_identifier.and_then(|id| NonZeroU32::new(id.value()));
+        let is_tight = self.tally.budget().is_tight();
         let mut asked = Vec::new();
         for subscription in subscribe.subscriptions.iter() {
             let filter =
                 accept(&subscription, identifier.is_some(), client.session.version(), &self.settings);
-            let is_full = |filter: &str| {
-                client.filters.len() >= self.settings.subscriptions_max && !client.filters.contains(filter)
-            };
-            asked.push(match filter {
-                Ok(filter) if is_full(filter.as_str()) => Err(SubAckReason::QuotaExceeded),
-                Ok(filter) => {
-                    client.filters.insert(filter.as_str());
-                    Ok(grant(filter, &subscription, identifier, self.settings.qos_max))
+            asked.push(filter.and_then(|filter| {
+                let is_new = !client.filters.contains(filter.as_str());
+                if is_new && (is_tight || client.filters.len() >= self.settings.subscriptions_max) {
+                    self.counters.refused_subscriptions_memory.add(u64::from(is_tight));
+                    return Err(SubAckReason::QuotaExceeded);
                 }
-                Err(reason) => Err(reason),
-            });
+                if is_new {
+                    self.tally.add(Purpose::Subscriptions, subscription_bytes(filter.as_str()));
+                    client.filters.insert(filter.as_str());
+                }
+                Ok(grant(filter, &subscription, identifier, self.settings.qos_max))
+            }));
         }
         let refused = asked.iter().filter(|answer| answer.is_err()).count();
         self.counters.refused_subscriptions.add(refused as u64);
@@ -177,7 +179,11 @@ impl Shard {
             client.filters.contains(filter).then(|| filter.into())
         };
         let filters: Vec<Option<Box<str>>> = unsubscribe.filters.iter().map(known).collect();
-        filters.iter().flatten().for_each(|filter| client.filters.remove(filter));
+        for filter in filters.iter().flatten() {
+            if client.filters.remove(filter) {
+                self.tally.sub(Purpose::Subscriptions, subscription_bytes(filter));
+            }
+        }
         client.has_changes = true;
         let asks = Asks::Unsubscribe(filters);
         let packet_id = unsubscribe.packet_id;
@@ -225,6 +231,8 @@ impl Shard {
         {
             let taken = filters.take(left);
             left -= taken.len().min(left);
+            let bytes = taken.iter().map(|filter| subscription_bytes(filter)).sum();
+            self.tally.sub(Purpose::Subscriptions, bytes);
             let subscriber = &*subscriber;
             let changes =
                 taken.iter().map(|filter| Change::Unsubscribe { filter: valid(filter), subscriber });

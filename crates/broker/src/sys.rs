@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use session::{Budget, Purpose};
+
 use crate::Totals;
 
 /// Load averages are taken over these many minutes.
@@ -26,6 +28,8 @@ pub struct Facts<'a> {
     pub ledger: &'a ledger::Gauges,
     /// Subscriptions of all sessions; a group's count as one.
     pub subscriptions: usize,
+    /// What memory is held for.
+    pub budget: &'a Budget,
     /// Seconds since the start.
     pub uptime_secs: u64,
 }
@@ -73,6 +77,12 @@ impl Sys {
         say("uptime", format!("{} seconds", facts.uptime_secs));
         totals.topics().for_each(|(topic, value)| say(topic, value.to_string()));
         facts.ledger.topics().for_each(|(topic, value)| say(topic, value.to_string()));
+        for purpose in Purpose::ALL {
+            let held_bytes = facts.budget.held_bytes(purpose);
+            say(&format!("memory/{}", purpose.topic()), held_bytes.to_string());
+        }
+        say("memory/used", facts.budget.used_bytes().to_string());
+        say("memory/limit", facts.budget.limit_bytes().to_string());
         let read = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed);
         let ledger = facts.ledger;
         let absent = read(&ledger.sessions).saturating_sub(read(&ledger.sessions_connected)) as u64;
@@ -113,11 +123,14 @@ impl Sys {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
     fn facts(ledger: &ledger::Gauges) -> Facts<'_> {
+        static NOTHING: LazyLock<Budget> = LazyLock::new(Budget::default);
         ledger.retained_messages.store(2, Ordering::Relaxed);
-        Facts { ledger, subscriptions: 0, uptime_secs: 11 }
+        Facts { ledger, subscriptions: 0, budget: &NOTHING, uptime_secs: 11 }
     }
 
     #[test]

@@ -86,6 +86,11 @@ impl Claims {
         Self { clients: HashTable::new(), hasher, ended: VecDeque::new() }
     }
 
+    /// How many identifiers somebody has.
+    pub(crate) fn len(&self) -> usize {
+        self.clients.len()
+    }
+
     /// Somebody wants its identifier [MQTT-3.1.4-3].
     pub(crate) fn claim(&mut self, claimant: Claimant) -> Outcome {
         match self.find_mut(&claimant.claim.subscriber.client_id) {

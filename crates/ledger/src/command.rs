@@ -231,6 +231,19 @@ pub enum Delivered {
 }
 
 impl Command {
+    /// Whether it is one of those that come by the million: what it changes, the account hears in a while.
+    pub(crate) fn is_about_a_message(&self) -> bool {
+        matches!(
+            self,
+            Self::Publish(_)
+                | Self::Acknowledged { .. }
+                | Self::Received { .. }
+                | Self::Released { .. }
+                | Self::Sent { .. }
+                | Self::Credit { .. }
+        )
+    }
+
     /// What it holds of memory while it waits, about.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
@@ -338,6 +351,26 @@ pub enum Reply {
         /// The cursor is at its end; otherwise it waits for [`Command::Credit`].
         done: bool,
     },
+}
+
+impl Reply {
+    /// What it holds of memory while it waits, about.
+    #[must_use]
+    pub fn weight_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::Live { message, .. } => message.size_bytes(),
+                Self::Deliver(deliver) => size_of::<Deliver>() + deliver.message.size_bytes(),
+                Self::Retained { messages, .. } => {
+                    messages.iter().map(|message| size_of::<Arc<Message>>() + message.size_bytes()).sum()
+                }
+                Self::Claimed(claimed) => {
+                    let filters = claimed.subscriptions.iter().map(|(filter, _)| filter.len() + 32);
+                    size_of::<Claimed>() + filters.sum::<usize>()
+                }
+                _ => 0,
+            }
+    }
 }
 
 /// What a connection gets with its identifier.

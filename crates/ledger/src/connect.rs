@@ -138,6 +138,11 @@ impl Ledger {
         to: &mut impl Effects,
     ) -> Result<Claimed, ReasonCode> {
         let lasts = claim.expiry_secs > 0;
+        // Who goes on with a session, or ends one, makes room.
+        if existing.is_none() && self.tally.budget().is_tight() {
+            add(&self.gauges.connects_refused_memory, 1);
+            return Err(ReasonCode::QuotaExceeded);
+        }
         if lasts && existing.is_none() && self.lasting() >= self.settings.sessions_max {
             add(&self.gauges.sessions_refused, 1);
             return Err(ReasonCode::QuotaExceeded);

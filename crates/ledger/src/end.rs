@@ -12,6 +12,7 @@ use crate::in_flight::State;
 use crate::queue::Queue;
 use crate::record::WillFate;
 use crate::session::Share;
+use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
 use crate::{Effects, Ledger, RETRY_MS, Record};
 
@@ -109,9 +110,10 @@ impl Ledger {
         false
     }
 
-    fn unsubscribe_piece(&self, ending: &mut Ending) {
+    fn unsubscribe_piece(&mut self, ending: &mut Ending) {
         let piece: Vec<Box<str>> =
             (0..PIECE).map_while(|_| ending.subscriptions.pop_first()).map(|(filter, _)| filter).collect();
+        self.subscription_bytes -= piece.iter().map(|filter| subscription_bytes(filter)).sum::<usize>();
         let filters = piece.iter().filter_map(|filter| TopicFilter::new(filter).ok());
         let plain = filters.filter(|filter| filter.shared().is_none());
         let changes = plain.map(|filter| Change::Unsubscribe { filter, subscriber: &ending.subscriber });

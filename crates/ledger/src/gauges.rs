@@ -74,6 +74,10 @@ gauges! {
     sessions_refused: "refused/sessions",
     /// Messages that nobody got, because one of their queues was full.
     publishes_refused: "refused/queue_full",
+    /// CONNECTs that would have begun something new, refused because memory is short.
+    connects_refused_memory: "refused/memory/connects",
+    /// Messages that nobody got, because memory is short and they would have had to wait or to be retained.
+    publishes_refused_memory: "refused/memory/publishes",
     /// Records that could not be made.
     commits_refused: "refused/commits",
     /// Retained messages of QoS 0 that were given out, and kept in memory only.

@@ -44,7 +44,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ::session::Now;
+use ::session::{Budget, Now, Purpose, Tally};
 use index::{ConnectionId, Place, QueueId, ShardId, Subscriptions};
 use topic::TopicFilter;
 use wire::ReasonCode;
@@ -79,6 +79,12 @@ use will::Wills;
 const UNITS_AT_A_TIME: usize = 1_000;
 /// So many steps of cursors are made before new commands are looked at.
 const CURSOR_STEPS_AT_A_TIME: usize = 16;
+/// What a message takes in a queue, or on its way, beside itself; a session or a group beside what it holds; and a client
+/// identifier that somebody has.
+const PLACE_BYTES: usize = 128;
+const SESSION_BYTES: usize = 1_024;
+const CLIENT_BYTES: usize = 512;
+
 /// What could not be recorded for want of space is tried again after so long.
 const RETRY_MS: u64 = 100;
 
@@ -110,6 +116,10 @@ pub struct Ledger {
     plan: Vec<Planned>,
     turns: Turns,
     gauges: Arc<Gauges>,
+    /// What it holds of the process's memory beside messages, which stand on the account themselves.
+    tally: Tally,
+    /// What subscriptions hold of it.
+    subscription_bytes: usize,
 }
 
 impl Ledger {
@@ -137,8 +147,19 @@ impl Ledger {
             plan: Vec::new(),
             turns: Turns::default(),
             gauges: Arc::default(),
+            tally: Tally::new(Arc::default()),
+            subscription_bytes: 0,
             settings,
         }
+    }
+
+    /// What the ledger holds is on this account from now on; without one there is no limit. Messages are put there by
+    /// whoever makes them ([`Message::charged_to`](::session::Message::charged_to)).
+    #[must_use]
+    pub fn with_budget(mut self, budget: Arc<Budget>) -> Self {
+        self.tally = Tally::new(budget);
+        self.settle_account();
+        self
     }
 
     /// What it holds and has done, kept up to date while it works.
@@ -149,6 +170,7 @@ impl Ledger {
 
     /// Carries out one command of a shard.
     pub fn handle(&mut self, from: ShardId, command: Command, now: Now, to: &mut impl Effects) {
+        let is_message = command.is_about_a_message();
         match command {
             Command::Claim(claim) => self.claim(from, claim, now, to),
             Command::Left(left) => self.left(from, &left, now, to),
@@ -186,6 +208,9 @@ impl Ledger {
         }
         self.tell_if_poisoned(to);
         self.show();
+        if !is_message {
+            self.settle_account();
+        }
     }
 
     /// Everything that was committed up to there will survive whatever happens: lets go what was promised on that
@@ -223,6 +248,7 @@ impl Ledger {
         self.sweep(now, to);
         self.tell_if_poisoned(to);
         self.show();
+        self.settle_account();
     }
 
     /// Whether [`work`](Self::work) has something to do at once.
@@ -338,6 +364,17 @@ impl Ledger {
         set(&self.gauges.retained_messages, self.retained.len());
         set(&self.gauges.retained_bytes, self.retained.bytes());
         set(&self.gauges.groups, self.groups.table.len());
+    }
+
+    /// Tells the account what is held by now.
+    fn settle_account(&mut self) {
+        let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
+        let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * PLACE_BYTES;
+        let sessions = self.sessions.len() + self.groups.table.len();
+        self.tally.set(Purpose::Places, places + self.retained.places_bytes());
+        self.tally.set(Purpose::Sessions, sessions * SESSION_BYTES + self.claims.len() * CLIENT_BYTES);
+        self.tally.set(Purpose::Subscriptions, self.subscription_bytes);
+        self.tally.settle();
     }
 }
 

@@ -207,8 +207,14 @@ impl Ledger {
             session.unreleased.insert(packet_id);
         }
         if message.retain() {
-            let stored = self.retained.set(id, message);
-            add(&self.gauges.retained_refused, usize::from(stored == Stored::Full));
+            if is_retained || message.payload().is_empty() {
+                let stored = self.retained.set(id, message);
+                debug_assert_eq!(stored, Stored::Done, "there was room a moment ago");
+            } else {
+                // What there was is out of date.
+                self.retained.clear(message.topic().as_str());
+                add(&self.gauges.retained_refused, 1);
+            }
         }
         self.post_live(message, targets, is_retained, to);
         Ok(Routed { has_subscriber: !targets.is_empty(), brake })
@@ -256,12 +262,51 @@ impl Ledger {
             add(&self.gauges.publishes_refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
+        if publisher.is_some() && self.lacks_memory(message, plan) {
+            add(&self.gauges.publishes_refused_memory, 1);
+            return Err(ReasonCode::QuotaExceeded);
+        }
         Ok(())
     }
 
     /// Whether the message becomes the retained value of its topic.
     fn is_retained_from_now(&self, message: &Message) -> bool {
-        message.retain() && !message.payload().is_empty() && self.retained.has_room_for(message)
+        message.retain() && !message.payload().is_empty() && self.may_retain(message)
+    }
+
+    /// Whether there is memory to retain a message: where that is short, for one that takes the place of another as
+    /// large, and for what the server says of itself.
+    fn may_retain(&self, message: &Message) -> bool {
+        self.retained.has_room_for(message)
+            && (!self.tally.budget().is_tight()
+                || message.publisher().is_none()
+                || self.retained.shrinks_with(message))
+    }
+
+    /// Whether somebody who can be told has to hear that there is no memory for a message. Where memory is short there is
+    /// some for what leaves again at once, as long as there is any.
+    fn lacks_memory(&self, message: &Message, plan: &[Planned]) -> bool {
+        if message.qos() == Qos::AtMostOnce {
+            return false;
+        }
+        if message.retain() && !message.payload().is_empty() && !self.may_retain(message) {
+            return true;
+        }
+        let budget = self.tally.budget();
+        let mut taken = plan.iter().filter(|planned| planned.is_taken());
+        budget.is_tight() && taken.any(|planned| budget.is_full() || !self.leaves_at_once(planned.queue))
+    }
+
+    /// Whether what comes into a queue is taken out of it by somebody who waits for it.
+    fn leaves_at_once(&self, queue: QueueOf) -> bool {
+        match queue {
+            QueueOf::Session(id) => {
+                self.sessions.find(id).is_some_and(|session| session.queue.is_empty() && session.takes_new())
+            }
+            QueueOf::Group(id) => {
+                self.groups.table.find(id).is_some_and(|group| !group.has_waiting() && !group.ring.is_empty())
+            }
+        }
     }
 
     fn room(&self, queue: &Queue, has_reader: bool, message: &Message) -> Room {

@@ -13,6 +13,7 @@ use crate::in_flight::State;
 use crate::queue::Entry;
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::{PendingWill, Session, Unfinished};
+use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
 use crate::{Effects, Ledger, Record, Settings};
 
@@ -333,6 +334,8 @@ impl Replay {
         let changes =
             plain.into_iter().map(|(filter, options)| Change::Subscribe { filter, subscriber, options });
         self.ledger.index.apply(changes, &mut Vec::new());
+        let bytes = session.subscriptions.keys().map(|filter| subscription_bytes(filter)).sum::<usize>();
+        self.ledger.subscription_bytes += bytes;
         let shared: Vec<_> = shared
             .into_iter()
             .map(|(filter, interest)| (Box::<str>::from(filter.as_str()), interest))

@@ -21,6 +21,8 @@ pub struct Retained {
     /// it directly, before any sibling.
     values: BTreeMap<Box<[u8]>, Value>,
     bytes: usize,
+    /// What of that is beside the messages.
+    places_bytes: usize,
     bytes_max: usize,
     /// Where the sweep for expired values goes on.
     swept: Option<Box<[u8]>>,
@@ -110,6 +112,17 @@ impl Retained {
         self.bytes
     }
 
+    /// What they take beside their messages, in bytes.
+    pub(crate) fn places_bytes(&self) -> usize {
+        self.places_bytes
+    }
+
+    /// Whether as much or more is free again when the message takes the place of its topic's value.
+    pub(crate) fn shrinks_with(&self, message: &Message) -> bool {
+        let old = self.values.get(&key_of(message.topic()));
+        old.is_some_and(|old| old.message.size_bytes() >= message.size_bytes())
+    }
+
     /// Makes `message` the value of its topic; an empty payload removes it (MQTT 5.0, 3.3.1.3). Its number is higher than
     /// those of all before.
     pub fn set(&mut self, id: MessageId, message: &Arc<Message>) -> Stored {
@@ -123,6 +136,7 @@ impl Retained {
             return Stored::Full;
         }
         self.bytes += cost;
+        self.places_bytes += cost - message.size_bytes();
         self.values.insert(key, Value { message: Arc::clone(message), id });
         Stored::Done
     }
@@ -231,7 +245,9 @@ impl Retained {
 
     fn remove(&mut self, key: &[u8]) {
         if let Some(old) = self.values.remove(key) {
-            self.bytes -= cost(key, &old.message);
+            let cost = cost(key, &old.message);
+            self.bytes -= cost;
+            self.places_bytes -= cost - old.message.size_bytes();
         }
     }
 }

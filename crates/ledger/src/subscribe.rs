@@ -22,6 +22,14 @@ pub(crate) struct Asked<'a> {
     pub(crate) retained: &'a [Box<str>],
 }
 
+/// What a subscription holds of memory beside its filter, which a group or a retained cursor has once more.
+const SUBSCRIPTION_BYTES: usize = 256;
+
+/// What a subscription to a filter holds of memory, about.
+pub(crate) fn subscription_bytes(filter: &str) -> usize {
+    2 * filter.len() + SUBSCRIPTION_BYTES
+}
+
 impl Ledger {
     /// Takes subscriptions in: of a session that lasts all of them, of another those it shares.
     pub(crate) fn subscribe(
@@ -46,8 +54,10 @@ impl Ledger {
                     if let Some(group) = group {
                         self.join(id, *group, *interest);
                     }
-                    if let Some(session) = self.sessions.find_mut(id) {
-                        session.subscriptions.insert(filter.clone(), *interest);
+                    if let Some(session) = self.sessions.find_mut(id)
+                        && session.subscriptions.insert(filter.clone(), *interest).is_none()
+                    {
+                        self.subscription_bytes += subscription_bytes(filter);
                     }
                 }
                 asked.retained.iter().for_each(|filter| self.begin_cursor(id, filter));
@@ -195,7 +205,9 @@ impl Ledger {
 
     fn end_subscription(&mut self, id: QueueId, filter: &str) {
         let Some(session) = self.sessions.find_mut(id) else { return };
-        session.subscriptions.remove(filter);
+        if session.subscriptions.remove(filter).is_some() {
+            self.subscription_bytes -= subscription_bytes(filter);
+        }
         session.cursors.remove(filter);
         let Some(group) = self.groups.of_filter(filter) else { return };
         if let Some(share) = session.shares.remove(&group) {

@@ -13,6 +13,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     /// The beginning of a packet, or what was read while the connection was paused.
     pub(crate) unparsed: Vec<u8>,
+    /// What that is on the account with.
+    pub(crate) unparsed_charged: usize,
     /// `None` while nothing waits.
     pub(crate) output: Option<Box<Output>>,
     /// All bytes that the socket has taken.
@@ -51,6 +53,7 @@ impl Connection {
             socket,
             peer,
             unparsed: Vec::new(),
+            unparsed_charged: 0,
             output: None,
             taken: 0,
             phase: Phase::Open,

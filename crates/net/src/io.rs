@@ -11,6 +11,7 @@ use ledger::Command;
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use session::Purpose;
 
 use crate::Limits;
 use crate::connection::{Connection, Connections, Phase};
@@ -164,10 +165,22 @@ impl Io {
         // A socket that cannot be deregistered is gone from the poll all the same once it is closed.
         drop(self.registry.deregister(&mut connection.socket));
         if let Some(output) = connection.output.take() {
-            self.post.waiting_bytes().sub(output.len());
+            self.post.tally().sub(Purpose::Outputs, output.len());
             self.pool.give_output(output);
         }
+        self.post.tally().sub(Purpose::Partials, connection.unparsed_charged);
         self.post.left();
+    }
+
+    /// Puts on the account what a connection keeps of what was read.
+    pub(crate) fn note_unparsed(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let bytes = connection.unparsed.capacity();
+        let before = std::mem::replace(&mut connection.unparsed_charged, bytes);
+        if bytes != before {
+            self.post.tally().add(Purpose::Partials, bytes);
+            self.post.tally().sub(Purpose::Partials, before);
+        }
     }
 
     pub(crate) fn write(&mut self, id: ConnectionId) {
@@ -176,7 +189,7 @@ impl Io {
             let (taken, result) = output.write_to(&mut connection.socket, &mut self.pool);
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
-            self.post.waiting_bytes().sub(taken);
+            self.post.tally().sub(Purpose::Outputs, taken);
             if output.is_empty()
                 && let Some(output) = connection.output.take()
             {
@@ -227,7 +240,7 @@ impl Effects for Io {
     fn send(&mut self, to: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(to) else { return };
         connection.output(&mut self.pool).append(bytes, &mut self.pool);
-        self.post.waiting_bytes().add(bytes.len());
+        self.post.tally().add(Purpose::Outputs, bytes.len());
         self.queue(to, Flush::Direct);
     }
 
@@ -238,7 +251,7 @@ impl Effects for Io {
             return Room::Full;
         }
         connection.output(&mut self.pool).append(bytes, &mut self.pool);
-        self.post.waiting_bytes().add(bytes.len());
+        self.post.tally().add(Purpose::Outputs, bytes.len());
         self.queue(to, flush)
     }
 
@@ -252,7 +265,7 @@ impl Effects for Io {
         let output = connection.output(&mut self.pool);
         output.append(head, &mut self.pool);
         output.append_shared(Arc::clone(payload));
-        self.post.waiting_bytes().add(bytes);
+        self.post.tally().add(Purpose::Outputs, bytes);
         self.queue(to, flush)
     }
 
@@ -325,6 +338,7 @@ impl Effects for Io {
             connection.in_direct = true;
             self.direct.push(id);
         }
+        self.note_unparsed(id);
     }
 
     fn notice(&mut self, connection: ConnectionId, notice: Notice<'_>) {
@@ -349,6 +363,7 @@ mod tests {
     use std::net::TcpListener;
 
     use mio::Poll;
+    use session::Budget;
 
     use super::*;
     use crate::inbox::{Inbox, Wake};
@@ -380,6 +395,24 @@ mod tests {
         assert_eq!(io.publish(other, &[0; 10_000], Flush::Direct), Room::Open);
     }
 
+    #[test]
+    fn when_memory_is_short_nobody_gets_more_than_the_allowance_whatever_it_is_held_for() {
+        let mut bench = Bench::with_memory(usize::MAX, 160_000);
+        let busy = bench.connection();
+        let budget = Arc::clone(&bench.io.post.board().budget);
+        let held = budget.charge(Purpose::Messages, 140_000);
+        let io = &mut bench.io;
+        io.post.look();
+        assert_eq!(io.publish(busy, &[0; 10_001], Flush::Direct), Room::Open);
+        assert_eq!(io.publish(busy, b"1", Flush::Direct), Room::Full);
+        drop(held);
+        io.post.look();
+        assert_eq!(io.publish(busy, b"1", Flush::Direct), Room::Open);
+        io.forget(busy);
+        io.post.look();
+        assert_eq!(budget.used_bytes(), 0);
+    }
+
     /// One shard's hands with real sockets, which nobody writes to.
     struct Bench {
         io: Io,
@@ -390,11 +423,21 @@ mod tests {
 
     impl Bench {
         fn new(waiting_bytes_max: usize) -> Self {
+            Self::with_memory(waiting_bytes_max, usize::MAX)
+        }
+
+        fn with_memory(waiting_bytes_max: usize, memory_bytes_max: usize) -> Self {
             let poll = Poll::new().expect("a poll");
             let inbox = || Wake::Thread(std::thread::current());
-            let board = Arc::new(Switchboard::new(vec![Inbox::new(inbox())], Inbox::new(inbox())));
+            let budget = Arc::new(Budget::new(memory_bytes_max));
+            let board = Arc::new(Switchboard::new(vec![Inbox::new(inbox())], Inbox::new(inbox()), budget));
             let shard = ShardId::new(0);
-            let limits = Limits { connections_max: 10, high_water_bytes: 1024 * 1024, waiting_bytes_max };
+            let limits = Limits {
+                connections_max: 10,
+                high_water_bytes: 1024 * 1024,
+                waiting_bytes_max,
+                memory_bytes_max,
+            };
             let registry = poll.registry().try_clone().expect("a registry");
             let post = Post::new(shard, board, waiting_bytes_max);
             let io = Io::new(shard, registry, post, Arc::default(), limits);

@@ -8,7 +8,8 @@ use index::ShardId;
 use ledger::{Command, Ledger, Lsn, Record, Refusal, Reply};
 
 use crate::clock::Clock;
-use crate::mail::{Letter, Switchboard, ToLedger};
+use crate::inbox::UnderWay;
+use crate::mail::{ANSWERS_BYTES, Switchboard, ToLedger};
 
 /// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
 ///
@@ -27,21 +28,33 @@ pub(crate) struct Replies {
     /// The last round has messages.
     has_live: bool,
     decided: Vec<Vec<Reply>>,
+    /// What they weigh, by shard, and what the shards have not read of earlier ones.
+    weights: Vec<usize>,
+    unread: Arc<[UnderWay]>,
     committed: Lsn,
 }
 
 impl Replies {
-    pub(crate) fn new(shards: usize) -> Self {
-        let none = || -> Vec<Vec<Reply>> { (0..shards).map(|_| Vec::new()).collect() };
-        Self { rounds: vec![none()], has_live: false, decided: none(), committed: Lsn::default() }
+    pub(crate) fn new(unread: &Arc<[UnderWay]>) -> Self {
+        let none = || -> Vec<Vec<Reply>> { unread.iter().map(|_| Vec::new()).collect() };
+        Self {
+            rounds: vec![none()],
+            has_live: false,
+            decided: none(),
+            weights: vec![0; unread.len()],
+            unread: Arc::clone(unread),
+            committed: Lsn::default(),
+        }
     }
 
-    /// Hands out everything, in an order in which it may be posted.
-    fn drain(&mut self, mut post: impl FnMut(ShardId, Vec<Reply>)) {
+    /// Hands out everything, in an order in which it may be posted. The first to each shard comes with what they all
+    /// weigh.
+    fn drain(&mut self, mut post: impl FnMut(ShardId, Vec<Reply>, usize)) {
         for replies in self.rounds.iter_mut().chain([&mut self.decided]) {
             for (shard, replies) in replies.iter_mut().enumerate() {
                 if !replies.is_empty() {
-                    post(ShardId::new(shard), std::mem::take(replies));
+                    let bytes = std::mem::take(&mut self.weights[shard]);
+                    post(ShardId::new(shard), std::mem::take(replies), bytes);
                 }
             }
         }
@@ -52,6 +65,7 @@ impl Replies {
 
 impl ledger::Effects for Replies {
     fn post(&mut self, to: ShardId, reply: Reply) {
+        self.weights[to.number()] += reply.weight_bytes();
         match reply {
             Reply::Decided { .. } => return self.decided[to.number()].push(reply),
             Reply::Claimed(_) if std::mem::take(&mut self.has_live) => {
@@ -69,14 +83,29 @@ impl ledger::Effects for Replies {
         self.committed.0 += 1;
         Ok(self.committed)
     }
+
+    fn has_room(&self) -> bool {
+        let mut shards = self.weights.iter().zip(self.unread.iter());
+        shards.all(|(bytes, unread)| bytes + unread.bytes() <= ANSWERS_BYTES)
+    }
 }
 
 /// Serves commands until the last shard has ended.
+///
+/// While a shard has much to read that it was answered, nothing is done that would add to it. Shards read their inboxes
+/// whatever they wait for, so that this is never for long.
 pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock) {
-    let mut letters = Vec::new();
-    let mut replies = Replies::new(board.shards.len());
+    let (mut letters, mut fresh) = (Vec::new(), Vec::new());
+    let mut replies = Replies::new(&board.answers);
     loop {
-        board.ledger.take(&mut letters);
+        board.ledger.take(&mut fresh);
+        letters.append(&mut fresh);
+        // At the end nobody is left who reads.
+        let is_last = letters.iter().any(|letter| matches!(letter, ToLedger::Stop));
+        if !is_last && !board.has_room_for_replies() {
+            thread::park();
+            continue;
+        }
         if letters.is_empty() && !ledger.has_work() {
             match ledger.poll_timeout() {
                 Some(at_ms) => {
@@ -93,12 +122,13 @@ pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock
                     commands.into_iter().for_each(each);
                     board.commands_handled(from, bytes);
                 }
+                ToLedger::RepliesRead => {}
                 ToLedger::Stop => return,
             }
         }
         ledger.work(clock.now(), &mut replies);
         ledger.durable(replies.committed, clock.now(), &mut replies);
-        replies.drain(|shard, replies| board.shards[shard.number()].post(Letter::Replies(replies)));
+        replies.drain(|shard, replies, bytes| board.post_replies(shard, replies, bytes));
     }
 }
 
@@ -118,7 +148,8 @@ mod tests {
             stored: false,
         };
         let [first, second] = [ShardId::new(0), ShardId::new(1)];
-        let mut replies = Replies::new(2);
+        let unread: Arc<[UnderWay]> = Arc::new([UnderWay::default(), UnderWay::default()]);
+        let mut replies = Replies::new(&unread);
         replies.post(first, Reply::Evict { connection: connection(1) });
         replies.post(first, Reply::Decided { connection: connection(2) });
         replies.post(
@@ -128,7 +159,7 @@ mod tests {
         replies.post(second, live());
         replies.post(first, Reply::Decided { connection: connection(4) });
         let mut posted = Vec::new();
-        replies.drain(|shard, replies| posted.extend(replies.into_iter().map(|reply| (shard, reply))));
+        replies.drain(|shard, replies, _| posted.extend(replies.into_iter().map(|reply| (shard, reply))));
         let told: Vec<(ShardId, &str, u32)> =
             posted.iter().map(|(shard, reply)| describe(*shard, reply)).collect();
         let expected = [
@@ -139,7 +170,27 @@ mod tests {
             (first, "decided", 4),
         ];
         assert_eq!(told, expected);
-        replies.drain(|_, _| panic!("everything was handed out"));
+        replies.drain(|_, _, _| panic!("everything was handed out"));
+    }
+
+    #[test]
+    fn there_is_room_again_when_a_shard_has_read_what_it_was_answered() {
+        let unread: Arc<[UnderWay]> = Arc::new([UnderWay::default(), UnderWay::default()]);
+        let mut replies = Replies::new(&unread);
+        let payload = vec![0; ANSWERS_BYTES];
+        let message = Arc::new(session::Message::of_server("t", &payload).expect("a topic"));
+        assert!(replies.has_room());
+        let targets: Arc<[index::Target]> = Arc::new([]);
+        replies.post(ShardId::new(1), Reply::Live { message, targets, stored: false });
+        assert!(!replies.has_room(), "what is not posted yet counts");
+        let mut posted = 0;
+        replies.drain(|shard, _, bytes| {
+            unread[shard.number()].add(bytes);
+            posted += bytes;
+        });
+        assert!(!replies.has_room() && unread[1].wait_above(ANSWERS_BYTES));
+        assert!(unread[1].handled(posted), "the ledger waits, and is told");
+        assert!(replies.has_room());
     }
 
     fn describe(shard: ShardId, reply: &Reply) -> (ShardId, &'static str, u32) {

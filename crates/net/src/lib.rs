@@ -34,7 +34,7 @@ use std::thread::{self, JoinHandle};
 use ::ledger::{Gauges, Ledger};
 use broker::{Counters, Peers, Shard};
 use index::{ShardId, Subscriptions};
-use session::Settings;
+use session::{Budget, Settings};
 
 use crate::clock::Clock;
 use crate::inbox::{Inbox, Wake};
@@ -67,6 +67,8 @@ pub struct Limits {
     pub high_water_bytes: usize,
     /// Bytes that may wait to be written in the whole process before more is dropped.
     pub waiting_bytes_max: usize,
+    /// Bytes that clients may make the process hold, whatever for; near that, nothing new is admitted.
+    pub memory_bytes_max: usize,
 }
 
 /// A thread has ended: after [`Server::shut_down`] as it should, before that because something went wrong.
@@ -104,7 +106,8 @@ impl Server {
         let clock = Clock::start();
         let index = Arc::new(Subscriptions::new([random()?, random()?]));
         let ledger_settings = ::ledger::Settings { seed: random()?, ..options.ledger.clone() };
-        let ledger = Ledger::new(ledger_settings, Arc::clone(&index));
+        let budget = Arc::new(Budget::new(options.limits.memory_bytes_max));
+        let ledger = Ledger::new(ledger_settings, Arc::clone(&index)).with_budget(Arc::clone(&budget));
         let gauges = ledger.gauges();
 
         let polls = (0..options.shards).map(|_| new_poll()).collect::<std_io::Result<Vec<_>>>()?;
@@ -117,8 +120,8 @@ impl Server {
             }
         })?;
         let inboxes = wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect();
-        let board =
-            Arc::new(Switchboard::new(inboxes, Inbox::new(Wake::Thread(ledger_thread.thread().clone()))));
+        let ledger_inbox = Inbox::new(Wake::Thread(ledger_thread.thread().clone()));
+        let board = Arc::new(Switchboard::new(inboxes, ledger_inbox, budget));
         // It waits for this message and for nothing else.
         let _ = board_sender.send(Arc::clone(&board));
 
@@ -186,6 +189,7 @@ impl Started<'_> {
         let settings = Arc::new(self.options.settings.clone());
         let index = Arc::clone(&self.index);
         let brain = Shard::new(id, settings, index, Arc::clone(&counters), peers, self.clock.now());
+        let brain = brain.with_budget(Arc::clone(&self.board.budget));
         let post = Post::new(id, Arc::clone(&self.board), limits.waiting_bytes_max);
         let io = Io::new(id, poll.registry().try_clone()?, post, counters, limits);
         Ok(EventLoop::new(poll, brain, io, self.clock.clone(), listeners))

@@ -2,18 +2,22 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use broker::{Mail, Room, Run};
 use index::{ShardId, Subscriber, Target};
 use ledger::{Command, Reply};
 use mio::net::TcpStream;
+use session::{Budget, Charge, Purpose, Tally};
 use wire::{Qos, Version};
 
 use crate::inbox::{Inbox, UnderWay};
 
 /// One sender may have this much under way to one inbox before it stops reading what adds to it.
 const UNDER_WAY_BYTES: usize = 1024 * 1024;
+/// The ledger may have answered a shard so much that is not read, and then waits before it does anything more. It
+/// answers all that it finds in its inbox at a time, and is not to wait for each shard's turn.
+pub(crate) const ANSWERS_BYTES: usize = 4 * UNDER_WAY_BYTES;
 /// What an item of mail weighs beside its bytes.
 const ITEM_BYTES: usize = 64;
 /// Batches that are kept for reuse, and the largest that is.
@@ -24,8 +28,8 @@ const SPARE_BYTES: usize = 1024 * 1024;
 pub(crate) enum Letter {
     /// Another shard's turn.
     Mail { from: ShardId, batch: Box<Batch> },
-    /// What the ledger answered.
-    Replies(Vec<Reply>),
+    /// What the ledger answered, which weighs so much.
+    Replies { replies: Vec<Reply>, bytes: usize, charge: Charge },
     /// A new socket for this shard.
     Accepted(TcpStream, SocketAddr),
     /// That shard has read our mail; those who waited for it may go on.
@@ -40,6 +44,8 @@ pub(crate) enum Letter {
 pub(crate) enum ToLedger {
     /// One shard's turn.
     Commands { from: ShardId, commands: Vec<Command>, bytes: usize },
+    /// A shard has read what it was answered, which the ledger waits for.
+    RepliesRead,
     /// No shard is left.
     Stop,
 }
@@ -50,6 +56,8 @@ pub(crate) struct Batch {
     bytes: Vec<u8>,
     items: Vec<Item>,
     weight: usize,
+    /// While it is under way.
+    charge: Option<Charge>,
 }
 
 enum Item {
@@ -97,13 +105,15 @@ pub(crate) struct Switchboard {
     /// By sender, then receiver.
     under_way: Vec<Vec<UnderWay>>,
     to_ledger: Vec<UnderWay>,
-    waiting_bytes: Arc<AtomicI64>,
+    /// What the ledger has answered, by shard.
+    pub(crate) answers: Arc<[UnderWay]>,
+    pub(crate) budget: Arc<Budget>,
     /// Connections of each shard, lingering ones included.
     loads: Vec<AtomicUsize>,
 }
 
 impl Switchboard {
-    pub(crate) fn new(shards: Vec<Inbox<Letter>>, ledger: Inbox<ToLedger>) -> Self {
+    pub(crate) fn new(shards: Vec<Inbox<Letter>>, ledger: Inbox<ToLedger>, budget: Arc<Budget>) -> Self {
         let count = shards.len();
         let gauges = || (0..count).map(|_| UnderWay::default()).collect::<Vec<_>>();
         Self {
@@ -111,7 +121,8 @@ impl Switchboard {
             ledger,
             under_way: (0..count).map(|_| gauges()).collect(),
             to_ledger: gauges(),
-            waiting_bytes: Arc::default(),
+            answers: gauges().into(),
+            budget,
             loads: (0..count).map(|_| AtomicUsize::new(0)).collect(),
         }
     }
@@ -141,6 +152,29 @@ impl Switchboard {
     }
 }
 
+impl Switchboard {
+    /// What the ledger has answered is on its way.
+    pub(crate) fn post_replies(&self, to: ShardId, replies: Vec<Reply>, bytes: usize) {
+        self.answers[to.number()].add(bytes);
+        // Messages are on the account already.
+        let charge = self.budget.charge(Purpose::Mail, replies.capacity() * size_of::<Reply>());
+        self.shards[to.number()].post(Letter::Replies { replies, bytes, charge });
+    }
+
+    /// A shard has read that.
+    pub(crate) fn replies_handled(&self, by: ShardId, bytes: usize) {
+        if self.answers[by.number()].handled(bytes) {
+            self.ledger.post(ToLedger::RepliesRead);
+        }
+    }
+
+    /// Whether all shards have read most of what the ledger has answered. If not, it hears
+    /// [`ToLedger::RepliesRead`].
+    pub(crate) fn has_room_for_replies(&self) -> bool {
+        !self.answers.iter().any(|way| way.bytes() > ANSWERS_BYTES && way.wait_above(ANSWERS_BYTES))
+    }
+}
+
 /// One shard's outgoing mail.
 pub(crate) struct Post {
     shard: ShardId,
@@ -151,13 +185,19 @@ pub(crate) struct Post {
     /// Boxed as they travel.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Batch>>,
-    waiting_bytes: WaitingBytes,
+    /// What buffers of this shard's connections hold.
+    tally: Tally,
+    /// Bytes that may wait to be written in the whole process.
+    waiting_bytes_max: usize,
+    /// What others had waiting, and whatever else was held, when this shard last looked.
+    others_waiting_bytes: usize,
+    others_bytes: usize,
 }
 
 impl Post {
     pub(crate) fn new(shard: ShardId, board: Arc<Switchboard>, waiting_bytes_max: usize) -> Self {
         let outgoing = board.shards.iter().map(|_| None).collect();
-        let waiting_bytes = WaitingBytes::new(Arc::clone(&board.waiting_bytes), waiting_bytes_max);
+        let tally = Tally::new(Arc::clone(&board.budget));
         Self {
             shard,
             board,
@@ -165,7 +205,10 @@ impl Post {
             commands: Vec::new(),
             command_bytes: 0,
             spare: Vec::new(),
-            waiting_bytes,
+            tally,
+            waiting_bytes_max,
+            others_waiting_bytes: 0,
+            others_bytes: 0,
         }
     }
 
@@ -173,12 +216,15 @@ impl Post {
         &self.board
     }
 
-    pub(crate) fn waiting_bytes(&mut self) -> &mut WaitingBytes {
-        &mut self.waiting_bytes
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
     }
 
+    /// Whether so much waits to be written that more is dropped where it can be: as much as may, or memory is short.
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting_bytes.is_full()
+        let own_bytes = self.tally.held_bytes(Purpose::Outputs);
+        self.others_waiting_bytes + own_bytes > self.waiting_bytes_max
+            || self.others_bytes.saturating_add(own_bytes) > self.board.budget.tight_bytes()
     }
 
     pub(crate) fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {
@@ -209,7 +255,8 @@ impl Post {
     /// is handled before the ledger's answer to it.
     pub(crate) fn send(&mut self) {
         for (to, batch) in self.outgoing.iter_mut().enumerate() {
-            if let Some(batch) = batch.take() {
+            if let Some(mut batch) = batch.take() {
+                batch.charge = Some(self.board.budget.charge(Purpose::Mail, batch.weight));
                 self.board.shards[to].post(Letter::Mail { from: self.shard, batch });
             }
         }
@@ -223,12 +270,16 @@ impl Post {
 
     /// Learns how full the process is by now: while this shard has slept, others have not.
     pub(crate) fn look(&mut self) {
-        self.waiting_bytes.settle();
+        self.tally.settle();
+        let (budget, own_bytes) = (&self.board.budget, self.tally.held_bytes(Purpose::Outputs));
+        self.others_waiting_bytes = budget.held_bytes(Purpose::Outputs).saturating_sub(own_bytes);
+        self.others_bytes = budget.used_bytes().saturating_sub(own_bytes);
     }
 
     /// A batch from another shard has been read: frees its way, keeps its memory.
     pub(crate) fn read(&mut self, from: ShardId, mut batch: Box<Batch>) {
         let weight = std::mem::take(&mut batch.weight);
+        batch.charge = None;
         if self.board.under_way[from.number()][self.shard.number()].handled(weight) {
             self.board.shards[from.number()].post(Letter::MailRead(self.shard));
         }
@@ -245,45 +296,4 @@ impl Post {
 
 fn room(way: &UnderWay) -> Room {
     if way.bytes() > UNDER_WAY_BYTES && way.wait_above(UNDER_WAY_BYTES) { Room::Over } else { Room::Open }
-}
-
-/// How many bytes wait to be written in the whole process. Shards settle with each other once a turn.
-pub(crate) struct WaitingBytes {
-    all: Arc<AtomicI64>,
-    max: i64,
-    /// The sum when we last looked, our own changes since then included.
-    seen: i64,
-    unsettled: i64,
-}
-
-impl WaitingBytes {
-    fn new(all: Arc<AtomicI64>, max: usize) -> Self {
-        Self { all, max: i64::try_from(max).unwrap_or(i64::MAX), seen: 0, unsettled: 0 }
-    }
-
-    pub(crate) fn add(&mut self, bytes: usize) {
-        self.change(i64::try_from(bytes).expect("a buffer's length fits 63 bits"));
-    }
-
-    pub(crate) fn sub(&mut self, bytes: usize) {
-        self.change(-i64::try_from(bytes).expect("a buffer's length fits 63 bits"));
-    }
-
-    fn change(&mut self, by: i64) {
-        self.seen += by;
-        self.unsettled += by;
-    }
-
-    fn is_full(&self) -> bool {
-        self.seen > self.max
-    }
-
-    fn settle(&mut self) {
-        let by = std::mem::take(&mut self.unsettled);
-        self.seen = if by == 0 {
-            self.all.load(Ordering::Relaxed)
-        } else {
-            self.all.fetch_add(by, Ordering::Relaxed) + by
-        };
-    }
 }

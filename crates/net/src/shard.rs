@@ -150,8 +150,10 @@ impl EventLoop {
                 batch.drain(|mail| brain.mail(mail, now, io));
                 io.post.read(from, batch);
             }
-            Letter::Replies(replies) => {
+            Letter::Replies { replies, bytes, charge } => {
                 replies.into_iter().for_each(|reply: Reply| brain.reply(reply, now, io));
+                drop(charge);
+                io.post.board().replies_handled(io.shard, bytes);
             }
             // Dealt out before the listeners closed: nobody would tell it goodbye any more.
             Letter::Accepted(socket, _) if self.ends_ms.is_some() => {
@@ -247,6 +249,7 @@ impl EventLoop {
         } else if connection.unparsed.capacity() > 0 {
             connection.unparsed = Vec::new();
         }
+        self.io.note_unparsed(id);
     }
 
     /// Keeps what was not consumed of bytes that have a buffer of their own.
@@ -257,12 +260,14 @@ impl EventLoop {
         if let Some(connection) = self.io.connections.get_mut(id).filter(|c| c.phase == Phase::Open) {
             connection.unparsed = bytes;
         }
+        self.io.note_unparsed(id);
     }
 
     fn keep(&mut self, id: ConnectionId, rest: &[u8]) {
         if let Some(connection) = self.io.connections.get_mut(id).filter(|c| c.phase == Phase::Open) {
             connection.unparsed.extend_from_slice(rest);
         }
+        self.io.note_unparsed(id);
     }
 
     /// Reads what a connection that we have closed still sends, until its peer closes too.
@@ -293,6 +298,10 @@ fn admit(
     socket: mio::net::TcpStream,
     peer: std::net::SocketAddr,
 ) {
+    if io.post.board().budget.is_full() {
+        io.counters.refused_connections_memory.add(1);
+        return io.post.left();
+    }
     match io.add(socket, peer) {
         Ok(id) => brain.accepted(id, clock.now()),
         Err(error) => {

@@ -131,6 +131,7 @@ fn options(shards: usize) -> Options {
             connections_max: 1_000,
             high_water_bytes: 32 * 1024,
             waiting_bytes_max: 64 * 1024 * 1024,
+            memory_bytes_max: 256 * 1024 * 1024,
         },
         // Nothing but sockets and mail wakes an idle shard.
         sys_interval_ms: None,

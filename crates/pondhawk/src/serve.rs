@@ -81,6 +81,7 @@ fn options(config: &Config) -> Options {
             connections_max: size(limits.connections),
             high_water_bytes: size(limits.output_buffer_bytes),
             waiting_bytes_max: size(limits.waiting_bytes),
+            memory_bytes_max: size(limits.memory_budget_bytes),
         },
         ledger: ledger(limits, &config.sessions, &config.shared),
         sys_interval_ms: config.sys.interval.map(millis),

@@ -13,9 +13,16 @@ use crate::incoming::Resolved;
 #[derive(Debug, Default)]
 pub(crate) struct IncomingAliases {
     names: Vec<Option<Arc<TopicNameBuf>>>,
+    /// What the names take, in bytes.
+    bytes: usize,
 }
 
 impl IncomingAliases {
+    /// What they hold of memory, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes + self.names.capacity() * size_of::<Option<Arc<TopicNameBuf>>>()
+    }
+
     /// Finds out where a PUBLISH goes, and remembers what it says about its alias.
     pub(crate) fn resolve<'p>(
         &mut self,
@@ -35,7 +42,9 @@ impl IncomingAliases {
                 if self.names.len() <= place {
                     self.names.resize(place + 1, None);
                 }
-                self.names[place] = Some(Arc::new(name.into()));
+                let old = self.names[place].replace(Arc::new(name.into()));
+                self.bytes += name.as_str().len();
+                self.bytes -= old.map_or(0, |old| old.name().as_str().len());
                 Ok(Resolved::Own(name))
             }
             PublishTopic::Alias(alias) => {

@@ -15,6 +15,7 @@
 mod alias;
 mod answer;
 mod authentication;
+mod budget;
 pub mod client;
 mod connect;
 mod fit;
@@ -34,6 +35,7 @@ mod waiting;
 
 pub use answer::Details;
 pub use authentication::{Authenticated, AuthenticationOutcome, AuthenticationStep};
+pub use budget::{Budget, Charge, Purpose, Tally};
 pub use client::Client;
 pub use connect::Accepted;
 pub use incoming::Incoming;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use topic::TopicName;
 use wire::{MessageProperties, Publish, PublishTopic, Qos, Will};
 
-use crate::Now;
 use crate::client::Outgoing;
+use crate::{Budget, Charge, Now, Purpose};
 
 /// What one message costs beside its bytes, about.
 const OVERHEAD_BYTES: usize = 96;
@@ -24,6 +24,8 @@ pub struct Message {
     expiry_secs: Option<u32>,
     /// On the wall clock, so that it means the same after a restart.
     expires_unix_ms: Option<u64>,
+    /// What it holds of a budget.
+    charge: Option<Charge>,
 }
 
 impl Message {
@@ -76,7 +78,15 @@ impl Message {
             retain,
             expiry_secs: properties.message_expiry_interval_secs,
             expires_unix_ms: properties.message_expiry_interval_secs.map(expires),
+            charge: None,
         }
+    }
+
+    /// The message, on the account of a budget as long as anybody has it.
+    #[must_use]
+    pub fn charged_to(mut self, budget: &Arc<Budget>) -> Self {
+        self.charge = Some(budget.charge(Purpose::Messages, self.size_bytes()));
+        self
     }
 
     /// Where it was published to.

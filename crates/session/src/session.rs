@@ -204,6 +204,12 @@ impl<T> Session<T> {
         }
     }
 
+    /// What the aliases that the client has set up hold of memory, in bytes.
+    #[must_use]
+    pub fn alias_bytes(&self) -> usize {
+        self.incoming_aliases.as_ref().map_or(0, |aliases| aliases.size_bytes())
+    }
+
     /// Whether the client takes topic aliases, and we use them.
     #[must_use]
     pub fn uses_aliases(&self) -> bool {

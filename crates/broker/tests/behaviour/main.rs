@@ -2,6 +2,7 @@
 
 mod lasting;
 mod life;
+mod memory;
 mod pressure;
 mod qos;
 mod retained;

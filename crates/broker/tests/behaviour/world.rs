@@ -7,7 +7,7 @@ use std::sync::Arc;
 use broker::{Cause, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
 use index::{ConnectionId, ShardId, Subscriber, Subscriptions, Target};
 use ledger::{Command, Ledger, Lsn, Record, Refusal, Reply};
-use session::{Now, Settings};
+use session::{Budget, Now, Settings};
 use topic::{TopicFilter, TopicName};
 use wire::{
     Connect, Decoded, Limits, OneOrMore, Packet, PacketId, Publish, Qos, Role, Subscribe,
@@ -37,6 +37,7 @@ pub(crate) struct World {
     index: Arc<Subscriptions>,
     ledger: Ledger,
     committed: Lsn,
+    pub(crate) budget: Arc<Budget>,
     pub(crate) now: Now,
 }
 
@@ -190,19 +191,27 @@ impl World {
     }
 
     pub(crate) fn with(shards: usize, settings: Settings) -> Self {
+        Self::with_budget(shards, settings, Budget::default())
+    }
+
+    /// A process that may hold so much memory.
+    pub(crate) fn with_budget(shards: usize, settings: Settings, budget: Budget) -> Self {
+        let budget = Arc::new(budget);
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
         let index = Arc::new(Subscriptions::new([1, 2]));
         let ledger =
-            Ledger::new(ledger::Settings { seed: 3, ..ledger::Settings::default() }, Arc::clone(&index));
+            Ledger::new(ledger::Settings { seed: 3, ..ledger::Settings::default() }, Arc::clone(&index))
+                .with_budget(Arc::clone(&budget));
         let settings = Arc::new(settings);
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let shard = |number: usize| {
             let (settings, index) = (Arc::clone(&settings), Arc::clone(&index));
             Shard::new(ShardId::new(number), settings, index, Arc::clone(&counters[number]), None, now)
+                .with_budget(Arc::clone(&budget))
         };
         let shards = (0..shards).map(shard).collect::<Vec<_>>();
         let outside = shards.iter().map(|_| Outside::default()).collect();
-        Self { shards, outside, counters, index, ledger, committed: Lsn::default(), now }
+        Self { shards, outside, counters, index, ledger, committed: Lsn::default(), budget, now }
     }
 
     /// A connection on which nothing has been sent.
@@ -257,6 +266,11 @@ impl World {
     /// How many subscriptions there are.
     pub(crate) fn subscriptions(&self) -> usize {
         self.index.len()
+    }
+
+    /// What the ledger holds and has done.
+    pub(crate) fn ledger(&self) -> Arc<ledger::Gauges> {
+        self.ledger.gauges()
     }
 
     /// The sum of a counter over all shards.

@@ -1,0 +1,295 @@
+//! One account of memory: near its end what is new is refused, what frees memory is not, and all of it comes back.
+
+use std::sync::atomic::Ordering;
+
+use session::{Budget, Charge, Purpose, Settings};
+use wire::{
+    Binary, Connect, Delivery, MessageProperties, PacketId, PubAck, PubAckReason, Publish, PublishTopic, Qos,
+    SubscribeProperties, SubscriptionOptions, TopicAlias, Version, Will,
+};
+
+use crate::world::{Peer, World, bytes, name, settings, utf8};
+
+const MIB: usize = 1 << 20;
+
+fn world(shards: usize) -> World {
+    let settings = Settings { subscriptions_max: 1_000, will_bytes_max: 100_000, ..settings() };
+    let settings = Settings { connect_packet_bytes_max: 100_000, ..settings };
+    World::with_budget(shards, settings, Budget::new(MIB))
+}
+
+/// Somebody else holds nearly everything.
+fn make_tight(world: &World) -> Charge {
+    let rest = world.budget.tight_bytes() + 10_000 - world.budget.used_bytes();
+    world.budget.charge(Purpose::Outputs, rest)
+}
+
+fn packet_id(number: u16) -> PacketId {
+    PacketId::new(number).expect("not 0")
+}
+
+fn lasting(version: Version, client_id: &str) -> Connect<'_> {
+    let mut connect = Connect::new(version, utf8(client_id));
+    connect.clean_start = false;
+    if version.is_5() {
+        connect.properties.session_expiry_interval_secs = Some(1_000);
+    }
+    connect
+}
+
+fn knock(world: &mut World, shard: usize, connect: &Connect<'_>, version: Version) -> (Peer, Vec<String>) {
+    let peer = world.accept(shard, version);
+    world.send(peer, &(*connect).into());
+    let answer = world.packets(peer);
+    (peer, answer)
+}
+
+fn subscribe(world: &mut World, peer: Peer, filter: &str) -> Vec<String> {
+    let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
+    world.subscribe_with(peer, filter, options, SubscribeProperties::default())
+}
+
+fn publish(world: &mut World, peer: Peer, topic: &str, payload: &[u8], retain: bool) -> Vec<String> {
+    let delivery = Delivery::AtLeastOnce { packet_id: packet_id(9), dup: false };
+    world.send(peer, &Publish { delivery, retain, ..Publish::new(name(topic), payload) }.into());
+    world.packets(peer)
+}
+
+#[test]
+fn a_connect_that_begins_something_new_is_refused() {
+    let mut world = world(2);
+    let (old, _) = knock(&mut world, 0, &lasting(Version::V5, "old"), Version::V5);
+    world.hang_up(old);
+    let tight = make_tight(&world);
+    for (version, refusal) in [
+        (Version::V5, "CONNACK Quota exceeded"),
+        (Version::V3_1_1, "CONNACK Server unavailable"),
+        (Version::V3_1, "CONNACK Server unavailable"),
+    ] {
+        let (peer, answer) = knock(&mut world, 1, &Connect::new(version, utf8("new")), version);
+        assert!(answer[0].starts_with(refusal), "{version}: {answer:?}");
+        assert!(world.socket(peer).closed);
+    }
+    assert_eq!(world.ledger().connects_refused_memory.load(Ordering::Relaxed), 3);
+    let (old, answer) = knock(&mut world, 0, &lasting(Version::V5, "old"), Version::V5);
+    assert!(answer[0].starts_with("CONNACK Success"), "who comes back takes what waits: {answer:?}");
+    let (_, answer) = knock(&mut world, 1, &Connect::new(Version::V5, utf8("old")), Version::V5);
+    assert!(answer[0].starts_with("CONNACK Success"), "who takes a place over needs none: {answer:?}");
+    assert!(world.socket(old).closed);
+    drop(tight);
+    world.connect(0, Version::V5, "new");
+}
+
+#[test]
+fn a_subscription_is_refused_and_its_end_is_not() {
+    let mut world = world(1);
+    let new = world.connect(0, Version::V5, "new");
+    let old = world.connect(0, Version::V3_1_1, "old");
+    for peer in [new, old] {
+        subscribe(&mut world, peer, "a");
+    }
+    let tight = make_tight(&world);
+    assert!(subscribe(&mut world, new, "b")[0].contains("Quota exceeded"));
+    assert!(subscribe(&mut world, old, "b")[0].contains("Unspecified error"));
+    assert!(subscribe(&mut world, new, "a")[0].contains("Granted QoS 1"), "it has that already");
+    assert_eq!(world.total(|counters| counters.refused_subscriptions_memory.value()), 2);
+    world.unsubscribe(new, "a");
+    drop(tight);
+    assert!(subscribe(&mut world, new, "b")[0].contains("Granted QoS 1"));
+}
+
+#[test]
+fn what_would_have_to_wait_is_refused_and_what_is_taken_at_once_is_not() {
+    let mut world = world(1);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let old_publisher = world.connect(0, Version::V3_1_1, "old publisher");
+    let (away, _) = knock(&mut world, 0, &lasting(Version::V5, "away"), Version::V5);
+    let (here, _) = knock(&mut world, 0, &lasting(Version::V5, "here"), Version::V5);
+    let clean = world.connect(0, Version::V5, "clean");
+    subscribe(&mut world, away, "away/#");
+    subscribe(&mut world, here, "here/#");
+    subscribe(&mut world, clean, "clean");
+    world.hang_up(away);
+    let tight = make_tight(&world);
+    assert_eq!(publish(&mut world, publisher, "away/1", b"x", false), ["PUBACK id=9 Quota exceeded"]);
+    assert_eq!(publish(&mut world, publisher, "here/1", b"x", false), ["PUBACK id=9 Success"]);
+    assert_eq!(publish(&mut world, publisher, "clean", b"x", false), ["PUBACK id=9 Success"]);
+    assert_eq!((world.packets(here).len(), world.packets(clean).len()), (1, 1));
+    assert_eq!(world.ledger().publishes_refused_memory.load(Ordering::Relaxed), 1);
+    // Before MQTT 5 nothing says no.
+    assert!(publish(&mut world, old_publisher, "away/1", b"x", false).is_empty());
+    world.wait(4_900);
+    assert!(!world.socket(old_publisher).closed);
+    world.wait(200);
+    assert!(world.socket(old_publisher).closed);
+    drop(tight);
+    assert_eq!(publish(&mut world, publisher, "away/1", b"x", false), ["PUBACK id=9 Success"]);
+    world.assert_account();
+}
+
+#[test]
+fn a_new_topic_is_not_retained_and_an_old_one_is_replaced_and_cleared() {
+    let mut world = world(1);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let reader = world.connect(0, Version::V5, "reader");
+    subscribe(&mut world, reader, "#");
+    publish(&mut world, publisher, "a", b"long", true);
+    publish(&mut world, publisher, "b", b"long", true);
+    world.packets(reader);
+    let tight = make_tight(&world);
+    assert_eq!(publish(&mut world, publisher, "c", b"long", true), ["PUBACK id=9 Quota exceeded"]);
+    assert_eq!(publish(&mut world, publisher, "a", b"longer", true), ["PUBACK id=9 Quota exceeded"]);
+    assert_eq!(world.packets(reader).len(), 0, "refused means that nobody gets it");
+    assert_eq!(publish(&mut world, publisher, "a", b"new", true), ["PUBACK id=9 Success"]);
+    assert_eq!(publish(&mut world, publisher, "b", b"", true), ["PUBACK id=9 Success"]);
+    // Nobody can be told that a message of QoS 0 is not retained: it is given out, and counted.
+    world.publish_retained(publisher, "d", "once");
+    assert_eq!(world.packets(reader).len(), 3);
+    assert_eq!(world.ledger().retained_messages.load(Ordering::Relaxed), 1);
+    assert_eq!(world.ledger().retained_refused.load(Ordering::Relaxed), 1);
+    drop(tight);
+}
+
+/// A million retained topics are too many; then the process goes on with those that it has.
+#[test]
+fn a_flood_of_retained_messages_ends_at_the_limit() {
+    let mut world = world(1);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let mut stored = 0;
+    for number in 0..1_000 {
+        let topic = format!("flood/{number}");
+        let answer = publish(&mut world, publisher, &topic, &[7; 4_096], true);
+        stored += usize::from(answer[0].starts_with("PUBACK id=9 No matching subscribers"));
+    }
+    assert!((150..250).contains(&stored), "{stored} of 4 KiB each");
+    assert!(!world.budget.is_full(), "{:?}", world.budget);
+    for number in 0..stored {
+        publish(&mut world, publisher, &format!("flood/{number}"), b"", true);
+    }
+    world.hang_up(publisher);
+    assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
+}
+
+#[test]
+fn wills_are_on_the_account() {
+    let mut world = world(1);
+    let payload = vec![7; 60_000];
+    let will = Will {
+        topic: name("will"),
+        payload: Binary::new(&payload).expect("short"),
+        qos: Qos::AtMostOnce,
+        retain: false,
+        delay_interval_secs: Some(u32::MAX),
+        properties: MessageProperties::default(),
+    };
+    let mut let_in = Vec::new();
+    for number in 0..50 {
+        let client_id = format!("client {number}");
+        let mut connect = lasting(Version::V5, &client_id);
+        connect.will = Some(will);
+        let (peer, answer) = knock(&mut world, 0, &connect, Version::V5);
+        if answer[0].starts_with("CONNACK Success") {
+            let_in.push(client_id);
+            world.hang_up(peer);
+        } else {
+            assert!(answer[0].starts_with("CONNACK Quota exceeded"), "{answer:?}");
+        }
+    }
+    assert!((12..18).contains(&let_in.len()), "{} wills", let_in.len());
+    for client_id in let_in {
+        let (peer, _) = knock(&mut world, 0, &Connect::new(Version::V5, utf8(&client_id)), Version::V5);
+        world.hang_up(peer);
+    }
+    assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
+}
+
+#[test]
+fn topic_aliases_are_on_the_account() {
+    let mut world = world(1);
+    let topic = "a".repeat(60_000);
+    let alias = |number| PublishTopic::NameWithAlias(name(&topic), TopicAlias::new(number).expect("not 0"));
+    let peer = world.connect(0, Version::V5, "peer");
+    world.send(peer, &Publish { topic: alias(1), ..Publish::new(name("t"), b"x") }.into());
+    assert!(world.budget.held_bytes(Purpose::Aliases) > 60_000);
+    world.send(peer, &Publish { topic: alias(1), ..Publish::new(name("t"), b"x") }.into());
+    assert!(world.budget.held_bytes(Purpose::Aliases) < 61_000, "one took the place of the other");
+    let tight = make_tight(&world);
+    world.send(peer, &Publish { topic: alias(2), ..Publish::new(name("t"), b"x") }.into());
+    assert!(world.packets(peer)[0].starts_with("DISCONNECT Quota exceeded"));
+    assert_eq!(world.total(|counters| counters.ended_memory.value()), 1);
+    drop(tight);
+    assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
+}
+
+#[test]
+fn the_beginning_of_a_large_packet_is_not_kept() {
+    let mut world = world(1);
+    let peer = world.connect(0, Version::V5, "peer");
+    let stranger = world.accept(0, Version::V5);
+    let packet = bytes(&Publish::new(name("t"), &[7; 50_000]).into(), Version::V5);
+    world.feed(peer, &packet[..20_000]);
+    let tight = make_tight(&world);
+    world.feed(peer, &packet[20_000..30_000]);
+    assert!(world.packets(peer)[0].starts_with("DISCONNECT Quota exceeded"));
+    assert!(world.socket(peer).closed);
+    world.feed(stranger, &[&[0x10, 0xFF, 0x7F][..], &[0; 18_000]].concat());
+    assert!(world.socket(stranger).closed && world.packets(stranger).is_empty());
+    drop(tight);
+}
+
+/// Who holds the memory pays: not its publishers, nor who listens to the same.
+#[test]
+fn a_client_that_lets_messages_wait_is_ended_when_memory_is_short() {
+    for shards in [1, 2] {
+        let mut world =
+            World::with_budget(shards, Settings { inflight_max: 10, ..settings() }, Budget::new(MIB));
+        let publisher = world.connect(0, Version::V5, "publisher");
+        let stuck = world.connect(shards - 1, Version::V5, "stuck");
+        let well = world.connect(0, Version::V5, "well");
+        for peer in [stuck, well] {
+            subscribe(&mut world, peer, "t");
+        }
+        let mut received = 0_u16;
+        for _ in 0..100 {
+            publish(&mut world, publisher, "t", &[7; 20_000], false);
+            for _ in world.packets(well) {
+                received += 1;
+                world.send(well, &PubAck::new(packet_id(received), PubAckReason::Success).into());
+            }
+            world.wait(200);
+        }
+        assert_eq!(received, 100);
+        assert!(world.socket(stuck).closed && !world.socket(well).closed && !world.socket(publisher).closed);
+        assert_eq!(world.total(|counters| counters.ended_memory.value()), 1);
+        world.assert_account();
+        for peer in [publisher, well] {
+            world.hang_up(peer);
+        }
+        assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
+    }
+}
+
+#[test]
+fn when_everybody_has_left_nothing_is_held() {
+    for shards in [1, 2] {
+        let mut world = World::with_budget(shards, settings(), Budget::default());
+        let publisher = world.connect(0, Version::V5, "publisher");
+        let (member, _) = knock(&mut world, shards - 1, &lasting(Version::V5, "member"), Version::V5);
+        let clean = world.connect(shards - 1, Version::V3_1_1, "clean");
+        for (peer, filter) in [(member, "$share/group/a"), (member, "b"), (clean, "#"), (clean, "b")] {
+            subscribe(&mut world, peer, filter);
+        }
+        world.hang_up(member);
+        for topic in ["a", "b", "c"] {
+            (0..20).for_each(|_| drop(publish(&mut world, publisher, topic, b"some", false)));
+        }
+        publish(&mut world, publisher, "b", b"kept", true);
+        assert!(
+            world.budget.held_bytes(Purpose::Messages) > 0 && world.budget.held_bytes(Purpose::Routes) > 0
+        );
+        publish(&mut world, publisher, "b", b"", true);
+        let (member, _) = knock(&mut world, 0, &Connect::new(Version::V5, utf8("member")), Version::V5);
+        [publisher, clean, member].into_iter().for_each(|peer| world.hang_up(peer));
+        assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
+    }
+}

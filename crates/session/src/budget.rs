@@ -1,0 +1,270 @@
+//! One account of memory for a whole process: what peers can make it hold, by what it is held for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Above this share of its limit a budget is tight: the rest is for what had been admitted before.
+const TIGHT_SIXTEENTHS: usize = 15;
+
+/// The purposes, each with the topic below `$SYS/broker/memory/` under which it is told.
+macro_rules! purposes {
+    ($($(#[doc = $text:literal])+ $name:ident: $topic:literal,)+) => {
+        /// What memory is held for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Purpose { $($(#[doc = $text])+ $name,)+ }
+
+        impl Purpose {
+            /// All of them.
+            pub const ALL: [Self; [$(Self::$name),+].len()] = [$(Self::$name),+];
+
+            /// Its name in a topic.
+            #[must_use]
+            pub fn topic(self) -> &'static str {
+                match self { $(Self::$name => $topic,)+ }
+            }
+        }
+    };
+}
+
+purposes! {
+    /// Connections, whatever they do.
+    Connections: "connections",
+    /// The beginnings of packets that have not come whole.
+    Partials: "partial_packets",
+    /// What waits to be written.
+    Outputs: "outputs",
+    /// What threads have told each other and not read.
+    Mail: "mail",
+    /// Messages, each once, however many wait for it: behind windows, in queues, retained, as wills, on their way.
+    Messages: "messages",
+    /// The places of messages in queues, behind windows, and among those retained.
+    Places: "places",
+    /// Client identifiers, sessions that last, groups.
+    Sessions: "sessions",
+    /// Subscriptions with their entries in the index.
+    Subscriptions: "subscriptions",
+    /// Where publishers' last topics led.
+    Routes: "routes",
+    /// Topic aliases that clients have set up.
+    Aliases: "aliases",
+}
+
+const PURPOSES: usize = Purpose::ALL.len();
+
+/// How much memory is held, and how much may be. Any thread reads and changes it.
+///
+/// It refuses nothing itself. Who admits something new looks first whether it [`is_tight`](Self::is_tight); what frees
+/// memory, and what was admitted, is carried out in any case.
+pub struct Budget {
+    limit_bytes: usize,
+    /// By purpose. One that was taken off on one thread before it was added on another is below zero for a moment.
+    held: [AtomicUsize; PURPOSES],
+}
+
+impl Budget {
+    /// An account on which nothing is held.
+    #[must_use]
+    pub fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, held: Default::default() }
+    }
+
+    /// How much may be held, in bytes.
+    #[must_use]
+    pub fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
+    /// How much is held for one purpose, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self, purpose: Purpose) -> usize {
+        let held = self.held[purpose as usize].load(Ordering::Relaxed);
+        if held.cast_signed() < 0 { 0 } else { held }
+    }
+
+    /// How much is held for all purposes together, in bytes.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        let held = self.held.iter().map(|held| held.load(Ordering::Relaxed));
+        let sum = held.fold(0, usize::wrapping_add);
+        if sum.cast_signed() < 0 { 0 } else { sum }
+    }
+
+    /// Nothing new is to be admitted when more than this is held: 15/16 of the limit.
+    #[must_use]
+    pub fn tight_bytes(&self) -> usize {
+        self.limit_bytes / 16 * TIGHT_SIXTEENTHS
+    }
+
+    /// Whether nothing new is to be admitted.
+    #[must_use]
+    pub fn is_tight(&self) -> bool {
+        self.used_bytes() > self.tight_bytes()
+    }
+
+    /// Whether there is nothing left.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.used_bytes() > self.limit_bytes
+    }
+
+    /// Takes so many bytes, which come back when the charge is dropped.
+    #[must_use]
+    pub fn charge(self: &Arc<Self>, purpose: Purpose, bytes: usize) -> Charge {
+        self.add(purpose, bytes);
+        Charge { budget: Arc::clone(self), purpose, bytes }
+    }
+
+    fn add(&self, purpose: Purpose, bytes: usize) {
+        self.held[purpose as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sub(&self, purpose: Purpose, bytes: usize) {
+        self.held[purpose as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Without a limit.
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = |purpose: &Purpose| (purpose.topic(), self.held_bytes(*purpose));
+        f.debug_map().entry(&"limit", &self.limit_bytes).entries(Purpose::ALL.iter().map(held)).finish()
+    }
+}
+
+/// Bytes of a budget, held as long as this lives.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Arc<Budget>,
+    purpose: Purpose,
+    bytes: usize,
+}
+
+/// The same again: what is charged has been copied.
+impl Clone for Charge {
+    fn clone(&self) -> Self {
+        self.budget.charge(self.purpose, self.bytes)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.sub(self.purpose, self.bytes);
+    }
+}
+
+/// What one thread holds of a budget and changes all the time: the account hears of it once in a while.
+#[derive(Debug)]
+pub struct Tally {
+    budget: Arc<Budget>,
+    /// By purpose: what is held, and what the account has heard of.
+    held: [usize; PURPOSES],
+    told: [usize; PURPOSES],
+}
+
+impl Tally {
+    /// Nothing is held.
+    #[must_use]
+    pub fn new(budget: Arc<Budget>) -> Self {
+        Self { budget, held: [0; PURPOSES], told: [0; PURPOSES] }
+    }
+
+    /// The account.
+    #[must_use]
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// What this thread holds for a purpose, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self, purpose: Purpose) -> usize {
+        self.held[purpose as usize]
+    }
+
+    /// More is held.
+    pub fn add(&mut self, purpose: Purpose, bytes: usize) {
+        self.held[purpose as usize] += bytes;
+    }
+
+    /// Less is held.
+    pub fn sub(&mut self, purpose: Purpose, bytes: usize) {
+        let held = &mut self.held[purpose as usize];
+        debug_assert!(*held >= bytes, "nothing is given back for {purpose:?} that was not taken");
+        *held = held.saturating_sub(bytes);
+    }
+
+    /// So much is held, whatever it was.
+    pub fn set(&mut self, purpose: Purpose, bytes: usize) {
+        self.held[purpose as usize] = bytes;
+    }
+
+    /// Tells the account what has changed since the last time.
+    pub fn settle(&mut self) {
+        for purpose in Purpose::ALL {
+            let (held, told) = (self.held[purpose as usize], &mut self.told[purpose as usize]);
+            if held > *told {
+                self.budget.add(purpose, held - *told);
+            } else if held < *told {
+                self.budget.sub(purpose, *told - held);
+            }
+            *told = held;
+        }
+    }
+}
+
+/// The thread is gone, and what it held.
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.held = [0; PURPOSES];
+        self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_comes_back() {
+        let budget = Arc::new(Budget::new(1_600));
+        let charge = budget.charge(Purpose::Messages, 1_000);
+        let copy = charge.clone();
+        assert_eq!((budget.used_bytes(), budget.held_bytes(Purpose::Messages)), (2_000, 2_000));
+        assert!(budget.is_full());
+        drop(charge);
+        assert!(!budget.is_tight());
+        drop(copy);
+        assert_eq!(budget.used_bytes(), 0);
+    }
+
+    #[test]
+    fn the_last_sixteenth_is_not_for_what_is_new() {
+        let budget = Arc::new(Budget::new(1_600));
+        let _most = budget.charge(Purpose::Messages, 1_500);
+        assert!(!budget.is_tight());
+        let _more = budget.charge(Purpose::Sessions, 1);
+        assert!(budget.is_tight() && !budget.is_full());
+    }
+
+    #[test]
+    fn a_tally_is_told_when_it_is_settled_and_gone_when_it_is_dropped() {
+        let budget = Arc::new(Budget::default());
+        let mut tally = Tally::new(Arc::clone(&budget));
+        tally.add(Purpose::Outputs, 100);
+        tally.set(Purpose::Places, 10);
+        assert_eq!(budget.used_bytes(), 0);
+        tally.settle();
+        tally.sub(Purpose::Outputs, 40);
+        assert_eq!(budget.used_bytes(), 110);
+        tally.settle();
+        assert_eq!((tally.held_bytes(Purpose::Outputs), budget.used_bytes()), (60, 70));
+        drop(tally);
+        assert_eq!(budget.used_bytes(), 0);
+    }
+}
