@@ -17,7 +17,7 @@ use crate::Limits;
 use crate::connection::{Connection, Connections, Phase};
 use crate::log::Log;
 use crate::mail::Post;
-use crate::output::Pool;
+use crate::output::{Pool, Shared};
 
 /// Wide fan-outs are written at most this many connections a turn; meanwhile their buffers grow, and
 /// fewer, larger writes are the only way under the kernel's price per call.
@@ -35,6 +35,8 @@ pub(crate) struct Io {
     /// Connections that may have something to read.
     pub(crate) ready: VecDeque<ConnectionId>,
     pub(crate) pool: Pool,
+    /// The last payload that many get, which the next one to get something probably gets too.
+    shared: Option<Arc<Shared>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) post: Post,
     limits: Limits,
@@ -63,6 +65,7 @@ impl Io {
             registry,
             ready: VecDeque::new(),
             pool: Pool::default(),
+            shared: None,
             counters,
             post,
             limits,
@@ -122,6 +125,7 @@ impl Io {
 
     /// Writes what is due: the direct queue whole, the bulk queue up to its share of a turn.
     pub(crate) fn flush(&mut self) {
+        self.shared = None;
         let mut direct = std::mem::take(&mut self.direct);
         for id in direct.drain(..) {
             if let Some(connection) = self.connections.get_mut(id) {
@@ -165,7 +169,7 @@ impl Io {
         // A socket that cannot be deregistered is gone from the poll all the same once it is closed.
         drop(self.registry.deregister(&mut connection.socket));
         if let Some(output) = connection.output.take() {
-            self.post.tally().sub(Purpose::Outputs, output.len());
+            self.post.tally().sub(Purpose::Outputs, output.own_bytes());
             self.pool.give_output(output);
         }
         self.post.tally().sub(Purpose::Partials, connection.unparsed_charged);
@@ -186,10 +190,11 @@ impl Io {
     pub(crate) fn write(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if let Some(output) = connection.output.as_mut().filter(|_| !connection.blocked) {
+            let before_bytes = output.own_bytes();
             let (taken, result) = output.write_to(&mut connection.socket, &mut self.pool);
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
-            self.post.tally().sub(Purpose::Outputs, taken);
+            self.post.tally().sub(Purpose::Outputs, before_bytes - output.own_bytes());
             if output.is_empty()
                 && let Some(output) = connection.output.take()
             {
@@ -262,10 +267,15 @@ impl Effects for Io {
         if full && connection.waiting_bytes() + bytes > ALLOWANCE_BYTES {
             return Room::Full;
         }
+        let shared = match self.shared.take().filter(|shared| shared.is_of(payload)) {
+            Some(shared) => shared,
+            None => Arc::new(Shared::new(Arc::clone(payload), &self.post.board().budget)),
+        };
         let output = connection.output(&mut self.pool);
         output.append(head, &mut self.pool);
-        output.append_shared(Arc::clone(payload));
-        self.post.tally().add(Purpose::Outputs, bytes);
+        output.append_shared(Arc::clone(&shared));
+        self.shared = Some(shared);
+        self.post.tally().add(Purpose::Outputs, head.len());
         self.queue(to, flush)
     }
 
@@ -409,6 +419,24 @@ mod tests {
         io.post.look();
         assert_eq!(io.publish(busy, b"1", Flush::Direct), Room::Open);
         io.forget(busy);
+        io.post.look();
+        assert_eq!(budget.used_bytes(), 0);
+    }
+
+    #[test]
+    fn what_many_wait_for_is_held_once() {
+        let mut bench = Bench::with_memory(usize::MAX, 1 << 30);
+        let waiting = [(); 3].map(|()| bench.connection());
+        let budget = Arc::clone(&bench.io.post.board().budget);
+        let io = &mut bench.io;
+        let payload: Arc<[u8]> = vec![7; 100_000].into();
+        for to in waiting {
+            io.publish_shared(to, b"head", &payload, Flush::Direct);
+        }
+        io.post.look();
+        assert_eq!(budget.held_bytes(Purpose::Outputs), 100_000 + 3 * 4);
+        io.flush();
+        waiting.into_iter().for_each(|id| io.forget(id));
         io.post.look();
         assert_eq!(budget.used_bytes(), 0);
     }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
 
+use session::{Budget, Charge, Purpose};
+
 /// One piece is at most this large, so that a growing backlog is never moved in memory.
 const PIECE_BYTES: usize = 64 * 1024;
 /// A fresh piece starts with this much room: a turn's worth for most connections.
@@ -22,18 +24,38 @@ pub(crate) struct Output {
     /// How much of the first piece is written already.
     written: usize,
     len: usize,
+    /// What it holds of memory alone.
+    own: usize,
 }
 
 enum Piece {
     Copied(Vec<u8>),
-    Shared(Arc<[u8]>),
+    Shared(Arc<Shared>),
+}
+
+/// A payload that many wait for, on the account once.
+pub(crate) struct Shared {
+    bytes: Arc<[u8]>,
+    _charge: Charge,
+}
+
+impl Shared {
+    pub(crate) fn new(bytes: Arc<[u8]>, budget: &Arc<Budget>) -> Self {
+        let charge = budget.charge(Purpose::Outputs, bytes.len());
+        Self { bytes, _charge: charge }
+    }
+
+    /// Whether this is that very payload.
+    pub(crate) fn is_of(&self, bytes: &Arc<[u8]>) -> bool {
+        Arc::ptr_eq(&self.bytes, bytes)
+    }
 }
 
 impl Piece {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Copied(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
+            Self::Shared(shared) => &shared.bytes,
         }
     }
 }
@@ -47,8 +69,14 @@ impl Output {
         self.len == 0
     }
 
+    /// What it holds of memory, in bytes; what it shares with others not counted.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.own
+    }
+
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Pool) {
         self.len += bytes.len();
+        self.own += bytes.len();
         let mut rest = bytes;
         if let Some(Piece::Copied(last)) = self.pieces.back_mut() {
             let room = PIECE_BYTES.saturating_sub(last.len()).min(rest.len());
@@ -64,10 +92,10 @@ impl Output {
         }
     }
 
-    pub(crate) fn append_shared(&mut self, bytes: Arc<[u8]>) {
-        if !bytes.is_empty() {
-            self.len += bytes.len();
-            self.pieces.push_back(Piece::Shared(bytes));
+    pub(crate) fn append_shared(&mut self, shared: Arc<Shared>) {
+        if !shared.bytes.is_empty() {
+            self.len += shared.bytes.len();
+            self.pieces.push_back(Piece::Shared(shared));
         }
     }
 
@@ -118,6 +146,7 @@ impl Output {
             }
             left -= size;
             if let Some(Piece::Copied(piece)) = self.pieces.pop_front() {
+                self.own -= size;
                 pool.give(piece);
             }
         }
@@ -199,11 +228,12 @@ mod tests {
         let mut pool = Pool::default();
         let mut output = Output::default();
         let mut expected = Vec::new();
+        let budget = Arc::new(Budget::default());
         for number in 0..200_u32 {
             let block = vec![number.to_le_bytes()[0]; 1 + 997 * (number as usize % 5)];
             expected.extend_from_slice(&block);
             if number % 7 == 0 {
-                output.append_shared(block.into());
+                output.append_shared(Arc::new(Shared::new(block.into(), &budget)));
             } else {
                 output.append(&block, &mut pool);
             }
@@ -217,6 +247,7 @@ mod tests {
         }
         assert_eq!(socket.taken, expected);
         assert!(output.pieces.is_empty() && output.written == 0);
+        assert_eq!((output.own_bytes(), budget.used_bytes()), (0, 0));
     }
 
     #[test]
