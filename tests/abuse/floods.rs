@@ -116,6 +116,50 @@ fn r_04_a_megabyte_of_properties_to_many() {
     });
 }
 
+/// Filters of so many levels, with a mix of `+` and names that no other has.
+fn deep_filters(levels: u32, count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |number| {
+        // The number's bits, spread over the levels.
+        let is_plus = |level: u32| number >> (level % usize::BITS.min(17)) & 1 == 1;
+        let level = |level| if is_plus(level) { "+" } else { "a" };
+        (1..levels).map(level).chain(["end"]).collect::<Vec<_>>().join("/")
+    })
+}
+
+#[test]
+fn r_05_every_mix_of_wildcards_on_a_hundred_levels() {
+    const LEVELS: u32 = 100;
+    const BATCH: usize = 500;
+    let filters = sized(4_000, 100_000);
+    let topic = ["a"; LEVELS as usize - 1].join("/");
+    play("", |broker| {
+        let mut greedy = broker.client(Version::V5, "greedy");
+        let texts: Vec<String> = deep_filters(LEVELS, filters).collect();
+        let mut refused = 0;
+        for batch in texts.chunks(BATCH) {
+            let filters: Vec<u8> = batch.iter().flat_map(|text| filter(text, 0)).collect();
+            greedy.send(&request(Version::V5, 0x82, 1, &[], &filters));
+            let suback = greedy.read_packet();
+            let codes = &suback[suback.len() - batch.len()..];
+            assert!(codes.iter().all(|code| [0, QUOTA_EXCEEDED].contains(code)), "{codes:02x?}");
+            refused += codes.iter().filter(|code| **code == QUOTA_EXCEEDED).count();
+        }
+        assert!(refused > 0, "so many mixes cannot be looked up for each message");
+        // Others pay little for them, though each of these topics is looked up anew, and nobody's.
+        let mut peer = broker.client(Version::V3_1_1, "peer");
+        peer.subscribe("mine/+");
+        for number in 0..1_000 {
+            peer.publish(&format!("{topic}/{number}"), b"hey");
+        }
+        peer.publish("mine/too", b"hey");
+        peer.expect_message("mine/too", b"hey");
+        peer.publish(&format!("{topic}/end"), b"hey");
+        greedy.expect_message(&format!("{topic}/end"), b"hey");
+        // And shapes of few levels are not refused to anybody.
+        peer.subscribe("+/a/+/b/+/c");
+    });
+}
+
 #[test]
 fn r_06_every_message_to_a_new_topic() {
     const BATCH: usize = 1_000;

@@ -29,6 +29,8 @@ const CHANGES_PER_LOCK: usize = 256;
 pub(crate) struct Changes {
     pending: Vec<Pending>,
     leaving: VecDeque<(Arc<Subscriber>, Filters)>,
+    /// So many of what is pending have a shape that the index does not know yet, and that is deep.
+    deep_shapes: usize,
 }
 
 /// One SUBSCRIBE or UNSUBSCRIBE, to be answered when it is written.
@@ -152,6 +154,12 @@ impl Shard {
                     self.counters.refused_subscriptions_memory.add(u64::from(is_tight));
                     return Err(SubAckReason::QuotaExceeded);
                 }
+                if is_new && let Some(deep) = self.index.would_deepen(filter) {
+                    if deep + self.changes.deep_shapes >= self.settings.deep_shapes_max {
+                        return Err(SubAckReason::QuotaExceeded);
+                    }
+                    self.changes.deep_shapes += 1;
+                }
                 if is_new {
                     self.tally.add(Purpose::Subscriptions, subscription_bytes(filter.as_str()));
                     client.filters.insert(filter.as_str());
@@ -196,6 +204,7 @@ impl Shard {
             return;
         }
         let mut pending = std::mem::take(&mut self.changes.pending);
+        self.changes.deep_shapes = 0;
         // Who has ended meanwhile has no session that a subscription could belong to.
         pending.retain(|pending| self.clients.get(pending.connection).is_some());
         let mut applied = Vec::new();

@@ -109,6 +109,11 @@ keys! {
         subscriptions_per_client: u32 {
             kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000
         }
+        /// How many different arrangements of wildcards the filters of more than six levels may have, those of all clients
+        /// together: `+` in the second and the last level is one, whatever the names are. A message to a topic of so many
+        /// levels is looked up once for each. A filter that would add one is refused with reason code 0x97 (0x80 in MQTT
+        /// 3.1.1).
+        wildcard_shapes: u32 { kind: Count<u32>, default: 1_000, bounds: 0..=100_000_000 }
         /// How many topic aliases a client may use towards the broker on one connection (MQTT 5.0 Topic Alias Maximum).
         /// Each holds a topic name in memory.
         topic_alias_maximum: u16 { kind: Count<u16>, default: 16, bounds: 0..=u16::MAX }

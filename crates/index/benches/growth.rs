@@ -50,7 +50,7 @@ fn main() {
     }
     println!("\nHostile filters: every mix of + and names\n");
     header(&["levels", "filters", "shapes", "lookup µs", "matches", "lookup without match µs"]);
-    for (levels, filters) in [(5, 1_000), (8, 10_000), (100, 10_000), (100, 100_000)] {
+    for (levels, filters) in [(5, 1_000), (8, 10_000), (100, 1_000), (100, 10_000), (100, 100_000)] {
         hostile(levels, filters);
     }
 }

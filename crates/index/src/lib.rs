@@ -27,8 +27,8 @@
 //! # What a hostile peer can cause
 //! - **Time.** A lookup costs the topic's length, and for each distinct shape that fits the topic one probe and one
 //!   addition per `+`. A topic of *n* levels fits fewer than 3 × 2ⁿ shapes, so nobody adds more than 94 probes to
-//!   topics of five levels, whatever they subscribe to; and there are no more shapes than filters, so what deep
-//!   topics cost is bounded by the subscriptions that the broker allows. Nothing is recursive.
+//!   topics of five levels, whatever they subscribe to; and of those with more levels than
+//!   [`SHALLOW_LEVELS_MAX`] the caller bounds the number: [`Index::would_deepen`]. Nothing is recursive.
 //! - **Collisions.** The hash is keyed with the seeds given to [`Index::new`], which nobody outside may know.
 //! - **Memory.** What is unsubscribed is freed; tables and lists that have shrunk to a quarter are made smaller.
 //!   [`Index::bytes`] tells what is in use.
@@ -61,6 +61,7 @@ use filters::{Filters, Insertion};
 use generation::{Concerns, Generations};
 use hash::LevelHash;
 use hashed_topic::HashedTopic;
+pub use shapes::SHALLOW_LEVELS_MAX;
 use shapes::Shapes;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use subscribers::Removal;
@@ -204,6 +205,16 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
     /// How many different shapes the filters with wildcards have: what a lookup costs grows with it.
     pub fn shapes(&self) -> usize {
         self.read().shapes.len()
+    }
+
+    /// How many different shapes with more than [`SHALLOW_LEVELS_MAX`] levels there are, if this filter has another one.
+    ///
+    /// A topic of many levels is looked up once for each of them that fits: whoever takes filters from strangers bounds
+    /// their number.
+    pub fn would_deepen(&self, filter: TopicFilter<'_>) -> Option<usize> {
+        // Most filters need no look.
+        let filter = Some(plain(filter)).filter(|filter| filter.has_wildcard())?;
+        self.read().shapes.would_deepen(filter, &self.hash)
     }
 
     /// Bytes in use, without the allocator's own and without what the subscribers' handles point to.

@@ -19,7 +19,13 @@ pub(crate) struct Shapes {
     closed: Groups,
     /// With `#`, by number of levels before it: they fit topics with as many or more.
     open: Groups,
+    /// How many of them are deep.
+    deep: usize,
 }
+
+/// A shape with more levels is deep. Of those with as many there are at most 2 × 2⁶ of each kind, so that a topic fits fewer
+/// than 200 that are not deep: only of the others can there be so many that a lookup takes long.
+pub const SHALLOW_LEVELS_MAX: usize = 6;
 
 /// The last is never empty. Filters have at most 65,536 levels, so that this takes at most 2 MB.
 #[derive(Debug, Default)]
@@ -48,16 +54,32 @@ pub(crate) struct Shape<'a> {
 impl Shapes {
     /// Counts one more filter. Filters without wildcards have no shape and are passed over.
     pub(crate) fn add(&mut self, filter: TopicFilter<'_>, hash: &LevelHash) {
-        if let Some((groups, levels)) = self.groups_of(filter) {
-            groups.add(levels, pluses_in(filter), hash);
+        if let Some((groups, levels)) = self.groups_of(filter)
+            && groups.add(levels, pluses_in(filter), hash)
+            && levels > SHALLOW_LEVELS_MAX
+        {
+            self.deep += 1;
         }
     }
 
     /// Counts one filter less, that was added before.
     pub(crate) fn remove(&mut self, filter: TopicFilter<'_>, hash: &LevelHash) {
-        if let Some((groups, levels)) = self.groups_of(filter) {
-            groups.remove(levels, &pluses_in(filter), hash);
+        if let Some((groups, levels)) = self.groups_of(filter)
+            && groups.remove(levels, &pluses_in(filter), hash)
+            && levels > SHALLOW_LEVELS_MAX
+        {
+            self.deep -= 1;
         }
+    }
+
+    /// How many deep shapes there are, if this filter has another one.
+    pub(crate) fn would_deepen(&self, filter: TopicFilter<'_>, hash: &LevelHash) -> Option<usize> {
+        let (is_open, levels) = ending_of(filter)?;
+        if levels <= SHALLOW_LEVELS_MAX {
+            return None;
+        }
+        let groups = if is_open { &self.open } else { &self.closed };
+        (!groups.contains(levels, &pluses_in(filter), hash)).then_some(self.deep)
     }
 
     /// Calls `candidate` with every shape that fits, and the hash of the filter that it makes of the topic.
@@ -105,37 +127,56 @@ impl Shapes {
 
     /// The groups for filters that end like this one, and its levels without `#`; `None` if it has no wildcard.
     fn groups_of(&mut self, filter: TopicFilter<'_>) -> Option<(&mut Groups, usize)> {
-        if !filter.has_wildcard() {
-            None
-        } else if filter.as_str().ends_with('#') {
-            Some((&mut self.open, filter.level_count() - 1))
-        } else {
-            Some((&mut self.closed, filter.level_count()))
-        }
+        let (is_open, levels) = ending_of(filter)?;
+        Some((if is_open { &mut self.open } else { &mut self.closed }, levels))
+    }
+}
+
+/// Whether a filter ends with `#`, and its levels without that; `None` if it has no wildcard.
+fn ending_of(filter: TopicFilter<'_>) -> Option<(bool, usize)> {
+    if !filter.has_wildcard() {
+        None
+    } else if filter.as_str().ends_with('#') {
+        Some((true, filter.level_count() - 1))
+    } else {
+        Some((false, filter.level_count()))
     }
 }
 
 impl Groups {
-    fn add(&mut self, levels: usize, pluses: Vec<u16>, hash: &LevelHash) {
+    fn contains(&self, levels: usize, pluses: &[u16], hash: &LevelHash) -> bool {
+        let group = self.0.get(levels);
+        group.is_some_and(|group| {
+            group.find(hash_of_pluses(pluses, hash), |shape| *shape.pluses == *pluses).is_some()
+        })
+    }
+
+    /// Whether the shape is new.
+    fn add(&mut self, levels: usize, pluses: Vec<u16>, hash: &LevelHash) -> bool {
         if levels >= self.0.len() {
             self.0.resize_with(levels + 1, Group::new);
         }
         let hash_of = |shape: &CountedShape| hash_of_pluses(&shape.pluses, hash);
         match self.0[levels].entry(hash_of_pluses(&pluses, hash), |shape| *shape.pluses == *pluses, hash_of) {
-            Entry::Occupied(mut shape) => shape.get_mut().filters += 1,
+            Entry::Occupied(mut shape) => {
+                shape.get_mut().filters += 1;
+                false
+            }
             Entry::Vacant(gap) => {
                 gap.insert(CountedShape { pluses: pluses.into_boxed_slice(), filters: 1 });
+                true
             }
         }
     }
 
-    fn remove(&mut self, levels: usize, pluses: &[u16], hash: &LevelHash) {
-        let Some(group) = self.0.get_mut(levels) else { return };
+    /// Whether it was the last filter of its shape.
+    fn remove(&mut self, levels: usize, pluses: &[u16], hash: &LevelHash) -> bool {
+        let Some(group) = self.0.get_mut(levels) else { return false };
         let found = group.find_entry(hash_of_pluses(pluses, hash), |shape| *shape.pluses == *pluses);
-        let Ok(mut shape) = found else { return };
+        let Ok(mut shape) = found else { return false };
         shape.get_mut().filters -= 1;
         if shape.get().filters > 0 {
-            return;
+            return false;
         }
         shape.remove();
         give_back(group, |shape| hash_of_pluses(&shape.pluses, hash));
@@ -144,6 +185,7 @@ impl Groups {
         if kept == 0 || kept < self.0.capacity() / 4 {
             self.0.shrink_to(kept * 2);
         }
+        true
     }
 }
 

@@ -153,3 +153,27 @@ fn unsubscribe(index: &Plain, subscriptions: &[(String, u64)]) {
     });
     index.apply(changes, &mut Vec::new());
 }
+
+#[test]
+fn deep_shapes_are_counted_for_who_would_add_one() {
+    let index: Index<u64, ()> = Index::new([1, 2]);
+    let filter = |text| TopicFilter::new(text).expect("a filter");
+    let mut applied = Vec::new();
+    let mut subscribe = |text| {
+        index.apply([Change::Subscribe { filter: filter(text), subscriber: &1, options: () }], &mut applied);
+    };
+    // Without wildcards, or with few levels.
+    for shallow in ["1/2/3/4/5/6/7", "+/2/3/4/5/6", "1/+/3/4/5/6/#", "#"] {
+        assert_eq!(index.would_deepen(filter(shallow)), None, "{shallow}");
+        subscribe(shallow);
+    }
+    assert_eq!(index.would_deepen(filter("+/2/3/4/5/6/7")), Some(0));
+    subscribe("+/2/3/4/5/6/7");
+    subscribe("$share/group/1/2/3/4/5/6/7/#");
+    // Other names make no other shape.
+    assert_eq!(index.would_deepen(filter("+/b/c/d/e/f/g")), None);
+    assert_eq!(index.would_deepen(filter("a/b/c/d/e/f/g/#")), None);
+    assert_eq!(index.would_deepen(filter("a/+/c/d/e/f/g")), Some(2));
+    index.apply([Change::Unsubscribe { filter: filter("+/2/3/4/5/6/7"), subscriber: &1 }], &mut applied);
+    assert_eq!(index.would_deepen(filter("+/b/c/d/e/f/g")), Some(1));
+}

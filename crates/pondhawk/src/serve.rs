@@ -97,6 +97,7 @@ fn settings(limits: &Limits, sessions: &Sessions) -> Settings {
         client_id_bytes_max: usize::from(limits.client_id_bytes),
         will_bytes_max: size(limits.will_bytes),
         subscriptions_max: size(limits.subscriptions_per_client),
+        deep_shapes_max: size(limits.wildcard_shapes),
         topic_alias_max: limits.topic_alias_maximum,
         topic_alias_out_max: limits.topic_alias_maximum_out,
         receive_max: sessions.receive_maximum,

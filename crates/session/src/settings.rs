@@ -20,6 +20,8 @@ pub struct Settings {
     pub will_bytes_max: usize,
     /// So many subscriptions may one client have.
     pub subscriptions_max: usize,
+    /// So many different arrangements of wildcards may the filters of more than six levels have, all clients' together.
+    pub deep_shapes_max: usize,
     /// The highest QoS that is served.
     pub qos_max: Qos,
     /// Whether messages are retained; without it RETAIN 1 is refused.
@@ -72,6 +74,7 @@ impl Default for Settings {
             client_id_bytes_max: 1_024,
             will_bytes_max: 64 << 10,
             subscriptions_max: 100_000,
+            deep_shapes_max: 1_000,
             qos_max: Qos::ExactlyOnce,
             retain_available: true,
             wildcard_subscriptions_available: true,
