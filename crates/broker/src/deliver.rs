@@ -143,8 +143,7 @@ impl Shard {
             && !uses_aliases
             && let Some(packet_id) = client.session.begin(shape.qos).and_then(|delivery| delivery.packet_id())
         {
-            let flush = dispatch.flush_of(receiver);
-            to.publish(connection, dispatch.numbered(bytes, packet_id), flush);
+            dispatch.send_numbered(bytes, packet_id, receiver, connection, to);
             self.counters.in_flight.add(1);
             return self.count_sent(&dispatch.made, Room::Open);
         }

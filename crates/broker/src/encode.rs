@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::Target;
+use index::{ConnectionId, Target};
 use session::{Budget, Message, Now, Session};
 use topic::TopicName;
 use wire::{
@@ -229,14 +229,32 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// What was made, with the packet identifier of one receiver.
-    pub(crate) fn numbered(&mut self, bytes: Bytes, packet_id: PacketId) -> &[u8] {
+    /// Sends the one packet that was made, with the packet identifier of its receiver.
+    pub(crate) fn send_numbered(
+        &mut self,
+        bytes: Bytes,
+        packet_id: PacketId,
+        receiver: &Receiver,
+        connection: ConnectionId,
+        to: &mut impl Effects,
+    ) {
+        let flush = self.flush_of(receiver);
         let packet = match bytes {
             Bytes::Single => &mut self.buffers.single,
             Bytes::Shaped | Bytes::AsTheyCame => &mut self.buffers.shaped,
         };
         set_packet_id(packet, packet_id);
-        packet
+        if self.flush != Flush::Bulk || !self.source.is_large() {
+            to.publish(connection, packet, flush);
+            return;
+        }
+        // What travels with an identifier travels alone, and its payload comes last.
+        let payload_bytes = usize::try_from(self.made.payload_bytes).unwrap_or(usize::MAX);
+        let (head, payload) = packet.split_at(packet.len().saturating_sub(payload_bytes));
+        if self.shared.is_empty() {
+            self.shared.push(payload.into());
+        }
+        to.publish_shared(connection, head, &self.shared[0], flush);
     }
 
     /// With aliases in place of topics that this client has heard.
