@@ -11,6 +11,7 @@ mod floods;
 mod framing;
 mod groups;
 mod identity;
+mod memory;
 mod packets;
 mod publish;
 mod resources;
