@@ -6,6 +6,7 @@ mod rumqttc;
 
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use pondhawk_tests::{Broker, Options, Program, Version, autopaho, hivemq, node, python};
 
@@ -33,81 +34,87 @@ fn script(mut program: Command, script: &str, broker: &Broker, version: Version)
     program
 }
 
-/// A conversation to its end, with a broker of its own.
-fn say_all(broker: Broker, conversation: Command) {
-    let said = Program::start(conversation).finish();
-    assert!(said.ends_with(ALL_SAID), "{said}");
-    assert!(broker.stop().success());
+/// A conversation at each QoS of these, with a broker of one shard and with one of four, all at the same time: each waits
+/// more than it computes.
+fn converse(each_qos: &[&str], conversation: impl Fn(&Broker, &str) -> Command + Sync) {
+    thread::scope(|scope| {
+        for (qos, broker) in each_qos.iter().flat_map(|qos| brokers().map(move |broker| (qos, broker))) {
+            let conversation = &conversation;
+            scope.spawn(move || {
+                let said = Program::start(conversation(&broker, qos)).finish();
+                assert!(said.ends_with(ALL_SAID), "{said}");
+                assert!(broker.stop().success());
+            });
+        }
+    });
 }
 
-/// A conversation at each QoS of these, with a new broker.
-fn converse(program: fn() -> Command, path: &str, version: Version, each_qos: &[&str]) {
-    for qos in each_qos {
-        for broker in brokers() {
-            let mut conversation = script(program(), path, &broker, version);
-            conversation.arg(qos);
-            say_all(broker, conversation);
-        }
-    }
+/// The same with a script.
+fn converse_by(program: fn() -> Command, path: &str, version: Version, each_qos: &[&str]) {
+    converse(each_qos, |broker, qos| {
+        let mut conversation = script(program(), path, broker, version);
+        conversation.arg(qos);
+        conversation
+    });
 }
 
 /// [3.1.1 MQTT-7.0.0-2]
 #[test]
 fn paho_converses_in_3_1_1() {
-    converse(python, "python/talk.py", Version::V3_1_1, &EVERY_QOS);
+    converse_by(python, "python/talk.py", Version::V3_1_1, &EVERY_QOS);
 }
 
 #[test]
 fn paho_converses_in_5_0() {
-    converse(python, "python/talk.py", Version::V5, &EVERY_QOS);
+    converse_by(python, "python/talk.py", Version::V5, &EVERY_QOS);
 }
 
 #[test]
 fn paho_comes_back_in_3_1_1() {
-    converse(python, "python/resume.py", Version::V3_1_1, &KEPT_QOS);
+    converse_by(python, "python/resume.py", Version::V3_1_1, &KEPT_QOS);
 }
 
 #[test]
 fn paho_comes_back_in_5_0() {
-    converse(python, "python/resume.py", Version::V5, &KEPT_QOS);
+    converse_by(python, "python/resume.py", Version::V5, &KEPT_QOS);
 }
 
 /// [3.1.1 MQTT-7.0.0-2]
 #[test]
 fn mqtt_js_converses_in_3_1_1() {
-    converse(node, "javascript/talk.js", Version::V3_1_1, &EVERY_QOS);
+    converse_by(node, "javascript/talk.js", Version::V3_1_1, &EVERY_QOS);
 }
 
 #[test]
 fn mqtt_js_converses_in_5_0() {
-    converse(node, "javascript/talk.js", Version::V5, &EVERY_QOS);
+    converse_by(node, "javascript/talk.js", Version::V5, &EVERY_QOS);
 }
 
 #[test]
 fn mqtt_js_comes_back_in_3_1_1() {
-    converse(node, "javascript/resume.js", Version::V3_1_1, &KEPT_QOS);
+    converse_by(node, "javascript/resume.js", Version::V3_1_1, &KEPT_QOS);
 }
 
 #[test]
 fn mqtt_js_comes_back_in_5_0() {
-    converse(node, "javascript/resume.js", Version::V5, &KEPT_QOS);
+    converse_by(node, "javascript/resume.js", Version::V5, &KEPT_QOS);
 }
 
 #[test]
 fn autopaho_converses_and_comes_back_in_5_0() {
-    for (qos, broker) in EVERY_QOS.into_iter().flat_map(|qos| brokers().map(move |broker| (qos, broker))) {
+    converse(&EVERY_QOS, |broker, qos| {
         let mut conversation = autopaho();
         conversation.args([&broker.address().port().to_string(), qos]);
-        say_all(broker, conversation);
-    }
+        conversation
+    });
 }
 
 fn hivemq_talks_in(version: Version) {
-    for (qos, broker) in EVERY_QOS.into_iter().flat_map(|qos| brokers().map(move |broker| (qos, broker))) {
+    converse(&EVERY_QOS, |broker, qos| {
         let mut conversation = hivemq();
         conversation.args([&broker.address().port().to_string(), &version.to_string(), qos]);
-        say_all(broker, conversation);
-    }
+        conversation
+    });
 }
 
 #[test]

@@ -1,23 +1,39 @@
 //! Mosquitto's programs for the command line, in all versions and at every QoS.
 
 use std::process::Command;
+use std::thread;
 
-use pondhawk_tests::{Broker, Program, Version};
+use pondhawk_tests::{Broker, Options, Program, Version};
 
 use crate::brokers;
 
 /// How messages are printed: as nothing else that the programs say with `--debug`.
 const FORMAT: &str = "> %t %p %q %r";
 
-/// A broker with one shard and with four, and every version.
-fn each_version() -> impl Iterator<Item = (Broker, Version)> {
-    Version::ALL.into_iter().flat_map(|version| brokers().map(move |broker| (broker, version)))
+/// A broker with one shard and with four, and every version and QoS of these, at the same time but for the QoS.
+fn each_of(each_qos: &[&'static str], test: impl Fn(&Broker, Version, &'static str) + Sync) {
+    thread::scope(|scope| {
+        for (version, shards) in Version::ALL.into_iter().flat_map(|version| [(version, 1), (version, 4)]) {
+            let test = &test;
+            scope.spawn(move || {
+                for qos in each_qos {
+                    let broker = Broker::start(&Options { shards, ..Options::default() });
+                    test(&broker, version, qos);
+                    assert!(broker.stop().success());
+                }
+            });
+        }
+    });
 }
 
-/// The same, with every QoS.
-fn each() -> impl Iterator<Item = (Broker, Version, &'static str)> {
-    let with = |qos| each_version().map(move |(broker, version)| (broker, version, qos));
-    ["0", "1", "2"].into_iter().flat_map(with)
+/// The same with every QoS.
+fn each(test: impl Fn(&Broker, Version, &'static str) + Sync) {
+    each_of(&["0", "1", "2"], test);
+}
+
+/// The same with QoS 0 alone, where it makes no difference.
+fn each_version(test: impl Fn(&Broker, Version) + Sync) {
+    each_of(&["0"], |broker, version, _| test(broker, version));
 }
 
 fn command(program: &str, broker: &Broker, version: Version) -> Command {
@@ -77,115 +93,107 @@ fn messages(output: &str) -> Vec<&str> {
 
 #[test]
 fn wildcards_choose_what_is_printed() {
-    for (broker, version, qos) in each() {
+    each(|broker, version, qos| {
         let filters = ["-q", qos, "-t", "pond/+/depth", "-t", "sky/#", "-C", "3"];
-        let frog = subscribe(&broker, version, "frog", &filters);
+        let frog = subscribe(broker, version, "frog", &filters);
         for topic in ["pond/depth", "pond/north/depth", "skyline", "sky", "pond/a/b/depth", "sky/sun/height"]
         {
-            publish(&broker, version, &["-q", qos, "-t", topic, "-m", "7"]);
+            publish(broker, version, &["-q", qos, "-t", topic, "-m", "7"]);
         }
         let heard = ["pond/north/depth", "sky", "sky/sun/height"].map(|topic| format!("{topic} 7 {qos} 0"));
         assert_eq!(messages(&frog.finish()), heard);
-        assert!(broker.stop().success());
-    }
+    });
 }
 
 #[test]
 fn many_lines_are_printed_in_order() {
-    for (broker, version, qos) in each() {
-        let frog = subscribe(&broker, version, "frog", &["-q", qos, "-t", "line", "-C", "500"]);
-        publish_lines(&broker, version, &["-q", qos, "-t", "line"]);
+    each(|broker, version, qos| {
+        let frog = subscribe(broker, version, "frog", &["-q", qos, "-t", "line", "-C", "500"]);
+        publish_lines(broker, version, &["-q", qos, "-t", "line"]);
         let heard: Vec<String> = (1..=500).map(|number| format!("line {number} {qos} 0")).collect();
         assert_eq!(messages(&frog.finish()), heard);
-        assert!(broker.stop().success());
-    }
+    });
 }
 
 #[test]
 fn a_session_waits_for_its_program_to_come_back() {
-    for (broker, version, qos) in each().filter(|(.., qos)| *qos != "0") {
+    each_of(&["1", "2"], |broker, version, qos| {
         let session = [&["-q", qos, "-t", "away/#"], lasting(version)].concat();
         // It ends as soon as it has subscribed.
-        subscribe(&broker, version, "frog", &[&session[..], &["-E"]].concat()).finish();
-        publish_lines(&broker, version, &["-q", qos, "-t", "away/from/home"]);
-        let frog = subscribe(&broker, version, "frog", &[&session[..], &["-C", "500"]].concat());
+        subscribe(broker, version, "frog", &[&session[..], &["-E"]].concat()).finish();
+        publish_lines(broker, version, &["-q", qos, "-t", "away/from/home"]);
+        let frog = subscribe(broker, version, "frog", &[&session[..], &["-C", "500"]].concat());
         let heard: Vec<String> = (1..=500).map(|number| format!("away/from/home {number} {qos} 0")).collect();
         assert_eq!(messages(&frog.finish()), heard);
-        assert!(broker.stop().success());
-    }
+    });
 }
 
 #[test]
 fn a_retained_message_waits_until_it_is_cleared() {
-    for (broker, version, qos) in each() {
-        let watcher = subscribe(&broker, version, "watcher", &["-q", qos, "-t", "leaf/#"]);
-        publish(&broker, version, &["-q", qos, "-t", "leaf/a", "-m", "green", "-r"]);
-        publish(&broker, version, &["-q", qos, "-t", "leaf/b", "-m", "brown", "-r"]);
+    each(|broker, version, qos| {
+        let watcher = subscribe(broker, version, "watcher", &["-q", qos, "-t", "leaf/#"]);
+        publish(broker, version, &["-q", qos, "-t", "leaf/a", "-m", "green", "-r"]);
+        publish(broker, version, &["-q", qos, "-t", "leaf/b", "-m", "brown", "-r"]);
         watcher.wait_for(&format!("> leaf/a green {qos} 0"));
         watcher.wait_for(&format!("> leaf/b brown {qos} 0"));
-        let frog = subscribe(&broker, version, "frog", &["-q", qos, "-t", "leaf/a", "-C", "1"]);
+        let frog = subscribe(broker, version, "frog", &["-q", qos, "-t", "leaf/a", "-C", "1"]);
         assert_eq!(messages(&frog.finish()), [format!("leaf/a green {qos} 1")]);
-        publish(&broker, version, &["-q", qos, "-t", "leaf/a", "-n", "-r"]);
+        publish(broker, version, &["-q", qos, "-t", "leaf/a", "-n", "-r"]);
         watcher.wait_for(&format!("> leaf/a  {qos} 0"));
-        let late = subscribe(&broker, version, "late", &["-q", qos, "-t", "leaf/#", "-C", "1"]);
+        let late = subscribe(broker, version, "late", &["-q", qos, "-t", "leaf/#", "-C", "1"]);
         assert_eq!(messages(&late.finish()), [format!("leaf/b brown {qos} 1")]);
         watcher.kill();
-        assert!(broker.stop().success());
-    }
+    });
 }
 
 #[test]
 fn the_will_of_a_killed_program_is_published() {
-    for (broker, version, qos) in each() {
-        let frog = subscribe(&broker, version, "frog", &["-q", qos, "-t", "will/#", "-C", "1"]);
+    each(|broker, version, qos| {
+        let frog = subscribe(broker, version, "frog", &["-q", qos, "-t", "will/#", "-C", "1"]);
         let topic_and_payload = ["--will-topic", "will/toad", "--will-payload", "gone"];
         let will = [&topic_and_payload[..], &["--will-qos", qos, "--will-retain", "-t", "air"]].concat();
-        let polite = subscribe(&broker, version, "polite", &[&will[..], &["-C", "1"]].concat());
-        publish(&broker, version, &["-t", "air", "-m", "leave"]);
+        let polite = subscribe(broker, version, "polite", &[&will[..], &["-C", "1"]].concat());
+        publish(broker, version, &["-t", "air", "-m", "leave"]);
         polite.finish();
-        subscribe(&broker, version, "toad", &will).kill();
+        subscribe(broker, version, "toad", &will).kill();
         assert_eq!(messages(&frog.finish()), [format!("will/toad gone {qos} 0")]);
-        let late = subscribe(&broker, version, "late", &["-q", qos, "-t", "will/+", "-C", "1"]);
+        let late = subscribe(broker, version, "late", &["-q", qos, "-t", "will/+", "-C", "1"]);
         assert_eq!(messages(&late.finish()), [format!("will/toad gone {qos} 1")]);
-        assert!(broker.stop().success());
-    }
+    });
 }
 
 #[test]
 fn the_only_member_of_a_group_gets_everything() {
-    for (broker, version, qos) in each() {
-        let frog = subscribe(&broker, version, "frog", &["-q", qos, "-t", "$share/pond/work", "-C", "500"]);
-        publish_lines(&broker, version, &["-q", qos, "-t", "work"]);
+    each(|broker, version, qos| {
+        let frog = subscribe(broker, version, "frog", &["-q", qos, "-t", "$share/pond/work", "-C", "500"]);
+        publish_lines(broker, version, &["-q", qos, "-t", "work"]);
         let heard: Vec<String> = (1..=500).map(|number| format!("work {number} {qos} 0")).collect();
         assert_eq!(messages(&frog.finish()), heard);
-        assert!(broker.stop().success());
-    }
+    });
 }
 
 #[test]
 fn an_unsubscribed_filter_brings_nothing_more() {
-    for (broker, version) in each_version() {
+    each_version(|broker, version| {
         let filters = ["-t", "news/#", "-t", "end", "-U", "news/#", "-C", "1"];
-        let frog = subscribe(&broker, version, "frog", &filters);
+        let frog = subscribe(broker, version, "frog", &filters);
         frog.wait_for("received UNSUBACK");
-        publish(&broker, version, &["-t", "news/1", "-m", "unheard"]);
-        publish(&broker, version, &["-t", "end", "-m", "heard"]);
+        publish(broker, version, &["-t", "news/1", "-m", "unheard"]);
+        publish(broker, version, &["-t", "end", "-m", "heard"]);
         assert_eq!(messages(&frog.finish()), ["end heard 0 0"]);
-        assert!(broker.stop().success());
-    }
+    });
 }
 
 #[test]
 fn a_program_with_the_same_client_identifier_takes_over() {
-    for (broker, version) in each_version() {
-        let first = subscribe(&broker, version, "twin", &["-t", "a"]);
-        let second = subscribe(&broker, version, "twin", &["-t", "a"]);
+    each_version(|broker, version| {
+        let first = subscribe(broker, version, "twin", &["-t", "a"]);
+        let second = subscribe(broker, version, "twin", &["-t", "a"]);
         let line = broker.wait_for_log("disconnected client_id=twin");
         assert!(line.contains("reason=0x8E (Session taken over)"), "{line}");
         first.kill();
         second.kill();
-        assert!(broker.stop().success());
-    }
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! rumqttc, a client in Rust, at every QoS in 3.1.1 and 5.0.
 
+use std::thread;
 use std::time::Duration;
 
 use pondhawk_tests::{Broker, DEADLINE};
@@ -20,10 +21,20 @@ const SESSION_SECS: u32 = 3_600;
 /// A message, as all that is compared: topic, payload, QoS, RETAIN.
 type Message = (String, String, u8, bool);
 
+/// How a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nature {
+    Plain,
+    /// Its session outlives its connections.
+    Lasting,
+    /// It leaves a will at this QoS.
+    WithWill(u8),
+}
+
 /// What the two clients in rumqttc have in common, each with types of its own.
 trait Client: Sized {
-    /// Connects; a `lasting` session outlives the connection. Returns whether there was one.
-    fn connect(broker: &Broker, name: &str, lasting: bool) -> (Self, bool);
+    /// Connects. Returns whether there was a session.
+    fn connect(broker: &Broker, name: &str, nature: Nature) -> (Self, bool);
 
     /// Until it is granted.
     fn subscribe(&mut self, filter: &str, qos: u8);
@@ -51,7 +62,7 @@ fn text(bytes: impl AsRef<[u8]>) -> String {
 
 /// The client at this path, with what it is told about its session.
 macro_rules! client {
-    ($name:ident, $($path:ident)::+, $settle:expr) => {
+    ($name:ident, $($path:ident)::+, $will:expr, $settle:expr) => {
         mod $name {
             use $($path)::+::mqttbytes::QoS;
             use $($path)::+::{Client, Connection, Event, Incoming, MqttOptions};
@@ -80,12 +91,15 @@ macro_rules! client {
             }
 
             impl super::Client for Rumqttc {
-                fn connect(broker: &Broker, name: &str, lasting: bool) -> (Self, bool) {
+                fn connect(broker: &Broker, name: &str, nature: Nature) -> (Self, bool) {
                     let address = broker.address();
                     let mut options = MqttOptions::new(name, address.ip().to_string(), address.port());
                     options.set_keep_alive(KEEP_ALIVE);
                     let settle: fn(&mut MqttOptions, bool) = $settle;
-                    settle(&mut options, lasting);
+                    settle(&mut options, nature == Nature::Lasting);
+                    if let Nature::WithWill(number) = nature {
+                        options.set_last_will($will(format!("will/{name}"), qos(number)));
+                    }
                     let (client, connection) = Client::new(options, REQUESTS_MAX);
                     let mut this = Self { client, connection };
                     let session_present = this.until(|event| match event {
@@ -143,15 +157,25 @@ macro_rules! client {
     };
 }
 
-client!(v3_1_1, rumqttc, |options, lasting| {
-    options.set_clean_session(!lasting);
-});
-client!(v5, rumqttc::v5, |options, lasting| {
-    options.set_clean_start(!lasting).set_session_expiry_interval(lasting.then_some(SESSION_SECS));
-});
+client!(
+    v3_1_1,
+    rumqttc,
+    |topic, qos| rumqttc::LastWill::new(topic, "gone", qos, false),
+    |options, lasting| {
+        options.set_clean_session(!lasting);
+    }
+);
+client!(
+    v5,
+    rumqttc::v5,
+    |topic, qos| rumqttc::v5::mqttbytes::v5::LastWill::new(topic, "gone", qos, false, None),
+    |options, lasting| {
+        options.set_clean_start(!lasting).set_session_expiry_interval(lasting.then_some(SESSION_SECS));
+    }
+);
 
 fn converse<C: Client>(broker: &Broker, qos: u8) {
-    let [mut frog, mut toad] = ["frog", "toad"].map(|name| C::connect(broker, name, false).0);
+    let [mut frog, mut toad] = ["frog", "toad"].map(|name| C::connect(broker, name, Nature::Plain).0);
     frog.subscribe("count/#", qos);
     (0..COUNT).for_each(|number| toad.begin_to_publish("count/all", &number.to_string(), qos, false));
     toad.finish_publishing(COUNT);
@@ -173,28 +197,43 @@ fn converse<C: Client>(broker: &Broker, qos: u8) {
     toad.leave();
 }
 
+fn leave_a_will<C: Client>(broker: &Broker, qos: u8) {
+    let (mut frog, _) = C::connect(broker, "frog", Nature::Plain);
+    frog.subscribe("will/+", qos);
+    C::connect(broker, "polite", Nature::WithWill(qos)).0.leave();
+    // Its connection is closed with it, and nothing is said.
+    drop(C::connect(broker, "rude", Nature::WithWill(qos)));
+    frog.expect("will/rude", "gone", qos, false);
+    frog.leave();
+}
+
 fn come_back<C: Client>(broker: &Broker, qos: u8) {
-    let (mut frog, was_there) = C::connect(broker, "away", true);
+    let (mut frog, was_there) = C::connect(broker, "away", Nature::Lasting);
     assert!(!was_there);
     frog.subscribe("away/+", qos);
     frog.leave();
-    let (mut toad, _) = C::connect(broker, "toad", false);
+    let (mut toad, _) = C::connect(broker, "toad", Nature::Plain);
     (0..COUNT).for_each(|number| toad.begin_to_publish("away/now", &number.to_string(), qos, false));
     toad.finish_publishing(COUNT);
-    let (mut frog, was_there) = C::connect(broker, "away", true);
+    let (mut frog, was_there) = C::connect(broker, "away", Nature::Lasting);
     assert!(was_there);
     (0..COUNT).for_each(|number| frog.expect("away/now", &number.to_string(), qos, false));
     frog.leave();
-    assert!(!C::connect(broker, "away", false).1);
+    assert!(!C::connect(broker, "away", Nature::Plain).1);
     toad.leave();
 }
 
 fn talk<C: Client>() {
-    for broker in brokers() {
-        (0..=2).for_each(|qos| converse::<C>(&broker, qos));
-        (1..=2).for_each(|qos| come_back::<C>(&broker, qos));
-        assert!(broker.stop().success());
-    }
+    thread::scope(|scope| {
+        for broker in brokers() {
+            scope.spawn(move || {
+                (0..=2).for_each(|qos| converse::<C>(&broker, qos));
+                (0..=2).for_each(|qos| leave_a_will::<C>(&broker, qos));
+                (1..=2).for_each(|qos| come_back::<C>(&broker, qos));
+                assert!(broker.stop().success());
+            });
+        }
+    });
 }
 
 #[test]

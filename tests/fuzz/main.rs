@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         match outcome {
             Ok(connections) => println!("{connections} connections"),
             Err(message) => {
-                println!("error: {message}\nagain with: cargo xtask fuzz tcp --seed {}", run.seed)
+                println!("error: {message}\nagain with: cargo xtask fuzz tcp --seed {}", run.seed);
             }
         }
     }
