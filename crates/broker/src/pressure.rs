@@ -12,7 +12,7 @@ pub(crate) const JUDGE_MS: u64 = 100;
 const PATIENCE_MS: u64 = 5_000;
 /// Without any for so long it is given up: what waits for it is memory that others need.
 const GIVEN_UP_MS: u64 = 60_000;
-/// One that is full without a break has so long before it is asked what that costs the others.
+/// One whose output is full without a break has so long before it is asked what that costs the others.
 const HELD_MS_MAX: u64 = 1_000;
 /// What a publisher waits for is looked at from the side of so many of those who wait.
 const WITNESSES: usize = 4;
@@ -272,11 +272,14 @@ impl Watched {
         if now_ms - self.moved_ms >= GIVEN_UP_MS {
             return Some(Verdict::GivenUp);
         }
-        let measures =
-            [(progress.taken, taken, &self.taken), (progress.acknowledged, acknowledged, &self.acknowledged)];
-        let is_slow = |(moved, median, track): (Option<u64>, u64, &Track)| {
+        // What waits for acknowledgements waits for a second at the most, and then goes on: they may take their time.
+        let measures = [
+            (progress.taken, taken, &self.taken, HELD_MS_MAX),
+            (progress.acknowledged, acknowledged, &self.acknowledged, PATIENCE_MS),
+        ];
+        let is_slow = |(moved, median, track, held_ms_max): (Option<u64>, u64, &Track, u64)| {
             let Some(moved) = moved else { return false };
-            let holds = progress.holds_others && (moved == 0 || self.paces_others(now_ms));
+            let holds = progress.holds_others && (moved == 0 || self.paces_others(held_ms_max, now_ms));
             moved < median / 4 || now_ms - track.still_ms >= PATIENCE_MS || holds
         };
         measures.into_iter().any(is_slow).then_some(Verdict::Slow)
@@ -284,8 +287,8 @@ impl Watched {
 
     /// Whether others had room for most of the time in which it was full: as much as who takes less than a quarter of
     /// what they take needs to be as far as they are. Those who were full too have had time by then.
-    fn paces_others(&self, now_ms: u64) -> bool {
-        self.held_ms >= HELD_MS_MAX && self.held_ms * 4 >= (now_ms - self.full_ms) * 3
+    fn paces_others(&self, held_ms_max: u64, now_ms: u64) -> bool {
+        self.held_ms >= held_ms_max && self.held_ms * 4 >= (now_ms - self.full_ms) * 3
     }
 }
 

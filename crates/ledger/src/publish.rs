@@ -456,9 +456,21 @@ impl Ledger {
             self.push(queue, id, entry);
             if brake.is_none() && own != Some(queue) && routing.publisher.is_some() && self.has_grown(queue) {
                 brake = Some(queue);
+                self.hold_others(queue, routing.targets);
             }
         }
         brake
+    }
+
+    /// Who waits for a session while its publishers are braked: all others that they publish to.
+    fn hold_others(&mut self, queue: QueueOf, targets: &Targets) {
+        let is_alone = targets.count + targets.groups.len() <= 1;
+        if let QueueOf::Session(id) = queue
+            && !is_alone
+            && let Some(online) = self.sessions.find_mut(id).and_then(|session| session.online.as_mut())
+        {
+            online.growth.hold_others();
+        }
     }
 
     fn push(&mut self, queue: QueueOf, id: MessageId, entry: Entry) {

@@ -18,8 +18,10 @@ use crate::retained::first_key;
 
 /// Messages on their way to one client take at most so many bytes, beside the first.
 const CREDIT_BYTES: usize = 256 * 1024;
-/// Nobody is braked any longer for a reader that acknowledges nothing.
+/// Nobody is braked any longer for a reader that acknowledges nothing...
 const PATIENCE_MS: u64 = 5_000;
+/// ... and where others wait with it for what is published, nobody is for longer than an answer is withheld.
+const PATIENCE_BESIDE_OTHERS_MS: u64 = 1_000;
 
 /// A session that outlives its connection; or one that does not, and is a member of groups.
 ///
@@ -111,6 +113,8 @@ pub(crate) struct Growth {
 pub(crate) struct Patience {
     /// Since when they have been braked without the reader having acknowledged anything.
     braked_ms: Option<u64>,
+    /// What they publish goes to others too, who wait with them.
+    holds_others: bool,
 }
 
 /// The will of a session that lasts.
@@ -225,11 +229,12 @@ impl Online {
 
 impl Patience {
     pub(crate) fn renew(&mut self) {
-        self.braked_ms = None;
+        *self = Self::default();
     }
 
     pub(crate) fn is_worth_waiting(&mut self, now_ms: u64) -> bool {
-        now_ms < *self.braked_ms.get_or_insert(now_ms) + PATIENCE_MS
+        let patience_ms = if self.holds_others { PATIENCE_BESIDE_OTHERS_MS } else { PATIENCE_MS };
+        now_ms < *self.braked_ms.get_or_insert(now_ms) + patience_ms
     }
 }
 
@@ -243,6 +248,11 @@ impl Growth {
     pub(crate) fn shrink(&mut self, queue: &Queue) {
         self.messages = self.messages.min(queue.len());
         self.bytes = self.bytes.min(queue.bytes());
+    }
+
+    /// Publishers are braked though what they publish goes to others too.
+    pub(crate) fn hold_others(&mut self) {
+        self.patience.holds_others = true;
     }
 
     /// The reader has acknowledged something.

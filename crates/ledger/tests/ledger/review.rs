@@ -139,6 +139,27 @@ fn the_brake_ends_where_nobody_acknowledges() {
     }
 }
 
+/// Where others wait too, a reader that acknowledges nothing costs them one second.
+#[test]
+fn the_brake_ends_soon_where_others_wait() {
+    let mut stage = Stage::with(Settings { brake_messages: 3, ..Settings::default() });
+    let subscriber = stage.client("subscriber", &Ask::lasting(60).window(1));
+    let other = stage.client("other", &Ask::clean());
+    for client in [&subscriber, &other] {
+        stage.subscribe(client, "a", at_qos(QOS_1));
+    }
+    let publisher = stage.client("publisher", &Ask::clean());
+    let publish = |stage: &mut Stage| {
+        stage.publish(&publisher, 1, &message("a", b"x", QOS_1));
+        stage.stored(&publisher).len()
+    };
+    let first: usize = (0..5).map(|_| publish(&mut stage)).sum();
+    assert_eq!(first, 4, "one is under way, three wait");
+    stage.pass_secs(1);
+    assert_eq!(stage.stored(&publisher).len(), 1, "a second later");
+    assert_eq!(publish(&mut stage), 1, "nobody waits any more");
+}
+
 /// The shard has not heard of the end of the session when it writes a subscription to the index.
 #[test]
 fn a_subscription_of_a_session_that_has_ended_leads_nowhere() {
