@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use pondhawk_tests::conversation::{
-    Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL, filter, publish, request, resume,
+    Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL, ack, filter, publish, request, resume,
 };
 use pondhawk_tests::packet::{self, Connect};
 use pondhawk_tests::{Broker, Client, Version};
@@ -66,7 +66,7 @@ fn h_02_what_comes_while_all_members_are_away_waits_within_bounds() {
         let mut publisher = broker.client(Version::V5, "publisher");
         for packet_id in 1..=ROOM {
             publisher.publish_at(1, packet_id, "t", packet_id.to_string().as_bytes());
-            publisher.expect(&[PUBACK, 0x02, 0x00, packet_id as u8]);
+            publisher.expect(&ack(PUBACK, packet_id));
         }
         publisher.publish_at(1, 99, "t", b"one more");
         publisher.expect(b"\x40\x03\x00\x63\x97");

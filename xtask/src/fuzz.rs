@@ -19,7 +19,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions";
 
 /// A run of the fuzz targets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Options {
     /// For each target; if nothing else is said, as long as CI has time.
     seconds: Option<u32>,
@@ -35,23 +35,6 @@ const TCP: &str = "tcp";
 const SECONDS: u32 = 15;
 /// For the fuzzer over TCP, which runs beside them and while they are built.
 const TCP_SECONDS: u32 = 60;
-
-/// What is due to which fuzzer.
-impl Options {
-    fn has_tcp(&self) -> bool {
-        self.targets.is_empty() || self.targets.iter().any(|target| target == TCP)
-    }
-
-    fn is_tcp_alone(&self) -> bool {
-        self.targets == [TCP]
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { seconds: None, replay: Vec::new(), targets: Vec::new() }
-    }
-}
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
@@ -73,6 +56,14 @@ impl Options {
             }
         }
         Ok(options)
+    }
+
+    fn has_tcp(&self) -> bool {
+        self.targets.is_empty() || self.targets.iter().any(|target| target == TCP)
+    }
+
+    fn is_tcp_alone(&self) -> bool {
+        self.targets == [TCP]
     }
 }
 
