@@ -88,7 +88,10 @@ impl Shard {
     pub(crate) fn refused(&mut self, id: ConnectionId, reason: ReasonCode, now: Now, to: &mut impl Effects) {
         let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
         self.disconnect(id, reason, to);
-        let why = "what the session needs cannot be recorded";
+        let why = match reason {
+            DisconnectReason::QuotaExceeded => "there is no room for another session",
+            _ => "what the session needs cannot be recorded",
+        };
         self.turn_away(id, reason.reason(), why, now, to);
     }
 

@@ -278,7 +278,7 @@ impl Ledger {
     /// large, and for what the server says of itself.
     fn may_retain(&self, message: &Message) -> bool {
         self.retained.has_room_for(message)
-            && (!self.tally.budget().is_tight()
+            && (!self.tally.budget().is_tight_to_keep()
                 || message.publisher().is_none()
                 || self.retained.shrinks_with(message))
     }
@@ -294,7 +294,8 @@ impl Ledger {
         }
         let budget = self.tally.budget();
         let mut taken = plan.iter().filter(|planned| planned.is_taken());
-        budget.is_tight() && taken.any(|planned| budget.is_full() || !self.leaves_at_once(planned.queue))
+        budget.is_tight_to_keep()
+            && taken.any(|planned| budget.is_full() || !self.leaves_at_once(planned.queue))
     }
 
     /// Whether what comes into a queue is taken out of it by somebody who waits for it.

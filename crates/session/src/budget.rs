@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Above this share of its limit a budget is tight: the rest is for what had been admitted before.
 const TIGHT_SIXTEENTHS: usize = 15;
+/// And above this one nothing is added to what is kept whoever is connected: however much of that there is, somebody can
+/// come and take it, or clear it.
+const KEPT_SIXTEENTHS: usize = 14;
 
 /// The purposes, each with the topic below `$SYS/broker/memory/` under which it is told.
 macro_rules! purposes {
@@ -100,6 +103,12 @@ impl Budget {
     #[must_use]
     pub fn is_tight(&self) -> bool {
         self.used_bytes() > self.tight_bytes()
+    }
+
+    /// Whether nothing is to be added to what is kept while nobody is connected: queues, and what is retained.
+    #[must_use]
+    pub fn is_tight_to_keep(&self) -> bool {
+        self.used_bytes() > self.limit_bytes / 16 * KEPT_SIXTEENTHS
     }
 
     /// Whether there is nothing left.
@@ -247,7 +256,7 @@ mod tests {
     fn the_last_sixteenth_is_not_for_what_is_new() {
         let budget = Arc::new(Budget::new(1_600));
         let _most = budget.charge(Purpose::Messages, 1_500);
-        assert!(!budget.is_tight());
+        assert!(!budget.is_tight() && budget.is_tight_to_keep());
         let _more = budget.charge(Purpose::Sessions, 1);
         assert!(budget.is_tight() && !budget.is_full());
     }
