@@ -145,10 +145,10 @@ impl Ledger {
     }
 
     /// What a cursor has found up to there is in its session's queue.
-    pub(crate) fn move_cursor(&mut self, queue: QueueId, filter: Option<&str>, from: Box<[u8]>) {
+    pub(crate) fn move_cursor(&mut self, queue: QueueId, filter: Option<&str>, from: &[u8]) {
         let session = self.sessions.find_mut(queue);
         let cursor = filter.and_then(|filter| session?.cursors.get_mut(filter));
-        cursor.into_iter().for_each(|cursor| cursor.from = from.clone());
+        cursor.into_iter().for_each(|cursor| cursor.from = from.into());
     }
 
     /// What a cursor has found could not be recorded: it is to find it again.

@@ -154,7 +154,7 @@ impl Ledger {
             let committed = if group.is_empty() { Ok(()) } else { self.replies.commit(&group, to) };
             match committed {
                 Ok(()) => {
-                    self.move_cursor(queue, filter.as_deref(), from);
+                    self.move_cursor(queue, filter.as_deref(), &from);
                     let routing =
                         Routing { message, targets: &targets, publisher: None, opens: None, will: None };
                     self.enqueue(&routing, id, &mut vec![planned], to);

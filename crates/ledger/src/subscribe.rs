@@ -169,8 +169,8 @@ impl Ledger {
             records.push(Record::Subscribed { session, filter, interest: *interest });
         }
         let last = self.last_message;
-        let cursor = |filter: &'a Box<str>| Record::Cursor { session, filter: Cow::Borrowed(filter), last };
-        records.extend(retained.iter().map(cursor));
+        let cursor = |filter: &'a str| Record::Cursor { session, filter: Cow::Borrowed(filter), last };
+        records.extend(retained.iter().map(|filter| cursor(filter)));
         self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?;
         for group in groups.iter().flatten() {
             if let Some(group) = self.groups.table.find_mut(*group) {
