@@ -243,3 +243,57 @@ fn retained_messages_of_qos_1_come_through_the_queue_of_a_lasting_session() {
     assert_eq!(got, 300);
     world.assert_account();
 }
+
+/// The packet identifier, if there is one, and the topic of a PUBLISH as it is printed.
+fn parts(packet: &str) -> (Option<u16>, String) {
+    let id = packet.split(' ').find_map(|word| word.strip_prefix("id=")).and_then(|id| id.parse().ok());
+    (id, packet.split('"').nth(1).expect("a topic").to_owned())
+}
+
+#[test]
+fn retained_messages_go_on_where_the_connection_was_cut() {
+    const MESSAGES: usize = 500;
+    for qos in [Qos::AtMostOnce, Qos::AtLeastOnce] {
+        let mut world = World::new(2);
+        let publisher = world.connect(0, Version::V5, "p");
+        let payload = "x".repeat(1_000);
+        for number in 0..MESSAGES {
+            let (packet_id, topic) = (id(1), format!("t/{number:03}"));
+            let delivery = Delivery::AtLeastOnce { packet_id, dup: false };
+            let publish =
+                Publish { retain: true, delivery, ..Publish::new(name(&topic), payload.as_bytes()) };
+            world.send(publisher, &publish.into());
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        let (mut reader, _) = come(&mut world, 0, Version::V5, "lasting");
+        world.socket(reader).stuck = true;
+        let options = SubscriptionOptions { qos, ..SubscriptionOptions::default() };
+        let mut packets = world.subscribe_with(reader, "t/#", options, SubscribeProperties::default());
+        packets.remove(0);
+        for shard in [1, 0, 1, 1] {
+            world.hang_up(reader);
+            for packet in packets.drain(..) {
+                let is_new = seen.insert(parts(&packet).1);
+                assert!(is_new || packet.contains(" dup "), "{packet}");
+            }
+            assert!((1..MESSAGES).contains(&seen.len()), "{} before the end", seen.len());
+            reader = world.accept(shard, Version::V5);
+            world.socket(reader).stuck = true;
+            world.send(reader, &connect_lasting(Version::V5, "lasting").into());
+            packets = world.packets(reader).split_off(1);
+        }
+        while !packets.is_empty() {
+            let mut taken: Vec<u16> = Vec::new();
+            for packet in packets.drain(..) {
+                let (packet_id, topic) = parts(&packet);
+                assert!(seen.insert(topic) || packet.contains(" dup "), "{packet}");
+                taken.extend(packet_id);
+            }
+            taken.into_iter().for_each(|number| world.send(reader, &puback(number)));
+            world.drain(reader);
+            packets = world.packets(reader);
+        }
+        assert_eq!(seen.len(), MESSAGES);
+        world.assert_account();
+    }
+}

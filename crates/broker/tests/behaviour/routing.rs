@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::world::{World, bytes, name, utf8};
+use crate::world::{Peer, World, bytes, name, utf8};
 use wire::{
     Connect, MessageProperties, OneOrMore, PacketId, Publish, PublishTopic, Subscribe, SubscribeProperties,
     Subscription, SubscriptionIdentifier, SubscriptionOptions, TopicAlias, UserProperties, UserProperty,
@@ -243,4 +243,27 @@ fn a_large_message_to_many_arrives_whole_in_every_shape() {
             assert!(trace[0].contains("20000 B") && trace[1].contains("9000 B"), "{trace:?}");
         }
     }
+}
+
+/// Where keys keep their order, QoS 0 has them too: each publisher has one member, on whatever shard they are.
+#[test]
+fn a_publisher_of_qos_0_keeps_to_one_member_of_an_ordered_group() {
+    let dispatch = index::Dispatch::KeyOrdered(index::Key::Publisher);
+    let mut world = World::with_ledger(2, ledger::Settings { dispatch, ..ledger::Settings::default() });
+    let members: Vec<Peer> = (0..4)
+        .map(|number| {
+            let member = world.connect(number % 2, Version::V5, &format!("m{number}"));
+            world.subscribe(member, "$share/g/t");
+            member
+        })
+        .collect();
+    let mut busy = std::collections::BTreeSet::new();
+    for number in 0..20 {
+        let publisher = world.connect(number % 2, Version::V5, &format!("p{number}"));
+        (0..5).for_each(|payload| world.publish(publisher, "t", &payload.to_string()));
+        let got: Vec<usize> = members.iter().map(|member| world.packets(*member).len()).collect();
+        let position = got.iter().position(|count| *count == 5);
+        busy.insert(position.unwrap_or_else(|| panic!("one member gets all five: {got:?}")));
+    }
+    assert!(busy.len() > 1, "publishers are shared out");
 }

@@ -194,6 +194,14 @@ impl World {
         Self::with_budget(shards, settings, Budget::default())
     }
 
+    /// A ledger with other settings.
+    pub(crate) fn with_ledger(shards: usize, ledger: ledger::Settings) -> Self {
+        let mut world = Self::new(shards);
+        let ledger = Ledger::new(ledger::Settings { seed: 3, ..ledger }, Arc::clone(&world.index));
+        world.ledger = ledger.with_budget(Arc::clone(&world.budget));
+        world
+    }
+
     /// A process that may hold so much memory.
     pub(crate) fn with_budget(shards: usize, settings: Settings, budget: Budget) -> Self {
         let budget = Arc::new(budget);
