@@ -78,7 +78,7 @@ use will::Wills;
 /// expires.
 const UNITS_AT_A_TIME: usize = 1_000;
 /// So many steps of cursors are made before new commands are looked at.
-const CURSOR_STEPS_AT_A_TIME: usize = 16;
+const CURSOR_STEPS_AT_A_TIME: usize = 4;
 /// What a message takes in a queue, or on its way, beside itself; a session or a group beside what it holds; and a client
 /// identifier that somebody has.
 const PLACE_BYTES: usize = 128;
