@@ -323,3 +323,75 @@ fn all_members_may_go_in_the_middle_of_a_flood() {
     assert_eq!(count(&stage.gauges().queued), 100);
     stage.check_account();
 }
+
+/// [MQTT-4.8.2-6]: so it is with PUBREC.
+#[test]
+fn what_a_member_refuses_in_pubrec_is_discarded() {
+    for ask in [Ask::lasting(60), Ask::clean()] {
+        let mut stage = Stage::new();
+        let first = member(&mut stage, "first", &ask.clone());
+        let second = member(&mut stage, "second", &ask);
+        emit(&mut stage, 1..=1, QOS_2);
+        let delivered = stage.delivered(&first);
+        stage.acknowledge(&first, one(&delivered).what, ReasonCode::QuotaExceeded);
+        stage.leave(&first, Cause::WithWill);
+        assert!(stage.delivered(&second).is_empty());
+        assert_eq!((count(&stage.gauges().refused_by_client), count(&stage.gauges().in_flight)), (1, 0));
+        stage.check_account();
+    }
+}
+
+/// What comes back goes before everything that was never sent, also when newer messages have come meanwhile.
+#[test]
+fn what_comes_back_goes_before_what_is_newer() {
+    let mut stage = Stage::new();
+    let gone = member(&mut stage, "gone", &Ask::clean().window(3));
+    emit(&mut stage, 1..=6, QOS_1);
+    assert_eq!(stage.delivered(&gone).len(), 3);
+    let left = member(&mut stage, "left", &Ask::lasting(60).window(1));
+    assert_eq!(payloads(&stage.delivered(&left)), ["4"]);
+    stage.leave(&gone, Cause::WithWill);
+    emit(&mut stage, 7..=7, QOS_1);
+    let mut what = Delivered::Session { queue: left.queue(), packet_id: packet_id(1) };
+    for expected in ["1", "2", "3", "5", "6", "7"] {
+        stage.acknowledge(&left, what, ReasonCode::Success);
+        let delivered = stage.delivered(&left);
+        assert_eq!(payloads(&delivered), [expected]);
+        what = one(&delivered).what;
+    }
+}
+
+/// A clean member's session has kept a message for too long: it is no acknowledged one.
+#[test]
+fn what_expires_with_a_clean_member_is_counted_as_expired() {
+    let mut stage = Stage::new();
+    let clean = member(&mut stage, "clean", &Ask::clean());
+    emit(&mut stage, 1..=1, QOS_1);
+    let delivered = stage.delivered(&clean);
+    let Delivered::Group { group, entry } = one(&delivered).what else { panic!("it has no session") };
+    stage.handle(clean.place.shard, Command::Expired { group, entry, connection: clean.place.connection });
+    let gauges = stage.gauges();
+    assert_eq!((count(&gauges.expired), count(&gauges.acknowledged), count(&gauges.in_flight)), (1, 0, 0));
+    stage.check_account();
+}
+
+/// The other policies of a full queue, as a session has them.
+#[test]
+fn a_full_group_may_refuse_messages_or_drop_new_ones() {
+    for (queue_full, answer) in
+        [(QueueFull::Refuse, ReasonCode::QuotaExceeded), (QueueFull::DropNewest, ReasonCode::Success)]
+    {
+        let mut stage = Stage::with(Settings { queue_messages_max: 2, queue_full, ..Settings::default() });
+        let away = member(&mut stage, "away", &Ask::lasting(60));
+        stage.leave(&away, Cause::Normal);
+        let publisher = stage.client("publisher", &Ask::clean());
+        for number in 1..=3 {
+            stage.publish(&publisher, number, &message("a", number.to_string().as_bytes(), QOS_1));
+        }
+        let last = stage.stored(&publisher).pop();
+        assert_eq!(last.map(|(_, reason)| reason), Some(answer));
+        let back = stage.client("away", &Ask::lasting(60));
+        assert_eq!(payloads(&stage.delivered(&back)), ["1", "2"]);
+        stage.check_account();
+    }
+}
