@@ -10,7 +10,7 @@ use topic::TopicFilter;
 use crate::command::{CursorId, Reply};
 use crate::retained::{Cursor, Retained, Step, Stride, Upto};
 use crate::session::Unfinished;
-use crate::{Effects, Ledger, Record};
+use crate::{Effects, Ledger, RETRY_MS, Record};
 
 /// One step of a retained cursor ends with the message that reaches this size, or after looking at as many values, so
 /// that nobody waits behind a filter that matches little.
@@ -22,6 +22,8 @@ pub(crate) struct Cursors {
     walks: BTreeMap<WalkKey, Walk>,
     /// Those whose next step was asked for and is not done, in the order in which they asked.
     asked: VecDeque<WalkKey>,
+    /// Those whose next step is made at that time: what they had found could not be recorded.
+    later: VecDeque<(u64, WalkKey)>,
 }
 
 pub(crate) type WalkKey = (ShardId, ConnectionId, CursorId);
@@ -35,11 +37,12 @@ struct Walk {
     /// It is a lasting session's, which remembers how far it has come.
     is_remembered: bool,
     is_done: bool,
+    was_refused: bool,
 }
 
 impl Cursors {
     fn open(&mut self, key: WalkKey, cursor: Cursor, is_remembered: bool, to: &mut impl Effects) {
-        let walk = Walk { cursor, asked: false, stride: STRIDE, is_remembered, is_done: false };
+        let walk = Walk { cursor, asked: false, stride: STRIDE, is_remembered, is_done: false, was_refused: false };
         self.walks.insert(key, walk);
         let (shard, connection, id) = key;
         to.post(shard, Reply::Begun { connection, id });
@@ -77,12 +80,19 @@ impl Cursors {
         keys.iter().for_each(|key| drop(self.walks.remove(key)));
     }
 
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        self.later.front().map(|(due_ms, _)| *due_ms)
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         !self.asked.is_empty()
     }
 
     /// One step of each cursor that was asked for one, at most `steps`.
     pub(crate) fn work(&mut self, steps: usize, retained: &Retained, now: Now, to: &mut impl Effects) {
+        while let Some((_, key)) = self.later.pop_front_if(|(due_ms, _)| *due_ms <= now.monotonic_ms) {
+            self.ask(key);
+        }
         for _ in 0..self.asked.len().min(steps) {
             let Some(key) = self.asked.pop_front() else { break };
             if let Some(walk) = self.walks.get_mut(&key) {
@@ -99,6 +109,8 @@ impl Cursors {
         if messages.is_empty() && !done {
             return self.ask(key);
         }
+        // What a session that lasts cannot take now is found again: its cursor ends with a step that finds nothing.
+        let done = done && (messages.is_empty() || !walk.is_remembered);
         walk.is_done = done;
         if done && !walk.is_remembered {
             self.walks.remove(&key);
@@ -156,7 +168,8 @@ impl Ledger {
         let Some(walk) = self.cursors.walks.get_mut(&key).filter(|walk| walk.is_remembered) else { return };
         let session = self.sessions.find(queue);
         if let Some(unfinished) = session.and_then(|session| session.cursors.get(&walk.cursor.filter)) {
-            walk.cursor.from = unfinished.from.clone();
+            walk.cursor.rewind(&unfinished.from);
+            walk.was_refused = true;
         }
     }
 
@@ -186,7 +199,11 @@ impl Ledger {
 
     /// A cursor may go on: for a session that lasts when nothing waits in its queue, which what the cursor brings would
     /// fill otherwise.
-    pub(crate) fn credit(&mut self, key: WalkKey, queue: Option<QueueId>) {
+    pub(crate) fn credit(&mut self, key: WalkKey, queue: Option<QueueId>, now: Now) {
+        if let Some(walk) = self.cursors.walks.get_mut(&key).filter(|walk| walk.was_refused) {
+            walk.was_refused = false;
+            return self.cursors.later.push_back((now.monotonic_ms + RETRY_MS, key));
+        }
         let session = queue.and_then(|queue| self.sessions.find_mut(queue));
         let Some(session) = session else { return self.cursors.ask(key) };
         let stride = Stride {

@@ -203,7 +203,7 @@ impl Ledger {
             Command::Queue { origin, id, messages, interest } => {
                 self.bring((from, origin.connection, id), origin.queue, &messages, interest, to);
             }
-            Command::Credit { connection, id, queue } => self.credit((from, connection, id), queue),
+            Command::Credit { connection, id, queue } => self.credit((from, connection, id), queue, now),
             Command::Close { connection, id } => self.cursors.close((from, connection, id)),
         }
         self.tell_if_poisoned(to);
@@ -272,6 +272,7 @@ impl Ledger {
             self.wills.poll_timeout(),
             self.replies.withheld.poll_timeout(),
             self.stalled_until_ms,
+            self.cursors.poll_timeout(),
             sweeps.then(|| self.sweep.next_ms()),
         ]
         .into_iter()

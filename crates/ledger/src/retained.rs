@@ -49,6 +49,8 @@ pub struct Cursor {
     pub(crate) filter: Box<str>,
     /// The first topic that was not looked at, or one before it.
     pub(crate) from: Box<[u8]>,
+    /// Values before this topic that are sent at QoS 0 were sent, though the cursor had to go back.
+    pub(crate) sent_at_most_once: Box<[u8]>,
     pub(crate) upto: Upto,
 }
 
@@ -62,10 +64,21 @@ pub(crate) struct Upto {
     pub(crate) granted: Qos,
 }
 
-impl Upto {
-    fn holds(self, value: &Value) -> bool {
-        let is_at_most_once = value.message.qos().min(self.granted) == Qos::AtMostOnce;
-        value.id <= if is_at_most_once { self.last_at_most_once } else { self.last }
+impl Cursor {
+    /// Whether the subscription is to be brought a value.
+    fn brings(&self, key: &[u8], value: &Value) -> bool {
+        match value.message.qos().min(self.upto.granted) {
+            Qos::AtMostOnce => value.id <= self.upto.last_at_most_once && *key >= *self.sent_at_most_once,
+            Qos::AtLeastOnce | Qos::ExactlyOnce => value.id <= self.upto.last,
+        }
+    }
+
+    /// Goes back, to find again what could not be taken.
+    pub(crate) fn rewind(&mut self, from: &[u8]) {
+        let sent = std::mem::replace(&mut self.from, from.into());
+        if sent > self.sent_at_most_once {
+            self.sent_at_most_once = sent;
+        }
     }
 }
 
@@ -164,7 +177,12 @@ impl Retained {
     #[must_use]
     pub fn cursor(&self, filter: TopicFilter<'_>, last: MessageId) -> Cursor {
         let upto = Upto { last, last_at_most_once: last, granted: Qos::ExactlyOnce };
-        Cursor { filter: filter.as_str().into(), from: first_key(filter.as_str()), upto }
+        Cursor {
+            filter: filter.as_str().into(),
+            from: first_key(filter.as_str()),
+            sent_at_most_once: Box::default(),
+            upto,
+        }
     }
 
     /// Goes on with a cursor for one stride.
@@ -179,7 +197,7 @@ impl Retained {
                 visits += 1;
                 let next = match place(&cursor.filter, key) {
                     Place::Match => {
-                        if cursor.upto.holds(value) && !value.message.is_expired(now) {
+                        if cursor.brings(key, value) && !value.message.is_expired(now) {
                             bytes += value.message.size_bytes();
                             found.messages.push(Arc::clone(&value.message));
                         }
@@ -200,6 +218,9 @@ impl Retained {
                 }
             }
             found.done = true;
+            if let Some(last) = found.messages.last() {
+                cursor.from = behind_topic(last.topic());
+            }
             return found;
         }
     }

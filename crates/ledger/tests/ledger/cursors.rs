@@ -265,3 +265,23 @@ fn asking_again_replaces_the_cursor() {
     reader.stage.unsubscribe(&client, ALL);
     assert!(!reader.stage.ledger.durable_state().contains("cursor"));
 }
+
+/// While there is no space the cursor waits, and repeats nothing; then it goes on by itself.
+#[test]
+fn a_cursor_waits_for_space() {
+    let mut stage = Stage::new();
+    let qos = [QOS_0, QOS_1];
+    store(&mut stage, 600, |number| qos[number % 2]);
+    let mut reader = Reader::new(stage, at_qos(QOS_1));
+    reader.stage.sink.no_space = true;
+    reader.run(&mut Dice(1), u64::MAX);
+    assert!(reader.seen.len() < 600 && !reader.stage.ledger.has_work(), "nothing spins");
+    for _ in 0..3 {
+        reader.stage.pass_secs(1);
+        reader.run(&mut Dice(1), u64::MAX);
+    }
+    reader.stage.sink.no_space = false;
+    reader.stage.pass_secs(1);
+    reader.run(&mut Dice(1), u64::MAX);
+    assert_eq!((reader.seen.len(), reader.repeated), (600, 0));
+}
