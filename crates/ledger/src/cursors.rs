@@ -42,7 +42,8 @@ struct Walk {
 
 impl Cursors {
     fn open(&mut self, key: WalkKey, cursor: Cursor, is_remembered: bool, to: &mut impl Effects) {
-        let walk = Walk { cursor, asked: false, stride: STRIDE, is_remembered, is_done: false, was_refused: false };
+        let walk =
+            Walk { cursor, asked: false, stride: STRIDE, is_remembered, is_done: false, was_refused: false };
         self.walks.insert(key, walk);
         let (shard, connection, id) = key;
         to.post(shard, Reply::Begun { connection, id });
