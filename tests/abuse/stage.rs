@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use pondhawk_tests::conversation::Message;
-use pondhawk_tests::{Broker, Innocents, Options, RawClient, Version, packet, until};
+use pondhawk_tests::{Broker, Innocents, Options, RawClient, Version, is_long, packet, until};
+use rustix::process::{Resource, getrlimit};
 
 pub(crate) const ALL: &[Version] = &Version::ALL;
 pub(crate) const BEFORE_5: &[Version] = &[Version::V3_1, Version::V3_1_1];
@@ -111,11 +112,19 @@ fn cases(
 
 /// How often something is done: as often as CI has time for, or as often as `cargo xtask abuse` asks for.
 pub(crate) fn sized(short: usize, long: usize) -> usize {
-    if std::env::var_os("PONDHAWK_ABUSE_LONG").is_some() { long } else { short }
+    if is_long() { long } else { short }
 }
 
-/// What allocators keep, and what is in the buffers of so few connections.
-const MEMORY_SLACK_BYTES: usize = 32 << 20;
+/// So many connections, or in the long form as many as this process may have.
+pub(crate) fn crowd(short: usize, long: usize) -> usize {
+    let files_max = getrlimit(Resource::Nofile).current.and_then(|most| usize::try_from(most).ok());
+    sized(short, long.min(files_max.unwrap_or(usize::MAX) / 4 * 3))
+}
+
+/// What allocators keep, and what is in the buffers of connections.
+fn memory_slack_bytes() -> usize {
+    sized(32 << 20, 512 << 20)
+}
 
 /// Plays a row against a broker with one shard and against one with four. Innocent clients, connected before, talk
 /// while it runs and after it; what is left of its connections goes away, and its memory; nothing has panicked.
@@ -130,7 +139,7 @@ pub(crate) fn play(settings: &str, row: impl Fn(&Broker)) {
         until("the peers' sockets are closed", || (broker.open_files() == open_files).then_some(()));
         if let Some(before) = resident_bytes {
             until("the peers' memory is given back", || {
-                (broker.resident_bytes()? < before + MEMORY_SLACK_BYTES).then_some(())
+                (broker.resident_bytes()? < before + memory_slack_bytes()).then_some(())
             });
         }
         innocents.notice_nothing_of(|| ());

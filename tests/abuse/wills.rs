@@ -9,7 +9,9 @@ use pondhawk_tests::packet::{self, Connect, Will};
 use pondhawk_tests::{Broker, Client, Version, until};
 
 use crate::packets::{connect_with_will, property};
-use crate::stage::{ALL, Answer, BEFORE_5, V5, answers, answers_with, first, play, sized, wait_for_sys};
+use crate::stage::{
+    ALL, Answer, BEFORE_5, V5, answers, answers_with, crowd, first, play, sized, wait_for_sys,
+};
 
 const TOPIC_NAME_INVALID: u8 = 0x90;
 
@@ -189,7 +191,7 @@ fn w_04_wills_that_are_kept_for_ever_are_limited() {
 
 #[test]
 fn w_07_the_wills_of_many_that_are_cut_off_in_one_instant() {
-    let clients = sized(300, 50_000);
+    let clients = crowd(300, 50_000);
     play("", |broker| {
         let mut witness = broker.client(Version::V5, "witness");
         witness.subscribe("w/+");

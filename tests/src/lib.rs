@@ -39,12 +39,18 @@ pub use wire::Version;
 /// somebody to wait for it.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Does something that ends by itself, again and again, until it comes to something.
+/// Whether things are to be done as often as `cargo xtask abuse` wants it, and not as CI has time for.
+pub fn is_long() -> bool {
+    std::env::var_os("PONDHAWK_ABUSE_LONG").is_some()
+}
+
+/// Does something that ends by itself, again and again, until it comes to something. What there is a thousand times more
+/// of has more time.
 ///
 /// # Panics
 /// When it has not before the deadline.
 pub fn until<T>(wish: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + DEADLINE;
+    let end = Instant::now() + if is_long() { 30 * DEADLINE } else { DEADLINE };
     while Instant::now() < end {
         if let Some(outcome) = attempt() {
             return outcome;
