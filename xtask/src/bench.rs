@@ -1,7 +1,7 @@
 //! Takes the figures of `docs/BENCHMARKS.md`: each is a command, and what it printed.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::house::House;
@@ -17,6 +17,8 @@ struct Section {
     arguments: &'static str,
     /// What is given instead, or besides, where only the command itself is tried.
     in_short: &'static str,
+    /// What is in the configuration file of ours, if it has one.
+    configuration: Option<&'static str>,
     peers: &'static [Peer],
 }
 
@@ -33,6 +35,7 @@ const SECTIONS: &[Section] = &[
         text: "Half the connections publish as fast as they can, each to one subscriber, 64 messages to a write.",
         arguments: "loadtest --conns 100,500,750,1000 --messages 2000 --repeat 3",
         in_short: "loadtest --conns 20 --messages 200",
+        configuration: None,
         peers: &[Peer::Mosquitto, Peer::Relay],
     },
     Section {
@@ -41,6 +44,7 @@ const SECTIONS: &[Section] = &[
         text: "System calls are nearly all there is.",
         arguments: "loadtest --conns 100,500,750,1000 --messages 300 --per-write 1 --repeat 3",
         in_short: "loadtest --conns 20 --messages 50 --per-write 1",
+        configuration: None,
         peers: &[Peer::Mosquitto, Peer::Relay],
     },
     Section {
@@ -49,6 +53,7 @@ const SECTIONS: &[Section] = &[
         text: "Each publisher has at most 100 messages unacknowledged. All sessions end with their connections.",
         arguments: "loadtest --conns 500 --messages 4000 --qos 1 --window 100 --repeat 3",
         in_short: "loadtest --conns 20 --messages 200 --qos 1 --window 100",
+        configuration: None,
         peers: &[Peer::Mosquitto],
     },
     Section {
@@ -57,6 +62,7 @@ const SECTIONS: &[Section] = &[
         text: "The same, with four packets to a message on either side.",
         arguments: "loadtest --conns 500 --messages 2000 --qos 2 --window 100 --repeat 3",
         in_short: "loadtest --conns 20 --messages 200 --qos 2 --window 100",
+        configuration: None,
         peers: &[Peer::Mosquitto],
     },
     Section {
@@ -66,6 +72,7 @@ const SECTIONS: &[Section] = &[
             (20). Faster than the relay is possible because fewer and larger writes reach the many that listen.",
         arguments: "pingtest --sizes 400p20w,200p200w,100p400w --messages 150 --repeat 3",
         in_short: "pingtest --sizes 10p5w --messages 20",
+        configuration: None,
         peers: &[Peer::Mosquitto, Peer::Relay],
     },
     Section {
@@ -74,6 +81,7 @@ const SECTIONS: &[Section] = &[
         text: "Resident memory of the server, with client identifiers of 23 characters.",
         arguments: "idle 8000",
         in_short: "idle 50",
+        configuration: None,
         peers: &[Peer::Mosquitto],
     },
     Section {
@@ -82,6 +90,7 @@ const SECTIONS: &[Section] = &[
         text: "The same, after one SUBSCRIBE.",
         arguments: "idle 8000 --subscribe",
         in_short: "idle 50 --subscribe",
+        configuration: None,
         peers: &[Peer::Mosquitto],
     },
     Section {
@@ -91,6 +100,7 @@ const SECTIONS: &[Section] = &[
             QoS 1, and what a message takes that waits.",
         arguments: "ledger",
         in_short: "ledger --messages 20000 --queued 10000",
+        configuration: None,
         peers: &[],
     },
     Section {
@@ -99,6 +109,7 @@ const SECTIONS: &[Section] = &[
         text: "A new subscriber asks for a million retained messages, while innocent clients go on.",
         arguments: "retained-flood --repeat 5",
         in_short: "retained-flood --messages 2000 --duration 0.2",
+        configuration: None,
         peers: &[Peer::Mosquitto, Peer::Relay],
     },
     Section {
@@ -108,6 +119,7 @@ const SECTIONS: &[Section] = &[
             1 KiB/s.",
         arguments: "slow-consumer --conns 100 --messages 20000 --per-write 1 --repeat 5",
         in_short: "slow-consumer --conns 10 --messages 200",
+        configuration: None,
         peers: &[Peer::Mosquitto],
     },
     Section {
@@ -116,6 +128,7 @@ const SECTIONS: &[Section] = &[
         text: "The same at QoS 1.",
         arguments: "slow-consumer --conns 100 --messages 20000 --per-write 1 --qos 1 --repeat 5",
         in_short: "slow-consumer --conns 10 --messages 200 --qos 1",
+        configuration: None,
         peers: &[Peer::Mosquitto],
     },
     Section {
@@ -124,7 +137,18 @@ const SECTIONS: &[Section] = &[
         text: "A shared group of four, of which three acknowledge nothing and are lost with what they took.",
         arguments: "shared-queue --repeat 5",
         in_short: "shared-queue --messages 2000 --duration 0.2",
+        configuration: None,
         peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "shared-queue-keys",
+        title: "shared-queue in the order of keys",
+        text: "The same with a server that keeps the messages of each publisher in their order, also when the member \
+            that had them is lost.",
+        arguments: "shared-queue --dispatch key-ordered --repeat 5",
+        in_short: "shared-queue --dispatch key-ordered --messages 2000 --duration 0.2",
+        configuration: Some("[shared]\ndispatch = \"key-ordered\"\n"),
+        peers: &[],
     },
     Section {
         name: "storm",
@@ -132,6 +156,7 @@ const SECTIONS: &[Section] = &[
         text: "Five thousand clients lose their connections and come back at once, while innocent clients go on.",
         arguments: "storm --repeat 5",
         in_short: "storm --clients 50 --duration 0.2",
+        configuration: None,
         peers: &[Peer::Mosquitto],
     },
 ];
@@ -153,11 +178,15 @@ Nothing was lost, duplicated or out of order where a table does not say so.
 pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
     log.run(house.cargo().args(["build", "--package", "pondhawk"]))?;
     let pondhawk = house.target().join("debug/pondhawk");
+    let folder = folder(house)?;
     for section in SECTIONS {
         let mut command = house.command(&pondhawk);
-        command.arg("bench").args(section.in_short.split(' '));
+        command.current_dir(&folder).arg("bench").args(section.in_short.split(' '));
         if !section.is_alone() {
-            command.arg("--spawn").arg(format!("pondhawk={} serve -p {{port}}", pondhawk.display()));
+            let serve = section.serve(&folder)?;
+            command
+                .arg("--spawn")
+                .arg(format!("pondhawk={}/{serve}", house.target().join("debug").display()));
         }
         log.run(&mut command)?;
     }
@@ -174,14 +203,22 @@ pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), 
         return Err(format!("there is no benchmark `{unknown}`; there are: {}", known.join(", ")));
     }
     log.run(house.cargo().args(["build", "--release", "--package", "pondhawk"]))?;
-    let page = Page::of(house);
+    let page = Page::of(house)?;
     for section in SECTIONS {
         if names.is_empty() || names.iter().any(|name| name == section.name) {
             log.note(&format!("# {}", section.name));
-            page.keep(section, &section.measure(house, log)?)?;
+            let line = section.line(&section.serve(&page.folder)?);
+            page.keep(section, &line, &section.measure(house, &line, &page.folder, log)?)?;
         }
     }
     page.write(&machine())
+}
+
+/// Where what was measured is kept, and the configuration files are.
+fn folder(house: &House) -> Result<PathBuf, String> {
+    let folder = house.target().join("xtask/bench");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
 }
 
 impl Section {
@@ -190,13 +227,23 @@ impl Section {
         self.arguments.starts_with("ledger")
     }
 
+    /// The command that starts the server, in a folder that has its configuration file.
+    fn serve(&self, folder: &Path) -> Result<String, String> {
+        let Some(configuration) = self.configuration else {
+            return Ok("pondhawk serve -p {port}".to_owned());
+        };
+        let path = folder.join(format!("{}.toml", self.name));
+        fs::write(&path, configuration).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(format!("pondhawk serve -p {{port}} -c {}.toml", self.name))
+    }
+
     /// The command as somebody types it who has `pondhawk` on the path.
-    fn line(&self) -> String {
+    fn line(&self, serve: &str) -> String {
         let mut line = format!("pondhawk bench {}", self.arguments);
         if self.is_alone() {
             return line;
         }
-        line += " \\\n    --spawn 'pondhawk=pondhawk serve -p {port}'";
+        line += &format!(" \\\n    --spawn 'pondhawk={serve}'");
         for peer in self.peers {
             line += match peer {
                 Peer::Mosquitto => " --with-mosquitto",
@@ -209,17 +256,20 @@ impl Section {
         line
     }
 
-    fn measure(&self, house: &House, log: &mut Log) -> Result<String, String> {
-        let line = self.line();
+    /// What the command prints. That a peer fails in its own rows is a figure too.
+    fn measure(&self, house: &House, line: &str, folder: &Path, log: &mut Log) -> Result<String, String> {
         log.note(&format!("$ {line}"));
         let mut shell = house.command("sh");
+        shell.current_dir(folder);
         let path = std::env::var("PATH").unwrap_or_default();
         shell.env("PATH", format!("{}:{path}", house.target().join("release").display()));
-        let output = shell.args(["-c", &line]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let output = shell.args(["-c", line]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| format!("cannot run `{line}`: {error}"))?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         log.note(&printed);
-        if output.status.success() {
+        let is_ours = |line: &str| line.starts_with("FAILED: pondhawk");
+        let is_measured = printed.contains("| pondhawk") && !printed.lines().any(is_ours);
+        if output.status.success() || is_measured {
             Ok(printed)
         } else {
             Err(format!("`{line}` failed ({})\n{printed}", output.status))
@@ -235,26 +285,23 @@ struct Page {
 }
 
 impl Page {
-    fn of(house: &House) -> Self {
+    fn of(house: &House) -> Result<Self, String> {
         let commit = said(house.command("git").args(["rev-parse", "--short=8", "HEAD"]));
-        Self {
-            folder: house.target().join("xtask/bench"),
-            path: house.root().join("docs/BENCHMARKS.md"),
-            commit,
-        }
+        Ok(Self { folder: folder(house)?, path: house.root().join("docs/BENCHMARKS.md"), commit })
     }
 
-    fn keep(&self, section: &Section, printed: &str) -> Result<(), String> {
-        let Section { title, text, .. } = section;
-        let line = section.line();
+    fn keep(&self, section: &Section, line: &str, printed: &str) -> Result<(), String> {
+        let Section { title, text, configuration, .. } = section;
         let commit = &self.commit;
+        let file = configuration.map_or(String::new(), |configuration| {
+            format!("`{}.toml`:\n\n```toml\n{configuration}```\n\n", section.name)
+        });
         // The first line says what the heading and the command say.
         let (_, table) = printed.split_once('\n').unwrap_or(("", printed));
         let table = table.trim();
-        let text = format!("\n## {title}\n\n{text} At {commit}:\n\n```\n{line}\n```\n\n{table}\n");
+        let text = format!("\n## {title}\n\n{text} At {commit}:\n\n```\n{line}\n```\n\n{file}{table}\n");
         let path = self.folder.join(section.name);
-        let written = fs::create_dir_all(&self.folder).and_then(|()| fs::write(&path, text));
-        written.map_err(|error| format!("{}: {error}", path.display()))
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
     fn write(&self, machine: &str) -> Result<(), String> {
