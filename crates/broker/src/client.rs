@@ -46,8 +46,8 @@ pub(crate) struct Client {
     pub(crate) held_for: Option<u64>,
     /// What DISCONNECT has changed the session's expiry to.
     pub(crate) expiry_secs: Option<u32>,
-    /// What its topic aliases hold of memory, as it stands on the account.
-    pub(crate) alias_bytes: usize,
+    /// What it takes to remember what it has sent, as it stands on the account.
+    pub(crate) inbound_bytes: usize,
     /// When its connection ends, because something of its could not be stored.
     pub(crate) ends_ms: Option<u64>,
     /// Answers that were sent while its output was full.
@@ -80,7 +80,7 @@ impl Client {
             is_held: false,
             held_for: None,
             expiry_secs: None,
-            alias_bytes: 0,
+            inbound_bytes: 0,
             ends_ms: None,
             untaken_answer_bytes: 0,
             is_stalled: false,

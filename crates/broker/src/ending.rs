@@ -103,7 +103,7 @@ impl Shard {
         let route_bytes = client.route.as_ref().map_or(0, |route| route.size_bytes());
         self.tally.sub(Purpose::Connections, CONNECTION_BYTES);
         self.tally.sub(Purpose::Routes, route_bytes);
-        self.tally.sub(Purpose::Aliases, client.alias_bytes);
+        self.tally.sub(Purpose::Inbound, client.inbound_bytes);
     }
 
     /// Memory is short, and too much of it is held for one connection.

@@ -8,7 +8,8 @@ const SUBSCRIPTION_BYTES: usize = 200;
 
 /// What a subscription to a filter holds of memory, about.
 pub(crate) fn subscription_bytes(filter: &str) -> usize {
-    filter.len() + SUBSCRIPTION_BYTES
+    // Its text is here and in the index, and while what is retained is looked for, twice more.
+    4 * filter.len() + SUBSCRIPTION_BYTES
 }
 
 /// A set that is as small as what it holds.

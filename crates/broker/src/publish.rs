@@ -93,7 +93,8 @@ impl Shard {
                 return len;
             }
         };
-        if !publish.is_verbatim() && !self.count_aliases(id, now, to) {
+        let is_remembered = !publish.is_verbatim() || publish.packet.delivery.qos() == Qos::ExactlyOnce;
+        if is_remembered && !self.count_inbound(id, now, to) {
             self.forget_route(&route);
             return len;
         }
@@ -126,16 +127,21 @@ impl Shard {
         self.tally.sub(Purpose::Routes, route.size_bytes());
     }
 
-    /// Puts on the account what a client's aliases hold. Whether it is here still: while memory is short there is none
-    /// for more of them.
-    fn count_aliases(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
+    /// Puts on the account what a client makes us remember: topic aliases, and exchanges of QoS 2. Whether it is here
+    /// still: while memory is short there is none for more.
+    fn count_inbound(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
-        let bytes = client.session.alias_bytes();
-        let before = std::mem::replace(&mut client.alias_bytes, bytes);
-        self.tally.add(Purpose::Aliases, bytes);
-        self.tally.sub(Purpose::Aliases, before);
+        let bytes = client.session.inbound_bytes();
+        let before = std::mem::replace(&mut client.inbound_bytes, bytes);
+        self.tally.add(Purpose::Inbound, bytes);
+        self.tally.sub(Purpose::Inbound, before);
         if bytes > before && self.tally.budget().is_tight() {
-            self.end_for_memory(id, "there is no memory for another topic alias", now, to);
+            self.end_for_memory(
+                id,
+                "there is no memory for another topic alias or exchange of QoS 2",
+                now,
+                to,
+            );
             return false;
         }
         true

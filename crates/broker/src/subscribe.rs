@@ -143,7 +143,9 @@ impl Shard {
         let Some(subscriber) = client.subscriber.clone() else { return };
         let identifier =
             subscribe.properties.subscription_identifier.and_then(|id| NonZeroU32::new(id.value()));
-        let is_tight = self.tally.budget().is_tight();
+        // What is a lasting session's stays when its client has left.
+        let budget = self.tally.budget();
+        let is_tight = if subscriber.queue.is_some() { budget.is_tight_to_keep() } else { budget.is_tight() };
         let mut asked = Vec::new();
         for subscription in subscribe.subscriptions.iter() {
             let filter =

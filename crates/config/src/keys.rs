@@ -133,8 +133,9 @@ keys! {
             "half of the machine's memory, or of the control group's if that is less",
             bounds: MEMORY_MIN..=MEMORY_MAX,
         }
-        /// The memory for all retained messages together, topic names and properties included. A message that does not
-        /// fit is not retained, and counted; clearing always works.
+        /// The memory for all retained messages together, topic names and properties included. A message of QoS 1 or 2
+        /// that does not fit is refused with reason code 0x97 (before MQTT 5.0 its client is disconnected); one of QoS 0
+        /// is delivered and not retained, and counted. Clearing always works.
         retained_bytes: u64 {
             kind: Size<u64>, auto: memory_budget_bytes / 2, "half of `memory_budget_bytes`", bounds: 0..=MEMORY_MAX
         }
@@ -193,7 +194,7 @@ keys! {
     pub struct Shared = "[shared]", given() {
         /// Which one. `round-robin`: the next one in turn that takes a message. `key-ordered`: messages with one key go to
         /// one member and keep their order while it is connected; what it has not acknowledged when it goes, goes to
-        /// another before anything newer of that key.
+        /// another before anything newer of that key, except what it was sent with QoS 2, which stays with it.
         dispatch: Dispatch { kind: Choice<Dispatch>, default: Dispatch::RoundRobin }
         /// What messages that keep their order have in common: `publisher`, the client that has published them, or
         /// `property:NAME`, the value of their first User Property of that name; those without one have their publisher's

@@ -154,7 +154,7 @@ impl Ledger {
             let incarnation = session.incarnation.unwrap_or_default();
             match self.replies.commit(&[Record::Closed { session: incarnation, packet_id }], to) {
                 Ok(()) => {
-                    session.unreleased.remove(&packet_id);
+                    self.unreleased -= usize::from(session.unreleased.remove(&packet_id));
                     ReasonCode::Success
                 }
                 Err(refusal) => self.reason(refusal),

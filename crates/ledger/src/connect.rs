@@ -98,6 +98,10 @@ impl Ledger {
         claim: &Claim,
         to: &mut impl Effects,
     ) -> Result<Claimed, ReasonCode> {
+        if self.tally.budget().is_tight_to_keep() && self.brings_larger_will(Some(id), claim) {
+            add(&self.gauges.connects_refused_memory, 1);
+            return Err(ReasonCode::QuotaExceeded);
+        }
         let will = self.pending_will(claim);
         let Some(session) = self.sessions.find_mut(id) else {
             debug_assert!(false, "a client's session is in the table");
@@ -138,8 +142,10 @@ impl Ledger {
         to: &mut impl Effects,
     ) -> Result<Claimed, ReasonCode> {
         let lasts = claim.expiry_secs > 0;
-        // Who goes on with a session, or ends one, makes room.
-        if existing.is_none() && self.tally.budget().is_tight() {
+        // Who ends a session makes room. What lasts is kept: nobody can be made to come and take it.
+        let budget = self.tally.budget();
+        let is_short = if lasts { budget.is_tight_to_keep() } else { budget.is_tight() };
+        if is_short && (existing.is_none() || self.brings_larger_will(existing, &claim)) {
             add(&self.gauges.connects_refused_memory, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
@@ -188,6 +194,13 @@ impl Ledger {
         self.come_online(id, place, &claim);
         let subscriber = self.sessions.find(id).map(|session| Arc::clone(&session.subscriber));
         Ok(claimed(subscriber.unwrap_or(claim.subscriber)))
+    }
+
+    /// Whether the will of a claim takes more than the one that the session has.
+    fn brings_larger_will(&self, session: Option<QueueId>, claim: &Claim) -> bool {
+        let will = session.and_then(|id| self.sessions.find(id)).and_then(|session| session.will.as_ref());
+        let old = will.map_or(0, |will| will.message.size_bytes());
+        claim.will.as_ref().is_some_and(|will| will.message.size_bytes() > old)
     }
 
     fn pending_will(&mut self, claim: &Claim) -> Option<PendingWill> {

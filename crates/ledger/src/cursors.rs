@@ -8,13 +8,28 @@ use session::Now;
 use topic::TopicFilter;
 
 use crate::command::{CursorId, Reply};
+use crate::queue::Queue;
 use crate::retained::{Cursor, Retained, Step, Stride, Upto};
 use crate::session::Unfinished;
-use crate::{Effects, Ledger, RETRY_MS, Record};
+use crate::{Effects, Ledger, RETRY_MS, Record, Settings};
 
 /// One step of a retained cursor ends with the message that reaches this size, or after looking at as many values, so
 /// that nobody waits behind a filter that matches little.
 const STRIDE: Stride = Stride { bytes: 64 * 1024, visits: 1_000 };
+
+/// How much a cursor brings to a session at a time: it must never fill its queue.
+fn stride(settings: &Settings) -> Stride {
+    Stride {
+        bytes: STRIDE.bytes.min(settings.queue_bytes_max / 4),
+        visits: STRIDE.visits.min(settings.queue_messages_max / 4).max(1),
+    }
+}
+
+/// Whether so little waits for a session that a cursor may bring more: a queue that is never empty does not stop it.
+fn is_short(queue: &Queue, settings: &Settings) -> bool {
+    let stride = stride(settings);
+    queue.len() < stride.visits && queue.bytes() < stride.bytes.max(1)
+}
 
 /// The cursors of all connections.
 #[derive(Debug, Default)]
@@ -207,20 +222,17 @@ impl Ledger {
         }
         let session = queue.and_then(|queue| self.sessions.find_mut(queue));
         let Some(session) = session else { return self.cursors.ask(key) };
-        let stride = Stride {
-            bytes: STRIDE.bytes.min(self.settings.queue_bytes_max / 2),
-            visits: STRIDE.visits.min(self.settings.queue_messages_max / 2).max(1),
-        };
-        self.cursors.limit(key, stride);
+        self.cursors.limit(key, stride(&self.settings));
         match &mut session.online {
-            Some(online) if !session.queue.is_empty() => online.parked.push(key),
+            Some(online) if !is_short(&session.queue, &self.settings) => online.parked.push(key),
             _ => self.cursors.ask(key),
         }
     }
 
-    /// Lets the cursors of a session go on if nothing waits in its queue.
+    /// Lets the cursors of a session go on if little waits in its queue.
     pub(crate) fn unpark(&mut self, queue: QueueId) {
-        let session = self.sessions.find_mut(queue).filter(|session| session.queue.is_empty());
+        let settings = &self.settings;
+        let session = self.sessions.find_mut(queue).filter(|session| is_short(&session.queue, settings));
         if let Some(online) = session.and_then(|session| session.online.as_mut()) {
             std::mem::take(&mut online.parked).into_iter().for_each(|key| self.cursors.ask(key));
         }

@@ -34,6 +34,7 @@ impl Ledger {
     /// and its messages are taken away by [`end_some`](Self::end_some).
     pub(crate) fn remove_session(&mut self, id: QueueId, will: WillFate) {
         let Some(mut session) = self.sessions.remove(id) else { return };
+        self.unreleased -= session.unreleased.len();
         self.timers.set(id, session.timer_ms, None);
         self.sweep.forget(id);
         self.claims.set_session(&session.subscriber.client_id, None);

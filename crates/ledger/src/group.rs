@@ -11,6 +11,7 @@ use index::{Dispatch, Lane, Members, QueueId, Subscriber};
 use session::{Message, Now};
 use wire::PacketId;
 
+use crate::SESSION_BYTES;
 use crate::lanes::Lanes;
 use crate::queue::{Entry, Queue};
 use crate::record::{Incarnation, MessageId};
@@ -42,6 +43,9 @@ pub(crate) struct Group {
     /// It stands in the line of those that are to be fed.
     pub(crate) is_ready: bool,
 }
+
+/// About what it takes to know whose a lane is, here and in the index.
+const LANE_BYTES: usize = 20;
 
 /// Members in the order of their turns.
 #[derive(Debug, Default)]
@@ -77,6 +81,14 @@ impl Group {
     /// Whether a member that takes something may get something.
     pub(crate) fn has_turns(&self) -> bool {
         self.lanes.as_ref().map_or(!self.ring.is_empty(), |lanes| lanes.has_turns())
+    }
+
+    /// Whether a member takes a message, as far as is known, before which nothing waits.
+    pub(crate) fn takes(&self, message: &Message) -> bool {
+        match (&self.lanes, self.lane_of(message)) {
+            (Some(lanes), Some(lane)) => lanes.takes(lane),
+            _ => !self.ring.is_empty(),
+        }
     }
 
     /// A new message, behind all others.
@@ -181,6 +193,15 @@ impl Groups {
     pub(crate) fn new(seed: u64, dispatch: Dispatch) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
         Self { table: Table::default(), by_filter: HashTable::new(), hasher, dispatch }
+    }
+
+    /// What they hold of memory, without the messages that wait.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let of_lanes = match self.dispatch {
+            Dispatch::KeyOrdered(_) => Lane::COUNT * LANE_BYTES,
+            Dispatch::RoundRobin => 0,
+        };
+        self.table.len() * (SESSION_BYTES + of_lanes)
     }
 
     pub(crate) fn of_filter(&self, filter: &str) -> Option<QueueId> {

@@ -129,6 +129,13 @@ impl Lanes {
         grown.any(|member| member.patience.is_worth_waiting(now_ms))
     }
 
+    /// Whether the owner of a lane takes something, as far as is known, and may have it.
+    pub(crate) fn takes(&self, lane: Lane) -> bool {
+        let Some(owner) = self.owners[lane.number()] else { return false };
+        let is_free = self.busy.get(&lane).is_none_or(|busy| busy.held == 0 || busy.holder == Some(owner));
+        is_free && self.present.get(&owner).is_some_and(|member| !member.is_hungry)
+    }
+
     /// A message waits, at its place.
     pub(crate) fn add(&mut self, lane: Lane, message: MessageId) {
         if self.busy.entry(lane).or_default().waiting.insert(message) {

@@ -84,6 +84,8 @@ const CURSOR_STEPS_AT_A_TIME: usize = 4;
 const PLACE_BYTES: usize = 128;
 const SESSION_BYTES: usize = 1_024;
 const CLIENT_BYTES: usize = 512;
+/// What an exchange of QoS 2 takes that was begun by a client and is not over.
+const UNRELEASED_BYTES: usize = 8;
 
 /// What could not be recorded for want of space is tried again after so long.
 const RETRY_MS: u64 = 100;
@@ -120,6 +122,8 @@ pub struct Ledger {
     tally: Tally,
     /// What subscriptions hold of it.
     subscription_bytes: usize,
+    /// Packet identifiers of QoS 2 that sessions have open.
+    unreleased: usize,
 }
 
 impl Ledger {
@@ -149,6 +153,7 @@ impl Ledger {
             gauges: Arc::default(),
             tally: Tally::new(Arc::default()),
             subscription_bytes: 0,
+            unreleased: 0,
             settings,
         }
     }
@@ -371,10 +376,11 @@ impl Ledger {
     fn settle_account(&mut self) {
         let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
         let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * PLACE_BYTES;
-        let sessions = self.sessions.len() + self.groups.table.len();
+        let sessions = self.sessions.len() * SESSION_BYTES + self.claims.len() * CLIENT_BYTES;
         self.tally.set(Purpose::Places, places + self.retained.places_bytes());
-        self.tally.set(Purpose::Sessions, sessions * SESSION_BYTES + self.claims.len() * CLIENT_BYTES);
+        self.tally.set(Purpose::Sessions, sessions + self.groups.size_bytes());
         self.tally.set(Purpose::Subscriptions, self.subscription_bytes);
+        self.tally.set(Purpose::Inbound, self.unreleased * UNRELEASED_BYTES);
         self.tally.settle();
     }
 }

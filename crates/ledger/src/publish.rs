@@ -190,9 +190,13 @@ impl Ledger {
     ) -> Result<Routed, ReasonCode> {
         let Routing { message, targets, opens, .. } = *routing;
         let mut plan = std::mem::take(&mut self.plan);
-        let decided = self.plan(routing, &mut plan).and_then(|()| self.record(routing, &plan, to));
-        let (id, is_retained) = match decided {
-            Ok(decided) => decided,
+        // Once and for all: others change the account of memory meanwhile.
+        let is_retained = message.retain() && !message.payload().is_empty() && self.may_retain(message);
+        let decided = self
+            .plan(routing, is_retained, &mut plan)
+            .and_then(|()| self.record(routing, is_retained, &plan, to));
+        let id = match decided {
+            Ok(id) => id,
             Err(reason) => {
                 plan.clear();
                 self.plan = plan;
@@ -204,7 +208,7 @@ impl Ledger {
         if let Some((session, packet_id)) = opens
             && let Some(session) = self.sessions.find_mut(session)
         {
-            session.unreleased.insert(packet_id);
+            self.unreleased += usize::from(session.unreleased.insert(packet_id));
         }
         if message.retain() {
             if is_retained || message.payload().is_empty() {
@@ -221,10 +225,14 @@ impl Ledger {
     }
 
     /// Finds out which queues the message goes into, and whether they have room.
-    fn plan(&self, routing: &Routing<'_>, plan: &mut Vec<Planned>) -> Result<(), ReasonCode> {
+    fn plan(
+        &self,
+        routing: &Routing<'_>,
+        is_retained: bool,
+        plan: &mut Vec<Planned>,
+    ) -> Result<(), ReasonCode> {
         let Routing { message, targets, publisher, .. } = *routing;
         let (qos, retain) = (message.qos(), message.retain());
-        let is_retained = self.is_retained_from_now(message);
         for target in targets.queued.iter().filter(|target| target.is_queued(qos)) {
             let Some(id) = target.subscriber.queue else { continue };
             let Some(session) = self.sessions.find(id) else { continue };
@@ -253,7 +261,7 @@ impl Ledger {
                     queue: QueueOf::Group(id),
                     queued: Queued { queue: group.incarnation, granted },
                     is_recorded: group.is_recorded,
-                    room: self.room(&group.queue, group.has_turns(), message),
+                    room: self.room(&group.queue, group.takes(message), message),
                 });
             }
         }
@@ -262,16 +270,11 @@ impl Ledger {
             add(&self.gauges.publishes_refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
-        if publisher.is_some() && self.lacks_memory(message, plan) {
+        if publisher.is_some() && self.lacks_memory(message, is_retained, plan) {
             add(&self.gauges.publishes_refused_memory, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
         Ok(())
-    }
-
-    /// Whether the message becomes the retained value of its topic.
-    fn is_retained_from_now(&self, message: &Message) -> bool {
-        message.retain() && !message.payload().is_empty() && self.may_retain(message)
     }
 
     /// Whether there is memory to retain a message: where that is short, for one that takes the place of another as
@@ -285,28 +288,31 @@ impl Ledger {
 
     /// Whether somebody who can be told has to hear that there is no memory for a message. Where memory is short there is
     /// some for what leaves again at once, as long as there is any.
-    fn lacks_memory(&self, message: &Message, plan: &[Planned]) -> bool {
+    fn lacks_memory(&self, message: &Message, is_retained: bool, plan: &[Planned]) -> bool {
         if message.qos() == Qos::AtMostOnce {
             return false;
         }
-        if message.retain() && !message.payload().is_empty() && !self.may_retain(message) {
+        if message.retain() && !message.payload().is_empty() && !is_retained {
             return true;
         }
         let budget = self.tally.budget();
         let mut taken = plan.iter().filter(|planned| planned.is_taken());
         budget.is_tight_to_keep()
-            && taken.any(|planned| budget.is_full() || !self.leaves_at_once(planned.queue))
+            && taken.any(|planned| budget.is_full() || !self.leaves_soon(planned.queue, message))
     }
 
-    /// Whether what comes into a queue is taken out of it by somebody who waits for it.
-    fn leaves_at_once(&self, queue: QueueOf) -> bool {
+    /// Whether what comes into a queue is taken out of it by somebody who is there: behind what little waits already.
+    fn leaves_soon(&self, queue: QueueOf, message: &Message) -> bool {
+        /// As much as may wait behind the window of a session that does not last.
+        const WAITING_BYTES_ALLOWED: usize = 16 * 1024;
+        let is_short = |queue: &Queue| queue.bytes() <= WAITING_BYTES_ALLOWED;
         match queue {
-            QueueOf::Session(id) => {
-                self.sessions.find(id).is_some_and(|session| session.queue.is_empty() && session.takes_new())
-            }
-            QueueOf::Group(id) => {
-                self.groups.table.find(id).is_some_and(|group| !group.has_waiting() && !group.ring.is_empty())
-            }
+            QueueOf::Session(id) => self.sessions.find(id).is_some_and(|session| {
+                session.online.as_ref().is_some_and(|online| online.is_open) && is_short(&session.queue)
+            }),
+            QueueOf::Group(id) => self.groups.table.find(id).is_some_and(|group| {
+                group.takes(message) && group.returned.is_empty() && is_short(&group.queue)
+            }),
         }
     }
 
@@ -339,17 +345,16 @@ impl Ledger {
         }
     }
 
-    /// Writes down what will happen, all of it together. Returns the message's number, and whether it is the retained
-    /// value of its topic from now on.
+    /// Writes down what will happen, all of it together. Returns the message's number.
     fn record(
         &mut self,
         routing: &Routing<'_>,
+        is_retained: bool,
         plan: &[Planned],
         to: &mut impl Effects,
-    ) -> Result<(MessageId, bool), ReasonCode> {
+    ) -> Result<MessageId, ReasonCode> {
         let Routing { message, opens, will, .. } = *routing;
         let id = self.next_message();
-        let is_retained = self.is_retained_from_now(message);
         let mut group: Vec<Record<'_>> = Vec::with_capacity(2);
         if let Some((session, packet_id)) = opens
             && let Some(session) = self.sessions.find(session).and_then(|session| session.incarnation)
@@ -370,7 +375,7 @@ impl Ledger {
         }
         group.extend(will.map(|will| Record::WillDone { will }));
         if group.is_empty() {
-            return Ok((id, is_retained));
+            return Ok(id);
         }
         // Nobody was promised that a retained message of QoS 0 is kept, and a will is better published twice than never.
         let can_do_without = opens.is_none() && plan.is_empty() && message.qos() == Qos::AtMostOnce;
@@ -378,10 +383,10 @@ impl Ledger {
             Err(Refusal::NoSpace) if can_do_without && will.is_some() => Err(ReasonCode::QuotaExceeded),
             Err(_) if can_do_without => {
                 add(&self.gauges.unrecorded, 1);
-                Ok((id, is_retained))
+                Ok(id)
             }
             Err(refusal) => Err(self.reason(refusal)),
-            Ok(()) => Ok((id, is_retained)),
+            Ok(()) => Ok(id),
         }
     }
 }

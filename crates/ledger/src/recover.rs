@@ -136,6 +136,8 @@ impl Replay {
                 }
             }
             Record::Cursor { session, filter, last } => {
+                // What was numbered and not recorded is gone, and its numbers are not given again.
+                self.ledger.last_message = self.ledger.last_message.max(last);
                 let cursor = Unfinished::new(&filter, last);
                 if let Some(session) = self.session(session) {
                     session.cursors.insert((&*filter).into(), cursor);
@@ -336,6 +338,7 @@ impl Replay {
         self.ledger.index.apply(changes, &mut Vec::new());
         let bytes = session.subscriptions.keys().map(|filter| subscription_bytes(filter)).sum::<usize>();
         self.ledger.subscription_bytes += bytes;
+        self.ledger.unreleased += session.unreleased.len();
         let shared: Vec<_> = shared
             .into_iter()
             .map(|(filter, interest)| (Box::<str>::from(filter.as_str()), interest))

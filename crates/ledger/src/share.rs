@@ -133,8 +133,12 @@ impl Ledger {
         }
         share.turn.into_iter().for_each(|turn| group.ring.remove(turn));
         group.members -= 1;
-        let is_connected = self.sessions.find(id).and_then(|session| session.online.as_ref());
-        if is_connected.is_some_and(|online| online.is_open) {
+        let online = self.sessions.find_mut(id).and_then(|session| session.online.as_mut());
+        let is_open = online.is_some_and(|online| {
+            online.hungry.retain(|group| *group != group_id);
+            online.is_open
+        });
+        if is_open {
             self.part_from(id, group_id);
         }
         self.remove_if_empty(group_id);
@@ -282,8 +286,9 @@ impl Ledger {
         if !self.groups.table.find(id).is_some_and(crate::group::Group::has_waiting) {
             return Ok(Some(false));
         }
-        self.give(id, member, now, to)?;
+        // In line in any case: where there is no space now, others try again.
         self.is_ready(QueueOf::Group(id));
+        self.give(id, member, now, to)?;
         Ok(Some(true))
     }
 

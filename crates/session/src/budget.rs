@@ -49,8 +49,8 @@ purposes! {
     Subscriptions: "subscriptions",
     /// Where publishers' last topics led.
     Routes: "routes",
-    /// Topic aliases that clients have set up.
-    Aliases: "aliases",
+    /// What is remembered of what clients have sent: topic aliases, and exchanges of QoS 2 that are not over.
+    Inbound: "inbound",
 }
 
 const PURPOSES: usize = Purpose::ALL.len();

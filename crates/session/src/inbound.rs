@@ -198,6 +198,11 @@ impl Inbound {
         Some(PubComp::new(packet_id, PubRelReason::Success))
     }
 
+    /// What the exchanges of QoS 2 hold of memory, in bytes: what they have needed at once, since it is kept.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.open.capacity() * (size_of::<(PacketId, Exchange)>() + 1)
+    }
+
     /// Writes the PUBACKs and PUBRECs that may leave. Before MQTT 5 they cannot refuse: what is refused is
     /// acknowledged as usual.
     pub(crate) fn write_answers(&mut self, version: Version, into: &mut Vec<u8>) {

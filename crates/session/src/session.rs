@@ -204,10 +204,11 @@ impl<T> Session<T> {
         }
     }
 
-    /// What the aliases that the client has set up hold of memory, in bytes.
+    /// What it takes to remember what the client has sent, in bytes: topic aliases, and exchanges of QoS 2.
     #[must_use]
-    pub fn alias_bytes(&self) -> usize {
-        self.incoming_aliases.as_ref().map_or(0, |aliases| aliases.size_bytes())
+    pub fn inbound_bytes(&self) -> usize {
+        let aliases = self.incoming_aliases.as_ref().map_or(0, |aliases| aliases.size_bytes());
+        aliases + self.inbound.as_ref().map_or(0, |inbound| inbound.size_bytes())
     }
 
     /// Whether the client takes topic aliases, and we use them.

@@ -203,6 +203,60 @@ fn wills_are_on_the_account() {
     assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
 }
 
+/// What lasts stays when its client has left: it must never be all there is.
+#[test]
+fn those_who_are_away_leave_room_for_who_comes() {
+    let mut world = world(1);
+    let ids: Vec<String> = (0..1_000).map(|number| format!("client {number}")).collect();
+    let mut let_in = 0;
+    for client_id in &ids {
+        let (peer, answer) = knock(&mut world, 0, &lasting(Version::V5, client_id), Version::V5);
+        if answer[0].starts_with("CONNACK Quota exceeded") {
+            break;
+        }
+        subscribe(&mut world, peer, client_id);
+        world.hang_up(peer);
+        let_in += 1;
+    }
+    assert!((100..1_000).contains(&let_in), "{let_in} sessions");
+    let payload = vec![7; 60_000];
+    for client_id in &ids[..let_in] {
+        let mut again = lasting(Version::V5, client_id);
+        again.will = Some(Will {
+            topic: name("will"),
+            payload: Binary::new(&payload).expect("short"),
+            qos: Qos::AtMostOnce,
+            retain: false,
+            delay_interval_secs: Some(u32::MAX),
+            properties: MessageProperties::default(),
+        });
+        let (_, answer) = knock(&mut world, 0, &again, Version::V5);
+        assert!(answer[0].starts_with("CONNACK Quota exceeded"), "a larger will is new: {answer:?}");
+    }
+    let new = world.connect(0, Version::V5, "new");
+    assert!(subscribe(&mut world, new, "a")[0].contains("Granted QoS 1"));
+    let (_, answer) = knock(&mut world, 0, &lasting(Version::V5, &ids[0]), Version::V5);
+    assert!(answer[0].starts_with("CONNACK Success"), "{answer:?}");
+}
+
+#[test]
+fn exchanges_of_qos_2_are_on_the_account() {
+    let mut world = world(1);
+    let peer = world.connect(0, Version::V3_1_1, "peer");
+    let begin = |world: &mut World, number| {
+        let delivery = Delivery::ExactlyOnce { packet_id: packet_id(number), dup: false };
+        world.send(peer, &Publish { delivery, ..Publish::new(name("t"), b"x") }.into());
+    };
+    (1..=1_000).for_each(|number| begin(&mut world, number));
+    assert!(world.budget.held_bytes(Purpose::Inbound) > 1_000 * 4);
+    let tight = make_tight(&world);
+    (1_001..=3_000).for_each(|number| begin(&mut world, number));
+    assert!(world.socket(peer).closed);
+    assert_eq!(world.total(|counters| counters.ended_memory.value()), 1);
+    drop(tight);
+    assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
+}
+
 #[test]
 fn topic_aliases_are_on_the_account() {
     let mut world = world(1);
@@ -210,9 +264,9 @@ fn topic_aliases_are_on_the_account() {
     let alias = |number| PublishTopic::NameWithAlias(name(&topic), TopicAlias::new(number).expect("not 0"));
     let peer = world.connect(0, Version::V5, "peer");
     world.send(peer, &Publish { topic: alias(1), ..Publish::new(name("t"), b"x") }.into());
-    assert!(world.budget.held_bytes(Purpose::Aliases) > 60_000);
+    assert!(world.budget.held_bytes(Purpose::Inbound) > 60_000);
     world.send(peer, &Publish { topic: alias(1), ..Publish::new(name("t"), b"x") }.into());
-    assert!(world.budget.held_bytes(Purpose::Aliases) < 61_000, "one took the place of the other");
+    assert!(world.budget.held_bytes(Purpose::Inbound) < 61_000, "one took the place of the other");
     let tight = make_tight(&world);
     world.send(peer, &Publish { topic: alias(2), ..Publish::new(name("t"), b"x") }.into());
     assert!(world.packets(peer)[0].starts_with("DISCONNECT Quota exceeded"));

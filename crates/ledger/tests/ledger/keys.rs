@@ -73,6 +73,19 @@ fn a_publisher_has_one_member_at_every_qos() {
 }
 
 #[test]
+fn what_may_not_wait_goes_to_a_member_that_is_there() {
+    let mut stage = Stage::with(settings());
+    let member = member(&mut stage, "member", &Ask::lasting(60));
+    stage.emit(&message_of("key", "a", b"now", QOS_1, false, Some(0)));
+    assert_eq!(payloads(&stage.delivered(&member)), ["now"]);
+    stage.leave(&member, Cause::Normal);
+    stage.emit(&message_of("key", "a", b"too late", QOS_1, false, Some(0)));
+    let (member, _) = stage.connect("member", &Ask::lasting(60));
+    assert!(!payloads(&stage.delivered(&member)).contains(&"too late".to_owned()));
+    stage.check_account();
+}
+
+#[test]
 fn a_chosen_property_may_be_the_key() {
     let dispatch = Dispatch::KeyOrdered(Key::Property("order".into()));
     let mut stage = Stage::with(Settings { dispatch, ..Settings::default() });
