@@ -21,7 +21,8 @@ use crate::command::{Claim, Will};
 /// ```
 #[derive(Debug)]
 pub(crate) struct Claims {
-    clients: HashTable<Client>,
+    /// Each behind a pointer: half of such a table may be empty.
+    clients: HashTable<Box<Client>>,
     hasher: SeedableRandomState,
     /// Those whose sessions have ended, in the order of the records of that, until these are durable.
     ended: VecDeque<(Lsn, Arc<str>)>,
@@ -152,7 +153,7 @@ impl Claims {
     pub(crate) fn settle(&mut self, id: &str) {
         let hash = self.hasher.hash_one(id);
         let Ok(found) = self.clients.find_entry(hash, |client| &*client.id == id) else { return };
-        let Client { holder, session, ended, .. } = found.get();
+        let Client { holder, session, ended, .. } = &**found.get();
         if holder.is_none() && session.is_none() && ended.is_none() {
             found.remove();
             self.shrink();
@@ -165,19 +166,20 @@ impl Claims {
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<&Client> {
-        self.clients.find(self.hasher.hash_one(id), |client| &*client.id == id)
+        self.clients.find(self.hasher.hash_one(id), |client| &*client.id == id).map(|client| &**client)
     }
 
     fn find_mut(&mut self, id: &str) -> Option<&mut Client> {
-        self.clients.find_mut(self.hasher.hash_one(id), |client| &*client.id == id)
+        let found = self.clients.find_mut(self.hasher.hash_one(id), |client| &*client.id == id);
+        found.map(|client| &mut **client)
     }
 
     fn find_or_insert(&mut self, id: &Arc<str>) -> &mut Client {
         let hasher = &self.hasher;
-        let hash_of = |client: &Client| hasher.hash_one(&*client.id);
-        let entry = self.clients.entry(hasher.hash_one(&**id), |client| client.id == *id, hash_of);
+        let (hash, is_it) = (hasher.hash_one(&**id), |client: &Client| client.id == *id);
+        let entry = self.clients.entry(hash, |client| is_it(client), |client| hasher.hash_one(&*client.id));
         let new = || Client { id: Arc::clone(id), session: None, holder: None, waiting: None, ended: None };
-        entry.or_insert_with(new).into_mut()
+        entry.or_insert_with(|| Box::new(new())).into_mut()
     }
 
     /// After most clients have gone the table gives its memory back.
