@@ -204,14 +204,14 @@ pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), 
     }
     log.run(house.cargo().args(["build", "--release", "--package", "pondhawk"]))?;
     let page = Page::of(house)?;
-    for section in SECTIONS {
-        if names.is_empty() || names.iter().any(|name| name == section.name) {
-            log.note(&format!("# {}", section.name));
-            let line = section.line(&section.serve(&page.folder)?);
-            page.keep(section, &line, &section.measure(house, &line, &page.folder, log)?)?;
-        }
-    }
-    page.write(&machine())
+    let is_wanted = |section: &&Section| names.is_empty() || names.iter().any(|name| name == section.name);
+    let measured = SECTIONS.iter().filter(is_wanted).try_for_each(|section| {
+        log.note(&format!("# {}", section.name));
+        let line = section.line(&section.serve(&page.folder)?);
+        page.keep(section, &line, &section.measure(house, &line, &page.folder, log)?)
+    });
+    page.write(&machine())?;
+    measured
 }
 
 /// Where what was measured is kept, and the configuration files are.

@@ -34,11 +34,8 @@ const STEPS: &[(&str, Work)] = &[
     }),
     // Last, because they take as long as they are given.
     ("simulation", |house, log| {
-        // The same runs for everybody, then new ones: a finding comes with its seed.
-        for runs in [&["--seed", "0", "--runs", "1000"][..], &["--seconds", "60"]] {
-            log.run(sim::command(house).args(runs))?;
-        }
-        Ok(())
+        // The same for everybody: what new seeds find, with `cargo xtask sim`, is rarely the fault of a change.
+        log.run(sim::command(house).args(["--seed", "0", "--runs", "1000"]))
     }),
     ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
