@@ -329,6 +329,8 @@ fn machine() -> String {
     let processor = of_file("/proc/cpuinfo", "model name");
     let memory = of_file("/proc/meminfo", "MemTotal");
     let kernel = said(Command::new("uname").args(["-s", "-r"]));
+    // What follows a dash says who has built it.
+    let kernel = kernel.split('-').next().unwrap_or_default();
     let mosquitto = said(Command::new("mosquitto").arg("-h"));
     let mosquitto = mosquitto.lines().next().unwrap_or_default();
     format!(
