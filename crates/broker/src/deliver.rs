@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
 use ledger::{Command, CursorId, Origin};
-use session::{Message, Now, Wait, Waiting};
+use session::{Budget, Message, Now, Wait, Waiting};
 use wire::{DisconnectReason, Qos, SubscriptionIdentifiers};
 
 use crate::client::Tag;
@@ -15,9 +15,6 @@ use crate::{Effects, Flush, Room, Shard};
 /// From so much behind its window on a client is behind: its publishers get their acknowledgements later.
 const BEHIND_BYTES: usize = 256 * 1024;
 const BEHIND_MESSAGES: usize = 1_000;
-
-/// While memory is short, a client for which more than this waits is ended when more comes.
-const WAITING_BYTES_ALLOWED: usize = 16 * 1024;
 
 /// What a delivery has found among its receivers.
 #[derive(Debug, Default)]
@@ -172,7 +169,7 @@ impl Shard {
             self.counters.discarded_session.add(u64::from(is_ours));
             return;
         };
-        if client.session.waiting_bytes() > WAITING_BYTES_ALLOWED && self.tally.budget().is_tight() {
+        if client.session.waiting_bytes() > Budget::WAITING_BYTES_ALLOWED && self.tally.budget().is_tight() {
             self.counters.dropped_queue_full.add(u64::from(is_ours));
             self.counters.publish_dropped.add(u64::from(is_ours));
             let why = "there is no memory for the messages that wait for the client";

@@ -125,8 +125,8 @@ keys! {
         output_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=1024 * MIB }
         /// The memory that clients can make the broker hold, whatever for: buffers, packets that have begun, messages that
         /// wait or are retained, wills, connections, sessions, subscriptions. Of the last sixteenth nothing new is
-        /// admitted, and of the one before it no message that would stay: CONNECT, SUBSCRIBE and such messages are refused
-        /// with reason code 0x97, before MQTT 5.0 as far as the version has words for it; QoS 0 is dropped, and counted.
+        /// admitted, and of the one before it nothing that would stay when its client leaves: CONNECT, SUBSCRIBE and such
+        /// messages are refused with reason code 0x97, before MQTT 5.0 as far as the version has words for it; QoS 0 is dropped, and counted.
         /// What frees memory is always carried out. The bounds that follow are shares of it where they are not given.
         memory_budget_bytes: u64 {
             kind: Size<u64>, auto: (machine.memory_bytes / 2).clamp(MEMORY_MIN, MEMORY_MAX),

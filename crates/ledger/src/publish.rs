@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use index::{Interest, Place, QueueId, ShardId, Target, Targets};
-use session::{Message, Now, Ticket};
+use session::{Budget, Message, Now, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::command::{Publish, Reply};
@@ -303,9 +303,7 @@ impl Ledger {
 
     /// Whether what comes into a queue is taken out of it by somebody who is there: behind what little waits already.
     fn leaves_soon(&self, queue: QueueOf, message: &Message) -> bool {
-        /// As much as may wait behind the window of a session that does not last.
-        const WAITING_BYTES_ALLOWED: usize = 16 * 1024;
-        let is_short = |queue: &Queue| queue.bytes() <= WAITING_BYTES_ALLOWED;
+        let is_short = |queue: &Queue| queue.bytes() <= Budget::WAITING_BYTES_ALLOWED;
         match queue {
             QueueOf::Session(id) => self.sessions.find(id).is_some_and(|session| {
                 session.online.as_ref().is_some_and(|online| online.is_open) && is_short(&session.queue)

@@ -66,6 +66,10 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// While memory is short, as much may wait for one client that is connected, in bytes: less than this says nothing
+    /// of how it keeps up.
+    pub const WAITING_BYTES_ALLOWED: usize = 16 * 1024;
+
     /// An account on which nothing is held.
     #[must_use]
     pub fn new(limit_bytes: usize) -> Self {
