@@ -295,6 +295,7 @@ fn bounds(random: &mut Random) -> Bounds {
     Bounds {
         mail: *random.pick(&[100, 1_000, 1 << 20]),
         commands: *random.pick(&[500, 5_000, 1 << 20]),
+        answers: *random.pick(&[2_000, 1 << 16]),
         high_water: *random.pick(&[100, 1_000, 1 << 18]),
         waiting: *random.pick(&[2_000, 1 << 24, 1 << 24]),
         allowance: 200,

@@ -226,7 +226,7 @@ impl World {
         let fullest = [
             ("mail to a shard", mail, bounds.mail),
             ("commands to the ledger", commands, bounds.commands),
-            ("an output", output, bounds.high_water + bounds.mail * self.scenario.shards),
+            ("an output", output, bounds.high_water + bounds.mail * self.scenario.shards + bounds.answers),
         ];
         for (what, bytes, bound) in fullest {
             if bytes > bound + self.bound_bytes {

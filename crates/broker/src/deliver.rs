@@ -9,7 +9,6 @@ use wire::{DisconnectReason, Qos, SubscriptionIdentifiers};
 
 use crate::client::Tag;
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
-use crate::retained::Walks;
 use crate::{Effects, Flush, Room, Shard};
 
 /// From so much behind its window on a client is behind: its publishers get their acknowledgements later.
@@ -55,9 +54,10 @@ impl Shard {
     }
 
     /// How a target gets the message; `None` if it is gone, or is not to get this one.
-    fn receiver(&self, source: Source<'_>, target: &Target) -> Option<Receiver> {
+    fn receiver(&mut self, source: Source<'_>, target: &Target) -> Option<Receiver> {
         // The ledger has moved a session here before CONNACK says so: until then it gets nothing [MQTT-3.2.0-1].
-        let Some(client) = self.clients.get(target.connection).filter(|client| client.is_in) else {
+        let client = self.clients.get_mut(target.connection).filter(|client| client.is_in);
+        let Some(client) = client else {
             self.count_absent(u64::from(source.count()));
             return None;
         };
@@ -65,10 +65,13 @@ impl Shard {
         let retain = match source {
             Source::Run(_) => false,
             Source::Message { message, stored } => {
-                let comes_again =
-                    |walks: &Walks| stored && walks.will_bring(message, target, &client.filters);
-                if client.walks.as_deref().is_some_and(comes_again) {
-                    return None;
+                let walks = client.walks.as_deref_mut().filter(|_| stored);
+                if let Some(walks) = walks.filter(|walks| walks.will_bring(message, target, &client.filters)) {
+                    if source.qos().min(target.qos) == Qos::AtMostOnce {
+                        return None;
+                    }
+                    // It was acknowledged, and its topic may have another value before the cursor comes to it.
+                    walks.came_live(message);
                 }
                 message.retain() && target.retain_as_published
             }

@@ -31,6 +31,8 @@ struct Walk {
     is_new: bool,
     /// The ledger has opened the cursor: from then on what is published comes to the subscription live.
     begun: bool,
+    /// What came live before that, and is not to come again.
+    came_live: Vec<Arc<Message>>,
 }
 
 impl Walks {
@@ -40,14 +42,12 @@ impl Walks {
         if self.unbegun == 0 {
             return false;
         }
-        let matches =
-            |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(message.topic()));
         let brings = |filter: &str| {
             let walk = self.by_filter.get(filter).and_then(|id| self.walks.get(id));
             walk.is_some_and(|walk| walk.is_new && !walk.begun)
         };
         let mut brought = 0;
-        for filter in filters.iter().filter(|filter| matches(filter)) {
+        for filter in filters.iter().filter(|filter| matches(filter, message)) {
             if !brings(filter) {
                 return false;
             }
@@ -56,10 +56,18 @@ impl Walks {
         brought >= target.matches
     }
 
+    /// The message comes live all the same: no cursor that is to be opened brings it again.
+    pub(crate) fn came_live(&mut self, message: &Arc<Message>) {
+        let unbegun = self.walks.values_mut().filter(|walk| !walk.begun);
+        for walk in unbegun.filter(|walk| matches(&walk.filter, message)) {
+            walk.came_live.push(Arc::clone(message));
+        }
+    }
+
     fn insert(&mut self, id: CursorId, filter: &str, interest: Interest, is_new: bool) {
         let filter = Arc::<str>::from(filter);
         self.by_filter.insert(Arc::clone(&filter), id);
-        self.walks.insert(id, Walk { filter, interest, is_new, begun: false });
+        self.walks.insert(id, Walk { filter, interest, is_new, begun: false, came_live: Vec::new() });
         self.unbegun += 1;
     }
 
@@ -92,6 +100,10 @@ impl Walks {
         }
         None
     }
+}
+
+fn matches(filter: &str, message: &Message) -> bool {
+    TopicFilter::new(filter).is_ok_and(|filter| filter.matches(message.topic()))
 }
 
 impl Shard {
@@ -162,7 +174,7 @@ impl Shard {
         &mut self,
         connection: ConnectionId,
         id: CursorId,
-        (messages, done): (&[Arc<Message>], bool),
+        (mut messages, done): (Vec<Arc<Message>>, bool),
         now: Now,
         to: &mut impl Effects,
     ) {
@@ -172,13 +184,15 @@ impl Shard {
         if walks.stepping == Some(id) {
             walks.stepping = None;
         }
-        let Some(interest) = walks.walks.get(&id).map(|walk| walk.interest) else { return };
+        let Some(walk) = walks.walks.get(&id) else { return };
+        let interest = walk.interest;
+        messages.retain(|message| !walk.came_live.iter().any(|live| Arc::ptr_eq(live, message)));
         if done {
             walks.remove(id);
         } else {
             walks.ready.push_back(id);
         }
-        self.deliver_retained(connection, id, messages, interest, now, to);
+        self.deliver_retained(connection, id, &messages, interest, now, to);
         self.continue_walks(connection, to);
     }
 }

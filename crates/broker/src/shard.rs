@@ -280,7 +280,7 @@ impl Shard {
             }
             Reply::Begun { connection, id } => self.begin_walk(connection, id, to),
             Reply::Retained { connection, id, messages, done } => {
-                self.retained(connection, id, (&messages, done), now, to);
+                self.retained(connection, id, (messages, done), now, to);
             }
         }
     }

@@ -65,13 +65,14 @@ impl LedgerThread {
         }
     }
 
-    /// Whether anything would wake the thread.
+    /// Whether anything would wake the thread, which waits for shards that have much to read.
     pub(crate) fn is_awake(&self, disk: &Disk, now_ms: u64) -> bool {
-        !self.inbox.is_empty()
+        let is_wanted = !self.inbox.is_empty()
             || self.ledger.has_work()
             || disk.durable() > self.told
             || disk.has_failed() && !self.is_poisoned
-            || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms)
+            || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms);
+        is_wanted && self.board.has_room_for_answers()
     }
 
     /// One turn: some commands, possibly of a part of a shard's turn only.
@@ -106,10 +107,12 @@ impl LedgerThread {
             self.ledger.poison(&mut replies);
         }
         for all in [replies.shards, replies.decided] {
-            let said = all.into_iter().enumerate().filter(|(_, replies)| !replies.is_empty());
-            self.outbox.extend(
-                said.map(|(shard, replies)| Addressed::Shard(ShardId::new(shard), Letter::Replies(replies))),
-            );
+            for (shard, replies) in all.into_iter().enumerate().filter(|(_, replies)| !replies.is_empty()) {
+                let shard = ShardId::new(shard);
+                let bytes = replies.iter().map(Reply::weight_bytes).sum();
+                self.board.add_answers(shard, bytes);
+                self.outbox.push_back(Addressed::Shard(shard, Letter::Replies { replies, bytes }));
+            }
         }
     }
 }

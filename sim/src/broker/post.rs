@@ -18,8 +18,8 @@ const ITEM_BYTES: usize = 64;
 pub(crate) enum Letter {
     /// Another shard's turn.
     Mail { from: ShardId, batch: Batch },
-    /// What the ledger answered.
-    Replies(VecDeque<Reply>),
+    /// What the ledger answered, and what that weighs.
+    Replies { replies: VecDeque<Reply>, bytes: usize },
     /// That shard has read our mail.
     MailRead(ShardId),
     /// The ledger has read our commands.
@@ -103,6 +103,8 @@ pub(crate) struct Bounds {
     pub(crate) mail: usize,
     /// From one shard to the ledger.
     pub(crate) commands: usize,
+    /// From the ledger to one shard.
+    pub(crate) answers: usize,
     /// An output with more waiting is over its mark.
     pub(crate) high_water: usize,
     /// All outputs together.
@@ -122,6 +124,7 @@ pub(crate) struct Board {
     /// By sender, then receiver.
     mail: Vec<Vec<Way>>,
     commands: Vec<Way>,
+    answers: Vec<Way>,
     /// What waits to be written to connections, in the whole process.
     pub(crate) waiting_bytes: Cell<usize>,
     /// What a shard did that it must not.
@@ -142,6 +145,7 @@ impl Board {
             bounds,
             mail: (0..shards).map(|_| ways()).collect(),
             commands: ways(),
+            answers: ways(),
             waiting_bytes: Cell::new(0),
             faults: RefCell::default(),
         })
@@ -171,6 +175,19 @@ impl Board {
     /// Commands were carried out: whether their sender waits for that.
     pub(crate) fn commands_read(&self, from: ShardId, bytes: usize) -> bool {
         self.commands[from.number()].handled(bytes)
+    }
+
+    pub(crate) fn add_answers(&self, to: ShardId, bytes: usize) {
+        self.answers[to.number()].add(bytes, self.bounds.answers);
+    }
+
+    pub(crate) fn answers_read(&self, by: usize, bytes: usize) {
+        self.answers[by].handled(bytes);
+    }
+
+    /// Whether every shard has read most of what the ledger has answered. The ledger does nothing before.
+    pub(crate) fn has_room_for_answers(&self) -> bool {
+        self.answers.iter().all(|way| way.bytes.get() <= self.bounds.answers)
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -173,7 +173,8 @@ impl ShardThread {
                     hands.outbox.push_back(Addressed::Shard(from, read));
                 }
             }
-            Letter::Replies(replies) => {
+            Letter::Replies { replies, bytes } => {
+                hands.board.answers_read(self.number, bytes);
                 for reply in replies {
                     note!(scene.trace, ("shard {}", self.number), "is told {reply:?}");
                     brain.reply(reply, now, hands);

@@ -109,13 +109,7 @@ fn a_new_subscription_gets_a_value_once_however_the_answers_cross() {
     world.publish_retained(publisher, "t", "1");
     let subscriber = world.connect(1, Version::V5, "s");
     // The ledger hears of the new value after the subscription is written, and before it hears of that.
-    let subscription = wire::Subscription::with_qos(topic::filter!("t"), wire::Qos::AtMostOnce);
-    let subscribe = wire::Subscribe {
-        packet_id: wire::PacketId::MIN,
-        properties: SubscribeProperties::default(),
-        subscriptions: wire::OneOrMore::one(&subscription),
-    };
-    world.feed_only(subscriber, &bytes(&subscribe.into(), Version::V5));
+    subscribe_unheard(&mut world, subscriber, wire::Qos::AtMostOnce);
     let publish = wire::Publish { retain: true, ..wire::Publish::new(name("t"), b"2") };
     world.feed_only(publisher, &bytes(&publish.into(), Version::V5));
     world.settle();
@@ -228,18 +222,45 @@ fn many_subscriptions_at_once_bring_their_messages_one_step_at_a_time() {
     assert!(received > 200, "{received}");
 }
 
-#[test]
-fn a_live_copy_of_what_is_not_kept_is_not_left_out() {
-    let mut world = World::new(2);
-    let publisher = world.connect(0, Version::V5, "p");
-    let subscriber = world.connect(1, Version::V5, "s");
-    let subscription = wire::Subscription::with_qos(topic::filter!("t"), wire::Qos::AtMostOnce);
+/// SUBSCRIBE to `t`, of which the ledger has not heard when it hears of what is published after it.
+fn subscribe_unheard(world: &mut World, subscriber: Peer, qos: wire::Qos) {
+    let subscription = wire::Subscription::with_qos(topic::filter!("t"), qos);
     let subscribe = wire::Subscribe {
         packet_id: wire::PacketId::MIN,
         properties: SubscribeProperties::default(),
         subscriptions: wire::OneOrMore::one(&subscription),
     };
     world.feed_only(subscriber, &bytes(&subscribe.into(), Version::V5));
+}
+
+#[test]
+fn an_acknowledged_value_that_another_replaces_at_once_is_not_left_out() {
+    let mut world = World::new(2);
+    let publisher = world.connect(0, Version::V5, "p");
+    let subscriber = world.connect(1, Version::V5, "s");
+    subscribe_unheard(&mut world, subscriber, wire::Qos::AtLeastOnce);
+    for (number, payload) in [(1, b"1"), (2, b"2")] {
+        let packet_id = wire::PacketId::new(number).expect("not 0");
+        let delivery = wire::Delivery::AtLeastOnce { dup: false, packet_id };
+        let publish = wire::Publish { retain: true, delivery, ..wire::Publish::new(name("t"), payload) };
+        world.feed_only(publisher, &bytes(&publish.into(), Version::V5));
+    }
+    world.settle();
+    let packets = world.packets(subscriber);
+    // Each of them once, and in their order.
+    assert_eq!(
+        packets[1..],
+        ["PUBLISH q1 id=1 \"t\" 1 B \"1\"", "PUBLISH q1 id=2 \"t\" 1 B \"2\""],
+        "{packets:?}"
+    );
+}
+
+#[test]
+fn a_live_copy_of_what_is_not_kept_is_not_left_out() {
+    let mut world = World::new(2);
+    let publisher = world.connect(0, Version::V5, "p");
+    let subscriber = world.connect(1, Version::V5, "s");
+    subscribe_unheard(&mut world, subscriber, wire::Qos::AtMostOnce);
     // An empty payload clears: there is nothing that could come later.
     let publish = wire::Publish { retain: true, ..wire::Publish::new(name("t"), b"") };
     world.feed_only(publisher, &bytes(&publish.into(), Version::V5));
