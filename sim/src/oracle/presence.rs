@@ -136,9 +136,14 @@ impl Oracle {
         for client in &mut self.presence.clients {
             client.live = None;
         }
+        let messages = &self.messages;
+        // A retained value that was not acknowledged may be forgotten, and an older one is there again.
+        let is_kept = |no: MessageNo| {
+            let message = &messages[no.0 as usize];
+            message.qos > Qos::AtMostOnce && (message.acknowledged.is_some() || !message.retain)
+        };
         for session in &mut self.sessions {
-            // Retained values of QoS 0 may be forgotten, and older ones are there again.
-            session.last.retain(|(_, _, published, _), _| *published > Qos::AtMostOnce);
+            session.last.retain(|_, last| is_kept(*last));
         }
         for message in &mut self.messages {
             match &mut message.will {
