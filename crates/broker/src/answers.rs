@@ -81,6 +81,26 @@ impl Shard {
         self.send_answers(id, to);
     }
 
+    /// The same for what came in one piece: the answers leave together.
+    pub(crate) fn complete_all(
+        &mut self,
+        id: ConnectionId,
+        tickets: impl Iterator<Item = Ticket>,
+        reason: ReasonCode,
+        to: &mut impl Effects,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        self.scratch.clear();
+        let mut answers = 0;
+        for ticket in tickets {
+            let before = self.scratch.len();
+            client.session.complete(ticket, reason, &mut self.scratch);
+            answers += u64::from(self.scratch.len() > before);
+        }
+        self.counters.packets_sent.add(answers.saturating_sub(1));
+        self.send_answers(id, to);
+    }
+
     pub(crate) fn complete_some(
         &mut self,
         id: ConnectionId,

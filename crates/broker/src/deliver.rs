@@ -5,11 +5,11 @@ use std::sync::Arc;
 use index::{ConnectionId, Interest, Level, Subscriber, Target};
 use ledger::{Command, CursorId, Origin};
 use session::{Budget, Message, Now, Wait, Waiting};
-use wire::{DisconnectReason, Qos, SubscriptionIdentifiers};
+use wire::{DisconnectReason, Qos, SubscriptionIdentifiers, numbered_packets};
 
 use crate::client::Tag;
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
-use crate::{Effects, Flush, Room, Shard};
+use crate::{Effects, Flush, Room, Run, Shard};
 
 /// From so much behind its window on a client is behind: its publishers get their acknowledgements later.
 const BEHIND_BYTES: usize = 256 * 1024;
@@ -45,6 +45,8 @@ impl Shard {
             self.counters.routed.add(u64::from(source.count()));
             if receiver.shape.qos == Qos::AtMostOnce {
                 self.send_once(&mut dispatch, target, &receiver, now, &mut found, to);
+            } else if source.count() > 1 {
+                self.offer_run(&mut dispatch, target, &receiver, now, &mut found, to);
             } else {
                 self.offer(&mut dispatch, target, &receiver, now, &mut found, to);
             }
@@ -66,7 +68,8 @@ impl Shard {
             Source::Run(_) => false,
             Source::Message { message, stored } => {
                 let walks = client.walks.as_deref_mut().filter(|_| stored);
-                if let Some(walks) = walks.filter(|walks| walks.will_bring(message, target, &client.filters)) {
+                if let Some(walks) = walks.filter(|walks| walks.will_bring(message, target, &client.filters))
+                {
                     if source.qos().min(target.qos) == Qos::AtMostOnce {
                         return None;
                     }
@@ -118,6 +121,34 @@ impl Shard {
                 self.watch(target.connection, subscriber, now, to);
             }
             found.over.get_or_insert_with(|| Arc::clone(subscriber));
+        }
+    }
+
+    /// Several at QoS 1: those for which there is a place go out together, and the others one by one.
+    fn offer_run(
+        &mut self,
+        dispatch: &mut Dispatch<'_>,
+        target: &Target,
+        receiver: &Receiver,
+        now: Now,
+        found: &mut Found,
+        to: &mut impl Effects,
+    ) {
+        let Source::Run(run) = dispatch.source else { return };
+        let connection = target.connection;
+        let fits =
+            dispatch.goes_as_it_came(target, receiver) && self.has_room(connection, run.bytes.len(), to);
+        let mut sent = 0;
+        if fits && let Some(client) = self.clients.get_mut(connection) {
+            let mut begin = || client.session.begin(run.qos)?.packet_id();
+            sent = dispatch.send_renumbered(run, &mut begin, receiver, connection, to);
+            self.counters.in_flight.add(u64::from(dispatch.made.count));
+            self.count_sent(&dispatch.made, Room::Open);
+        }
+        for (bytes, _, payload_bytes) in numbered_packets(&run.bytes[sent..], run.version) {
+            let packet = Run { bytes, count: 1, payload_bytes: payload_bytes as u64, ..run };
+            let mut dispatch = dispatch.of(Source::Run(packet));
+            self.offer(&mut dispatch, target, receiver, now, found, to);
         }
     }
 

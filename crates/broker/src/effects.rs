@@ -86,7 +86,8 @@ pub enum Mail<'a> {
     Resume(Arc<Subscriber>),
 }
 
-/// Consecutive PUBLISH packets of QoS 0 to one topic as they were read, or a single one of QoS 1 or 2.
+/// Consecutive PUBLISH packets of QoS 0 or 1 to one topic as they were read, or a single one. At QoS 1 those that travel
+/// together have no properties.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
     /// The packets, whole, one after the other.

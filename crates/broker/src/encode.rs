@@ -8,7 +8,7 @@ use session::{Budget, Message, Now, Session};
 use topic::TopicName;
 use wire::{
     Decoded, Delivery, Full, Limits, Packet, PacketId, Publish, PublishTopic, Qos, Sink,
-    SubscriptionIdentifier, SubscriptionIdentifiers, Version, decode, set_packet_id,
+    SubscriptionIdentifier, SubscriptionIdentifiers, Version, decode, renumber, set_packet_id,
 };
 
 use crate::client::Tag;
@@ -106,7 +106,7 @@ pub(crate) struct Buffers {
 
 /// One delivery, while it goes from receiver to receiver.
 pub(crate) struct Dispatch<'a> {
-    source: Source<'a>,
+    pub(crate) source: Source<'a>,
     flush: Flush,
     /// So many more receivers of a wide fan-out are written at the end of the turn, if they publish: in a
     /// dialogue that many listen to, the listeners can wait, and get more at a time.
@@ -255,6 +255,40 @@ impl<'a> Dispatch<'a> {
             self.shared.push(payload.into());
         }
         to.publish_shared(connection, head, &self.shared[0], flush);
+    }
+
+    /// Whether a receiver gets packets of QoS 1 as they came, but for their identifiers.
+    pub(crate) fn goes_as_it_came(&self, target: &Target, receiver: &Receiver) -> bool {
+        let is_small = |run: Run<'_>| run.bytes.len() <= receiver.bytes_max && !self.source.is_large();
+        let is_like = self.source.is_like(receiver.shape) && !receiver.uses_aliases;
+        is_like && target.identifiers.is_empty() && matches!(self.source, Source::Run(run) if is_small(run))
+    }
+
+    /// Sends those of the packets that get an identifier, and returns how many bytes they were.
+    pub(crate) fn send_renumbered(
+        &mut self,
+        run: Run<'_>,
+        begin: &mut dyn FnMut() -> Option<PacketId>,
+        receiver: &Receiver,
+        connection: ConnectionId,
+        to: &mut impl Effects,
+    ) -> usize {
+        let flush = self.flush_of(receiver);
+        let single = &mut self.buffers.single;
+        single.clear();
+        single.extend_from_slice(run.bytes);
+        let sent = renumber(single, run.version, begin);
+        if sent.count > 0 {
+            to.publish(connection, &single[..sent.len], flush);
+        }
+        let count = u32::try_from(sent.count).unwrap_or(run.count);
+        self.made = Made { count, payload_bytes: sent.payload_bytes as u64, ..Made::default() };
+        sent.len
+    }
+
+    /// The same for one of its packets.
+    pub(crate) fn of<'d>(&'d mut self, source: Source<'d>) -> Dispatch<'d> {
+        Dispatch::new(source, self.flush, self.now, self.buffers)
     }
 
     /// With aliases in place of topics that this client has heard.

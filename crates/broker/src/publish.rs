@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use index::{ConnectionId, Generation, Level, Member, Place, ShardId, Subscriber, Target, Targets};
 use ledger::{Command, Publish};
-use session::{Incoming, Message, Now, Purpose};
-use wire::{Qos, ReasonCode, publish_run};
+use session::{Incoming, Message, Now, Purpose, Ticket};
+use wire::{Qos, ReasonCode, numbered_packets, numbered_run, publish_run};
 
 use crate::client::Client;
 use crate::encode::Source;
@@ -67,6 +67,11 @@ impl Route {
     }
 }
 
+/// Whether those behind it may be like it.
+fn is_plain(publish: &Incoming<'_>) -> bool {
+    publish.is_verbatim() && publish.packet.properties.is_empty()
+}
+
 impl Shard {
     /// Routes the PUBLISH at the beginning of `bytes`, `len` long, and those directly behind it that differ in
     /// their payload only. Returns how many bytes that were.
@@ -107,6 +112,8 @@ impl Shard {
             self.count_received(publish);
             self.post(id, publish, &mut route, now, to);
             len
+        } else if qos == Qos::AtLeastOnce && is_plain(publish) && route.targets.groups.is_empty() {
+            self.straight_numbered(id, publish, (bytes, len), &route, now, to)
         } else if qos > Qos::AtMostOnce || !publish.is_verbatim() || !route.targets.groups.is_empty() {
             self.count_received(publish);
             self.straight_single(id, publish, (bytes, len), &route, now, to);
@@ -241,14 +248,51 @@ impl Shard {
             // Properties are checked packet by packet.
             (1, publish.packet.payload.len(), len)
         };
-        let count = u32::try_from(count).expect("a read has fewer packets than 2^32");
-        self.counters.packets_received.add(u64::from(count - 1));
-        self.counters.publish_received.add(u64::from(count));
-        self.counters.publish_bytes_received.add(payload_bytes as u64);
-        let qos = Qos::AtMostOnce;
-        let packets = Run { bytes: &bytes[..len], count, payload_bytes: payload_bytes as u64, version, qos };
+        let packets = self.take_run(&bytes[..len], (count, payload_bytes), publish);
         self.forward(id, publish, packets, route, now, to);
         len
+    }
+
+    /// The straight way at QoS 1, for packets without properties.
+    fn straight_numbered(
+        &mut self,
+        id: ConnectionId,
+        publish: &Incoming<'_>,
+        (bytes, len): (&[u8], usize),
+        route: &Route,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> usize {
+        let Some(client) = self.clients.get_mut(id) else { return len };
+        let (limits, settings) = (client.session.limits(&self.settings), &self.settings);
+        let session = &mut client.session;
+        let run = numbered_run(bytes, len, publish.version, &limits, |packet_id| {
+            session.handle_like_publish(packet_id, settings)
+        });
+        let packets = self.take_run(&bytes[..run.len], (run.count, run.payload_bytes), publish);
+        if let Some(behind) = self.forward(id, publish, packets, route, now, to) {
+            self.hold(id, &behind, route.holds_others(&behind), now);
+        }
+        let reason =
+            if route.targets.is_empty() { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
+        let packet_ids = numbered_packets(packets.bytes, packets.version).map(|(_, packet_id, _)| packet_id);
+        self.complete_all(id, packet_ids.map(Ticket::PubAck), reason, to);
+        run.len
+    }
+
+    /// Counts packets, the first of which was counted as a packet already.
+    fn take_run<'b>(
+        &self,
+        bytes: &'b [u8],
+        (count, payload_bytes): (usize, usize),
+        publish: &Incoming<'_>,
+    ) -> Run<'b> {
+        let count = u32::try_from(count).expect("a read has fewer packets than 2^32");
+        let payload_bytes = payload_bytes as u64;
+        self.counters.packets_received.add(u64::from(count - 1));
+        self.counters.publish_received.add(u64::from(count));
+        self.counters.publish_bytes_received.add(payload_bytes);
+        Run { bytes, count, payload_bytes, version: publish.version, qos: publish.packet.delivery.qos() }
     }
 
     /// The straight way, for a packet that travels alone: it is to be acknowledged, or one of a group gets it, or

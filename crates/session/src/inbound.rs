@@ -108,12 +108,25 @@ impl Inbound {
         version: Version,
         receive_max: Option<u16>,
     ) -> Option<Arrival> {
-        let too_many = receive_max.is_some_and(|max| self.unacknowledged() >= usize::from(max));
+        let too_many = self.is_full(receive_max);
         Some(match delivery {
             Delivery::AtMostOnce => return None,
             Delivery::AtLeastOnce { packet_id, .. } => self.at_least_once(packet_id, version, too_many),
             Delivery::ExactlyOnce { packet_id, .. } => self.exactly_once(packet_id, version, too_many),
         })
+    }
+
+    /// Takes a PUBLISH of QoS 1 if it is a new message.
+    pub(crate) fn publish_like(&mut self, packet_id: PacketId, receive_max: Option<u16>) -> bool {
+        let is_new = !self.is_full(receive_max) && !self.open.contains_key(&packet_id);
+        if is_new {
+            self.acks.push(packet_id);
+        }
+        is_new
+    }
+
+    fn is_full(&self, receive_max: Option<u16>) -> bool {
+        receive_max.is_some_and(|max| self.unacknowledged() >= usize::from(max))
     }
 
     fn at_least_once(&mut self, packet_id: PacketId, version: Version, too_many: bool) -> Arrival {

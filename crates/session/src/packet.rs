@@ -171,6 +171,15 @@ impl<T> Session<T> {
         }
     }
 
+    /// Takes another PUBLISH of QoS 1 like the one that was handled just now, but for payload and packet identifier: its
+    /// ticket is to be completed. Whether it is a new message; if not, it is to be handled as any other packet.
+    pub fn handle_like_publish(&mut self, packet_id: PacketId, settings: &Settings) -> bool {
+        let Some(version) = self.version() else { return false };
+        let receive_max = version.is_5().then_some(settings.receive_max);
+        let inbound = self.inbound.get_or_insert_default();
+        inbound.publish_like(packet_id, receive_max)
+    }
+
     fn handle_pubrel<'p>(&mut self, packet_id: PacketId) -> Result<Request<'p>, Violation> {
         match self.inbound.as_mut().map_or(Release::Unknown, |inbound| inbound.release(packet_id)) {
             Release::New => Ok(Request::Released { packet_id }),

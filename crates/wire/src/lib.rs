@@ -44,7 +44,8 @@ pub use repeated::{
 };
 pub use rule::{Answer, Violation};
 pub use run::{
-    Run, RunPayloads, brief_acknowledgement, brief_puback, brief_pubrec, publish_run, set_packet_id,
+    Run, RunPayloads, brief_acknowledgement, brief_puback, brief_pubrec, numbered_packets, numbered_run,
+    publish_run, renumber, set_packet_id,
 };
 pub use sink::{Counter, EncodeError, Forbidden, Full, Sink, SliceSink};
 pub use string::{Binary, BinaryTooLong, ResponseTopic, Utf8, Utf8Error};

@@ -5,10 +5,14 @@ use crate::number::PacketId;
 use crate::varint::{self, Parsed};
 use crate::version::Version;
 
-/// PUBLISH packets that follow directly on one another and differ in nothing but their payload.
+/// In the first byte of a PUBLISH (MQTT 5.0, 3.3.1.1).
+const DUP: u8 = 0b1000;
+
+/// PUBLISH packets that follow directly on one another and differ in nothing but their payload and, at QoS 1 and 2, their
+/// packet identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How many packets: at least 1, the first.
+    /// How many packets.
     pub count: usize,
     /// Bytes of all of them.
     pub len: usize,
@@ -63,6 +67,98 @@ pub fn publish_run(bytes: &[u8], first_len: usize, version: Version, limits: &Li
         count += 1;
     }
     Run { count, len: bytes.len() - rest.len(), payload_bytes, prefix_len }
+}
+
+/// The same at QoS 1 or 2: counts the packets that follow the first in `bytes` and differ from it in nothing but payload and
+/// packet identifier, as long as `takes` each identifier. What ends the run is left to [`decode`](crate::decode).
+///
+/// ```
+/// use wire::{Limits, Version, numbered_run};
+///
+/// let bytes = b"\x32\x06\0\x01a\0\x011\x32\x07\0\x01a\0\x0222\x32\x06\0\x01a\0\x033";
+/// let run = numbered_run(bytes, 8, Version::V3_1_1, &Limits::default(), |packet_id| packet_id.value() < 3);
+/// assert_eq!((run.count, run.len, run.payload_bytes), (2, 17, 3));
+/// ```
+///
+/// # Panics
+/// If `bytes` does not begin with such a packet, with a topic and, in MQTT 5, without properties.
+pub fn numbered_run(
+    bytes: &[u8],
+    first_len: usize,
+    version: Version,
+    limits: &Limits,
+    mut takes: impl FnMut(PacketId) -> bool,
+) -> Run {
+    let (first, behind) = bytes.split_at(first_len);
+    let Numbered { body, id_at, payload_at } =
+        Numbered::find(first, version).expect("the first packet was decoded");
+    let topic = &first[body.start..id_at];
+    let behind_id = &first[id_at + 2..payload_at];
+    let mut run = Run {
+        count: 1,
+        len: first_len,
+        payload_bytes: first_len - payload_at,
+        prefix_len: payload_at - body.start,
+    };
+    let mut rest = behind;
+    while let Some(body) = like(rest, first[0], topic) {
+        let id_at = body.start + topic.len();
+        let has_room = body.end - body.start >= run.prefix_len && body.end <= limits.max_packet_bytes;
+        if !has_room || !rest[id_at + 2..].starts_with(behind_id) {
+            break;
+        }
+        let packet_id = PacketId::new(u16::from_be_bytes([rest[id_at], rest[id_at + 1]]));
+        if !packet_id.is_some_and(&mut takes) {
+            break;
+        }
+        run.count += 1;
+        run.payload_bytes += body.end - body.start - run.prefix_len;
+        run.len += body.end;
+        rest = &rest[body.end..];
+    }
+    run
+}
+
+/// Sends a run at QoS 1 or 2 on: gives each packet in `bytes` another identifier in place, and DUP 0, as long as there is a
+/// `next` one. Returns those that have one.
+///
+/// ```
+/// use wire::{PacketId, Version, renumber};
+///
+/// let mut bytes = *b"\x3A\x06\0\x01a\0\x011\x3A\x06\0\x01a\0\x022";
+/// let mut free = [7].into_iter().map(|number| PacketId::new(number).unwrap());
+/// let run = renumber(&mut bytes, Version::V3_1_1, || free.next());
+/// assert_eq!((run.count, run.len, run.payload_bytes), (1, 8, 1));
+/// assert_eq!(&bytes[..8], b"\x32\x06\0\x01a\0\x071");
+/// ```
+pub fn renumber(bytes: &mut [u8], version: Version, mut next: impl FnMut() -> Option<PacketId>) -> Run {
+    let mut run = Run { count: 0, len: 0, payload_bytes: 0, prefix_len: 0 };
+    while let Some(Numbered { body, id_at, payload_at }) = Numbered::find(&bytes[run.len..], version)
+        && let Some(packet_id) = next()
+    {
+        let packet = &mut bytes[run.len..][..body.end];
+        packet[0] &= !DUP;
+        packet[id_at..][..2].copy_from_slice(&packet_id.value().to_be_bytes());
+        run.count += 1;
+        run.len += body.end;
+        run.payload_bytes += body.end - payload_at;
+        run.prefix_len = payload_at - body.start;
+    }
+    run
+}
+
+/// The packets of a run at QoS 1 or 2, each with its identifier and the bytes of its payload.
+pub fn numbered_packets(
+    mut bytes: &[u8],
+    version: Version,
+) -> impl Iterator<Item = (&[u8], PacketId, usize)> {
+    core::iter::from_fn(move || {
+        let Numbered { body, id_at, payload_at } = Numbered::find(bytes, version)?;
+        let packet_id = PacketId::new(u16::from_be_bytes([bytes[id_at], bytes[id_at + 1]]))?;
+        let (packet, rest) = bytes.split_at(body.end);
+        bytes = rest;
+        Some((packet, packet_id, body.end - payload_at))
+    })
 }
 
 impl Run {
@@ -182,6 +278,27 @@ fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<Body> {
     is_like.then_some(body)
 }
 
+/// Where a PUBLISH at QoS 1 or 2 without properties has what.
+struct Numbered {
+    body: Body,
+    id_at: usize,
+    payload_at: usize,
+}
+
+impl Numbered {
+    /// `None` where `bytes` are no such packet, or not all of it.
+    #[inline]
+    fn find(bytes: &[u8], version: Version) -> Option<Self> {
+        let body = Body::find(bytes)?;
+        let packet = bytes.get(..body.end)?;
+        let topic_len =
+            usize::from(u16::from_be_bytes([*packet.get(body.start)?, *packet.get(body.start + 1)?]));
+        let id_at = body.start + 2 + topic_len;
+        let payload_at = id_at + 2 + usize::from(version.is_5());
+        (payload_at <= body.end).then_some(Self { body, id_at, payload_at })
+    }
+}
+
 /// Where a packet has what stands behind its fixed header.
 struct Body {
     start: usize,
@@ -227,6 +344,39 @@ mod tests {
             assert_eq!((run.count, run.len, run.payload_bytes), (2, 11, 1), "{why}");
             assert!(run.payloads(&bytes).eq([&b"x"[..], b""]), "{why}");
         }
+    }
+
+    #[test]
+    fn a_numbered_run_ends_where_a_packet_differs_in_more_than_payload_and_identifier() {
+        for (next, why) in [
+            (&b"\x32\x06\0\x01b\0\x03x"[..], "another topic"),
+            (b"\x32\x07\0\x02ax\0\x03x", "a longer topic"),
+            (b"\x3A\x06\0\x01a\0\x03x", "sent again"),
+            (b"\x33\x06\0\x01a\0\x03x", "retained"),
+            (b"\x34\x06\0\x01a\0\x03x", "QoS 2"),
+            (b"\x32\x06\0\x01a\0\0x", "no identifier"),
+            (b"\x32\x06\0\x01a\0\x09x", "an identifier that is not taken"),
+            (b"\x32\x04\0\x01a\0", "too short for one"),
+            (b"\x32\x06\0\x01a\0\x03", "a packet not all there"),
+            (b"\x32", "one byte"),
+            (b"", "nothing"),
+        ] {
+            let bytes = [b"\x32\x06\0\x01a\0\x01x\x32\x05\0\x01a\0\x02", next].concat();
+            let takes = |packet_id: PacketId| packet_id.value() < 9;
+            let run = numbered_run(&bytes, 8, Version::V3_1_1, &Limits::default(), takes);
+            assert_eq!((run.count, run.len, run.payload_bytes), (2, 15, 1), "{why}");
+            assert!(run.payloads(&bytes).eq([&b"x"[..], b""]), "{why}");
+            let last = numbered_packets(&bytes[..run.len], Version::V3_1_1).last();
+            assert_eq!(last, Some((&b"\x32\x05\0\x01a\0\x02"[..], PacketId::new(2).unwrap(), 0)));
+        }
+    }
+
+    #[test]
+    fn properties_end_a_numbered_run() {
+        let bytes = b"\x32\x07\0\x01a\0\x01\0x\x32\x07\0\x01a\0\x02\0y\x32\x09\0\x01a\0\x03\x02\x01\x01z";
+        let run = numbered_run(bytes, 9, Version::V5, &Limits::default(), |_| true);
+        assert_eq!((run.count, run.len), (2, 18));
+        assert!(run.payloads(bytes).eq([b"x", b"y"]));
     }
 
     #[test]

@@ -166,11 +166,12 @@ impl Oracle {
         }
     }
 
-    /// Whether everything that the session gets of a topic comes from one group that keeps it in order.
+    /// Whether everything that the session gets of a topic comes from one group that keeps it in order. Where it has been
+    /// granted another QoS since, it gets with that one what it had not acknowledged, again.
     fn is_of_one_ordered_group(&self, session: &Session, topic: usize) -> bool {
         let mut matching = session.spans.iter().filter(|span| self.matches[span.wish.filter][topic]);
-        let first = matching.next().map(|span| span.wish.filter);
-        self.is_key_ordered && matching.all(|span| Some(span.wish.filter) == first)
+        let first = matching.next().map(|span| (span.wish.filter, span.wish.qos));
+        self.is_key_ordered && matching.all(|span| Some((span.wish.filter, span.wish.qos)) == first)
     }
 
     /// Whether the first time that the broker was given a message counted for this session: it had subscribed, nothing
