@@ -169,7 +169,10 @@ impl Shard {
             return self.count_sent(&dispatch.made, Room::Open);
         }
         let is_open = self.has_room(connection, dispatch.bytes(bytes).len(), to);
-        let Some(client) = self.clients.get_mut(connection) else { return };
+        let Some(client) = self.clients.get_mut(connection) else {
+            // One before it in the same delivery was one too many.
+            return self.counters.discarded_session.add(1);
+        };
         if is_open
             && !uses_aliases
             && let Some(packet_id) = client.session.begin(shape.qos).and_then(|delivery| delivery.packet_id())

@@ -6,7 +6,7 @@ use wire::{
     Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
 };
 
-use crate::world::{Peer, World, name, settings, utf8};
+use crate::world::{Peer, World, bytes, name, settings, utf8};
 
 const VERSIONS: [Version; 3] = [Version::V3_1, Version::V3_1_1, Version::V5];
 
@@ -159,6 +159,61 @@ fn a_client_for_which_too_much_waits_is_ended_and_told() {
     assert_eq!(got.last().map(String::as_str), Some("DISCONNECT Quota exceeded"), "{got:?}");
     assert!(world.socket(receiver).closed);
     assert_eq!(world.packets(publisher).len(), 5);
+    world.assert_account();
+}
+
+/// What a publisher sends when it sends fast: messages to one topic, in one piece.
+fn publish_many(world: &mut World, peer: Peer, version: Version, count: u16) {
+    let publish = |number| Publish { delivery: once_at_least(number), ..Publish::new(name("a"), b"x") };
+    let packets = (1..=count).flat_map(|number| bytes(&publish(number).into(), version));
+    world.feed(peer, &packets.collect::<Vec<u8>>());
+}
+
+#[test]
+fn messages_that_come_in_one_piece_are_each_delivered_and_answered() {
+    for (shards, version) in [(1, Version::V3_1_1), (1, Version::V5), (2, Version::V3_1), (2, Version::V5)] {
+        let mut world = World::new(shards);
+        let publisher = world.connect(0, version, "publisher");
+        let [same, other] = [version, Version::V5].map(|version| {
+            let client_id = format!("receiver of {version:?} {}", world.subscriptions());
+            let receiver = world.connect(shards - 1, version, &client_id);
+            subscribe(&mut world, receiver, "a", Qos::AtLeastOnce);
+            receiver
+        });
+        let narrow = with_window(&mut world, 0, "narrow", 2);
+        subscribe(&mut world, narrow, "a", Qos::AtLeastOnce);
+        let once = world.connect(0, version, "once");
+        subscribe(&mut world, once, "a", Qos::AtMostOnce);
+
+        publish_many(&mut world, publisher, version, 5);
+        let numbered = |range: std::ops::RangeInclusive<u16>, packet: &str| -> Vec<String> {
+            range.map(|number| packet.replace('#', &number.to_string())).collect()
+        };
+        assert_eq!(world.packets(publisher), numbered(1..=5, "PUBACK id=# Success"));
+        for receiver in [same, other] {
+            assert_eq!(world.packets(receiver), numbered(1..=5, r#"PUBLISH q1 id=# "a" 1 B "x""#));
+        }
+        assert_eq!(world.packets(once), numbered(1..=5, r#"PUBLISH q0 "a" 1 B "x""#));
+        // The others come when there is a place for them.
+        assert_eq!(world.packets(narrow), numbered(1..=2, r#"PUBLISH q1 id=# "a" 1 B "x""#));
+        world.send(narrow, &puback(1));
+        world.send(narrow, &puback(2));
+        assert_eq!(world.packets(narrow), numbered(3..=4, r#"PUBLISH q1 id=# "a" 1 B "x""#));
+        world.assert_account();
+    }
+}
+
+#[test]
+fn a_client_that_is_ended_amid_messages_in_one_piece_gets_none_of_the_rest() {
+    let settings = session::Settings { waiting_messages_max: 1, ..settings() };
+    let mut world = World::with(1, settings);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let receiver = with_window(&mut world, 0, "receiver", 1);
+    subscribe(&mut world, receiver, "a", Qos::AtLeastOnce);
+    publish_many(&mut world, publisher, Version::V5, 6);
+    let got = world.packets(receiver);
+    assert_eq!(got.last().map(String::as_str), Some("DISCONNECT Quota exceeded"), "{got:?}");
+    assert_eq!(world.packets(publisher).len(), 6);
     world.assert_account();
 }
 
