@@ -286,8 +286,9 @@ impl<'a> Dispatch<'a> {
         sent.len
     }
 
-    /// The same for one of its packets.
+    /// The same for one of its packets. It takes the buffers: what was prepared in them is prepared again.
     pub(crate) fn of<'d>(&'d mut self, source: Source<'d>) -> Dispatch<'d> {
+        self.shape = None;
         Dispatch::new(source, self.flush, self.now, self.buffers)
     }
 

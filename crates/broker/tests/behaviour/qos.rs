@@ -174,26 +174,29 @@ fn messages_that_come_in_one_piece_are_each_delivered_and_answered() {
     for (shards, version) in [(1, Version::V3_1_1), (1, Version::V5), (2, Version::V3_1), (2, Version::V5)] {
         let mut world = World::new(shards);
         let publisher = world.connect(0, version, "publisher");
-        let [same, other] = [version, Version::V5].map(|version| {
-            let client_id = format!("receiver of {version:?} {}", world.subscriptions());
+        // Those of each kind are served before and after those of the others.
+        let mut receivers = |version: Version, qos: Qos| {
+            let client_id = format!("{version} {qos:?} {}", world.subscriptions());
             let receiver = world.connect(shards - 1, version, &client_id);
-            subscribe(&mut world, receiver, "a", Qos::AtLeastOnce);
+            subscribe(&mut world, receiver, "a", qos);
             receiver
-        });
+        };
+        let kinds = [(version, 0), (Version::V5, 0), (Version::V3_1_1, 0), (version, 1), (Version::V5, 1)];
+        let kinds = [&kinds[..], &[(Version::V3_1_1, 1)], &kinds].concat();
+        let at = |qos| if qos == 0 { Qos::AtMostOnce } else { Qos::AtLeastOnce };
+        let receivers: Vec<_> = kinds.iter().map(|(v, qos)| (receivers(*v, at(*qos)), *qos)).collect();
         let narrow = with_window(&mut world, 0, "narrow", 2);
         subscribe(&mut world, narrow, "a", Qos::AtLeastOnce);
-        let once = world.connect(0, version, "once");
-        subscribe(&mut world, once, "a", Qos::AtMostOnce);
 
         publish_many(&mut world, publisher, version, 5);
         let numbered = |range: std::ops::RangeInclusive<u16>, packet: &str| -> Vec<String> {
             range.map(|number| packet.replace('#', &number.to_string())).collect()
         };
         assert_eq!(world.packets(publisher), numbered(1..=5, "PUBACK id=# Success"));
-        for receiver in [same, other] {
-            assert_eq!(world.packets(receiver), numbered(1..=5, r#"PUBLISH q1 id=# "a" 1 B "x""#));
+        for (receiver, qos) in receivers {
+            let packet = [r#"PUBLISH q0 "a" 1 B "x""#, r#"PUBLISH q1 id=# "a" 1 B "x""#][qos];
+            assert_eq!(world.packets(receiver), numbered(1..=5, packet));
         }
-        assert_eq!(world.packets(once), numbered(1..=5, r#"PUBLISH q0 "a" 1 B "x""#));
         // The others come when there is a place for them.
         assert_eq!(world.packets(narrow), numbered(1..=2, r#"PUBLISH q1 id=# "a" 1 B "x""#));
         world.send(narrow, &puback(1));
