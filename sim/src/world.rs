@@ -61,7 +61,7 @@ impl World {
         let clients = profiles.map(|(number, profile)| Client::new(number, profile)).collect();
         // What may pile up in a mailbox or an output beside its bound: what all clients can have had read in one turn,
         // as small packets that weigh much more in the mail, and retained messages.
-        let read = scenario.bounds.read.min(4_000) * scenario.clients.len() * 12;
+        let read = scenario.bounds.read * scenario.clients.len() * 12;
         let bound_bytes = read + 200_000;
         let mut world = Self {
             scenario,
