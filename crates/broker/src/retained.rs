@@ -128,6 +128,18 @@ impl Shard {
         to.command(Command::Retained { connection, id, filter, queue });
     }
 
+    /// A subscription has been replaced, and asks for nothing itself: what the one before it still brings comes as the new
+    /// one says [MQTT-3.8.4-3].
+    pub(crate) fn change_walk(&mut self, connection: ConnectionId, filter: &str, interest: Interest) {
+        let walks = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut());
+        if let Some(walks) = walks
+            && let Some(id) = walks.by_filter.get(filter)
+            && let Some(walk) = walks.walks.get_mut(id)
+        {
+            walk.interest = interest;
+        }
+    }
+
     /// A subscription has ended: what it would still have brought is not wanted.
     pub(crate) fn close_walk(&mut self, connection: ConnectionId, filter: &str, to: &mut impl Effects) {
         let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {

@@ -266,7 +266,7 @@ impl Shard {
         to: &mut impl Effects,
     ) {
         let mut reasons = Vec::with_capacity(asked.len());
-        let (mut retained, mut recorded) = (Vec::new(), Vec::new());
+        let (mut walks, mut recorded) = (Vec::new(), Vec::new());
         for answer in asked {
             reasons.push(
                 answer.as_ref().map_or_else(|reason| *reason, |g| SubAckReason::granted(g.interest.qos())),
@@ -283,11 +283,12 @@ impl Shard {
                 continue;
             }
             let is_new = applied.next() == Some(Applied::New);
-            match retain_handling {
-                RetainHandling::Send => retained.push((filter, interest, is_new)),
-                RetainHandling::SendIfNew if is_new => retained.push((filter, interest, is_new)),
-                RetainHandling::SendIfNew | RetainHandling::DoNotSend => {}
-            }
+            let is_asked = match retain_handling {
+                RetainHandling::Send => true,
+                RetainHandling::SendIfNew => is_new,
+                RetainHandling::DoNotSend => false,
+            };
+            walks.push((filter, interest, is_asked.then_some(is_new)));
         }
         if recorded.is_empty() {
             self.acknowledge_subscribe(id, packet_id, &reasons, now, to);
@@ -295,12 +296,15 @@ impl Shard {
             let (subscriber, subscriptions) = (Arc::clone(subscriber), recorded);
             self.record(id, packet_id, Reasons::Subscribe(reasons));
             let lasts = subscriber.queue.is_some();
-            let brought = retained.iter().filter(|_| lasts).map(|(filter, ..)| filter.clone());
-            let retained = brought.collect();
+            let brought = walks.iter().filter(|(.., asked)| lasts && asked.is_some());
+            let retained = brought.map(|(filter, ..)| filter.clone()).collect();
             to.command(Command::Subscribe { subscriber, connection: id, packet_id, subscriptions, retained });
         }
-        for (filter, interest, is_new) in retained {
-            self.open_walk(id, filter, interest, is_new, to);
+        for (filter, interest, asked) in walks {
+            match asked {
+                Some(is_new) => self.open_walk(id, filter, interest, is_new, to),
+                None => self.change_walk(id, &filter, interest),
+            }
         }
     }
 

@@ -234,6 +234,20 @@ fn subscribe_unheard(world: &mut World, subscriber: Peer, qos: wire::Qos) {
 }
 
 #[test]
+fn what_a_replaced_subscription_still_brings_comes_as_the_new_one_says() {
+    let mut world = World::new(1);
+    let publisher = world.connect(0, Version::V5, "p");
+    world.publish_retained(publisher, "t", "1");
+    let subscriber = world.connect(0, Version::V5, "s");
+    // Both in one read: the cursor of the first is opened when there is the second.
+    let numbered = b"\x82\x09\x00\x01\x02\x0b\x07\x00\x01t\x00";
+    let do_not_send = b"\x82\x07\x00\x02\x00\x00\x01t\x20";
+    world.feed(subscriber, &[&numbered[..], do_not_send].concat());
+    let packets = world.packets(subscriber);
+    assert_eq!(packets[2..], ["PUBLISH q0 retain \"t\" 1 B \"1\""], "{packets:?}");
+}
+
+#[test]
 fn an_acknowledged_value_that_another_replaces_at_once_is_not_left_out() {
     let mut world = World::new(2);
     let publisher = world.connect(0, Version::V5, "p");
