@@ -11,6 +11,13 @@ pub(crate) fn command(house: &House) -> Command {
     command
 }
 
+/// A seed that changes with what is committed; 0 where there is no repository.
+pub(crate) fn seed_of_tree(house: &House) -> u64 {
+    let asked = house.command("git").args(["rev-parse", "HEAD^{tree}"]).output();
+    let name = asked.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+    name.get(..12).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
+}
+
 /// Shows what it prints as it prints it.
 ///
 /// # Errors
