@@ -23,6 +23,7 @@ mod feed;
 mod gauges;
 mod group;
 mod in_flight;
+mod keeper;
 mod lanes;
 mod publish;
 mod queue;
@@ -54,6 +55,7 @@ pub use command::{
 };
 pub use effects::{Effects, Lsn, Refusal};
 pub use gauges::Gauges;
+pub use keeper::{Keeper, Progress};
 pub use record::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{QueueFull, Settings};

@@ -1,0 +1,38 @@
+//! Where the records go, seen from the thread on which the ledger runs.
+
+use crate::{Lsn, Record, Refusal};
+
+/// Keeps the records of a ledger in the order in which they are committed, and hands them back when the space of old ones
+/// is wanted. Nothing here waits for a disk.
+pub trait Keeper: Send {
+    /// Takes a group of records, to be kept whole or not at all; see [`Effects::commit`](crate::Effects::commit).
+    ///
+    /// # Errors
+    /// It was not taken.
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
+
+    /// Takes records once more that are kept already, so that their old place can be used again: for these there is
+    /// always space.
+    ///
+    /// # Errors
+    /// Nothing can be recorded any more.
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
+
+    /// How far it has come.
+    fn progress(&self) -> Progress;
+
+    /// Some of the oldest records, in their order, if their space is wanted: what of them is still true is to be
+    /// [copied](Self::copy). They are done with when this is called again.
+    fn next_to_copy(&mut self) -> Option<Vec<Record<'static>>>;
+}
+
+/// How far a [`Keeper`] has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Up to here it is with the operating system: it survives the end of the process.
+    pub written: Lsn,
+    /// Up to here it is on stable storage: it survives a loss of power.
+    pub durable: Lsn,
+    /// A write or a sync has failed: neither will grow any more.
+    pub has_failed: bool,
+}
