@@ -39,7 +39,7 @@ pub use budget::{Budget, Charge, Purpose, Tally};
 pub use client::Client;
 pub use connect::Accepted;
 pub use incoming::Incoming;
-pub use message::Message;
+pub use message::{Message, Parts, PartsError};
 pub use session::{Request, Session};
 pub use settings::Settings;
 pub use ticket::Ticket;

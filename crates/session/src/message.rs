@@ -1,9 +1,10 @@
 //! A message that outlives the packet it came in.
 
+use std::fmt;
 use std::sync::Arc;
 
-use topic::TopicName;
-use wire::{MessageProperties, Publish, PublishTopic, Qos, Will};
+use topic::{TopicError, TopicName};
+use wire::{MessageProperties, Publish, PublishTopic, Qos, Violation, Will};
 
 use crate::client::Outgoing;
 use crate::{Budget, Charge, Now, Purpose};
@@ -12,7 +13,7 @@ use crate::{Budget, Charge, Now, Purpose};
 const OVERHEAD_BYTES: usize = 96;
 
 /// An application message with what is forwarded of its properties, in one piece of memory.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Message {
     /// Topic, properties as MQTT 5 encodes them, payload.
     bytes: Box<[u8]>,
@@ -79,6 +80,51 @@ impl Message {
             expiry_secs: properties.message_expiry_interval_secs,
             expires_unix_ms: properties.message_expiry_interval_secs.map(expires),
             charge: None,
+        }
+    }
+
+    /// The message that these are the parts of. It copies the bytes once, and is on no budget's account.
+    ///
+    /// # Errors
+    /// No message has such parts: they may come from a disk.
+    pub fn from_parts(parts: &Parts<'_>) -> Result<Self, PartsError> {
+        let &Parts { bytes, topic_bytes, properties_bytes, publisher, qos, retain, expires_unix_ms } = parts;
+        let rest = bytes.get(topic_bytes as usize..).ok_or(PartsError::Lengths)?;
+        let properties = rest.get(..properties_bytes as usize).ok_or(PartsError::Lengths)?;
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(PartsError::Lengths);
+        }
+        let topic = std::str::from_utf8(&bytes[..topic_bytes as usize]).map_err(|_| PartsError::Utf8)?;
+        TopicName::new(topic).map_err(PartsError::Topic)?;
+        let properties = MessageProperties::from_bytes(properties).map_err(PartsError::Properties)?;
+        let expiry_secs = properties.message_expiry_interval_secs;
+        if expiry_secs.is_some() != expires_unix_ms.is_some() {
+            return Err(PartsError::Expiry);
+        }
+        Ok(Self {
+            bytes: bytes.into(),
+            topic_bytes,
+            properties_bytes,
+            publisher: publisher.cloned(),
+            qos,
+            retain,
+            expiry_secs,
+            expires_unix_ms,
+            charge: None,
+        })
+    }
+
+    /// What [`from_parts`](Self::from_parts) makes it of again.
+    #[must_use]
+    pub fn parts(&self) -> Parts<'_> {
+        Parts {
+            bytes: &self.bytes,
+            topic_bytes: self.topic_bytes,
+            properties_bytes: self.properties_bytes,
+            publisher: self.publisher.as_ref(),
+            qos: self.qos,
+            retain: self.retain,
+            expires_unix_ms: self.expires_unix_ms,
         }
     }
 
@@ -177,6 +223,76 @@ impl Message {
     }
 }
 
+/// What there is to it, without the payload, which is only counted: whoever traces messages has many of them, and the
+/// bytes may be a secret.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} q{} {} B", self.topic(), self.qos.level(), self.payload().len())?;
+        if self.properties_bytes > 0 {
+            write!(f, " + {} B of properties", self.properties_bytes)?;
+        }
+        if self.retain {
+            f.write_str(" retain")?;
+        }
+        if let Some(publisher) = &self.publisher {
+            write!(f, " from {publisher:?}")?;
+        }
+        match self.expires_unix_ms {
+            Some(expires_unix_ms) => write!(f, " until {expires_unix_ms} ms"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A message taken apart, so that it can be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// Topic, properties as [`MessageProperties::write_bytes`] writes them, payload; less than 4 GiB.
+    pub bytes: &'a [u8],
+    /// So many of them are the topic.
+    pub topic_bytes: u32,
+    /// So many behind the topic are the properties.
+    pub properties_bytes: u32,
+    /// The client identifier of who published it; the server's own messages have none.
+    pub publisher: Option<&'a Arc<str>>,
+    /// The QoS it was published with.
+    pub qos: Qos,
+    /// Whether it was published with RETAIN 1.
+    pub retain: bool,
+    /// When its time runs out, on the wall clock, in milliseconds since 1970; if and only if its properties have an
+    /// expiry interval.
+    pub expires_unix_ms: Option<u64>,
+}
+
+/// Why [`Parts`] are no message's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartsError {
+    /// Topic and properties are longer than all of it, or all of it is 4 GiB or more.
+    Lengths,
+    /// The topic is not UTF-8.
+    Utf8,
+    /// The topic is no topic name.
+    Topic(TopicError),
+    /// The properties are none.
+    Properties(Violation),
+    /// It has an expiry interval and no time when that ends, or the other way round.
+    Expiry,
+}
+
+impl fmt::Display for PartsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lengths => f.write_str("the lengths of a message's parts do not fit it"),
+            Self::Utf8 => f.write_str("a topic name that is not UTF-8"),
+            Self::Topic(error) => write!(f, "a topic name: {error}"),
+            Self::Properties(violation) => write!(f, "a message's properties: {violation}"),
+            Self::Expiry => f.write_str("a message with half an expiry"),
+        }
+    }
+}
+
+impl std::error::Error for PartsError {}
+
 struct Content<'a> {
     topic: TopicName<'a>,
     properties: &'a MessageProperties<'a>,
@@ -209,6 +325,50 @@ mod tests {
         assert_eq!(sent.properties.message_expiry_interval_secs, Some(6), "5.5 s have been 5 s at the most");
         assert_eq!(sent.properties.content_type, properties.content_type);
         assert!(!message.is_expired(at(11_000)) && message.is_expired(at(11_001)));
+    }
+
+    fn telling() -> Message {
+        let properties = MessageProperties {
+            message_expiry_interval_secs: Some(10),
+            content_type: Some(Utf8::new("text/plain").expect("a string")),
+            ..MessageProperties::default()
+        };
+        let topic = topic::topic!("a/b");
+        let publish = Publish { properties, retain: true, ..Publish::new(topic, b"hey") };
+        Message::new(topic, &publish, Some("me".into()), Now { monotonic_ms: 0, unix_ms: 1_000 })
+    }
+
+    #[test]
+    fn a_message_is_made_again_from_its_parts() {
+        let now = Now { monotonic_ms: 0, unix_ms: 2_000 };
+        for message in [telling(), Message::of_server("$SYS/a", b"1").expect("a topic")] {
+            let again = Message::from_parts(&message.parts()).expect("they are a message's");
+            assert_eq!(again.parts(), message.parts());
+            assert_eq!(again.publish(now), message.publish(now));
+            assert_eq!(again.may_wait(), message.may_wait());
+        }
+    }
+
+    #[test]
+    fn parts_of_no_message_are_refused() {
+        let message = telling();
+        let parts = message.parts();
+        let refused = |parts: Parts<'_>| Message::from_parts(&parts).expect_err("no message has these");
+        assert_eq!(refused(Parts { topic_bytes: u32::MAX, ..parts }), PartsError::Lengths);
+        assert_eq!(refused(Parts { properties_bytes: u32::MAX, ..parts }), PartsError::Lengths);
+        assert_eq!(refused(Parts { expires_unix_ms: None, ..parts }), PartsError::Expiry);
+        assert_eq!(refused(Parts { topic_bytes: 0, ..parts }), PartsError::Topic(TopicError::Empty));
+        assert!(matches!(refused(Parts { properties_bytes: 1, ..parts }), PartsError::Properties(_)));
+        let with = |bytes: &[u8]| refused(Parts { bytes, topic_bytes: 3, properties_bytes: 0, ..parts });
+        assert_eq!(with(b"a/#"), PartsError::Topic(TopicError::Wildcard));
+        assert_eq!(with(b"a/\xFF"), PartsError::Utf8);
+        assert_eq!(with(b"a/b"), PartsError::Expiry, "without the property");
+    }
+
+    #[test]
+    fn a_trace_of_a_message_counts_its_bytes() {
+        let text = format!("{:?}", telling());
+        assert_eq!(text, r#""a/b" q0 3 B + 18 B of properties retain from "me" until 11000 ms"#);
     }
 
     #[test]
