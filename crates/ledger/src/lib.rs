@@ -39,6 +39,7 @@ mod subscribe;
 mod sweep;
 mod table;
 mod timers;
+mod trace;
 mod will;
 
 use std::collections::VecDeque;

@@ -20,7 +20,7 @@ pub struct MessageId(pub u64);
 /// One change of what must survive. Those of one packet are committed together.
 ///
 /// A record borrows from the ledger; [`into_owned`](Self::into_owned) makes one that can be kept.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Record<'a> {
     /// A session has begun.
     Session {
@@ -195,7 +195,7 @@ pub enum Record<'a> {
 }
 
 /// A will, as it is recorded.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WillRecord<'a> {
     /// Its number until it is published: then it gets another as a message.
     pub id: MessageId,
@@ -226,7 +226,7 @@ pub struct Queued {
 }
 
 /// As what a message is sent to a subscriber, fixed when it is queued, because the subscription may change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Granted {
     /// 1 or 2.
     pub qos: Qos,
