@@ -25,6 +25,14 @@ impl Disk {
             self.refusals += 1;
             return Err(Refusal::NoSpace);
         }
+        self.copy(group)
+    }
+
+    /// For what is written once more there is always space.
+    pub(crate) fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        if self.has_failed {
+            return Err(Refusal::Poisoned);
+        }
         self.groups.push(group.iter().cloned().map(Record::into_owned).collect());
         Ok(self.committed())
     }

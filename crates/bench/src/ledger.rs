@@ -114,6 +114,10 @@ impl Effects for Outside {
         self.committed.0 += 1;
         Ok(self.committed)
     }
+
+    fn copy(&mut self, group: &[Record<'_>]) -> std::result::Result<Lsn, Refusal> {
+        self.commit(group)
+    }
 }
 
 impl Stage {

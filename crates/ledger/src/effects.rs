@@ -18,6 +18,13 @@ pub trait Effects {
     /// nothing can be recorded any more.
     fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
+    /// Takes a group of records that say once more what is true and was recorded long ago, so that the old records can be
+    /// [forgotten](crate::Ledger::restate). For these there is always space. Whoever waits does not wait for them.
+    ///
+    /// # Errors
+    /// Nothing can be recorded any more.
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
+
     /// Whether the shards take what nobody waits for: wills, steps of cursors. They are put off meanwhile.
     fn has_room(&self) -> bool {
         true

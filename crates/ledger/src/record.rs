@@ -187,6 +187,14 @@ pub enum Record<'a> {
         /// Whose.
         session: Incarnation,
     },
+    /// A will is due and was not published yet, whatever has become of its session: a will that was recorded when its
+    /// client connected, without the connection.
+    WillKept {
+        /// Its number, as it was recorded when its client connected.
+        will: MessageId,
+        /// What will be published.
+        message: Cow<'a, Arc<Message>>,
+    },
     /// A will has been published.
     WillDone {
         /// Its number, as it was recorded when its client connected.
@@ -263,6 +271,7 @@ impl Record<'_> {
             | Self::Enqueue { .. }
             | Self::Cursor { .. }
             | Self::CursorMoved { .. }
+            | Self::WillKept { .. }
             | Self::Opened { .. } => false,
         }
     }
@@ -310,6 +319,9 @@ impl Record<'_> {
             Self::Finished { session, packet_id } => Record::Finished { session, packet_id },
             Self::Removed { queue, message } => Record::Removed { queue, message },
             Self::WillDue { session } => Record::WillDue { session },
+            Self::WillKept { will, message } => {
+                Record::WillKept { will, message: Cow::Owned(message.into_owned()) }
+            }
             Self::WillDone { will } => Record::WillDone { will },
         }
     }

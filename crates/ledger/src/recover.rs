@@ -107,6 +107,10 @@ impl Replay {
             Record::Cleared { topic } => self.ledger.retained.clear(&topic),
             Record::Removed { queue, message } => drop(self.take(queue, message)),
             Record::WillDue { session } => self.decide_will(session, WillFate::Due),
+            Record::WillKept { will, message } => {
+                self.ledger.last_message = self.ledger.last_message.max(will);
+                self.due.insert(will, message.into_owned());
+            }
             Record::WillDone { will } => self.publish_will(will),
             Record::Moved { group, session, message, packet_id, granted } => {
                 if let Some(entry) = self.take(group, message)

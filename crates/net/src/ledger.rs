@@ -84,6 +84,10 @@ impl ledger::Effects for Replies {
         Ok(self.committed)
     }
 
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        self.commit(group)
+    }
+
     fn has_room(&self) -> bool {
         let mut shards = self.weights.iter().zip(self.unread.iter());
         shards.all(|(bytes, unread)| bytes + unread.bytes() <= ANSWERS_BYTES)

@@ -48,6 +48,12 @@ impl Effects for Replies<'_> {
         committed
     }
 
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        let copied = self.disk.copy(group);
+        note!(self.trace, ("ledger"), "copies {group:?}: {copied:?}");
+        copied
+    }
+
     fn has_room(&self) -> bool {
         self.has_room
     }

@@ -43,6 +43,13 @@ impl Effects for Sink {
         if self.no_space && !group.iter().all(Record::frees_space) {
             return Err(Refusal::NoSpace);
         }
+        self.copy(group)
+    }
+
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        if self.is_poisoned {
+            return Err(Refusal::Poisoned);
+        }
         self.last = Lsn(self.last.0 + 1);
         self.groups.push((self.last, group.iter().cloned().map(Record::into_owned).collect()));
         Ok(self.last)
