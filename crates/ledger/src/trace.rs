@@ -30,6 +30,7 @@ impl fmt::Debug for Record<'_> {
             Self::GroupEnded { group } => write!(f, "GroupEnded {}", group.0),
             Self::Cleared { topic } => write!(f, "Cleared {topic:?}"),
             Self::WillDue { session } => write!(f, "WillDue of {}", session.0),
+            Self::WillKept { will, message } => write!(f, "WillKept {} {message:?}", will.0),
             Self::WillDone { will } => write!(f, "WillDone {}", will.0),
             Self::Cursor { session, filter, last } => {
                 write!(f, "Cursor of {} for {filter:?} up to {}", session.0, last.0)
