@@ -67,7 +67,7 @@ const RULES: &[Rule] = &[
         &["bytes", "foldhash", "hashbrown", "slab"],
     ),
     rule("net", Layer::DataPlane, CORE),
-    rule("journal", Layer::DataPlane, &["topic", "wire", "ledger"]),
+    rule("journal", Layer::DataPlane, &["topic", "wire", "index", "session", "ledger"]),
     rule("config", Layer::ControlPlane, &["topic", "auth"]),
     rule("client", Layer::ControlPlane, &["topic", "wire", "session"]),
     rule("admin", Layer::ControlPlane, &["topic", "wire", "ledger", "auth", "broker", "net", "config"]),

@@ -4,3 +4,5 @@
 //! fills, so that a commit takes what has come while the last one ran. The journal does not know what its records mean:
 //! when the space of its oldest segment is wanted, it hands that segment's records back, and the ledger commits again
 //! what of them is still true.
+
+pub mod record;

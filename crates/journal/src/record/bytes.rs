@@ -1,0 +1,133 @@
+//! Numbers and runs of bytes, written and read.
+
+use super::error::{DecodeError, Fault};
+use super::publishers::Publishers;
+
+/// A number of 64 bits in groups of seven.
+const NUMBER_BYTES_MAX: usize = 10;
+
+/// Seven bits at a time, the lowest first; each byte but the last has its highest bit set.
+#[inline]
+pub(super) fn put_number(mut number: u64, into: &mut Vec<u8>) {
+    let low = |number: u64| number.to_le_bytes()[0];
+    if number < 0x80 {
+        into.push(low(number));
+        return;
+    }
+    let mut bytes = [0; NUMBER_BYTES_MAX];
+    let mut len = 0;
+    while number >= 0x80 {
+        bytes[len] = low(number) | 0x80;
+        number >>= 7;
+        len += 1;
+    }
+    bytes[len] = low(number);
+    into.extend_from_slice(&bytes[..=len]);
+}
+
+/// Bytes behind their number.
+#[inline]
+pub(super) fn put_run(run: &[u8], into: &mut Vec<u8>) {
+    put_number(run.len() as u64, into);
+    into.extend_from_slice(run);
+}
+
+/// Reads records of one frame, and says how far it is.
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Those that have been read lately.
+    pub(super) publishers: &'a mut Publishers,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8], publishers: &'a mut Publishers) -> Self {
+        Self { bytes, at: 0, publishers }
+    }
+
+    /// The offset of what is read next.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// What is left is the end: nothing behind a fault means anything.
+    pub(super) fn stop(&mut self) {
+        self.at = self.bytes.len();
+    }
+
+    /// Reads one field, and says which it was if that fails.
+    #[inline]
+    pub(super) fn field<T>(
+        &mut self,
+        name: &'static str,
+        take: impl FnOnce(&mut Self) -> Result<T, Fault>,
+    ) -> Result<T, DecodeError> {
+        let offset = self.at;
+        take(self).map_err(|fault| DecodeError { offset, record: None, field: Some(name), fault })
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self) -> Result<u8, Fault> {
+        let byte = *self.bytes.get(self.at).ok_or(Fault::Truncated)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// What [`put_number`] has written; only its shortest form.
+    #[inline]
+    pub(super) fn number(&mut self) -> Result<u64, Fault> {
+        let first = self.byte()?;
+        if first < 0x80 { Ok(u64::from(first)) } else { self.longer_number(first) }
+    }
+
+    fn longer_number(&mut self, first: u8) -> Result<u64, Fault> {
+        let mut number = u64::from(first & 0x7F);
+        for place in 1..NUMBER_BYTES_MAX {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7F) << (7 * place);
+            if bits >> (7 * place) != u64::from(byte & 0x7F) {
+                return Err(Fault::Number);
+            }
+            number |= bits;
+            if byte < 0x80 {
+                // A last byte of zero says nothing.
+                return if byte == 0 { Err(Fault::Number) } else { Ok(number) };
+            }
+        }
+        Err(Fault::Number)
+    }
+
+    /// A number of 32 bits.
+    #[inline]
+    pub(super) fn number_32(&mut self) -> Result<u32, Fault> {
+        u32::try_from(self.number()?).map_err(|_| Fault::Number)
+    }
+
+    /// How many of something follow, each of which takes so many bytes at least: so a false number is found before
+    /// anything is set aside for it.
+    #[inline]
+    pub(super) fn count(&mut self, bytes_min: usize) -> Result<usize, Fault> {
+        let count = usize::try_from(self.number()?).map_err(|_| Fault::Truncated)?;
+        let left = self.bytes.len() - self.at;
+        if count > left / bytes_min { Err(Fault::Truncated) } else { Ok(count) }
+    }
+
+    /// The next so many bytes.
+    #[inline]
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Fault> {
+        let run = self.bytes[self.at..].get(..len).ok_or(Fault::Truncated)?;
+        self.at += len;
+        Ok(run)
+    }
+
+    /// What [`put_run`] has written.
+    #[inline]
+    pub(super) fn run(&mut self) -> Result<&'a [u8], Fault> {
+        let len = self.count(1)?;
+        self.take(len)
+    }
+}

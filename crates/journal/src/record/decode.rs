@@ -1,0 +1,103 @@
+//! Bytes to groups of records.
+
+use std::borrow::Cow;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+use ledger::{MessageId, Record};
+use session::Message;
+
+use super::bytes::Reader;
+use super::error::Fault;
+use super::publishers::Publishers;
+use super::{CONTINUED, DecodeError, LAST, field, take};
+
+/// Makes records again of the bytes of one piece after the other, in their order.
+#[derive(Default)]
+pub struct Decoder {
+    publishers: Publishers,
+    /// The message that a group under way has put in queues last.
+    head: Option<(MessageId, Arc<Message>)>,
+}
+
+/// One record.
+#[derive(Debug)]
+pub struct Decoded {
+    /// `None` for more queues of a message whose body was in a piece that is not there any more: where that was given up,
+    /// what is still true of it was recorded again.
+    pub record: Option<Record<'static>>,
+    /// Whether its group ends with it.
+    pub is_last: bool,
+}
+
+impl Decoder {
+    /// The records in `bytes`, which are whole; or what is wrong with them, and then no more. What is set aside for them is
+    /// bounded by the bytes that are there.
+    pub fn records<'a>(&'a mut self, bytes: &'a [u8]) -> Records<'a> {
+        Records { from: Reader::new(bytes, &mut self.publishers), head: &mut self.head }
+    }
+}
+
+/// Iterates over the records of a piece; see [`Decoder::records`].
+pub struct Records<'a> {
+    from: Reader<'a>,
+    head: &'a mut Option<(MessageId, Arc<Message>)>,
+}
+
+impl Records<'_> {
+    fn take(&mut self) -> Result<Decoded, DecodeError> {
+        let offset = self.from.at();
+        let first = self.from.field("kind", Reader::byte)?;
+        let (kind, is_last) = (first & !LAST, first & LAST != 0);
+        let record = match kind {
+            CONTINUED => self.take_continued()?,
+            _ => {
+                let fault = Fault::Kind(kind);
+                let unknown = DecodeError { offset, record: None, field: None, fault };
+                Some(take(kind, &mut self.from).ok_or(unknown)??)
+            }
+        };
+        if is_last {
+            *self.head = None;
+        } else if kind != CONTINUED
+            && let Some(Record::Enqueue { message, body, .. }) = &record
+        {
+            *self.head = Some((*message, Arc::clone(body)));
+        }
+        Ok(Decoded { record, is_last })
+    }
+
+    fn take_continued(&mut self) -> Result<Option<Record<'static>>, DecodeError> {
+        let named = |error| DecodeError { record: Some("Enqueue, continued"), ..error };
+        let head = self.head.as_ref();
+        let check = |from: &mut Reader<'_>| {
+            let message = field::message_id::take(from)?;
+            let is_other = head.is_some_and(|(head, _)| *head != message);
+            if is_other { Err(Fault::Continued) } else { Ok(message) }
+        };
+        let message = self.from.field("message", check).map_err(named)?;
+        let queues = self.from.field("queues", field::queues::take).map_err(named)?;
+        Ok(head.map(|(_, body)| {
+            let body = Cow::Owned(Arc::clone(body));
+            Record::Enqueue { message, body, queues, is_retained: false }
+        }))
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Decoded, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.from.is_at_end() {
+            return None;
+        }
+        let taken = self.take();
+        if taken.is_err() {
+            self.from.stop();
+        }
+        Some(taken)
+    }
+}
+
+impl FusedIterator for Records<'_> {}

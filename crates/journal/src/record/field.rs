@@ -1,0 +1,301 @@
+//! The forms of fields, each with both directions beside each other.
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use index::Interest;
+use ledger::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
+use session::{Message, Parts};
+use topic::{TopicFilter, TopicName};
+use wire::{PacketId, Qos, SubscriptionIdentifier, Utf8};
+
+use super::bytes::{Reader, put_number, put_run};
+use super::error::Fault;
+
+/// The two lowest bits of a flag byte.
+const QOS: u8 = 0b11;
+
+fn qos(flags: u8) -> Result<Qos, Fault> {
+    Qos::from_level(flags & QOS).ok_or(Fault::Flags(flags))
+}
+
+fn defined(flags: u8, all: u8) -> Result<(), Fault> {
+    if flags & !all == 0 { Ok(()) } else { Err(Fault::Flags(flags)) }
+}
+
+/// Each flag in its place, if it is set.
+fn flags<const N: usize>(qos: Qos, others: [(bool, u8); N]) -> u8 {
+    others.into_iter().fold(qos.level(), |flags, (is_set, flag)| if is_set { flags | flag } else { flags })
+}
+
+/// A text behind its number of bytes, checked by the rules of what it is.
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident: $check:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) mod $name {
+            use super::*;
+
+            #[inline]
+            pub(in super::super) fn put(text: &str, into: &mut Vec<u8>) {
+                put_run(text.as_bytes(), into);
+            }
+
+            #[inline]
+            pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Cow<'static, str>, Fault> {
+                let check: fn(&str) -> Result<(), Fault> = $check;
+                let text = std::str::from_utf8(from.run()?).map_err(|_| Fault::Utf8)?;
+                check(text)?;
+                Ok(Cow::Owned(text.to_owned()))
+            }
+        }
+    )*};
+}
+
+texts! {
+    client_id: |text| Utf8::new(text).map(drop).map_err(Fault::Text);
+    topic_name: |text| TopicName::new(text).map(drop).map_err(Fault::Topic);
+    filter: |text| TopicFilter::new(text).map(drop).map_err(Fault::Filter);
+    /// Begins with `$share/`.
+    shared_filter: |text| {
+        let filter = TopicFilter::new(text).map_err(Fault::Filter)?;
+        filter.shared().map(drop).ok_or(Fault::NotShared)
+    };
+}
+
+/// What is one number, from the value and back.
+macro_rules! numbers {
+    ($($name:ident: $type:ty, $to:expr, $from:expr;)*) => {$(
+        pub(super) mod $name {
+            use super::*;
+
+            #[inline]
+            pub(in super::super) fn put(value: &$type, into: &mut Vec<u8>) {
+                let to: fn(&$type) -> u64 = $to;
+                put_number(to(value), into);
+            }
+
+            #[inline]
+            pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<$type, Fault> {
+                let back: fn(u64) -> Result<$type, Fault> = $from;
+                back(from.number()?)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    incarnation: Incarnation, |incarnation| incarnation.0, |number| Ok(Incarnation(number));
+    message_id: MessageId, |message| message.0, |number| Ok(MessageId(number));
+    secs: u32, |secs| u64::from(*secs), |number| u32::try_from(number).map_err(|_| Fault::Number);
+    unix_ms: u64, |unix_ms| *unix_ms, Ok;
+    packet_id: PacketId, |id| u64::from(id.value()), |number| {
+        let id = u16::try_from(number).map_err(|_| Fault::Number)?;
+        PacketId::new(id).ok_or(Fault::PacketId)
+    };
+    identifier: NonZeroU32, |identifier| u64::from(identifier.get()), |number| {
+        let id = u32::try_from(number).ok().and_then(SubscriptionIdentifier::new).ok_or(Fault::Identifier)?;
+        NonZeroU32::new(id.value()).ok_or(Fault::Identifier)
+    };
+    flag: bool, |flag| u64::from(*flag), |number| match number {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Fault::Number),
+    };
+    fate: WillFate,
+        |fate| match fate { WillFate::Dropped => 0, WillFate::Waits => 1, WillFate::Due => 2 },
+        |number| match number {
+            0 => Ok(WillFate::Dropped),
+            1 => Ok(WillFate::Waits),
+            2 => Ok(WillFate::Due),
+            _ => Err(Fault::Number),
+        };
+}
+
+/// The options of a SUBSCRIBE (MQTT 5.0, 3.8.3.1) without Retain Handling, which is over when it is granted, and a
+/// subscription identifier if it has one.
+pub(super) mod interest {
+    use super::*;
+
+    const NO_LOCAL: u8 = 0x04;
+    const RETAIN_AS_PUBLISHED: u8 = 0x08;
+    const HAS_IDENTIFIER: u8 = 0x10;
+
+    pub(in super::super) fn put(interest: &Interest, into: &mut Vec<u8>) {
+        let identifier = interest.identifier();
+        into.push(flags(
+            interest.qos(),
+            [
+                (interest.no_local(), NO_LOCAL),
+                (interest.retain_as_published(), RETAIN_AS_PUBLISHED),
+                (identifier.is_some(), HAS_IDENTIFIER),
+            ],
+        ));
+        identifier.iter().for_each(|number| identifier::put(number, into));
+    }
+
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Interest, Fault> {
+        let flags = from.byte()?;
+        defined(flags, QOS | NO_LOCAL | RETAIN_AS_PUBLISHED | HAS_IDENTIFIER)?;
+        let identifier = if flags & HAS_IDENTIFIER != 0 { Some(identifier::take(from)?) } else { None };
+        Ok(Interest::new(qos(flags)?)
+            .with_no_local(flags & NO_LOCAL != 0)
+            .with_retain_as_published(flags & RETAIN_AS_PUBLISHED != 0)
+            .with_identifier(identifier))
+    }
+}
+
+/// As what one queue's message is sent.
+pub(super) mod granted {
+    use super::*;
+
+    const RETAIN: u8 = 0x04;
+    const HAS_IDENTIFIERS: u8 = 0x08;
+
+    #[inline]
+    pub(in super::super) fn put(granted: &Granted, into: &mut Vec<u8>) {
+        let Granted { qos, retain, ref identifiers } = *granted;
+        into.push(flags(qos, [(retain, RETAIN), (!identifiers.is_empty(), HAS_IDENTIFIERS)]));
+        if !identifiers.is_empty() {
+            put_number(identifiers.len() as u64, into);
+            identifiers.iter().for_each(|number| identifier::put(number, into));
+        }
+    }
+
+    #[inline]
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Cow<'static, Granted>, Fault> {
+        take_owned(from).map(Cow::Owned)
+    }
+
+    #[inline]
+    pub(super) fn take_owned(from: &mut Reader<'_>) -> Result<Granted, Fault> {
+        let flags = from.byte()?;
+        defined(flags, QOS | RETAIN | HAS_IDENTIFIERS)?;
+        let qos = qos(flags)?;
+        let identifiers = if flags & HAS_IDENTIFIERS != 0 { take_identifiers(from)? } else { Box::default() };
+        Ok(Granted { qos, retain: flags & RETAIN != 0, identifiers })
+    }
+
+    fn take_identifiers(from: &mut Reader<'_>) -> Result<Box<[NonZeroU32]>, Fault> {
+        match from.count(1)? {
+            0 => Err(Fault::Identifier),
+            count => (0..count).map(|_| identifier::take(from)).collect(),
+        }
+    }
+}
+
+/// The queues of a message, behind their number.
+pub(super) mod queues {
+    use super::*;
+
+    /// The queue's number and the flags.
+    const ENTRY_BYTES_MIN: usize = 2;
+
+    #[inline]
+    pub(in super::super) fn put(queues: &[Queued], into: &mut Vec<u8>) {
+        put_number(queues.len() as u64, into);
+        for Queued { queue, granted } in queues {
+            incarnation::put(queue, into);
+            granted::put(granted, into);
+        }
+    }
+
+    #[inline]
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Cow<'static, [Queued]>, Fault> {
+        let count = from.count(ENTRY_BYTES_MIN)?;
+        let mut queues = Vec::with_capacity(count);
+        for _ in 0..count {
+            let queue = incarnation::take(from)?;
+            queues.push(Queued { queue, granted: granted::take_owned(from)? });
+        }
+        Ok(Cow::Owned(queues))
+    }
+}
+
+/// A message: flags, lengths, what it has of publisher and expiry, and then its bytes in one piece.
+pub(super) mod message {
+    use super::*;
+
+    const RETAIN: u8 = 0x04;
+    const HAS_PUBLISHER: u8 = 0x08;
+    const EXPIRES: u8 = 0x10;
+
+    #[inline]
+    pub(in super::super) fn put(message: &Message, into: &mut Vec<u8>) {
+        let Parts { bytes, topic_bytes, properties_bytes, publisher, qos, retain, expires_unix_ms } =
+            message.parts();
+        let has = [(publisher.is_some(), HAS_PUBLISHER), (expires_unix_ms.is_some(), EXPIRES)];
+        into.push(flags(qos, [(retain, RETAIN), has[0], has[1]]));
+        publisher.iter().for_each(|publisher| put_run(publisher.as_bytes(), into));
+        expires_unix_ms.iter().for_each(|expires_unix_ms| put_number(*expires_unix_ms, into));
+        put_number(u64::from(topic_bytes), into);
+        put_number(u64::from(properties_bytes), into);
+        put_run(bytes, into);
+    }
+
+    #[inline]
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Cow<'static, Arc<Message>>, Fault> {
+        let flags = from.byte()?;
+        defined(flags, QOS | RETAIN | HAS_PUBLISHER | EXPIRES)?;
+        let publisher = if flags & HAS_PUBLISHER != 0 {
+            let publisher = from.run()?;
+            Some(from.publishers.find(publisher)?)
+        } else {
+            None
+        };
+        let expires_unix_ms = if flags & EXPIRES != 0 { Some(from.number()?) } else { None };
+        let parts = Parts {
+            topic_bytes: from.number_32()?,
+            properties_bytes: from.number_32()?,
+            bytes: from.run()?,
+            publisher: publisher.as_ref(),
+            qos: qos(flags)?,
+            retain: flags & RETAIN != 0,
+            expires_unix_ms,
+        };
+        Message::from_parts(&parts).map(|message| Cow::Owned(Arc::new(message))).map_err(Fault::Message)
+    }
+}
+
+/// A will, where there is one.
+pub(super) mod optional_will {
+    use super::*;
+
+    pub(in super::super) fn put(record: &Option<WillRecord<'_>>, into: &mut Vec<u8>) {
+        flag::put(&record.is_some(), into);
+        record.iter().for_each(|record| will::put(record, into));
+    }
+
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Option<WillRecord<'static>>, Fault> {
+        if flag::take(from)? { will::take(from).map(Some) } else { Ok(None) }
+    }
+}
+
+/// A will.
+pub(super) mod will {
+    use super::*;
+
+    pub(in super::super) fn put(will: &WillRecord<'_>, into: &mut Vec<u8>) {
+        message_id::put(&will.id, into);
+        secs::put(&will.delay_secs, into);
+        message::put(&will.message, into);
+    }
+
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<WillRecord<'static>, Fault> {
+        let (id, delay_secs) = (message_id::take(from)?, secs::take(from)?);
+        Ok(WillRecord { id, delay_secs, message: message::take(from)? })
+    }
+}
+
+/// Where a cursor goes on.
+pub(super) mod position {
+    use super::*;
+
+    pub(in super::super) fn put(position: &[u8], into: &mut Vec<u8>) {
+        put_run(position, into);
+    }
+
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Cow<'static, [u8]>, Fault> {
+        Ok(Cow::Owned(from.run()?.to_vec()))
+    }
+}

@@ -1,0 +1,41 @@
+//! Client identifiers of publishers that were read lately, each in memory once.
+
+use std::sync::Arc;
+
+use wire::Utf8;
+
+use super::error::Fault;
+
+/// A power of two. Of more publishers than this some are in memory more than once.
+const SLOTS: usize = 1_024;
+
+/// One place for each hash: the latest holds it.
+pub(super) struct Publishers(Box<[Option<Arc<str>>]>);
+
+impl Default for Publishers {
+    fn default() -> Self {
+        Self(vec![None; SLOTS].into_boxed_slice())
+    }
+}
+
+impl Publishers {
+    /// The publisher with this identifier.
+    pub(super) fn find(&mut self, bytes: &[u8]) -> Result<Arc<str>, Fault> {
+        let slot = &mut self.0[hash(bytes) % SLOTS];
+        match slot {
+            Some(publisher) if publisher.as_bytes() == bytes => Ok(Arc::clone(publisher)),
+            _ => {
+                let text = std::str::from_utf8(bytes).map_err(|_| Fault::Utf8)?;
+                let publisher: Arc<str> = Utf8::new(text).map_err(Fault::Text)?.as_str().into();
+                Ok(Arc::clone(slot.insert(publisher)))
+            }
+        }
+    }
+}
+
+/// Identifiers of many clients of one kind differ at their ends. Where clients choose them to collide, they are merely
+/// copied.
+fn hash(bytes: &[u8]) -> usize {
+    let end = &bytes[bytes.len().saturating_sub(12)..];
+    end.iter().fold(bytes.len(), |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(*byte)))
+}

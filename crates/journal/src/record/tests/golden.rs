@@ -1,0 +1,130 @@
+//! One record of each kind, in hexadecimal: the format does not change unnoticed.
+
+use super::*;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn message() -> Arc<Message> {
+    let properties = MessageProperties { message_expiry_interval_secs: Some(60), ..MessageProperties::EMPTY };
+    let topic = topic::topic!("a/b");
+    let delivery = wire::Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+    let publish = Publish { properties, retain: true, delivery, ..Publish::new(topic, b"hey") };
+    Arc::new(Message::new(topic, &publish, Some("me".into()), Now { monotonic_ms: 0, unix_ms: 1_000_000 }))
+}
+
+fn granted(identifiers: &[u32]) -> Granted {
+    let identifiers = identifiers.iter().map(|id| NonZeroU32::new(*id).expect("not 0")).collect();
+    Granted { qos: Qos::ExactlyOnce, retain: true, identifiers }
+}
+
+fn packet_id(id: u16) -> PacketId {
+    PacketId::new(id).expect("not 0")
+}
+
+#[test]
+fn the_format_is_the_one_in_the_manual() {
+    let session = Incarnation(1);
+    let will = WillRecord { id: MessageId(9), message: message().into_field(), delay_secs: 30 };
+    let interest = Interest::new(Qos::AtLeastOnce).with_no_local(true);
+    let (group, message_id) = (Incarnation(200), MessageId(300));
+    let (filter, shared) = ("a/#", "$share/g/a");
+    let queues = vec![
+        Queued { queue: session, granted: Granted { retain: false, ..granted(&[]) } },
+        Queued { queue: group, granted: granted(&[5, 200]) },
+    ];
+    let records = [
+        Record::Session { session, client_id: "me".into() },
+        Record::Connected { session, expiry_secs: u32::MAX, will: None },
+        Record::Connected { session, expiry_secs: 60, will: Some(will) },
+        Record::Left { session, expiry_secs: 60, unix_ms: 1_000_000, will: WillFate::Waits },
+        Record::Ended { session, will: WillFate::Due },
+        Record::Subscribed { session, filter: filter.into(), interest },
+        Record::Subscribed {
+            session,
+            filter: filter.into(),
+            interest: interest.with_identifier(NonZeroU32::new(128)),
+        },
+        Record::Unsubscribed { session, filter: filter.into() },
+        Record::Group { group, filter: shared.into() },
+        Record::GroupEnded { group },
+        Record::Enqueue {
+            message: message_id,
+            body: message().into_field(),
+            queues: queues.into(),
+            is_retained: true,
+        },
+        Record::Cleared { topic: "a/b".into() },
+        Record::Opened { session, packet_id: packet_id(1) },
+        Record::Closed { session, packet_id: packet_id(1) },
+        Record::Sent { session, message: message_id, packet_id: packet_id(1) },
+        Record::Moved {
+            group,
+            session,
+            message: message_id,
+            packet_id: packet_id(65_535),
+            granted: granted(&[]).into_field(),
+        },
+        Record::Received { session, packet_id: packet_id(1) },
+        Record::Finished { session, packet_id: packet_id(1) },
+        Record::Removed { queue: session, message: message_id },
+        Record::Cursor { session, filter: filter.into(), last: message_id },
+        Record::CursorMoved { session, filter: filter.into(), from: b"a\0b".as_slice().into() },
+        Record::CursorDone { session, filter: filter.into() },
+        Record::WillDue { session },
+        Record::WillDone { will: MessageId(9) },
+        Record::WillKept { will: MessageId(9), message: message().into_field() },
+    ];
+    let lines: Vec<_> = records.iter().map(|record| hex(&encode(std::slice::from_ref(record)))).collect();
+    assert_eq!(lines, GOLDEN, "a format that has changed has a new version");
+}
+
+const GOLDEN: [&str; 25] = [
+    "8101026d65",
+    "8201ffffffff0f00",
+    "82013c01091e1d026d65a0d94003050b612f62020000003c686579",
+    "83013cc0843d01",
+    "840102",
+    "850103612f2305",
+    "850103612f23158001",
+    "860103612f23",
+    "87c8010a2473686172652f672f61",
+    "88c801",
+    "89ac02011d026d65a0d94003050b612f62020000003c686579020102c8010e0205c801",
+    "8b03612f62",
+    "8c0101",
+    "8d0101",
+    "8e01ac0201",
+    "8fc80101ac02ffff0306",
+    "900101",
+    "910101",
+    "9201ac02",
+    "930103612f23ac02",
+    "940103612f2303610062",
+    "950103612f23",
+    "9601",
+    "9709",
+    "98091d026d65a0d94003050b612f62020000003c686579",
+];
+
+/// A message that was divided among two pieces.
+#[test]
+fn so_is_that_of_more_queues() {
+    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
+    let queues: Vec<_> =
+        (1..=8).map(|queue| Queued { queue: Incarnation(queue), granted: granted.clone() }).collect();
+    let record = Record::Enqueue {
+        message: MessageId(300),
+        body: message().into_field(),
+        queues: queues.into(),
+        is_retained: false,
+    };
+    let (mut bytes, mut cuts) = (Vec::new(), Vec::new());
+    encode_group(&[record], 40, &mut bytes, &mut cuts);
+    assert_eq!(
+        hex(&bytes[..cuts[0]]),
+        "09ac02001d026d65a0d94003050b612f62020000003c6865790501010201030104010501"
+    );
+    assert_eq!(hex(&bytes[cuts[0]..]), "8aac0203060107010801");
+}
