@@ -12,7 +12,7 @@ use wire::{Publish, Qos};
 
 /// In one piece, as many as a commit may have.
 const GROUPS: u32 = 4_096;
-const ROUNDS: u32 = 500;
+const ROUNDS: usize = 500;
 const PAYLOAD_BYTES: usize = 100;
 
 fn enqueue(fan_out: u64) -> Record<'static> {
@@ -30,12 +30,15 @@ fn enqueue(fan_out: u64) -> Record<'static> {
     }
 }
 
+/// The quickest of all rounds, in nanoseconds per group: the others were disturbed.
 fn measure(mut piece: impl FnMut()) -> f64 {
-    let begin = Instant::now();
-    for _ in 0..ROUNDS {
+    let once = || {
+        let begin = Instant::now();
         piece();
-    }
-    begin.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS) / f64::from(GROUPS)
+        begin.elapsed().as_secs_f64()
+    };
+    let quickest = std::iter::repeat_with(once).take(ROUNDS).fold(f64::INFINITY, f64::min);
+    quickest * 1e9 / f64::from(GROUPS)
 }
 
 fn main() {

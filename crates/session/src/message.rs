@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use topic::{TopicError, TopicName};
-use wire::{MessageProperties, Publish, PublishTopic, Qos, Violation, Will};
+use wire::{MessageProperties, Publish, PublishTopic, Qos, Will};
 
 use crate::client::Outgoing;
 use crate::{Budget, Charge, Now, Purpose};
@@ -96,7 +96,7 @@ impl Message {
         }
         let topic = std::str::from_utf8(&bytes[..topic_bytes as usize]).map_err(|_| PartsError::Utf8)?;
         TopicName::new(topic).map_err(PartsError::Topic)?;
-        let properties = MessageProperties::from_bytes(properties).map_err(PartsError::Properties)?;
+        let properties = MessageProperties::from_bytes(properties).map_err(|violation| PartsError::Properties(violation.text))?;
         let expiry_secs = properties.message_expiry_interval_secs;
         if expiry_secs.is_some() != expires_unix_ms.is_some() {
             return Err(PartsError::Expiry);
@@ -273,8 +273,8 @@ pub enum PartsError {
     Utf8,
     /// The topic is no topic name.
     Topic(TopicError),
-    /// The properties are none.
-    Properties(Violation),
+    /// The properties are none; the rule that they break, in a few words.
+    Properties(&'static str),
     /// It has an expiry interval and no time when that ends, or the other way round.
     Expiry,
 }
@@ -285,7 +285,7 @@ impl fmt::Display for PartsError {
             Self::Lengths => f.write_str("the lengths of a message's parts do not fit it"),
             Self::Utf8 => f.write_str("a topic name that is not UTF-8"),
             Self::Topic(error) => write!(f, "a topic name: {error}"),
-            Self::Properties(violation) => write!(f, "a message's properties: {violation}"),
+            Self::Properties(rule) => write!(f, "a message's properties: {rule}"),
             Self::Expiry => f.write_str("a message with half an expiry"),
         }
     }

@@ -8,21 +8,24 @@ const NUMBER_BYTES_MAX: usize = 10;
 
 /// Seven bits at a time, the lowest first; each byte but the last has its highest bit set.
 #[inline]
-pub(super) fn put_number(mut number: u64, into: &mut Vec<u8>) {
+pub(super) fn put_number(number: u64, into: &mut Vec<u8>) {
+    let low = |place: u32| (number >> (7 * place)).to_le_bytes()[0];
+    // Of a length that is known, bytes are written without a call.
+    match number {
+        0..0x80 => into.push(low(0)),
+        0x80..0x4000 => into.extend_from_slice(&[low(0) | 0x80, low(1)]),
+        0x4000..0x20_0000 => into.extend_from_slice(&[low(0) | 0x80, low(1) | 0x80, low(2)]),
+        _ => put_long_number(number, into),
+    }
+}
+
+fn put_long_number(mut number: u64, into: &mut Vec<u8>) {
     let low = |number: u64| number.to_le_bytes()[0];
-    if number < 0x80 {
-        into.push(low(number));
-        return;
-    }
-    let mut bytes = [0; NUMBER_BYTES_MAX];
-    let mut len = 0;
     while number >= 0x80 {
-        bytes[len] = low(number) | 0x80;
+        into.push(low(number) | 0x80);
         number >>= 7;
-        len += 1;
     }
-    bytes[len] = low(number);
-    into.extend_from_slice(&bytes[..=len]);
+    into.push(low(number));
 }
 
 /// Bytes behind their number.
@@ -65,9 +68,9 @@ impl<'a> Reader<'a> {
         &mut self,
         name: &'static str,
         take: impl FnOnce(&mut Self) -> Result<T, Fault>,
-    ) -> Result<T, DecodeError> {
+    ) -> Result<T, Box<DecodeError>> {
         let offset = self.at;
-        take(self).map_err(|fault| DecodeError { offset, record: None, field: Some(name), fault })
+        take(self).map_err(|fault| Box::new(DecodeError { offset, record: None, field: Some(name), fault }))
     }
 
     #[inline]

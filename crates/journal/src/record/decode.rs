@@ -10,7 +10,7 @@ use session::Message;
 use super::bytes::Reader;
 use super::error::Fault;
 use super::publishers::Publishers;
-use super::{CONTINUED, DecodeError, LAST, field, take};
+use super::{CONTINUED, DecodeError, LAST, error, field, take};
 
 /// Makes records again of the bytes of one piece after the other, in their order.
 #[derive(Default)]
@@ -45,47 +45,47 @@ pub struct Records<'a> {
 }
 
 impl Records<'_> {
-    fn take(&mut self) -> Result<Decoded, DecodeError> {
-        let offset = self.from.at();
+    #[inline]
+    fn take(&mut self) -> Result<Decoded, Box<DecodeError>> {
         let first = self.from.field("kind", Reader::byte)?;
         let (kind, is_last) = (first & !LAST, first & LAST != 0);
-        let record = match kind {
-            CONTINUED => self.take_continued()?,
-            _ => {
-                let fault = Fault::Kind(kind);
-                let unknown = DecodeError { offset, record: None, field: None, fault };
-                Some(take(kind, &mut self.from).ok_or(unknown)??)
+        if kind == CONTINUED {
+            let record = self.take_continued()?;
+            if is_last {
+                *self.head = None;
             }
-        };
+            return Ok(Decoded { record, is_last });
+        }
+        let record = take(kind, &mut self.from)?;
         if is_last {
             *self.head = None;
-        } else if kind != CONTINUED
-            && let Some(Record::Enqueue { message, body, .. }) = &record
-        {
+        } else if let Record::Enqueue { message, body, .. } = &record {
             *self.head = Some((*message, Arc::clone(body)));
         }
-        Ok(Decoded { record, is_last })
+        Ok(Decoded { record: Some(record), is_last })
     }
 
-    fn take_continued(&mut self) -> Result<Option<Record<'static>>, DecodeError> {
-        let named = |error| DecodeError { record: Some("Enqueue, continued"), ..error };
+    fn take_continued(&mut self) -> Result<Option<Record<'static>>, Box<DecodeError>> {
         let head = self.head.as_ref();
         let check = |from: &mut Reader<'_>| {
             let message = field::message_id::take(from)?;
             let is_other = head.is_some_and(|(head, _)| *head != message);
             if is_other { Err(Fault::Continued) } else { Ok(message) }
         };
-        let message = self.from.field("message", check).map_err(named)?;
-        let queues = self.from.field("queues", field::queues::take).map_err(named)?;
-        Ok(head.map(|(_, body)| {
-            let body = Cow::Owned(Arc::clone(body));
-            Record::Enqueue { message, body, queues, is_retained: false }
-        }))
+        error::of_record("Enqueue, continued", || {
+            let message = self.from.field("message", check)?;
+            let queues = self.from.field("queues", field::queues::take)?;
+            Ok(head.map(|(_, body)| {
+                let body = Cow::Owned(Arc::clone(body));
+                Record::Enqueue { message, body, queues, is_retained: false }
+            }))
+        })
     }
 }
 
 impl Iterator for Records<'_> {
-    type Item = Result<Decoded, DecodeError>;
+    /// The error is boxed because it is larger than nearly every record.
+    type Item = Result<Decoded, Box<DecodeError>>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

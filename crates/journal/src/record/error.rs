@@ -6,8 +6,6 @@ use session::PartsError;
 use topic::{FilterError, TopicError};
 use wire::Utf8Error;
 
-use ledger::Record;
-
 /// Bytes that are no records: where, and what is wrong there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
@@ -54,11 +52,11 @@ pub enum Fault {
 
 /// Names the record in what is wrong with a field of it.
 #[inline]
-pub(super) fn of_record(
+pub(super) fn of_record<T>(
     name: &'static str,
-    take: impl FnOnce() -> Result<Record<'static>, DecodeError>,
-) -> Result<Record<'static>, DecodeError> {
-    take().map_err(|error| DecodeError { record: Some(name), ..error })
+    take: impl FnOnce() -> Result<T, Box<DecodeError>>,
+) -> Result<T, Box<DecodeError>> {
+    take().map_err(|error| Box::new(DecodeError { record: Some(name), ..*error }))
 }
 
 impl fmt::Display for DecodeError {

@@ -44,15 +44,18 @@ macro_rules! records {
             }
         }
 
-        /// `None` for a kind that there is not.
-        fn take(kind: u8, from: &mut Reader<'_>) -> Option<Result<Record<'static>, DecodeError>> {
+        /// Reads what is behind the kind.
+        fn take(kind: u8, from: &mut Reader<'_>) -> Result<Record<'static>, Box<DecodeError>> {
             match kind {
-                $($kind => Some(error::of_record(stringify!($variant), || {
+                $($kind => error::of_record(stringify!($variant), || {
                     Ok(Record::$variant {
                         $($name: from.field(stringify!($name), field::$form::take)?),*
                     })
-                })),)*
-                _ => None,
+                }),)*
+                _ => {
+                    let fault = Fault::Kind(kind);
+                    Err(Box::new(DecodeError { offset: from.at() - 1, record: None, field: None, fault }))
+                }
             }
         }
     };

@@ -33,9 +33,13 @@ impl Publishers {
     }
 }
 
-/// Identifiers of many clients of one kind differ at their ends. Where clients choose them to collide, they are merely
-/// copied.
+/// Of the last bytes, because identifiers of many clients of one kind differ at their ends. Where clients choose them to
+/// collide, they are merely copied.
 fn hash(bytes: &[u8]) -> usize {
-    let end = &bytes[bytes.len().saturating_sub(12)..];
-    end.iter().fold(bytes.len(), |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(*byte)))
+    let end = match bytes.last_chunk::<8>() {
+        Some(end) => u64::from_le_bytes(*end),
+        None => bytes.iter().fold(0, |end, byte| end << 8 | u64::from(*byte)),
+    };
+    // Fibonacci hashing: the high bits of the product depend on all of the factor's.
+    (end.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize
 }

@@ -25,7 +25,7 @@ fn encode(group: &[Record<'_>]) -> Vec<u8> {
 }
 
 /// The groups in `bytes`; the last one may be unfinished.
-fn decode(bytes: &[u8]) -> Result<Vec<Vec<Record<'static>>>, DecodeError> {
+fn decode(bytes: &[u8]) -> Result<Vec<Vec<Record<'static>>>, Box<DecodeError>> {
     let mut groups = vec![Vec::new()];
     for decoded in Decoder::default().records(bytes) {
         let Decoded { record, is_last } = decoded?;
