@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod census;
 mod claims;
 mod command;
 mod connect;
@@ -51,6 +52,7 @@ use index::{ConnectionId, Place, QueueId, ShardId, Subscriptions};
 use topic::TopicFilter;
 use wire::ReasonCode;
 
+pub use census::{Census, GroupCensus, QueueCensus, SessionCensus};
 pub use command::{
     Cause, Claim, Claimed, Command, CursorId, Deliver, Delivered, EntryId, Left, Origin, Publish, Reply, Will,
 };

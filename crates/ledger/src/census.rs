@@ -1,0 +1,204 @@
+//! What a ledger keeps, counted for whoever looks at it from outside.
+
+use std::sync::Arc;
+
+use index::Interest;
+use session::Message;
+
+use crate::Ledger;
+use crate::group::Group;
+use crate::in_flight::State;
+use crate::queue::Entry;
+use crate::record::{Incarnation, MessageId};
+use crate::session::Session;
+
+/// Everything that lasts. See [`Ledger::census`].
+#[derive(Debug, Clone)]
+pub struct Census {
+    /// Sessions that outlive their connections, in the order in which they began.
+    pub sessions: Vec<SessionCensus>,
+    /// Groups with a member that lasts, in the order in which they began.
+    pub groups: Vec<GroupCensus>,
+    /// Topics with a retained message.
+    pub retained_messages: usize,
+    /// What those take, in bytes.
+    pub retained_bytes: usize,
+    /// Wills that are published as soon as that can be.
+    pub wills_due: Vec<Arc<Message>>,
+}
+
+/// One session.
+#[derive(Debug, Clone)]
+pub struct SessionCensus {
+    /// Which.
+    pub session: Incarnation,
+    /// Whose.
+    pub client_id: Arc<str>,
+    /// Its client is connected; after a restart: it was when the records ended.
+    pub is_connected: bool,
+    /// So long it is kept after the connection, in seconds; [`u32::MAX`] is for ever.
+    pub expiry_secs: u32,
+    /// While its client is not connected: when it expires, on the monotonic clock.
+    pub expires_ms: Option<u64>,
+    /// By filter.
+    pub subscriptions: Vec<(Box<str>, Interest)>,
+    /// What waits for its client.
+    pub queue: QueueCensus,
+    /// Exchanges with its client that are not over.
+    pub in_flight: usize,
+    /// Messages of QoS 2 that its client has published and not released.
+    pub unreleased: usize,
+    /// What its client leaves behind, and how long that waits, in seconds.
+    pub will: Option<(Arc<Message>, u32)>,
+}
+
+/// One group.
+#[derive(Debug, Clone)]
+pub struct GroupCensus {
+    /// Which.
+    pub group: Incarnation,
+    /// With `$share/`.
+    pub filter: Arc<str>,
+    /// How many sessions are in it.
+    pub members: usize,
+    /// What waits for any of them.
+    pub queue: QueueCensus,
+}
+
+/// What waits in a queue.
+#[derive(Debug, Clone, Default)]
+pub struct QueueCensus {
+    /// How many.
+    pub messages: usize,
+    /// What they take, each counted in every queue that it is in.
+    pub bytes: usize,
+    /// The one that came first of those that wait and those on their way.
+    pub oldest: Option<(MessageId, Arc<Message>)>,
+}
+
+impl Ledger {
+    /// Counts everything that lasts. Takes as long as there are sessions, subscriptions and messages on their way.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let mut sessions: Vec<_> = self.sessions.iter().filter_map(count_session).collect();
+        sessions.sort_by_key(|session| session.session);
+        let recorded = self.groups.table.iter().filter(|group| group.is_recorded);
+        let mut groups: Vec<_> = recorded.map(count_group).collect();
+        groups.sort_by_key(|group| group.group);
+        Census {
+            sessions,
+            groups,
+            retained_messages: self.retained.len(),
+            retained_bytes: self.retained.bytes(),
+            wills_due: self.wills.iter().map(|will| Arc::clone(&will.message)).collect(),
+        }
+    }
+}
+
+/// `None` for one that ends with its connection.
+fn count_session(session: &Session) -> Option<SessionCensus> {
+    let on_their_way =
+        session.in_flight.in_order().into_iter().filter_map(|exchange| match &exchange.state {
+            State::Own(id, entry) => Some((*id, entry)),
+            State::Released | State::Shared { .. } | State::Taken { .. } => None,
+        });
+    let oldest = on_their_way.chain(session.queue.front()).min_by_key(|(id, _)| *id);
+    Some(SessionCensus {
+        session: session.incarnation?,
+        client_id: Arc::clone(&session.subscriber.client_id),
+        is_connected: session.online.is_some() || session.is_unsettled,
+        expiry_secs: session.expiry_secs,
+        expires_ms: session.expires_ms,
+        subscriptions: session
+            .subscriptions
+            .iter()
+            .map(|(filter, interest)| (filter.clone(), *interest))
+            .collect(),
+        queue: QueueCensus {
+            messages: session.queue.len(),
+            bytes: session.queue.bytes(),
+            oldest: oldest.map(keep),
+        },
+        in_flight: session.in_flight.len(),
+        unreleased: session.unreleased.len(),
+        will: session.will.as_ref().map(|will| (Arc::clone(&will.message), will.delay_secs)),
+    })
+}
+
+fn count_group(group: &Group) -> GroupCensus {
+    let held = group.held.iter().filter_map(|(id, held)| held.entry.as_ref().map(|entry| (*id, entry)));
+    let returned = group.returned.iter().map(|(id, entry)| (*id, entry));
+    let oldest = held.chain(returned).chain(group.queue.front()).min_by_key(|(id, _)| *id);
+    let returned_bytes: usize = group.returned.values().map(|entry| entry.message.size_bytes()).sum();
+    GroupCensus {
+        group: group.incarnation,
+        filter: Arc::clone(&group.subscriber.client_id),
+        members: group.members,
+        queue: QueueCensus {
+            messages: group.queue.len() + group.returned.len(),
+            bytes: group.queue.bytes() + returned_bytes,
+            oldest: oldest.map(keep),
+        },
+    }
+}
+
+fn keep((id, entry): (MessageId, &Entry)) -> (MessageId, Arc<Message>) {
+    (id, Arc::clone(&entry.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use session::Now;
+    use wire::{PacketId, Qos};
+
+    use super::*;
+    use crate::{Granted, Queued, Record, Settings, WillFate};
+
+    fn enqueue(id: u64, queues: &[u64], is_retained: bool) -> Record<'static> {
+        let body = Message::of_server("a", b"1").expect("a topic");
+        let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
+        let queued = |queue: &u64| Queued { queue: Incarnation(*queue), granted: granted.clone() };
+        Record::Enqueue {
+            message: MessageId(id),
+            body: Cow::Owned(Arc::new(body)),
+            queues: queues.iter().map(queued).collect(),
+            is_retained,
+        }
+    }
+
+    #[test]
+    fn what_lasts_is_counted() {
+        let (alice, bob, group) = (Incarnation(1), Incarnation(2), Incarnation(3));
+        let (interest, shared) = (Interest::new(Qos::AtLeastOnce), "$share/g/a");
+        let records = [
+            Record::Session { session: alice, client_id: "alice".into() },
+            Record::Connected { session: alice, expiry_secs: u32::MAX, will: None },
+            Record::Session { session: bob, client_id: "bob".into() },
+            Record::Subscribed { session: bob, filter: "a".into(), interest },
+            Record::Left { session: bob, expiry_secs: 60, unix_ms: 1_000, will: WillFate::Dropped },
+            Record::Group { group, filter: shared.into() },
+            Record::Subscribed { session: alice, filter: shared.into(), interest },
+            enqueue(5, &[2, 3], true),
+            enqueue(6, &[2, 3], false),
+            Record::Sent { session: bob, message: MessageId(5), packet_id: PacketId::MIN },
+            Record::Removed { queue: group, message: MessageId(5) },
+        ];
+        let now = Now { monotonic_ms: 2_000, unix_ms: 2_000 };
+        let index = Arc::new(index::Subscriptions::new([1, 2]));
+        let census = Ledger::recover(Settings::default(), index, records, now).census();
+        let [of_alice, of_bob] = &census.sessions[..] else { panic!("{census:?}") };
+        assert_eq!((&*of_alice.client_id, of_alice.is_connected), ("alice", true));
+        assert_eq!((&*of_bob.client_id, of_bob.is_connected), ("bob", false));
+        assert_eq!(of_bob.expires_ms, Some(61_000));
+        assert_eq!(of_bob.subscriptions, [("a".into(), interest)]);
+        assert_eq!((of_bob.queue.messages, of_bob.in_flight), (1, 1));
+        let oldest = |queue: &QueueCensus| queue.oldest.as_ref().map(|(id, _)| id.0);
+        assert_eq!(oldest(&of_bob.queue), Some(5), "it is on its way");
+        let [of_group] = &census.groups[..] else { panic!("{census:?}") };
+        assert_eq!((&*of_group.filter, of_group.members, of_group.queue.messages), (shared, 1, 1));
+        assert_eq!(oldest(&of_group.queue), Some(6));
+        assert_eq!(census.retained_messages, 1);
+    }
+}
