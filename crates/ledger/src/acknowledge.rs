@@ -82,6 +82,7 @@ impl Ledger {
             return;
         }
         let Some(exchange) = session.in_flight.remove(packet_id) else { return };
+        self.moved.forget(&exchange);
         let mut lane = exchange.lane;
         if let State::Shared { group: id, message } | State::Taken { group: id, message } = exchange.state
             && let Some(group) = self.groups.table.find_mut(id)
@@ -126,6 +127,7 @@ impl Ledger {
                 match self.replies.commit(&[record], to) {
                     Ok(()) => {
                         if let Some(exchange) = session.in_flight.advance(packet_id) {
+                            self.moved.forget(exchange);
                             exchange.state = State::Released;
                         }
                         session.online.iter_mut().for_each(|online| online.growth.progress());

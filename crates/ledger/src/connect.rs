@@ -127,6 +127,7 @@ impl Ledger {
             unreleased: session.unreleased.iter().copied().collect(),
         };
         session.will = will.map(Box::new);
+        session.left_unix_ms = None;
         session.expires_ms = None;
         self.timers.set(id, session.timer_ms.take(), None);
         self.come_online(id, place, claim);
@@ -149,7 +150,7 @@ impl Ledger {
             add(&self.gauges.connects_refused_memory, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
-        if lasts && existing.is_none() && self.lasting() >= self.settings.sessions_max {
+        if lasts && existing.is_none() && self.lasting.len() >= self.settings.sessions_max {
             add(&self.gauges.sessions_refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
@@ -190,6 +191,7 @@ impl Ledger {
             let subscriber = Subscriber::lasting(Arc::clone(&claim.subscriber.client_id), id);
             Session { will: will.map(Box::new), ..Session::new(Arc::new(subscriber), Some(incarnation)) }
         });
+        self.lasting.insert(incarnation, id);
         add(&self.gauges.sessions, 1);
         self.come_online(id, place, &claim);
         let subscriber = self.sessions.find(id).map(|session| Arc::clone(&session.subscriber));
@@ -212,11 +214,6 @@ impl Ledger {
             delay_secs: will.delay_secs,
             due_ms: None,
         })
-    }
-
-    /// Sessions that last.
-    fn lasting(&self) -> usize {
-        self.gauges.sessions.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn come_online(&mut self, id: QueueId, place: Place, claim: &Claim) {
@@ -295,6 +292,7 @@ impl Ledger {
         let Some(session) = self.sessions.find_mut(id) else { return };
         let after = |secs: u32| now.monotonic_ms.saturating_add(u64::from(secs) * 1_000);
         session.expiry_secs = expiry_secs;
+        session.left_unix_ms = Some(now.unix_ms);
         session.expires_ms = match expiry_secs {
             u32::MAX => None,
             // Its end could not be recorded.

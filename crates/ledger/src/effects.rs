@@ -19,7 +19,7 @@ pub trait Effects {
     fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
     /// Takes a group of records that say once more what is true and was recorded long ago, so that the old records can be
-    /// [forgotten](crate::Ledger::restate). For these there is always space. Whoever waits does not wait for them.
+    /// [forgotten](crate::Ledger::copy_some). For these there is always space. Whoever waits does not wait for them.
     ///
     /// # Errors
     /// Nothing can be recorded any more.

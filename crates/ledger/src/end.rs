@@ -42,7 +42,8 @@ impl Ledger {
             self.claims.set_ended(&session.subscriber.client_id, self.replies.committed());
         }
         self.claims.settle(&session.subscriber.client_id);
-        if session.incarnation.is_some() {
+        if let Some(incarnation) = session.incarnation {
+            self.lasting.remove(&incarnation);
             subtract(&self.gauges.sessions, 1);
             session.subscriber.move_to(None);
             if session.online.as_ref().is_some_and(|online| online.is_open) {
@@ -68,6 +69,7 @@ impl Ledger {
                 State::Own(..) | State::Released => None,
             })
             .collect();
+        session.in_flight.iter().for_each(|exchange| self.moved.forget(exchange));
         let own = session.in_flight.len() - lent.len();
         shift(&self.gauges.in_flight, &self.gauges.discarded, own);
         // At once, and no more than a window of them: they go before everything that the groups have not sent yet.

@@ -191,6 +191,7 @@ impl Ledger {
             let Place { shard, connection } = online.place;
             online.begun(bytes);
             if let Some(exchange) = session.in_flight.advance(packet_id) {
+                self.moved.forget(exchange);
                 exchange.state = State::Released;
             }
             self.answer(

@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::SharedSeed;
+use foldhash::fast::FixedState;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::{HashMap, HashTable};
 use index::{Dispatch, Lane, Members, QueueId, Subscriber};
@@ -69,6 +70,7 @@ pub(crate) struct Held {
 pub(crate) struct Groups {
     pub(crate) table: Table<Group>,
     by_filter: HashTable<(Arc<str>, QueueId)>,
+    by_incarnation: HashMap<Incarnation, QueueId, FixedState>,
     hasher: SeedableRandomState,
     dispatch: Dispatch,
 }
@@ -116,6 +118,13 @@ impl Group {
                 Some((id, entry))
             }
         }
+    }
+
+    /// Whether a message is the group's, waiting or with a member that may give it back, and on the record.
+    pub(crate) fn keeps(&self, id: MessageId) -> bool {
+        let waiting = self.queue.find(id).or_else(|| self.returned.get(&id));
+        let held = || self.held.get(&id).and_then(|held| held.entry.as_ref());
+        waiting.or_else(held).is_some_and(|entry| entry.is_recorded)
     }
 
     /// Takes a message out, wherever it waits.
@@ -192,7 +201,8 @@ impl Ring {
 impl Groups {
     pub(crate) fn new(seed: u64, dispatch: Dispatch) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        Self { table: Table::default(), by_filter: HashTable::new(), hasher, dispatch }
+        let (by_filter, by_incarnation) = (HashTable::new(), HashMap::default());
+        Self { table: Table::default(), by_filter, by_incarnation, hasher, dispatch }
     }
 
     /// What they hold of memory, without the messages that wait.
@@ -207,6 +217,17 @@ impl Groups {
     pub(crate) fn of_filter(&self, filter: &str) -> Option<QueueId> {
         let found = self.by_filter.find(self.hasher.hash_one(filter), |(known, _)| **known == *filter);
         found.map(|(_, id)| *id)
+    }
+
+    pub(crate) fn of_incarnation(&self, incarnation: Incarnation) -> Option<QueueId> {
+        self.by_incarnation.get(&incarnation).copied()
+    }
+
+    /// In the order in which they began.
+    pub(crate) fn in_order(&self) -> Vec<(Incarnation, QueueId)> {
+        let mut all: Vec<_> = self.by_incarnation.iter().map(|(name, id)| (*name, *id)).collect();
+        all.sort_unstable_by_key(|(name, _)| *name);
+        all
     }
 
     /// A group without members.
@@ -229,6 +250,7 @@ impl Groups {
             growth: Growth::default(),
             is_ready: false,
         });
+        self.by_incarnation.insert(incarnation, id);
         let hasher = &self.hasher;
         let hash_of = |(filter, _): &(Arc<str>, QueueId)| hasher.hash_one(&**filter);
         self.by_filter.insert_unique(hasher.hash_one(&*filter), (filter, id), hash_of);
@@ -237,6 +259,7 @@ impl Groups {
 
     pub(crate) fn remove(&mut self, id: QueueId) -> Option<Box<Group>> {
         let group = self.table.remove(id)?;
+        self.by_incarnation.remove(&group.incarnation);
         let hash = self.hasher.hash_one(&*group.subscriber.client_id);
         if let Ok(found) = self.by_filter.find_entry(hash, |(_, known)| *known == id) {
             found.remove();

@@ -5,7 +5,7 @@ use index::{Lane, QueueId};
 use wire::PacketId;
 
 use crate::queue::Entry;
-use crate::record::MessageId;
+use crate::record::{Incarnation, MessageId};
 
 /// The exchanges of QoS 1 and 2 with one subscriber (MQTT 5.0, 4.3 and 4.4).
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct InFlight {
     exchanges: HashTable<Exchange>,
     last: PacketId,
     order: u64,
+    /// No message that is on its way from the session's own queue has a lower number; there may be none with this one.
+    oldest: MessageId,
 }
 
 /// One of them.
@@ -34,6 +36,8 @@ pub(crate) struct Exchange {
     pub(crate) state: State,
     /// On this connection a group has given it for good, and keeps the order of its key until it is over.
     pub(crate) lane: Option<(QueueId, Lane)>,
+    /// A group has given it for good, on whatever connection, on the record.
+    pub(crate) moved_from: Option<Incarnation>,
 }
 
 #[derive(Debug)]
@@ -50,7 +54,7 @@ pub(crate) enum State {
 
 impl Default for InFlight {
     fn default() -> Self {
-        Self { exchanges: HashTable::new(), last: PacketId::MAX, order: 0 }
+        Self { exchanges: HashTable::new(), last: PacketId::MAX, order: 0, oldest: MessageId(u64::MAX) }
     }
 }
 
@@ -73,7 +77,10 @@ impl InFlight {
 
     pub(crate) fn insert(&mut self, packet_id: PacketId, bytes: usize, state: State) {
         self.order += 1;
-        let exchange = Exchange { packet_id, order: self.order, bytes, state, lane: None };
+        if let State::Own(message, _) = &state {
+            self.oldest = self.oldest.min(*message);
+        }
+        let exchange = Exchange { packet_id, order: self.order, bytes, state, lane: None, moved_from: None };
         self.exchanges.insert_unique(hash(packet_id), exchange, |exchange| hash(exchange.packet_id));
     }
 
@@ -102,6 +109,40 @@ impl InFlight {
             self.exchanges = HashTable::new();
         }
         Some(exchange)
+    }
+
+    /// The exchange of a message that came out of the session's own queue, on the record.
+    pub(crate) fn find_message(&mut self, message: MessageId) -> Option<&Exchange> {
+        if message < self.oldest {
+            return None;
+        }
+        let own = |exchange: &Exchange| match &exchange.state {
+            State::Own(id, entry) if entry.is_recorded && exchange.moved_from.is_none() => Some(*id),
+            _ => None,
+        };
+        // Asked about old messages in their order, of which few are still on their way: most are answered above.
+        self.oldest = self.exchanges.iter().filter_map(own).min().unwrap_or(MessageId(u64::MAX));
+        self.exchanges.iter().find(|exchange| own(exchange) == Some(message))
+    }
+
+    /// Messages go out again in the order of their numbers, whatever the order of their records: those may be copies. So
+    /// those of one topic keep their order [MQTT-4.6.0-6].
+    pub(crate) fn restore_order(&mut self) {
+        let message = |exchange: &Exchange| match &exchange.state {
+            State::Own(id, _) => Some(*id),
+            _ => None,
+        };
+        let mut own: Vec<&mut Exchange> =
+            self.exchanges.iter_mut().filter(|exchange| message(exchange).is_some()).collect();
+        own.sort_unstable_by_key(|exchange| message(exchange));
+        for exchange in own {
+            self.order += 1;
+            exchange.order = self.order;
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Exchange> {
+        self.exchanges.iter()
     }
 
     /// The connection is over: what groups have given for good keeps nobody waiting any more.

@@ -30,7 +30,9 @@ mod publish;
 mod queue;
 mod record;
 mod recover;
+mod replay;
 mod replies;
+mod restate;
 mod retained;
 mod session;
 mod settings;
@@ -46,6 +48,9 @@ mod will;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use ::session::{Budget, Now, Purpose, Tally};
 use index::{ConnectionId, Place, QueueId, ShardId, Subscriptions};
@@ -72,6 +77,7 @@ use gauges::add;
 use group::Groups;
 use publish::Planned;
 use replies::{Answer, QueueOf, Replies};
+use restate::{Copied, Moved};
 use session::Session;
 use subscribe::Asked;
 use sweep::Sweep;
@@ -102,7 +108,11 @@ pub struct Ledger {
     index: Arc<Subscriptions>,
     claims: Claims,
     sessions: Table<Session>,
+    /// The sessions that last, by what records call them.
+    lasting: HashMap<Incarnation, QueueId, FixedState>,
     groups: Groups,
+    moved: Moved,
+    copied: Copied,
     retained: Retained,
     cursors: Cursors,
     replies: Replies,
@@ -139,6 +149,9 @@ impl Ledger {
             index,
             claims: Claims::new(settings.seed),
             sessions: Table::default(),
+            lasting: HashMap::default(),
+            moved: Moved::default(),
+            copied: Copied::default(),
             groups: Groups::new(settings.seed, settings.dispatch.clone()),
             retained: Retained::new(settings.retained_bytes_max),
             cursors: Cursors::default(),

@@ -362,7 +362,10 @@ impl Ledger {
         for planned in plan {
             self.record_room(planned, &mut group);
         }
-        let takes = plan.iter().filter(|planned| planned.is_recorded && planned.is_taken());
+        let ended = self.ended_by(plan);
+        let takes = plan
+            .iter()
+            .filter(|planned| planned.is_recorded && planned.is_taken() && !ended.contains(&planned.queue));
         let queues: Vec<Queued> = takes.map(|planned| planned.queued.clone()).collect();
         if is_retained || !queues.is_empty() {
             let (body, queues) = (Cow::Borrowed(message), Cow::Owned(queues));
@@ -412,6 +415,16 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// The sessions that end with a group that is full: they are spoken of no more.
+    fn ended_by(&self, plan: &[Planned]) -> Vec<QueueOf> {
+        let full = plan.iter().filter(|planned| planned.room == Room::Ends);
+        let groups = full.filter_map(|planned| match planned.queue {
+            QueueOf::Group(id) => Some(id),
+            QueueOf::Session(_) => None,
+        });
+        groups.flat_map(|id| self.lasting_members(id)).map(QueueOf::Session).collect()
     }
 
     fn end_of(&self, id: QueueId) -> Option<Record<'static>> {

@@ -1,6 +1,6 @@
 //! Messages that wait, in their order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use session::{Message, Now};
@@ -26,6 +26,8 @@ pub(crate) struct Queue {
     /// By number, ascending. Where a message was taken from the middle, a gap stays until its turn comes, or there are more
     /// gaps than messages; the first is no gap.
     places: VecDeque<(MessageId, Option<Entry>)>,
+    /// While records are read: messages that came behind later ones, since their records were copied.
+    late: BTreeMap<MessageId, Entry>,
     messages: usize,
     bytes: usize,
     /// How many of them will expire.
@@ -57,11 +59,38 @@ impl Queue {
         self.places.push_back((id, Some(entry)));
     }
 
-    /// At its place, wherever that is: records are copied forward.
-    pub(crate) fn restore(&mut self, id: MessageId, entry: Entry) {
-        let Err(place) = self.places.binary_search_by_key(&id, |(id, _)| *id) else { return };
-        self.count(&entry);
-        self.places.insert(place, (id, Some(entry)));
+    /// At its place, wherever that is, if it is not there: records are copied, and read twice. Whether it was not.
+    ///
+    /// [`settle`](Self::settle) comes before anything but this and [`remove`](Self::remove).
+    pub(crate) fn restore(&mut self, id: MessageId, entry: Entry) -> bool {
+        if self.late.contains_key(&id) {
+            return false;
+        }
+        let (bytes, expires) = (entry.message.size_bytes(), entry.message.expires_unix_ms().is_some());
+        if self.places.back().is_none_or(|(last, _)| *last < id) {
+            self.places.push_back((id, Some(entry)));
+        } else {
+            match self.places.binary_search_by_key(&id, |(id, _)| *id) {
+                Ok(place) if self.places[place].1.is_some() => return false,
+                Ok(place) => self.places[place].1 = Some(entry),
+                Err(_) => drop(self.late.insert(id, entry)),
+            }
+        }
+        self.messages += 1;
+        self.bytes += bytes;
+        self.expiring += usize::from(expires);
+        true
+    }
+
+    /// Everything that was restored takes its place.
+    pub(crate) fn settle(&mut self) {
+        if !self.late.is_empty() {
+            let late = std::mem::take(&mut self.late).into_iter().map(|(id, entry)| (id, Some(entry)));
+            self.places.extend(late);
+            // Two runs in order, which takes no longer than to merge them.
+            self.places.make_contiguous().sort_by_key(|(id, _)| *id);
+            self.trim();
+        }
     }
 
     pub(crate) fn front(&self) -> Option<(MessageId, &Entry)> {
@@ -86,7 +115,11 @@ impl Queue {
         if self.places.front().is_some_and(|(first, _)| *first == id) {
             return self.pop().map(|(_, entry)| entry);
         }
-        let place = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        let Ok(place) = self.places.binary_search_by_key(&id, |(id, _)| *id) else {
+            let entry = self.late.remove(&id)?;
+            self.forget(&entry);
+            return Some(entry);
+        };
         let entry = self.places[place].1.take()?;
         self.forget(&entry);
         self.trim();

@@ -55,6 +55,16 @@ impl Replies {
         Ok(())
     }
 
+    /// Nobody waits for what is copied.
+    pub(crate) fn copy(&mut self, group: &[Record<'_>], to: &mut impl Effects) -> Result<(), Refusal> {
+        if self.is_poisoned {
+            return Err(Refusal::Poisoned);
+        }
+        let copied = to.copy(group).map(drop);
+        self.is_poisoned |= copied == Err(Refusal::Poisoned);
+        copied
+    }
+
     /// Whether everything is durable that was committed so far.
     pub(crate) fn is_all_durable(&self) -> bool {
         self.durable >= self.committed

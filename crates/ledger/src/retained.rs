@@ -168,6 +168,11 @@ impl Retained {
         self.values.get(&key_of(message.topic())).is_some_and(|value| Arc::ptr_eq(&value.message, message))
     }
 
+    /// Whether the value of a topic is the message with this number.
+    pub(crate) fn is_numbered(&self, topic: TopicName<'_>, id: MessageId) -> bool {
+        self.values.get(&key_of(topic)).is_some_and(|value| value.id == id)
+    }
+
     /// All values, in the order of their topics.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Message>> {
         self.values.values().map(|value| &value.message)

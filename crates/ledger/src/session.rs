@@ -48,6 +48,8 @@ pub(crate) struct Session {
     /// Messages of QoS 2 that the client has published and not released.
     pub(crate) unreleased: BTreeSet<PacketId>,
     pub(crate) will: Option<Box<PendingWill>>,
+    /// While it is offline: since when, in milliseconds since 1970.
+    pub(crate) left_unix_ms: Option<u64>,
     /// While it is offline: when it expires, on the monotonic clock.
     pub(crate) expires_ms: Option<u64>,
     /// What the timer was set to.
@@ -148,6 +150,7 @@ impl Session {
             in_flight: InFlight::default(),
             unreleased: BTreeSet::new(),
             will: None,
+            left_unix_ms: None,
             expires_ms: None,
             timer_ms: None,
             is_ready: false,

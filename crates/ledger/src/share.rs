@@ -380,6 +380,8 @@ impl Ledger {
             session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
             if let Some(exchange) = session.in_flight.find_mut(packet_id) {
                 exchange.lane = lane.map(|lane| (id, lane));
+                exchange.moved_from = Some(group.incarnation);
+                self.moved.note(exchange, member);
             }
             self.answer(Answer { shard, reply, brake: None }, now, to);
         } else {
@@ -441,17 +443,14 @@ fn moved<'a>(
     packet_id: PacketId,
     granted: &'a Granted,
 ) -> Vec<Record<'a>> {
+    let moved = Record::Moved { group, session, message, packet_id, granted: Cow::Borrowed(granted) };
     if entry.is_recorded {
-        let granted = Cow::Borrowed(granted);
-        return vec![Record::Moved { group, session, message, packet_id, granted }];
+        return vec![moved];
     }
     // It came when the group had no member that lasts. The identifier is in use even after a restart.
-    let queues = Cow::Owned(vec![Queued { queue: session, granted: granted.clone() }]);
+    let queues = Cow::Owned(vec![Queued { queue: group, granted: entry.granted.clone() }]);
     let body = Cow::Borrowed(&entry.message);
-    vec![
-        Record::Enqueue { message, body, queues, is_retained: false },
-        Record::Sent { session, message, packet_id },
-    ]
+    vec![Record::Enqueue { message, body, queues, is_retained: false }, moved]
 }
 
 /// As what a member gets a message: its own subscription says that, not the group's.

@@ -41,8 +41,7 @@ impl Ledger {
             let (topic, qos) = (message.topic().as_str(), message.qos());
             writeln!(text, "retained {topic} {qos} {:?}", message.payload())?;
         }
-        let wills: BTreeSet<MessageId> = self.wills.iter().filter_map(|will| will.id).collect();
-        writeln!(text, "wills due {wills:?}")
+        writeln!(text, "wills due {:?}", self.wills.recorded())
     }
 }
 
@@ -59,15 +58,16 @@ fn write_session(text: &mut String, session: &Session) -> fmt::Result {
         writeln!(text, "  cursor {filter} behind {:?} up to {:?}", cursor.from, cursor.last)?;
     }
     writeln!(text, "  unreleased {unreleased:?}")?;
-    let mut sent = BTreeMap::new();
-    for exchange in session.in_flight.in_order() {
+    let (mut sent, mut released) = (BTreeMap::new(), BTreeSet::new());
+    for exchange in session.in_flight.iter() {
         match &exchange.state {
             // When QoS 2 leaves, which waits for its record, is not recorded.
             State::Own(id, entry) if entry.is_recorded => drop(sent.insert(*id, (exchange.packet_id, entry))),
-            State::Released => writeln!(text, "  {} released", exchange.packet_id)?,
+            State::Released => drop(released.insert(exchange.packet_id)),
             State::Own(..) | State::Shared { .. } | State::Taken { .. } => {}
         }
     }
+    writeln!(text, "  released {released:?}")?;
     for (id, (packet_id, entry)) in sent {
         write!(text, "  {packet_id} sent")?;
         write_entry(text, id, entry)?;

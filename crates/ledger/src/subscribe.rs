@@ -160,7 +160,12 @@ impl Ledger {
         let incarnation = self.sessions.find(id).and_then(|session| session.incarnation);
         let Some(session) = incarnation else { return Ok(()) };
         let mut records = Vec::with_capacity(subscriptions.len());
+        let known = self.sessions.find(id).map(|session| &session.subscriptions);
         for ((filter, interest), group) in subscriptions.iter().zip(groups) {
+            // Many clients subscribe to the same whenever they connect.
+            if known.and_then(|known| known.get(filter)) == Some(interest) {
+                continue;
+            }
             let filter = Cow::Borrowed(&**filter);
             let group = group.and_then(|group| self.groups.table.find(group));
             if let Some(group) = group.filter(|group| !group.is_recorded) {
@@ -171,7 +176,10 @@ impl Ledger {
         let last = self.last_message;
         let cursor = |filter: &'a str| Record::Cursor { session, filter: Cow::Borrowed(filter), last };
         records.extend(retained.iter().map(|filter| cursor(filter)));
-        self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?;
+        match records.is_empty() {
+            true => self.replies.promise()?,
+            false => self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?,
+        }
         for group in groups.iter().flatten() {
             if let Some(group) = self.groups.table.find_mut(*group) {
                 group.is_recorded = true;

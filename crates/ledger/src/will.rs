@@ -1,6 +1,6 @@
 //! Wills whose time has come (MQTT 5.0, 3.1.2.5).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use index::Targets;
@@ -15,6 +15,8 @@ use crate::{Effects, Ledger, RETRY_MS};
 #[derive(Debug, Default)]
 pub(crate) struct Wills {
     due: VecDeque<DueWill>,
+    /// Those of them that are on the record.
+    recorded: BTreeSet<MessageId>,
     /// The first could not be recorded; it is tried again then.
     again_ms: Option<u64>,
 }
@@ -29,11 +31,17 @@ pub(crate) struct DueWill {
 
 impl Wills {
     pub(crate) fn push(&mut self, will: DueWill) {
+        self.recorded.extend(will.id);
         self.due.push_back(will);
     }
 
     pub(crate) fn extend(&mut self, wills: impl IntoIterator<Item = DueWill>) {
-        self.due.extend(wills);
+        wills.into_iter().for_each(|will| self.push(will));
+    }
+
+    /// Whether the will of this number is due, and not published.
+    pub(crate) fn has(&self, will: MessageId) -> bool {
+        self.recorded.contains(&will)
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -44,8 +52,8 @@ impl Wills {
         self.again_ms
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &DueWill> {
-        self.due.iter()
+    pub(crate) fn recorded(&self) -> &BTreeSet<MessageId> {
+        &self.recorded
     }
 }
 
@@ -66,7 +74,12 @@ impl Ledger {
             let routing =
                 Routing { message: &message, targets: &targets, publisher: None, opens: None, will: will.id };
             match self.route(&routing, to) {
-                Ok(_) => add(&self.gauges.wills_published, 1),
+                Ok(_) => {
+                    if let Some(will) = will.id {
+                        self.wills.recorded.remove(&will);
+                    }
+                    add(&self.gauges.wills_published, 1);
+                }
                 // It stays recorded, and is published after the restart.
                 Err(_) if self.replies.is_poisoned() => {}
                 Err(_) => {

@@ -7,6 +7,7 @@ mod exchanges;
 mod full;
 mod groups;
 mod keys;
+mod restate;
 mod review;
 mod schedules;
 mod sessions;

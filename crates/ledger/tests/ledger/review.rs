@@ -212,7 +212,7 @@ fn an_identifier_for_a_message_from_before_the_group_lasted_is_recorded() {
     assert_eq!(payloads(&sent), ["2"]);
     let records: Vec<_> = stage.sink.groups.iter().flat_map(|(_, group)| group.iter().cloned()).collect();
     let is_sent = |record: &Record<'_>| match record {
-        Record::Sent { packet_id, .. } => *packet_id == id_of(&sent[0]),
+        Record::Moved { packet_id, .. } => *packet_id == id_of(&sent[0]),
         _ => false,
     };
     assert!(records.iter().any(is_sent), "{records:?}");

@@ -1,7 +1,7 @@
 //! Random schedules of clients, disk and crashes. The seed of one that fails is printed; with `LEDGER_SEED` set to it,
 //! everything that happens is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use index::{Dispatch, Interest, Key, Place, Subscriptions};
@@ -101,6 +101,17 @@ struct World {
     promises: BTreeSet<Promise>,
     kept: BTreeSet<Promise>,
     messages: usize,
+    /// Records up to there are gone.
+    cut: Lsn,
+    cleaning: Option<Cleaning>,
+}
+
+/// The oldest records are being copied, as far as they are still true.
+struct Cleaning {
+    upto: Lsn,
+    old: VecDeque<Record<'static>>,
+    /// The last copy, when all are made.
+    copied: Option<Lsn>,
 }
 
 const LASTING: [&str; 4] = ["lasting-1", "lasting-2", "lasting-3", "lasting-4"];
@@ -143,6 +154,8 @@ impl World {
             promises: BTreeSet::new(),
             kept: BTreeSet::new(),
             messages: 0,
+            cut: Lsn(0),
+            cleaning: None,
         }
     }
 
@@ -165,7 +178,7 @@ impl World {
     fn step(&mut self) {
         let name = self.dice.pick(&[LASTING[0], LASTING[1], LASTING[2], LASTING[3], CLEAN[0], CLEAN[1]]);
         let is_connected = self.peers[name].client.is_some();
-        match self.dice.below(24) {
+        match self.dice.below(27) {
             0 | 1 => self.connect(name),
             2 if is_connected => self.leave(name),
             3 | 4 if is_connected => self.subscribe(name),
@@ -178,8 +191,56 @@ impl World {
             21 => self.pass(),
             22 if self.dice.one_in(4) => self.stage.sink.no_space = !self.stage.sink.no_space,
             23 if self.dice.one_in(8) => self.crash(),
+            24..=26 => self.clean(),
             _ => {}
         }
+    }
+
+    /// Goes on with copying old records, and forgets them when the copies are durable.
+    fn clean(&mut self) {
+        let Some(cleaning) = &mut self.cleaning else { return self.begin_cleaning() };
+        match cleaning.copied {
+            None => {
+                let mut some: VecDeque<_> =
+                    (0..=self.dice.below(9)).map_while(|_| cleaning.old.pop_front()).collect();
+                self.stage.ledger.copy_some(&mut some, &mut self.stage.sink);
+                some.into_iter().rev().for_each(|record| cleaning.old.push_front(record));
+                cleaning.copied = cleaning.old.is_empty().then(|| self.stage.last());
+            }
+            Some(copied) if copied <= self.durable => {
+                self.cut = cleaning.upto;
+                self.cleaning = None;
+                self.stage.sink.groups.retain(|(lsn, _)| *lsn > self.cut);
+                let state = self.stage.ledger.durable_state();
+                assert_eq!(
+                    self.replay(self.stage.last()).0.durable_state(),
+                    state,
+                    "cut off at {:?}",
+                    self.cut
+                );
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn begin_cleaning(&mut self) {
+        let groups = self.stage.sink.groups.len();
+        if groups > 0 {
+            let segment = self.dice.pick(&[1 + groups / 4, groups]).min(1 + self.dice.below(groups));
+            let old = self.stage.sink.groups.iter().take(segment);
+            let upto = old.clone().next_back().map_or(self.cut, |(lsn, _)| *lsn);
+            let old = old.flat_map(|(_, group)| group.iter().cloned()).collect();
+            self.cleaning = Some(Cleaning { upto, old, copied: None });
+        }
+    }
+
+    /// What comes to be from the records up to there.
+    fn replay(&self, last: Lsn) -> (Ledger, Arc<Subscriptions>) {
+        let groups = self.stage.sink.groups.iter().filter(|(lsn, _)| *lsn <= last);
+        let records: Vec<Record<'static>> = groups.flat_map(|(_, group)| group.iter().cloned()).collect();
+        let index = Arc::new(Subscriptions::new([3, 4]));
+        let settings = Settings { seed: 9, ..self.weather.settings.clone() };
+        (Ledger::recover(settings, Arc::clone(&index), records, self.stage.now), index)
     }
 
     fn pass(&mut self) {
@@ -463,11 +524,8 @@ impl World {
         let kept: Vec<Lsn> = self.states.range(self.durable..).map(|(lsn, _)| *lsn).collect();
         let last = self.dice.pick(&kept);
         let expected = self.states[&last].clone();
-        let groups = self.stage.sink.groups.iter().filter(|(lsn, _)| *lsn <= last);
-        let records: Vec<Record<'static>> = groups.flat_map(|(_, group)| group.iter().cloned()).collect();
-        let index = Arc::new(Subscriptions::new([3, 4]));
-        let settings = Settings { seed: 9, ..self.weather.settings.clone() };
-        let ledger = Ledger::recover(settings, Arc::clone(&index), records, self.stage.now);
+        let (ledger, index) = self.replay(last);
+        self.cleaning = None;
         if self.stage.is_verbose {
             eprintln!("crash at {last:?} of {:?}\n{expected}", self.stage.last());
         }

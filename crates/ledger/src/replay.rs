@@ -1,0 +1,298 @@
+//! Records, read one after the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use index::{QueueId, Subscriber};
+use session::Message;
+use wire::PacketId;
+
+use crate::group::Group;
+use crate::in_flight::{Exchange, State};
+use crate::queue::Entry;
+use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
+use crate::session::{PendingWill, Session, Unfinished};
+use crate::{Ledger, Record};
+
+/// A ledger that comes to be from its records, and what is only needed while they are read.
+///
+/// The first records of the log may be gone, and what was true of them may come behind others, as copies: see
+/// [`Ledger::copy_some`].
+pub(crate) struct Replay {
+    pub(crate) ledger: Ledger,
+    /// Sessions and groups that have been mentioned, and whose names have not come yet.
+    nameless: BTreeMap<Incarnation, Box<Session>>,
+    nobody: Arc<Subscriber>,
+    /// When the clients that had left did so, in milliseconds since 1970.
+    pub(crate) left_unix_ms: BTreeMap<Incarnation, u64>,
+    /// Whose will it is, while it waits.
+    wills: BTreeMap<MessageId, Incarnation>,
+    pub(crate) due: BTreeMap<MessageId, Arc<Message>>,
+}
+
+impl Replay {
+    pub(crate) fn new(ledger: Ledger) -> Self {
+        Self {
+            ledger,
+            nameless: BTreeMap::new(),
+            nobody: Arc::new(Subscriber::lasting("".into(), QueueId { slot: 0, generation: 0 })),
+            left_unix_ms: BTreeMap::new(),
+            wills: BTreeMap::new(),
+            due: BTreeMap::new(),
+        }
+    }
+
+    /// Reads one record.
+    pub(crate) fn apply(&mut self, record: Record<'_>) {
+        match record {
+            Record::Session { session, client_id } => self.begin(session, &client_id),
+            Record::Connected { session, expiry_secs, will } => self.connect(session, expiry_secs, will),
+            Record::Left { session, expiry_secs, unix_ms, will } => {
+                self.left_unix_ms.insert(session, unix_ms);
+                self.session_or_begin(session).expiry_secs = expiry_secs;
+                self.decide_will(session, will);
+            }
+            Record::Ended { session, will } => {
+                self.decide_will(session, will);
+                self.end(session);
+            }
+            Record::Group { group, filter } => self.begin_group(group, &filter),
+            Record::GroupEnded { group } => {
+                self.count(group);
+                self.nameless.remove(&group);
+                if let Some(id) = self.ledger.groups.of_incarnation(group) {
+                    self.ledger.groups.remove(id);
+                }
+            }
+            Record::Enqueue { message, body, queues, is_retained } => {
+                self.enqueue(message, &body, queues.into_owned(), is_retained);
+            }
+            Record::Cleared { topic } => self.ledger.retained.clear(&topic),
+            Record::Removed { queue, message } => drop(self.take(queue, message)),
+            Record::WillDue { session } => self.decide_will(session, WillFate::Due),
+            Record::WillKept { will, message } => {
+                self.ledger.last_message = self.ledger.last_message.max(will);
+                self.due.insert(will, message.into_owned());
+            }
+            Record::WillDone { will } => self.publish_will(will),
+            Record::Moved { group, session, message, packet_id, granted } => {
+                if let Some(entry) = self.take(group, message)
+                    && let Some(session) = self.session(session)
+                {
+                    let entry = Entry { granted: granted.into_owned(), ..entry };
+                    send(session, packet_id, message, entry);
+                    if let Some(exchange) = session.in_flight.find_mut(packet_id) {
+                        exchange.moved_from = Some(group);
+                    }
+                }
+            }
+            of_session => self.apply_to_session(of_session),
+        }
+    }
+
+    /// What concerns one session alone.
+    fn apply_to_session(&mut self, record: Record<'_>) {
+        match record {
+            Record::Subscribed { session, filter, interest } => {
+                self.session_or_begin(session).subscriptions.insert(filter.into(), interest);
+            }
+            Record::Unsubscribed { session, filter } => {
+                if let Some(session) = self.session(session) {
+                    session.subscriptions.remove(&*filter);
+                    session.cursors.remove(&*filter);
+                }
+            }
+            Record::Cursor { session, filter, last } => {
+                // What was numbered and not recorded is gone, and its numbers are not given again.
+                self.ledger.last_message = self.ledger.last_message.max(last);
+                let cursor = Unfinished::new(&filter, last);
+                self.session_or_begin(session).cursors.insert((&*filter).into(), cursor);
+            }
+            Record::CursorMoved { session, filter, from } => {
+                let session = self.session(session);
+                if let Some(cursor) = session.and_then(|session| session.cursors.get_mut(&*filter)) {
+                    cursor.from = (&*from).into();
+                }
+            }
+            Record::CursorDone { session, filter } => {
+                if let Some(session) = self.session(session) {
+                    session.cursors.remove(&*filter);
+                }
+            }
+            Record::Opened { session, packet_id } => {
+                self.session_or_begin(session).unreleased.insert(packet_id);
+            }
+            Record::Closed { session, packet_id } => {
+                if let Some(session) = self.session(session) {
+                    session.unreleased.remove(&packet_id);
+                }
+            }
+            Record::Sent { session, message, packet_id } => {
+                if let Some(session) = self.session(session)
+                    && let Some(entry) = session.queue.remove(message)
+                {
+                    send(session, packet_id, message, entry);
+                }
+            }
+            Record::Received { session, packet_id } => {
+                let in_flight = &mut self.session_or_begin(session).in_flight;
+                let is_known = |exchange: &Exchange| matches!(exchange.state, State::Released);
+                if !in_flight.find(packet_id).is_some_and(is_known) {
+                    in_flight.remove(packet_id);
+                    in_flight.insert(packet_id, 0, State::Released);
+                }
+            }
+            Record::Finished { session, packet_id } => {
+                if let Some(session) = self.session(session) {
+                    session.in_flight.remove(packet_id);
+                }
+            }
+            _ => debug_assert!(false, "every other record was applied before"),
+        }
+    }
+
+    fn begin(&mut self, incarnation: Incarnation, client_id: &str) {
+        if self.ledger.lasting.contains_key(&incarnation) {
+            return;
+        }
+        self.session_or_begin(incarnation);
+        let Some(mut session) = self.nameless.remove(&incarnation) else { return };
+        let client_id: Arc<str> = client_id.into();
+        let id = self.ledger.sessions.insert(|id| {
+            session.subscriber = Arc::new(Subscriber::lasting(Arc::clone(&client_id), id));
+            *session
+        });
+        self.ledger.lasting.insert(incarnation, id);
+        self.ledger.claims.set_session(&client_id, Some(id));
+    }
+
+    fn connect(&mut self, incarnation: Incarnation, expiry_secs: u32, will: Option<WillRecord<'_>>) {
+        self.left_unix_ms.remove(&incarnation);
+        let will = will.map(|will| {
+            self.ledger.last_message = self.ledger.last_message.max(will.id);
+            let WillRecord { id, message, delay_secs } = will;
+            Box::new(PendingWill { id, message: message.into_owned(), delay_secs, due_ms: None })
+        });
+        let id = will.as_ref().map(|will| will.id);
+        let session = self.session_or_begin(incarnation);
+        session.expiry_secs = expiry_secs;
+        if let Some(old) = std::mem::replace(&mut session.will, will) {
+            self.wills.remove(&old.id);
+        }
+        self.wills.extend(id.map(|id| (id, incarnation)));
+    }
+
+    fn decide_will(&mut self, incarnation: Incarnation, fate: WillFate) {
+        if fate == WillFate::Waits {
+            return;
+        }
+        let Some(will) = self.session(incarnation).and_then(|session| session.will.take()) else { return };
+        self.wills.remove(&will.id);
+        if fate == WillFate::Due {
+            self.due.insert(will.id, will.message);
+        }
+    }
+
+    fn publish_will(&mut self, will: MessageId) {
+        self.due.remove(&will);
+        if let Some(incarnation) = self.wills.remove(&will)
+            && let Some(session) = self.session(incarnation)
+        {
+            session.will = None;
+        }
+    }
+
+    fn end(&mut self, incarnation: Incarnation) {
+        self.count(incarnation);
+        self.left_unix_ms.remove(&incarnation);
+        self.nameless.remove(&incarnation);
+        let id = self.ledger.lasting.remove(&incarnation);
+        let Some(session) = id.and_then(|id| self.ledger.sessions.remove(id)) else { return };
+        let client_id = &session.subscriber.client_id;
+        if self.ledger.claims.find(client_id).is_some_and(|client| client.session == id) {
+            self.ledger.claims.set_session(client_id, None);
+            self.ledger.claims.settle(client_id);
+        }
+    }
+
+    fn begin_group(&mut self, incarnation: Incarnation, filter: &str) {
+        self.count(incarnation);
+        if self.ledger.groups.of_incarnation(incarnation).is_some() {
+            return;
+        }
+        if let Some(old) = self.ledger.groups.of_filter(filter) {
+            self.ledger.groups.remove(old);
+        }
+        let id = self.ledger.groups.insert(filter, incarnation);
+        let waiting = self.nameless.remove(&incarnation).map(|nameless| nameless.queue);
+        if let Some(group) = self.ledger.groups.table.find_mut(id) {
+            group.is_recorded = true;
+            group.queue = waiting.unwrap_or_default();
+        }
+    }
+
+    fn enqueue(&mut self, id: MessageId, body: &Arc<Message>, queues: Vec<Queued>, is_retained: bool) {
+        self.ledger.last_message = self.ledger.last_message.max(id);
+        for Queued { queue, granted } in queues {
+            let entry = Entry { message: Arc::clone(body), granted, is_recorded: true };
+            let is_new = match self.group(queue) {
+                Some(group) => group.queue.restore(id, entry),
+                None => self.session_or_begin(queue).queue.restore(id, entry),
+            };
+            if !is_new {
+                self.ledger.copied.note(queue, id);
+            }
+        }
+        if is_retained {
+            self.ledger.retained.set(id, body);
+        }
+    }
+
+    /// Takes a message out of a session's queue or a group's.
+    fn take(&mut self, queue: Incarnation, message: MessageId) -> Option<Entry> {
+        match self.group(queue) {
+            Some(group) => group.queue.remove(message),
+            None => self.session(queue)?.queue.remove(message),
+        }
+    }
+
+    fn group(&mut self, incarnation: Incarnation) -> Option<&mut Group> {
+        let id = self.ledger.groups.of_incarnation(incarnation)?;
+        self.ledger.groups.table.find_mut(id)
+    }
+
+    fn session(&mut self, incarnation: Incarnation) -> Option<&mut Session> {
+        match self.ledger.lasting.get(&incarnation) {
+            Some(id) => self.ledger.sessions.find_mut(*id),
+            None => self.nameless.get_mut(&incarnation).map(|session| &mut **session),
+        }
+    }
+
+    /// A session that is mentioned begins, if it is not known: its name follows. Nor is it known yet whether it is not a
+    /// group.
+    fn session_or_begin(&mut self, incarnation: Incarnation) -> &mut Session {
+        if let Some(id) = self.ledger.lasting.get(&incarnation)
+            && self.ledger.sessions.find(*id).is_some()
+        {
+            return self.ledger.sessions.find_mut(*id).expect("it was found");
+        }
+        self.count(incarnation);
+        let nobody = &self.nobody;
+        self.nameless.entry(incarnation).or_insert_with(|| {
+            let session = Session::new(Arc::clone(nobody), Some(incarnation));
+            Box::new(Session { is_unsettled: true, ..session })
+        })
+    }
+
+    /// Numbers that were given once are not given again.
+    fn count(&mut self, incarnation: Incarnation) {
+        self.ledger.last_incarnation = self.ledger.last_incarnation.max(incarnation);
+    }
+}
+
+/// A message that was in the queue is on its way; if it was before, it still is.
+fn send(session: &mut Session, packet_id: PacketId, message: MessageId, entry: Entry) {
+    let bytes = entry.message.size_bytes();
+    session.in_flight.remove(packet_id);
+    session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
+}

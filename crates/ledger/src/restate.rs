@@ -1,0 +1,385 @@
+//! Old records written once more, so that the log of them can be cut off at its old end.
+//!
+//! Whoever keeps the records knows nothing of what they mean: it keeps groups of them in their order, and when it wants
+//! the space of the oldest, it hands those back ([`Keeper::next_to_copy`](crate::Keeper::next_to_copy)). For each the
+//! ledger copies what is still true *now*, behind everything that was recorded so far. When all copies, and everything
+//! that was recorded before them, are durable, the old records are forgotten.
+//!
+//! # Why nothing is lost
+//! Every fact that survives (a session, its name, its presence, its will, a subscription, a cursor, an identifier in use,
+//! a message in a queue or on its way, a retained value, a group) stands on *one record that begins it*, and on later
+//! ones that change it. [`Ledger::copy_some`] of a record that begins a fact copies the fact as it is now, with all its
+//! changes; of a fact that is over, nothing. A record that only changes or ends a fact is never copied: it is younger than
+//! the one that begins it, whose copy has told, or will tell, the outcome. So after a cut each fact that is still true
+//! is begun by some record that was not cut off, and each that is over was ended by a record that is younger than all
+//! that began it: as long as one of these is there, so is the end.
+//!
+//! | fact | begun by | its copy |
+//! |---|---|---|
+//! | a session | `Session` | `Session` |
+//! | its client is there | the last `Connected` | `Connected`, with the will as it was |
+//! | its client has left | the last `Left` | `Left`, unless its will waits |
+//! | and its will waits | `Connected` | `Connected`, and the `Left` that is younger than it |
+//! | its will is due | `Connected`, `WillKept` | `WillKept`: the session may be gone, or connected with another |
+//! | a subscription, a group | `Subscribed`, `Group` | the same, with the options of today |
+//! | a cursor | `Cursor` | `Cursor`, `CursorMoved` |
+//! | an identifier of QoS 2 in use | `Opened`, `Received` | the same |
+//! | a message in a queue | `Enqueue` | `Enqueue`, for those of its queues that have it |
+//! | a message on its way | `Enqueue` | the same, `Sent` |
+//! | a message moved from a group | `Enqueue` | `Enqueue` into the group, `Moved` out of it again |
+//! | a retained value | `Enqueue` | `Enqueue`, possibly without queues |
+//!
+//! # Why it may be replayed
+//! Replay starts at an arbitrary group of records, and is to end in the state that the ledger was in.
+//!
+//! *Records between the cut and the copy speak of what is not known yet.* Those that begin something begin the session or
+//! group that they name, at whatever mention comes first; its name follows with the copy of `Session` or `Group`, or its
+//! end follows, since it was alive when it was mentioned. Those that change or end what is not known change nothing, for
+//! the copy behind them tells the outcome. A session whose end was cut off is not mentioned any more: nothing speaks of
+//! it after its end, and what came before was cut off with it. A group may be mentioned after its end, by the copy of a
+//! message that has moved out of it: it is empty again at the end of that copy, and what has no name when the records end
+//! is forgotten.
+//!
+//! *A record and its copy are both there*, because the process has ended before the old one was cut off, or because an
+//! old record tells of a fact that a younger one has begun again. The copy finds the fact as it says it is, because
+//! everything that has changed it stands before the copy; so replaying it changes nothing. A message is put into a queue
+//! that it was taken out of (`Sent`, `Moved`), and taken out again by the record behind it in the same group, under the
+//! same identifier.
+//!
+//! *The process ends in the middle of it.* Groups of records are kept whole, and a copy is one group; copies come behind
+//! everything that they take into account, and old records go when their copies are durable. So what is left is one of:
+//! all old records with some copies, or some old records cut off with all of their copies.
+//!
+//! What a copy does change is the order of records. Queues and what is on its way go by the numbers of the messages,
+//! not by the order of the records; the order in which wills become due is that of their numbers after every restart.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use index::QueueId;
+use session::Message;
+use wire::PacketId;
+
+use crate::group::Groups;
+use crate::in_flight::{Exchange, State};
+use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
+use crate::session::Session;
+use crate::table::Table;
+use crate::will::Wills;
+use crate::{Effects, Ledger, Record, Refusal, UNITS_AT_A_TIME};
+
+/// Messages that groups have given to members for good and that are on their way, by group and number: their records
+/// lead to the group, which has them no more.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    messages: HashMap<(Incarnation, MessageId), (QueueId, PacketId), FixedState>,
+}
+
+impl Moved {
+    /// An exchange of this session has begun, or was read from records.
+    pub(crate) fn note(&mut self, exchange: &Exchange, session: QueueId) {
+        if let (Some(group), State::Own(message, _)) = (exchange.moved_from, &exchange.state) {
+            self.messages.insert((group, *message), (session, exchange.packet_id));
+        }
+    }
+
+    /// It goes on or is over: only its identifier is in use, if that.
+    pub(crate) fn forget(&mut self, exchange: &Exchange) {
+        if let (Some(group), State::Own(message, _)) = (exchange.moved_from, &exchange.state) {
+            self.messages.remove(&(group, *message));
+        }
+    }
+}
+
+/// What old records have been copied of lately, so that many records of one fact become one. Those of one piece of the
+/// log are enough: what is copied twice stands together the next time.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    facts: BTreeSet<(Incarnation, Fact)>,
+    /// Messages in queues that were found more than once when the records were read, and how often more: the process had
+    /// ended before the old records were gone.
+    messages: HashMap<(Incarnation, MessageId), u32, FixedState>,
+}
+
+impl Copied {
+    /// There is one more record of a message in a queue.
+    pub(crate) fn note(&mut self, queue: Incarnation, message: MessageId) {
+        *self.messages.entry((queue, message)).or_default() += 1;
+    }
+
+    /// Whether there is a younger record of a message in a queue than the oldest, which is about to go.
+    fn is_younger(&mut self, queue: Incarnation, message: MessageId) -> bool {
+        let more = self.messages.remove(&(queue, message));
+        if let Some(more @ 2..) = more {
+            self.messages.insert((queue, message), more - 1);
+        }
+        more.is_some()
+    }
+}
+
+/// What a session has, by what tells it apart from others of its kind; a message has a number, and is recorded once.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Fact {
+    Name,
+    Presence,
+    Subscription(Box<str>),
+    Cursor(Box<str>),
+    Opened(PacketId),
+    Received(PacketId),
+}
+
+/// What records speak of, as it is now.
+struct Truth<'a> {
+    sessions: &'a Table<Session>,
+    lasting: &'a HashMap<Incarnation, QueueId, FixedState>,
+    groups: &'a Groups,
+    wills: &'a Wills,
+}
+
+impl Ledger {
+    /// Copies what is still true of the oldest of some old records, about a thousand units of work; the others stay in
+    /// `old`. Nothing is copied while the ends of what was there at the last restart are not on the record yet. When
+    /// nothing can be recorded any more, the old records stay where they are, and `old` is emptied.
+    pub fn copy_some(&mut self, old: &mut VecDeque<Record<'static>>, to: &mut impl Effects) {
+        let is_settled = self.unsettled.is_empty() && self.orphans.is_empty();
+        let mut units = if is_settled { UNITS_AT_A_TIME } else { 0 };
+        while units > 0
+            && let Some(record) = old.pop_front()
+        {
+            units = units.saturating_sub(weight(&record));
+            if self.restate(&record, to).is_err() {
+                old.push_front(record);
+                break;
+            }
+        }
+        if self.replies.is_poisoned() {
+            old.clear();
+        }
+        if old.is_empty() {
+            self.copied.facts.clear();
+        }
+    }
+
+    /// Copies what of an old record is still true, as it is now and not as it was then. See the documentation of the
+    /// module for why the record is not needed any more when that is durable, and everything recorded before it.
+    ///
+    /// # Errors
+    /// It could not be recorded, and the record is still needed.
+    fn restate(&mut self, record: &Record<'_>, to: &mut impl Effects) -> Result<(), Refusal> {
+        if let Record::Enqueue { message, body, queues, is_retained } = record {
+            return self.restate_message(*message, body, queues, *is_retained, to);
+        }
+        let truth = Truth {
+            sessions: &self.sessions,
+            lasting: &self.lasting,
+            groups: &self.groups,
+            wills: &self.wills,
+        };
+        let group = truth.of(record);
+        let fact = fact(record);
+        if group.is_empty() || fact.as_ref().is_some_and(|fact| self.copied.facts.contains(fact)) {
+            return Ok(());
+        }
+        self.replies.copy(&group, to)?;
+        self.copied.facts.extend(fact);
+        Ok(())
+    }
+
+    fn restate_message(
+        &mut self,
+        id: MessageId,
+        body: &Arc<Message>,
+        queues: &[Queued],
+        is_retained: bool,
+        to: &mut impl Effects,
+    ) -> Result<(), Refusal> {
+        let is_retained = is_retained && self.retained.is_numbered(body.topic(), id);
+        let mut kept = Vec::new();
+        let mut on_the_way = Vec::new();
+        for queued in queues {
+            if self.copied.is_younger(queued.queue, id) {
+                continue;
+            }
+            let whereabouts = self.whereabouts(queued.queue, id);
+            if whereabouts != Whereabouts::Gone {
+                kept.push(queued.clone());
+            }
+            on_the_way.extend(self.way(queued.queue, id, whereabouts));
+        }
+        if kept.is_empty() && !is_retained {
+            return Ok(());
+        }
+        let (body, queues) = (Cow::Borrowed(body), Cow::Owned(kept));
+        let mut group = vec![Record::Enqueue { message: id, body, queues, is_retained }];
+        group.append(&mut on_the_way);
+        self.replies.copy(&group, to)
+    }
+
+    /// Where a message is that was in a queue.
+    fn whereabouts(&mut self, queue: Incarnation, id: MessageId) -> Whereabouts {
+        if let Some(session) = self.lasting.get(&queue).and_then(|id| self.sessions.find_mut(*id)) {
+            return match session.queue.find(id) {
+                Some(_) => Whereabouts::There,
+                None => session
+                    .in_flight
+                    .find_message(id)
+                    .map_or(Whereabouts::Gone, |exchange| Whereabouts::Sent(exchange.packet_id)),
+            };
+        }
+        let group = self.groups.of_incarnation(queue).and_then(|group| self.groups.table.find(group));
+        match group {
+            Some(group) if group.keeps(id) => Whereabouts::There,
+            _ => match self.moved.messages.get(&(queue, id)) {
+                Some((session, packet_id)) => Whereabouts::Moved(*session, *packet_id),
+                None => Whereabouts::Gone,
+            },
+        }
+    }
+
+    /// The record of how a message got from its queue to where it is.
+    fn way(&self, queue: Incarnation, message: MessageId, to: Whereabouts) -> Option<Record<'static>> {
+        match to {
+            Whereabouts::Gone | Whereabouts::There => None,
+            Whereabouts::Sent(packet_id) => Some(Record::Sent { session: queue, message, packet_id }),
+            Whereabouts::Moved(session, packet_id) => {
+                let session = self.sessions.find(session)?;
+                let State::Own(_, entry) = &session.in_flight.find(packet_id)?.state else { return None };
+                let (session, granted) = (session.incarnation?, Cow::Owned(entry.granted.clone()));
+                Some(Record::Moved { group: queue, session, message, packet_id, granted })
+            }
+        }
+    }
+}
+
+impl<'a> Truth<'a> {
+    /// What is true of what a record has begun. Nothing, if it begins nothing, or that is over, or a younger record has
+    /// begun it again.
+    fn of(&self, record: &'a Record<'_>) -> Vec<Record<'a>> {
+        match record {
+            Record::Connected { session, will, .. } => self.connected(*session, will.as_ref()),
+            Record::Left { session, unix_ms, .. } => self.left(*session, *unix_ms),
+            Record::WillKept { will, message } => self.due(*will, message).into_iter().collect(),
+            Record::Cursor { session, filter, .. } => self.cursor(*session, filter),
+            one => self.one(one).into_iter().collect(),
+        }
+    }
+
+    /// The same for records of one piece.
+    fn one(&self, record: &'a Record<'_>) -> Option<Record<'a>> {
+        match record {
+            Record::Session { session, .. } => {
+                let client_id = Cow::Borrowed(&*self.session(*session)?.subscriber.client_id);
+                Some(Record::Session { session: *session, client_id })
+            }
+            Record::Subscribed { session, filter, .. } => {
+                let interest = *self.session(*session)?.subscriptions.get(&**filter)?;
+                Some(Record::Subscribed { session: *session, filter: Cow::Borrowed(filter), interest })
+            }
+            Record::Group { group, filter } => {
+                self.groups.of_incarnation(*group)?;
+                Some(Record::Group { group: *group, filter: Cow::Borrowed(filter) })
+            }
+            Record::Opened { session, packet_id } => {
+                let is_open = self.session(*session)?.unreleased.contains(packet_id);
+                is_open.then_some(Record::Opened { session: *session, packet_id: *packet_id })
+            }
+            Record::Received { session, packet_id } => {
+                let exchange = self.session(*session)?.in_flight.find(*packet_id)?;
+                let is_received = matches!(exchange.state, State::Released);
+                is_received.then_some(Record::Received { session: *session, packet_id: *packet_id })
+            }
+            // The copy of the record that began it tells of these, or its absence does.
+            _ => None,
+        }
+    }
+
+    fn connected(&self, name: Incarnation, will: Option<&'a WillRecord<'_>>) -> Vec<Record<'a>> {
+        if let Some(due) = will.and_then(|will| self.due(will.id, &will.message)) {
+            return vec![due];
+        }
+        let Some(session) = self.session(name) else { return Vec::new() };
+        let pending = session.will.as_deref();
+        if pending.map(|pending| pending.id) != will.map(|will| will.id) {
+            // A younger record says that it is connected, or that it has left.
+            return Vec::new();
+        }
+        let will = pending.map(|will| WillRecord {
+            id: will.id,
+            message: Cow::Borrowed(&will.message),
+            delay_secs: will.delay_secs,
+        });
+        let (expiry_secs, waits) = (session.expiry_secs, will.is_some());
+        let connected = Record::Connected { session: name, expiry_secs, will };
+        match session.left_unix_ms {
+            None => vec![connected],
+            Some(unix_ms) if waits => {
+                let will = WillFate::Waits;
+                vec![connected, Record::Left { session: name, expiry_secs, unix_ms, will }]
+            }
+            // The record of that is younger.
+            Some(_) => Vec::new(),
+        }
+    }
+
+    /// A will that waits is told with the connection that has brought it, and so is that the connection is over.
+    fn left(&self, name: Incarnation, unix_ms: u64) -> Vec<Record<'a>> {
+        let is_it = |session: &&Session| session.left_unix_ms == Some(unix_ms) && session.will.is_none();
+        let left = |session: &Session| {
+            let will = WillFate::Dropped;
+            Record::Left { session: name, expiry_secs: session.expiry_secs, unix_ms, will }
+        };
+        self.session(name).filter(is_it).map(left).into_iter().collect()
+    }
+
+    fn due(&self, will: MessageId, message: &'a Arc<Message>) -> Option<Record<'a>> {
+        self.wills.has(will).then(|| Record::WillKept { will, message: Cow::Borrowed(message) })
+    }
+
+    fn cursor(&self, name: Incarnation, filter: &'a str) -> Vec<Record<'a>> {
+        let cursor = self.session(name).and_then(|session| session.cursors.get(filter));
+        let Some(cursor) = cursor else { return Vec::new() };
+        let (from, filter) = (Cow::Borrowed(&*cursor.from), Cow::Borrowed(filter));
+        let begun = Record::Cursor { session: name, filter: filter.clone(), last: cursor.last };
+        vec![begun, Record::CursorMoved { session: name, filter, from }]
+    }
+
+    fn session(&self, name: Incarnation) -> Option<&'a Session> {
+        self.sessions.find(*self.lasting.get(&name)?)
+    }
+}
+
+/// What a record begins that other records may begin too.
+fn fact(record: &Record<'_>) -> Option<(Incarnation, Fact)> {
+    Some(match record {
+        Record::Session { session, .. } => (*session, Fact::Name),
+        Record::Group { group, .. } => (*group, Fact::Name),
+        Record::Connected { session, will: None, .. } | Record::Left { session, .. } => {
+            (*session, Fact::Presence)
+        }
+        Record::Subscribed { session, filter, .. } => (*session, Fact::Subscription((&**filter).into())),
+        Record::Cursor { session, filter, .. } => (*session, Fact::Cursor((&**filter).into())),
+        Record::Opened { session, packet_id } => (*session, Fact::Opened(*packet_id)),
+        Record::Received { session, packet_id } => (*session, Fact::Received(*packet_id)),
+        _ => return None,
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whereabouts {
+    Gone,
+    /// In the queue, or lent by it.
+    There,
+    Sent(PacketId),
+    Moved(QueueId, PacketId),
+}
+
+/// How much work a record is.
+fn weight(record: &Record<'_>) -> usize {
+    match record {
+        Record::Enqueue { queues, .. } => 1 + queues.len(),
+        _ => 1,
+    }
+}

@@ -1,0 +1,272 @@
+//! Old records, copied as far as they are still true, and forgotten.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use index::Subscriptions;
+use ledger::{Cause, Command, CursorId, Ledger, Record, Reply, Settings};
+use wire::ReasonCode;
+
+use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, id_of, message, packet_id, payloads, retained};
+
+type Group = Vec<Record<'static>>;
+
+fn replay(groups: &[Group], stage: &Stage) -> Ledger {
+    let index = Arc::new(Subscriptions::new([1, 2]));
+    Ledger::recover(Settings::default(), index, groups.iter().flatten().cloned(), stage.now)
+}
+
+/// What is copied of some groups of records.
+fn copies(groups: &[Group], stage: &mut Stage) -> Vec<Group> {
+    let before = stage.sink.groups.len();
+    let mut old: VecDeque<Record<'static>> = groups.iter().flatten().cloned().collect();
+    while !old.is_empty() {
+        stage.ledger.copy_some(&mut old, &mut stage.sink);
+    }
+    stage.sink.groups.split_off(before).into_iter().map(|(_, group)| group).collect()
+}
+
+/// Wherever the log is cut, what is left and the copies of what is gone make the same ledger; so they do if nothing is
+/// gone, or not everything was copied; and copies of copies are as good.
+fn check(stage: &mut Stage) {
+    stage.work();
+    let state = stage.ledger.durable_state();
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    let is_same = |log: &[Group], what: &str, stage: &Stage| {
+        assert_eq!(replay(log, stage).durable_state(), state, "{what}:\n{log:#?}");
+    };
+    for cut in 0..=groups.len() {
+        let copied = copies(&groups[..cut], stage);
+        is_same(&[&groups[cut..], &copied].concat(), "cut off", stage);
+        is_same(&[&groups[..], &copied].concat(), "not cut off", stage);
+        is_same(&[&groups[..], &copied[..copied.len() / 2]].concat(), "half copied", stage);
+    }
+    let all = copies(&groups, stage);
+    let again = copies(&all, stage);
+    is_same(&again, "copied twice", stage);
+    assert!(again.len() <= all.len(), "copies do not become more");
+    assert_eq!(stage.ledger.durable_state(), state, "the ledger has not changed");
+}
+
+fn emit(stage: &mut Stage, topic: &str, payloads: &[&str]) {
+    payloads.iter().for_each(|payload| stage.emit(&message(topic, payload.as_bytes(), QOS_2)));
+}
+
+#[test]
+fn sessions_and_their_presence() {
+    let mut stage = Stage::new();
+    stage.client("for-ever", &Ask::lasting(u32::MAX));
+    check(&mut stage);
+    let comes_back = stage.client("comes-back", &Ask::lasting(60).will("w", 30));
+    stage.leave(&comes_back, Cause::WithWill);
+    check(&mut stage);
+    stage.pass_secs(10);
+    let comes_back = stage.client("comes-back", &Ask::lasting(70).will("w", 5));
+    check(&mut stage);
+    stage.leave_with(&comes_back, Cause::WithWill, Some(20));
+    check(&mut stage);
+    stage.pass_secs(6);
+    check(&mut stage);
+    stage.client("comes-back", &Ask::lasting(60).clean_start());
+    let gone = stage.client("gone", &Ask::lasting(5));
+    stage.leave(&gone, Cause::Normal);
+    check(&mut stage);
+    stage.pass_secs(60);
+    check(&mut stage);
+}
+
+/// Down time counts from when the client left, wherever that is recorded by now.
+#[test]
+fn a_copy_remembers_when_its_client_left() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60).will("w", 50));
+    stage.leave(&client, Cause::WithWill);
+    stage.pass_secs(40);
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    let copied = copies(&groups, &mut stage);
+    let mut again = Stage::new();
+    again.now = stage.now;
+    again.ledger = replay(&copied, &stage);
+    again.pass_secs(9);
+    assert_eq!(crate::stage::count(&again.gauges().wills_published), 0);
+    again.pass_secs(1);
+    assert_eq!(crate::stage::count(&again.gauges().wills_published), 1);
+    again.pass_secs(9);
+    assert_eq!(crate::stage::count(&again.gauges().sessions), 1);
+    again.pass_secs(1);
+    assert_eq!(crate::stage::count(&again.gauges().sessions), 0);
+}
+
+#[test]
+fn wills_that_are_due() {
+    let mut stage = Stage::new();
+    let witness = stage.client("witness", &Ask::lasting(60));
+    stage.subscribe(&witness, "w", at_qos(QOS_1));
+    let stays = stage.client("stays", &Ask::lasting(60).will("w", 0));
+    let ends = stage.client("ends", &Ask::lasting(60).will("w", 9));
+    stage.sink.no_space = true;
+    stage.leave(&stays, Cause::WithWill);
+    stage.leave_with(&ends, Cause::WithWill, Some(0));
+    check(&mut stage);
+    assert!(stage.ledger.durable_state().contains("wills due {MessageId(1), MessageId(2)}"));
+    stage.sink.no_space = false;
+    stage.pass_secs(1);
+    check(&mut stage);
+    assert_eq!(payloads(&stage.delivered(&witness)), ["will", "will"]);
+}
+
+#[test]
+fn subscriptions_and_groups() {
+    let mut stage = Stage::new();
+    let [one, two] = ["1", "2"].map(|name| stage.client(name, &Ask::lasting(60)));
+    stage.subscribe(&one, "a/#", at_qos(QOS_1));
+    stage.subscribe(&one, "$share/g/s/#", at_qos(QOS_1));
+    stage.subscribe(&two, "$share/g/s/#", at_qos(QOS_2));
+    check(&mut stage);
+    stage.subscribe(&one, "a/#", at_qos(QOS_2));
+    stage.unsubscribe(&one, "$share/g/s/#");
+    check(&mut stage);
+    stage.unsubscribe(&two, "$share/g/s/#");
+    stage.subscribe(&two, "$share/g/s/#", at_qos(QOS_2));
+    check(&mut stage);
+    stage.leave_with(&two, Cause::Normal, Some(0));
+    check(&mut stage);
+}
+
+#[test]
+fn messages_in_queues_and_on_their_way() {
+    let mut stage = Stage::new();
+    let reader = stage.client("reader", &Ask::lasting(60).window(3));
+    stage.subscribe(&reader, "a", at_qos(QOS_2));
+    let away = stage.client("away", &Ask::lasting(60));
+    stage.subscribe(&away, "#", at_qos(QOS_1));
+    stage.leave(&away, Cause::Normal);
+    emit(&mut stage, "a", &["1", "2", "3", "4", "5"]);
+    check(&mut stage);
+    let sent = stage.delivered(&reader);
+    assert_eq!(payloads(&sent), ["1", "2", "3"]);
+    stage.received(&reader, id_of(&sent[1]));
+    check(&mut stage);
+    stage.acknowledge(&reader, sent[0].what, ReasonCode::UnspecifiedError);
+    stage.acknowledge(&reader, sent[1].what, ReasonCode::Success);
+    check(&mut stage);
+    stage.leave(&reader, Cause::Normal);
+    check(&mut stage);
+    let away = stage.client("away", &Ask::lasting(60));
+    for deliver in stage.delivered(&away) {
+        stage.acknowledge(&away, deliver.what, ReasonCode::Success);
+    }
+    check(&mut stage);
+}
+
+#[test]
+fn exchanges_that_a_client_has_begun() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60));
+    for id in [1, 2, 3] {
+        stage.publish(&client, id, &message("a", b"x", QOS_2));
+    }
+    stage.released(&client, packet_id(2));
+    check(&mut stage);
+    stage.publish(&client, 2, &message("a", b"x", QOS_2));
+    check(&mut stage);
+}
+
+/// A message may be in one session twice: for itself, and for a group that has ended since.
+#[test]
+fn messages_of_groups() {
+    let mut stage = Stage::new();
+    let member = stage.client("member", &Ask::lasting(60).window(3));
+    stage.subscribe(&member, "$share/g/s", at_qos(QOS_2));
+    stage.subscribe(&member, "$share/h/s", at_qos(QOS_2));
+    stage.subscribe(&member, "s", at_qos(QOS_1));
+    emit(&mut stage, "s", &["1", "2", "3"]);
+    check(&mut stage);
+    assert_eq!(stage.delivered(&member).len(), 3);
+    stage.unsubscribe(&member, "$share/g/s");
+    check(&mut stage);
+    stage.leave(&member, Cause::Normal);
+    check(&mut stage);
+    let member = stage.client("member", &Ask::lasting(60).window(30));
+    let sent = stage.delivered(&member);
+    check(&mut stage);
+    for deliver in sent {
+        stage.received(&member, id_of(&deliver));
+        check(&mut stage);
+        stage.acknowledge(&member, deliver.what, ReasonCode::Success);
+    }
+    check(&mut stage);
+}
+
+#[test]
+fn messages_that_a_group_has_lent() {
+    let mut stage = Stage::new();
+    let clean = stage.client("clean", &Ask::clean().window(2));
+    stage.subscribe(&clean, "$share/g/s", at_qos(QOS_2));
+    emit(&mut stage, "s", &["before the group lasts", "too"]);
+    emit(&mut stage, "s", &["waits since then"]);
+    let lasting = stage.client("lasting", &Ask::lasting(60).window(2));
+    stage.subscribe(&lasting, "$share/g/s", at_qos(QOS_1));
+    emit(&mut stage, "s", &["1", "2", "3", "4"]);
+    let lent = stage.delivered(&clean);
+    check(&mut stage);
+    let connection = clean.place.connection;
+    if let ledger::Delivered::Group { group, entry } = lent[0].what {
+        stage.handle(clean.place.shard, Command::Sent { group, entry, connection });
+    }
+    check(&mut stage);
+    stage.leave(&lasting, Cause::Normal);
+    stage.leave(&clean, Cause::Normal);
+    check(&mut stage);
+}
+
+#[test]
+fn retained_values_and_cursors() {
+    let mut stage = Stage::new();
+    let away = stage.client("away", &Ask::lasting(60));
+    stage.subscribe(&away, "t/2", at_qos(QOS_1));
+    for (topic, payload) in [("t/1", "1"), ("t/2", "2"), ("t/3", "3"), ("t/1", "4"), ("t/3", "")] {
+        stage.emit(&retained(topic, payload.as_bytes(), QOS_1));
+        check(&mut stage);
+    }
+    let client = stage.client("c", &Ask::lasting(60));
+    stage.subscribe_to(&client, "t/#", at_qos(QOS_1), vec!["t/#".into()]);
+    check(&mut stage);
+    bring(&mut stage, &client);
+    check(&mut stage);
+    bring(&mut stage, &client);
+    assert!(!stage.ledger.durable_state().contains("cursor"), "it is at its end");
+    check(&mut stage);
+}
+
+/// One step of the cursor of a client's subscription to `t/#`.
+fn bring(stage: &mut Stage, client: &Client) {
+    let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
+    let queue = Some(client.queue());
+    stage.handle(shard, Command::Retained { connection, id, filter: "t/#".into(), queue });
+    stage.handle(shard, Command::Credit { connection, id, queue });
+    for (_, reply) in stage.replies() {
+        if let Reply::Retained { messages, .. } = reply {
+            let interest = at_qos(QOS_1);
+            stage.handle(shard, Command::Queue { origin: client.origin(), id, messages, interest });
+        }
+    }
+}
+
+/// Numbers that were given are not given again as long as something that is recorded speaks of them.
+#[test]
+fn what_is_gone_leaves_no_number_behind() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60));
+    stage.subscribe(&client, "a", at_qos(QOS_1));
+    emit(&mut stage, "a", &["1"]);
+    for deliver in stage.delivered(&client) {
+        stage.acknowledge(&client, deliver.what, ReasonCode::Success);
+    }
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    // All but the last record, which speaks of the message.
+    let (last, old) = groups.split_last().expect("records");
+    let copied = copies(old, &mut stage);
+    let log = [std::slice::from_ref(last), &copied].concat();
+    assert_eq!(replay(&log, &stage).durable_state(), stage.ledger.durable_state());
+}
