@@ -3,6 +3,37 @@
 //! Groups are appended to a frame in memory without waiting. One thread writes the frame and syncs it while the next one
 //! fills, so that a commit takes what has come while the last one ran. The journal does not know what its records mean:
 //! when the space of its oldest segment is wanted, it hands that segment's records back, and the ledger commits again
-//! what of them is still true.
+//! what of them is still true. `docs/JOURNAL.md` has the format byte by byte.
+#![forbid(unsafe_code)]
 
+mod cleaning;
+mod committer;
+mod directory;
+mod error;
+mod frame;
+mod journal;
+mod latency;
+mod log;
+mod meta;
+mod plan;
+mod preparer;
 pub mod record;
+mod recovery;
+mod resume;
+mod runner;
+mod segment;
+mod settings;
+pub mod simulated;
+mod storage;
+
+pub use committer::Committer;
+pub use directory::{Directory, DirectoryError};
+pub use error::{Damage, Fault, OpenError};
+pub use journal::{Journal, Opening, open};
+pub use latency::Latencies;
+pub use log::{Log, Purpose, REST_MS, Status, Urgency};
+pub use preparer::{Pace, Preparer};
+pub use recovery::{Parts, Recovery, Report};
+pub use runner::Wake;
+pub use settings::{Durability, Settings};
+pub use storage::{File, Storage};

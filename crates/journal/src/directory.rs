@@ -1,0 +1,170 @@
+//! A real directory.
+
+use std::fmt;
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::{File, Storage};
+
+/// Who has the lock on this file is the only process that writes to the directory.
+const LOCK: &str = "LOCK";
+
+/// A directory of a file system.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// To sync the names in it.
+    directory: fs::File,
+    /// Locked as long as it is open; none if the directory is only read.
+    _lock: Option<fs::File>,
+}
+
+/// Why a [`Directory`] could not be opened.
+#[derive(Debug)]
+pub enum DirectoryError {
+    /// Another process has it.
+    InUse {
+        /// Which, if it has said so.
+        pid: Option<u32>,
+    },
+    /// What the file system says.
+    Io(io::Error),
+}
+
+impl Directory {
+    /// Opens the directory, makes it if there is none, readable by its owner only, and locks it for this process.
+    ///
+    /// # Errors
+    /// Another process has it locked, and whatever the file system says.
+    pub fn open(path: &Path) -> Result<Self, DirectoryError> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let lock = lock(&path.join(LOCK))?;
+        Ok(Self { path: path.to_owned(), directory: fs::File::open(path)?, _lock: Some(lock) })
+    }
+
+    /// Opens a directory that another process may be using, to read it.
+    ///
+    /// # Errors
+    /// There is none, and whatever the file system says.
+    pub fn open_to_read(path: &Path) -> Result<Self, DirectoryError> {
+        Ok(Self { path: path.to_owned(), directory: fs::File::open(path)?, _lock: None })
+    }
+}
+
+fn lock(path: &Path) -> Result<fs::File, DirectoryError> {
+    let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            return Err(DirectoryError::InUse { pid: pid.trim().parse().ok() });
+        }
+        Err(TryLockError::Error(error)) => return Err(error.into()),
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())?;
+    Ok(file)
+}
+
+impl Storage for Directory {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is not UTF-8 is not one of the journal's.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(self._lock.is_some());
+        let file = options.create(create).truncate(false).open(self.path.join(name))?;
+        Ok(Arc::new(DiskFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.directory.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let space = rustix::fs::fstatvfs(&self.directory)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    fn salt(&self) -> io::Result<u64> {
+        getrandom::u64().map_err(io::Error::other)
+    }
+}
+
+#[derive(Debug)]
+struct DiskFile(fs::File);
+
+impl File for DiskFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match self.0.read_at(&mut into[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(more) => done += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<bool> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl From<io::Error> for DirectoryError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for DirectoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { pid: Some(pid) } => write!(f, "the process {pid} uses it"),
+            Self::InUse { pid: None } => f.write_str("another process uses it"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DirectoryError {}

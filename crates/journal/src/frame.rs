@@ -1,0 +1,207 @@
+//! Frames: what one commit writes. `docs/JOURNAL.md` draws them.
+
+use std::io;
+
+use crate::File;
+
+/// Frames begin and end at multiples of this, so that no commit has to read back or write again what is there already.
+pub(crate) const PAGE_BYTES: u32 = 4096;
+/// In front of the records of a frame.
+pub(crate) const HEADER_BYTES: u32 = 32;
+/// So much is read at once where frames are read one after the other.
+const WINDOW_BYTES: u32 = 256 << 10;
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It has whole groups of records.
+    Records = 1,
+    /// Nothing follows in this segment.
+    End = 2,
+    /// Here was something damaged, and the operator has given it up.
+    Discarded = 3,
+}
+
+/// Where a frame is. It is part of both checksums, so that what an earlier life of the segment has left, or another
+/// journal, is never taken for a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) salt: u64,
+    pub(crate) segment: u64,
+    pub(crate) offset: u32,
+}
+
+/// What stands in front of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    pub(crate) payload_bytes: u32,
+    /// The first segment that was needed when this was written.
+    pub(crate) oldest: u64,
+    /// Up to this offset the segment was on stable storage before this was written.
+    pub(crate) synced: u32,
+}
+
+/// `bytes` rounded up to whole pages. What is asked for is never longer than a segment.
+pub(crate) fn padded(bytes: u32) -> u32 {
+    bytes.next_multiple_of(PAGE_BYTES)
+}
+
+impl Header {
+    /// Writes it and the checksums to the front of `frame`, which has the payload behind the place for it.
+    pub(crate) fn seal(self, frame: &mut [u8], place: Place) {
+        let (front, payload) = frame.split_at_mut(HEADER_BYTES as usize);
+        let payload = &payload[..self.payload_bytes as usize];
+        front[0..4].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        front[4..8].copy_from_slice(&[self.kind as u8, 0, 0, 0]);
+        front[8..16].copy_from_slice(&self.oldest.to_le_bytes());
+        front[16..20].copy_from_slice(&self.synced.to_le_bytes());
+        let payload_crc = if self.kind == Kind::Discarded { 0 } else { place.payload_crc(payload) };
+        front[20..24].copy_from_slice(&payload_crc.to_le_bytes());
+        front[24..28].fill(0);
+        let crc = place.header_crc(&front[..28]);
+        front[28..32].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// What stands at this place, if its checksum is right and the frame ends within the segment; and the checksum of
+    /// its payload.
+    fn parse(front: &[u8], place: Place, segment_bytes: u32) -> Option<(Self, u32)> {
+        let word = |at: usize| front.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+        if word(28)? != place.header_crc(&front[..28]) {
+            return None;
+        }
+        let kind = match word(4)? {
+            1 => Kind::Records,
+            2 => Kind::End,
+            3 => Kind::Discarded,
+            _ => return None,
+        };
+        let oldest = u64::from(word(8)?) | u64::from(word(12)?) << 32;
+        let header = Self { kind, payload_bytes: word(0)?, oldest, synced: word(16)? };
+        let room = segment_bytes.checked_sub(place.offset)?.checked_sub(HEADER_BYTES)?;
+        (header.payload_bytes <= room).then_some((header, word(20)?))
+    }
+
+    /// From this frame to the next.
+    pub(crate) fn frame_bytes(self) -> u32 {
+        padded(HEADER_BYTES + self.payload_bytes)
+    }
+}
+
+impl Place {
+    fn seed(self) -> u32 {
+        let mut seed = [0; 20];
+        seed[0..8].copy_from_slice(&self.salt.to_le_bytes());
+        seed[8..16].copy_from_slice(&self.segment.to_le_bytes());
+        seed[16..20].copy_from_slice(&self.offset.to_le_bytes());
+        crc32c::crc32c(&seed)
+    }
+
+    fn header_crc(self, front: &[u8]) -> u32 {
+        crc32c::crc32c_append(self.seed(), front)
+    }
+
+    /// Its length counts too, because zeros behind a payload would be missed by nobody otherwise.
+    fn payload_crc(self, payload: &[u8]) -> u32 {
+        let bytes = (payload.len() as u64).to_le_bytes();
+        crc32c::crc32c_append(crc32c::crc32c_append(self.seed(), &bytes), payload)
+    }
+}
+
+/// Reads the frames of one segment, with few calls.
+#[derive(Default)]
+pub(crate) struct FrameReader {
+    window: Vec<u8>,
+    /// Where the window begins.
+    start: u32,
+}
+
+impl FrameReader {
+    /// Forgets what was read: another segment is read next, or this one has changed.
+    pub(crate) fn reset(&mut self) {
+        self.window.clear();
+    }
+
+    /// The frame at this place with its payload; none if there is no valid one.
+    pub(crate) fn read(
+        &mut self,
+        file: &dyn File,
+        place: Place,
+        segment_bytes: u32,
+    ) -> io::Result<Option<(Header, &[u8])>> {
+        let front = self.bytes(file, place.offset, HEADER_BYTES)?;
+        let Some((header, payload_crc)) = Header::parse(front, place, segment_bytes) else { return Ok(None) };
+        let frame = self.bytes(file, place.offset, HEADER_BYTES + header.payload_bytes)?;
+        let payload = frame.get(HEADER_BYTES as usize..).unwrap_or_default();
+        let is_whole = header.kind == Kind::Discarded
+            || (payload.len() == header.payload_bytes as usize && place.payload_crc(payload) == payload_crc);
+        Ok(is_whole.then_some((header, payload)))
+    }
+
+    /// Whether a frame was begun at this place: its header is right, whatever became of its payload.
+    pub(crate) fn is_begun(&mut self, file: &dyn File, place: Place, segment_bytes: u32) -> io::Result<bool> {
+        let front = self.bytes(file, place.offset, HEADER_BYTES)?;
+        Ok(Header::parse(front, place, segment_bytes).is_some())
+    }
+
+    /// So many bytes from `offset` on; fewer where the file ends.
+    fn bytes(&mut self, file: &dyn File, offset: u32, count: u32) -> io::Result<&[u8]> {
+        let has = |window: &[u8], start: u32| {
+            offset >= start && u64::from(offset) + u64::from(count) <= u64::from(start) + window.len() as u64
+        };
+        if !has(&self.window, self.start) {
+            self.window.resize(count.max(WINDOW_BYTES) as usize, 0);
+            let read = file.read_at(u64::from(offset), &mut self.window);
+            self.window.truncate(*read.as_ref().unwrap_or(&0));
+            self.start = offset;
+            read?;
+        }
+        let from = (offset - self.start) as usize;
+        let upto = (from + count as usize).min(self.window.len());
+        Ok(&self.window[from.min(upto)..upto])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place { salt: 7, segment: 3, offset: 4096 };
+
+    fn frame(payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; HEADER_BYTES as usize];
+        frame.extend_from_slice(payload);
+        let payload_bytes = u32::try_from(payload.len()).expect("short");
+        Header { kind: Kind::Records, payload_bytes, oldest: 2, synced: 4096 }.seal(&mut frame, PLACE);
+        frame
+    }
+
+    #[test]
+    fn a_frame_is_only_valid_where_it_was_written() {
+        let frame = frame(b"records");
+        let is_valid = |place| Header::parse(&frame, place, 1 << 20).is_some();
+        assert!(is_valid(PLACE));
+        assert!(!is_valid(Place { salt: 8, ..PLACE }));
+        assert!(!is_valid(Place { segment: 4, ..PLACE }));
+        assert!(!is_valid(Place { offset: 8192, ..PLACE }));
+    }
+
+    #[test]
+    fn a_header_says_what_was_written_and_any_flipped_bit_is_seen() {
+        let mut frame = frame(b"records");
+        let (header, _) = Header::parse(&frame, PLACE, 1 << 20).expect("it is whole");
+        assert_eq!((header.kind, header.payload_bytes, header.oldest), (Kind::Records, 7, 2));
+        assert_eq!(header.frame_bytes(), PAGE_BYTES);
+        for bit in 0..HEADER_BYTES as usize * 8 {
+            frame[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::parse(&frame, PLACE, 1 << 20).is_none(), "bit {bit}");
+            frame[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_frame_that_would_leave_its_segment_is_none() {
+        assert!(Header::parse(&frame(b"records"), PLACE, 4096 + 38).is_none());
+        assert!(Header::parse(&frame(b"records"), PLACE, 4096 + 39).is_some());
+    }
+}

@@ -1,0 +1,208 @@
+//! The log as the ledger sees it: records.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ledger::{Keeper, Lsn, Progress, Record, Refusal};
+
+use crate::frame::HEADER_BYTES;
+use crate::record::{Decoder, encode_group};
+use crate::runner::{Runner, Wake};
+use crate::{
+    Committer, Damage, Durability, Fault, Log, OpenError, Parts, Preparer, Purpose, Recovery, Report,
+    Settings, Status, Storage, Urgency,
+};
+
+/// Keeps the records of a ledger in a directory. When it is dropped, what was committed is written and synced.
+#[derive(Debug)]
+pub struct Journal {
+    log: Arc<Log>,
+    durability: Durability,
+    /// One group's bytes.
+    scratch: Vec<u8>,
+    runner: Option<Runner>,
+}
+
+/// A journal that is being read: an iterator over its records, which are whole groups in their order, and then
+/// [`start`](Self::start). It ends early where something is damaged: `start` says what.
+pub struct Opening {
+    recovery: Recovery,
+    settings: Settings,
+    decoder: Decoder,
+    /// Of the frame that was read last.
+    records: VecDeque<Record<'static>>,
+    error: Option<OpenError>,
+}
+
+/// Opens the journal in a directory, or a new one. Nothing is changed before [`Opening::start`].
+///
+/// # Errors
+/// What can be seen without reading records: a missing file, a newer version, another journal's file; and whatever the
+/// file system says.
+pub fn open(storage: Arc<dyn Storage>, settings: Settings) -> Result<Opening, OpenError> {
+    settings.check()?;
+    let recovery = Recovery::begin(storage)?;
+    Ok(Opening { recovery, settings, decoder: Decoder::default(), records: VecDeque::new(), error: None })
+}
+
+impl Opening {
+    /// What was read until now.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        self.recovery.report()
+    }
+
+    /// Goes on behind the records, on threads of its own. `wake` is called by them when there is progress, when space has
+    /// come back, and when there is something for [`next_to_copy`](Keeper::next_to_copy).
+    ///
+    /// # Errors
+    /// The journal is damaged, there is no space for a new one, or the file system has failed.
+    pub fn start(self, wake: &Wake) -> Result<(Journal, Report), OpenError> {
+        let (mut journal, committer, preparer, report) = self.finish()?;
+        let runner = Runner::start(committer, preparer, wake).map_err(OpenError::directory)?;
+        journal.runner = Some(runner);
+        Ok((journal, report))
+    }
+
+    /// The same without threads: who calls it commits and prepares.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn finish(mut self) -> Result<(Journal, Committer, Preparer, Report), OpenError> {
+        // What nobody has asked for is at least looked at.
+        self.by_ref().for_each(drop);
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let durability = self.settings.durability;
+        let Parts { log, committer, preparer, report } = self.recovery.finish(self.settings)?;
+        let journal = Journal { log, durability, scratch: Vec::new(), runner: None };
+        Ok((journal, committer, preparer, report))
+    }
+
+    /// Reads the next frame; false at the end.
+    fn read(&mut self) -> Result<bool, OpenError> {
+        let Some(frame) = self.recovery.next_frame()? else { return Ok(false) };
+        let decoded = decode(&mut self.decoder, frame, &mut self.records);
+        decoded.map(|()| true).map_err(|(within, what)| {
+            let (file, offset) = self.recovery.place();
+            Damage::at(file, offset + u64::from(HEADER_BYTES) + within as u64, Fault::Record(what)).into()
+        })
+    }
+}
+
+impl std::fmt::Debug for Opening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opening").field("recovery", &self.recovery).finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Opening {
+    type Item = Record<'static>;
+
+    fn next(&mut self) -> Option<Record<'static>> {
+        while self.records.is_empty() && self.error.is_none() {
+            match self.read() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => self.error = Some(error),
+            }
+        }
+        self.records.pop_front()
+    }
+}
+
+/// The records of a frame; or at which of its bytes something is wrong, and what.
+fn decode(
+    decoder: &mut Decoder,
+    frame: &[u8],
+    into: &mut impl Extend<Record<'static>>,
+) -> Result<(), (usize, String)> {
+    let mut is_whole = true;
+    for decoded in decoder.records(frame) {
+        let decoded = decoded.map_err(|error| (error.offset, error.to_string()))?;
+        is_whole = decoded.is_last;
+        into.extend(decoded.record);
+    }
+    if is_whole { Ok(()) } else { Err((frame.len(), "a group without its end".to_owned())) }
+}
+
+impl Journal {
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.log.status()
+    }
+
+    /// The log below it, which can be asked how it is from any thread.
+    #[must_use]
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// What the ledger holds takes so much in the journal, in bytes: see [`Log::set_live_bytes`].
+    pub fn set_live_bytes(&self, bytes: u64) {
+        self.log.set_live_bytes(bytes);
+    }
+
+    fn append(&mut self, group: &[Record<'_>], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
+        let mut cuts = Vec::new();
+        self.scratch.clear();
+        encode_group(group, usize::MAX, &mut self.scratch, &mut cuts);
+        let lsn = self.log.append(&self.scratch, purpose, urgency);
+        if self.scratch.capacity() > SCRATCH_BYTES_MAX {
+            self.scratch = Vec::new();
+        }
+        lsn
+    }
+}
+
+/// More memory than most groups need is given back at once.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+impl Keeper for Journal {
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        let is_freeing = group.iter().all(Record::frees_space);
+        let purpose = if is_freeing { Purpose::FreesSpace } else { Purpose::News };
+        let is_waited_for = group.iter().any(is_waited_for);
+        let urgency = match self.durability {
+            Durability::Fsync if is_waited_for => Urgency::Durable,
+            Durability::Os if is_waited_for => Urgency::Written,
+            _ => Urgency::Later,
+        };
+        self.append(group, purpose, urgency)
+    }
+
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        self.append(group, Purpose::Copy, Urgency::Later)
+    }
+
+    fn progress(&self) -> Progress {
+        self.log.progress()
+    }
+
+    fn next_to_copy(&mut self) -> Option<Vec<Record<'static>>> {
+        let frame = self.log.next_to_copy()?;
+        let mut records = Vec::new();
+        if let Err((within, what)) = decode(&mut Decoder::default(), &frame, &mut records) {
+            let damage = Damage::at("an old segment", within as u64, Fault::Record(what));
+            self.log.give_up_cleaning(damage);
+            return None;
+        }
+        Some(records)
+    }
+}
+
+/// Whether somebody may wait for this record: not where a subscriber has acknowledged, or something is only tidied up.
+/// After a crash the same is done once more.
+fn is_waited_for(record: &Record<'_>) -> bool {
+    !matches!(
+        record,
+        Record::Finished { .. }
+            | Record::Removed { .. }
+            | Record::CursorMoved { .. }
+            | Record::CursorDone { .. }
+            | Record::WillDone { .. }
+            | Record::GroupEnded { .. }
+    )
+}

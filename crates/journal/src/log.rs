@@ -1,0 +1,394 @@
+//! The log: groups of bytes in the order in which they are appended. What appends never waits; a [`Committer`] writes what
+//! was appended and a [`Preparer`](crate::Preparer) sees to the space, each when it is asked to.
+//!
+//! [`Committer`]: crate::Committer
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ledger::{Lsn, Progress, Refusal};
+
+use crate::cleaning::Cleaning;
+use crate::latency::{Latencies, Latency};
+use crate::plan::{Batch, Plan, Waiter};
+use crate::{Damage, Settings, Storage};
+
+/// What a group of records is appended for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Something has happened.
+    News,
+    /// Less has to be kept afterwards: the last space is for these and for copies.
+    FreesSpace,
+    /// It is kept already, and its old place is to be used again.
+    Copy,
+}
+
+/// How long a group of records may wait in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Until something more urgent comes, or for [`REST_MS`].
+    Later,
+    /// It is to be with the operating system as soon as possible.
+    Written,
+    /// It is to be on stable storage as soon as possible.
+    Durable,
+}
+
+/// So long what nobody waits for waits at most, in milliseconds.
+pub const REST_MS: u64 = 10;
+
+/// The log as those see it who append to it and who read its old records again.
+pub struct Log {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) settings: Settings,
+    pub(crate) salt: u64,
+    /// Never held while a file is read or written.
+    plan: Mutex<Plan>,
+    /// Never held while a file is read or written; `plan` may be taken while it is held.
+    cleaning: Mutex<Cleaning>,
+    /// With `plan`: something is to be committed, or can be now.
+    commit: Condvar,
+    written: AtomicU64,
+    durable: AtomicU64,
+    has_failed: AtomicBool,
+    /// The segment that frames are written to now.
+    active: AtomicU64,
+    /// What has been written to segments, in bytes.
+    position: AtomicU64,
+    live_bytes: AtomicU64,
+    pub(crate) preparation: Preparation,
+    pub(crate) counters: Counters,
+    pub(crate) latency: Latency,
+}
+
+/// When the [`Preparer`](crate::Preparer) has something to do again. It says so itself, because most commits change
+/// nothing for it and waking a thread costs as much as a commit.
+pub(crate) struct Preparation {
+    /// When so many bytes are written.
+    pub(crate) at_position: AtomicU64,
+    /// When this is durable.
+    pub(crate) at_durable: AtomicU64,
+    pub(crate) is_wanted: Mutex<bool>,
+    pub(crate) wanted: Condvar,
+}
+
+/// What is counted as it happens.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) copied_bytes: AtomicU64,
+    pub(crate) recycled: AtomicU64,
+}
+
+/// How a journal is, for people and metrics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Groups of records that were appended.
+    pub groups: u64,
+    /// Frames that were written.
+    pub commits: u64,
+    /// Syncs of a segment that frames were written to.
+    pub syncs: u64,
+    /// What was written in frames, in bytes, with their headers and what fills their last page.
+    pub bytes_written: u64,
+    /// What was appended as copies, in bytes.
+    pub copied_bytes: u64,
+    /// Segments whose records are needed, the one that is written to included.
+    pub segments: u64,
+    /// Their length together, in bytes.
+    pub log_bytes: u64,
+    /// Segments that are ready to be written to, or will be with space that is reserved.
+    pub spares: u64,
+    /// Segments that were given a new number when nothing in them was needed any more.
+    pub recycled: u64,
+    /// What the ledger says is live, in bytes.
+    pub live_bytes: u64,
+    /// How long commits took, where threads do them.
+    pub latencies: Latencies,
+    /// Whether there is no space for another segment at the moment, and why.
+    pub no_space: Option<String>,
+    /// Whether a write or a sync has failed, and how: nothing is recorded any more.
+    pub failure: Option<String>,
+    /// Whether an old segment could not be read again: it stays.
+    pub damage: Option<String>,
+}
+
+/// Why a [`Committer`](crate::Committer) is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// Somebody waits.
+    Urgent,
+    /// Nobody waits, but it has rested long enough.
+    Rest,
+    /// The log is closed: what there is, and then no more.
+    Close,
+}
+
+impl Log {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        settings: Settings,
+        salt: u64,
+        active: u64,
+        plan: Plan,
+    ) -> Self {
+        Self {
+            storage,
+            settings,
+            salt,
+            plan: Mutex::new(plan),
+            cleaning: Mutex::default(),
+            commit: Condvar::new(),
+            written: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+            active: AtomicU64::new(active),
+            position: AtomicU64::new(0),
+            // Nothing is cleaned before somebody has said what is live.
+            live_bytes: AtomicU64::new(u64::MAX),
+            preparation: Preparation {
+                at_position: AtomicU64::new(0),
+                at_durable: AtomicU64::new(0),
+                is_wanted: Mutex::new(false),
+                wanted: Condvar::new(),
+            },
+            counters: Counters::default(),
+            latency: Latency::default(),
+        }
+    }
+
+    /// Appends a group of records, to be kept whole or not at all. Does not wait.
+    ///
+    /// # Errors
+    /// There is no space for it, or it is longer than [`Settings::group_bytes_max`]; or a write or sync has failed.
+    pub fn append(&self, group: &[u8], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
+        let mut plan = self.plan();
+        let lsn = match plan.append(group, purpose, urgency, &self.settings) {
+            Err(Refusal::NoSpace) if purpose != Purpose::News => {
+                drop(plan);
+                // The space that was kept for these is used up: what has happened cannot be recorded any more.
+                self.fail(&io::ErrorKind::StorageFull.into());
+                return Err(Refusal::Poisoned);
+            }
+            appended => appended?,
+        };
+        let wakes = plan.waiter.is_called_by(urgency);
+        drop(plan);
+        if wakes {
+            self.commit.notify_one();
+        }
+        if purpose == Purpose::Copy {
+            self.counters.copied_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
+        }
+        Ok(lsn)
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        // In this order, so that what is durable is never ahead of what is written.
+        let has_failed = self.has_failed.load(Ordering::Acquire);
+        let durable = Lsn(self.durable.load(Ordering::Acquire));
+        Progress { written: Lsn(self.written.load(Ordering::Acquire)), durable, has_failed }
+    }
+
+    /// What the ledger still holds takes so much in the log, in bytes: it decides when old segments are cleaned. Nothing
+    /// is before it is called. What is too low makes work, what is too high takes space.
+    pub fn set_live_bytes(&self, bytes: u64) {
+        self.live_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The payload of the next frame of the oldest segment, if its space is wanted: what of it is still true is to be
+    /// appended again. It is done with when this is called again.
+    #[must_use]
+    pub fn next_to_copy(&self) -> Option<Vec<u8>> {
+        let mut cleaning = self.cleaning();
+        let (frame, wakes) = cleaning.next(|| self.ask_for_all(), self.durable.load(Ordering::Acquire));
+        drop(cleaning);
+        if wakes {
+            self.prepare();
+        }
+        frame
+    }
+
+    /// The position of the last group; all up to there becomes urgent.
+    fn ask_for_all(&self) -> u64 {
+        let mut plan = self.plan();
+        if plan.hurry() && plan.waiter.is_called_by(Urgency::Durable) {
+            self.commit.notify_one();
+        }
+        plan.appended
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let damage = self.cleaning().damage.as_ref().map(ToString::to_string);
+        let plan = self.plan();
+        Status {
+            groups: plan.appended,
+            commits: count(&self.counters.commits),
+            syncs: count(&self.counters.syncs),
+            bytes_written: count(&self.counters.bytes),
+            copied_bytes: count(&self.counters.copied_bytes),
+            segments: plan.sealed.len() as u64 + 1,
+            log_bytes: plan.log_bytes,
+            spares: plan.spares.len() as u64,
+            recycled: count(&self.counters.recycled),
+            live_bytes: self.live_bytes(),
+            latencies: self.latency.read(),
+            no_space: plan.no_space.clone(),
+            failure: plan.failure.clone(),
+            damage,
+        }
+    }
+
+    /// After a write or sync that failed: nobody knows what is on the disk, so nothing is written any more.
+    pub(crate) fn fail(&self, error: &io::Error) {
+        let mut plan = self.plan();
+        plan.failure.get_or_insert_with(|| error.to_string());
+        self.has_failed.store(true, Ordering::Release);
+        self.commit.notify_all();
+    }
+
+    pub(crate) fn has_space(&self) -> bool {
+        self.plan().no_space.is_none()
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        self.plan().has_pending()
+    }
+
+    /// Whether something waits for [`next_to_copy`](Self::next_to_copy).
+    pub(crate) fn has_old_records(&self) -> bool {
+        self.cleaning().has_records()
+    }
+
+    pub(crate) fn is_cleaning(&self) -> bool {
+        !self.cleaning().is_idle()
+    }
+
+    /// An old segment has something that is no record: it stays.
+    pub(crate) fn give_up_cleaning(&self, damage: Damage) {
+        self.cleaning().give_up(damage);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn cleaning(&self) -> MutexGuard<'_, Cleaning> {
+        self.cleaning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next batch, if it is at least so urgent that it is written, and its segment is ready.
+    pub(crate) fn take(&self, least: Urgency) -> Option<(Batch, u64)> {
+        let mut plan = self.plan();
+        let batch = plan.take(least)?;
+        Some((batch, plan.oldest))
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_written(&self, upto: u64, bytes: u64) {
+        self.written.store(upto, Ordering::Release);
+        self.position.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_durable(&self, upto: u64) {
+        self.durable.store(upto, Ordering::Release);
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn active(&self) -> u64 {
+        self.active.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_active(&self, segment: u64) {
+        self.active.store(segment, Ordering::Release);
+    }
+
+    /// Wakes the thread of the preparer if what it waits for has come.
+    pub(crate) fn prepare_if_due(&self) {
+        let is_due = self.position() >= self.preparation.at_position.load(Ordering::Acquire)
+            || self.durable() >= self.preparation.at_durable.load(Ordering::Acquire);
+        if is_due {
+            self.prepare();
+        }
+    }
+
+    /// Wakes the thread of the preparer.
+    pub(crate) fn prepare(&self) {
+        // It says when it wants to be woken next when it has looked.
+        self.preparation.at_position.store(u64::MAX, Ordering::Release);
+        self.preparation.at_durable.store(u64::MAX, Ordering::Release);
+        *self.preparation.is_wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.preparation.wanted.notify_one();
+    }
+
+    /// Wakes the thread of the committer: a segment has become ready, or all is to be closed.
+    pub(crate) fn wake_committer(&self) {
+        drop(self.plan());
+        self.commit.notify_all();
+    }
+
+    /// Waits until there is something to commit. `has_rest` says that something written is not durable yet.
+    pub(crate) fn wait(&self, has_rest: bool, is_closed: &AtomicBool) -> Call {
+        let mut plan = self.plan();
+        let mut rest_ends = None;
+        loop {
+            if plan.is_ready(Urgency::Written) && plan.failure.is_none() {
+                return Call::Urgent;
+            }
+            let waits_for_segment = plan.has_pending() && !plan.is_ready(Urgency::Later);
+            if is_closed.load(Ordering::Acquire) && (plan.failure.is_some() || !waits_for_segment) {
+                return Call::Close;
+            }
+            if (has_rest || plan.is_ready(Urgency::Later)) && plan.failure.is_none() {
+                let now = Instant::now();
+                let ends = *rest_ends.get_or_insert(now + Duration::from_millis(REST_MS));
+                if ends <= now {
+                    return Call::Rest;
+                }
+                plan.waiter = Waiter::ForUrgent;
+                plan = self.commit.wait_timeout(plan, ends - now).unwrap_or_else(PoisonError::into_inner).0;
+            } else {
+                plan.waiter = Waiter::ForAny;
+                plan = self.commit.wait(plan).unwrap_or_else(PoisonError::into_inner);
+            }
+            plan.waiter = Waiter::Nobody;
+        }
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("progress", &self.progress()).finish_non_exhaustive()
+    }
+}

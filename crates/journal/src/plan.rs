@@ -1,0 +1,247 @@
+//! What is appended and not yet written, and where it will be written.
+//!
+//! A batch has its place as soon as it has its first group, and its place is in a segment whose space is there. So it is
+//! known when a group is appended whether it can be written, and nobody who was told that it can is disappointed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ledger::{Lsn, Refusal};
+
+use crate::frame::{HEADER_BYTES, PAGE_BYTES, padded};
+use crate::segment::{FIRST_FRAME, Segment};
+use crate::{Purpose, Settings, Urgency};
+
+/// A buffer that has grown past this is given back to the allocator.
+const BUFFER_BYTES_MAX: usize = 2 << 20;
+const BUFFERS_MAX: usize = 4;
+const MARK_PAGES: u32 = 2;
+
+/// Groups that are written as one frame.
+pub(crate) struct Batch {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) offset: u32,
+    /// A place for the frame's header, and the groups.
+    pub(crate) bytes: Vec<u8>,
+    /// The position of its last group.
+    pub(crate) last: u64,
+    pub(crate) urgency: Urgency,
+}
+
+/// Everything that those who append and those who write and prepare have to agree on.
+pub(crate) struct Plan {
+    /// Batches that take no more groups, in order.
+    closed: VecDeque<Batch>,
+    /// The one behind them.
+    open: Option<Batch>,
+    /// Where the next batch goes.
+    pub(crate) segment: Arc<Segment>,
+    offset: u32,
+    /// Segments whose space is reserved, in order. They are behind `segment`, and the last but one is for news only as
+    /// long as there is another.
+    pub(crate) spares: VecDeque<Arc<Segment>>,
+    /// Segments that nothing more will be appended to, in order: their records are needed.
+    pub(crate) sealed: VecDeque<Arc<Segment>>,
+    /// The length of `sealed` and `segment` together.
+    pub(crate) log_bytes: u64,
+    /// The number of the first segment that is needed. Each frame says it.
+    pub(crate) oldest: u64,
+    /// In which segment the last group is that was not a copy: behind it is nothing worth cleaning.
+    pub(crate) last_news: u64,
+    /// The position of the last group.
+    pub(crate) appended: u64,
+    /// Of all that is pending.
+    pub(crate) urgency: Urgency,
+    pub(crate) waiter: Waiter,
+    pub(crate) no_space: Option<String>,
+    pub(crate) failure: Option<String>,
+    buffers: Vec<Vec<u8>>,
+}
+
+/// What the thread that commits waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    Nobody,
+    ForUrgent,
+    ForAny,
+}
+
+impl Waiter {
+    /// Whether it has to be woken now; it is not woken twice.
+    pub(crate) fn is_called_by(&mut self, urgency: Urgency) -> bool {
+        let is_called = match self {
+            Self::Nobody => false,
+            Self::ForUrgent => urgency > Urgency::Later,
+            Self::ForAny => true,
+        };
+        if is_called {
+            *self = Self::Nobody;
+        }
+        is_called
+    }
+}
+
+impl Plan {
+    /// Goes on at this place. The segments in front of it are needed from `oldest` on.
+    pub(crate) fn new(
+        sealed: VecDeque<Arc<Segment>>,
+        segment: Arc<Segment>,
+        offset: u32,
+        spares: VecDeque<Arc<Segment>>,
+        oldest: u64,
+    ) -> Self {
+        let log_bytes = sealed.iter().chain([&segment]).map(|segment| u64::from(segment.bytes)).sum();
+        Self {
+            closed: VecDeque::new(),
+            open: None,
+            last_news: segment.number,
+            segment,
+            offset,
+            spares,
+            sealed,
+            log_bytes,
+            oldest,
+            appended: 0,
+            urgency: Urgency::Later,
+            waiter: Waiter::Nobody,
+            no_space: None,
+            failure: None,
+            buffers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        group: &[u8],
+        purpose: Purpose,
+        urgency: Urgency,
+        settings: &Settings,
+    ) -> Result<Lsn, Refusal> {
+        if self.failure.is_some() {
+            return Err(Refusal::Poisoned);
+        }
+        let fits_any = group.len() <= settings.group_bytes_max() as usize;
+        if !fits_any || (purpose == Purpose::News && self.spares.is_empty()) {
+            return Err(Refusal::NoSpace);
+        }
+        if !self.open_takes(group.len(), settings) {
+            self.begin_batch(group.len(), purpose)?;
+        }
+        self.appended += 1;
+        self.urgency = self.urgency.max(urgency);
+        if purpose != Purpose::Copy {
+            self.last_news = self.segment.number;
+        }
+        let batch = self.open.as_mut().expect("there is one, or it was begun just now");
+        batch.bytes.extend_from_slice(group);
+        batch.last = self.appended;
+        batch.urgency = batch.urgency.max(urgency);
+        Ok(Lsn(self.appended))
+    }
+
+    fn open_takes(&self, group_bytes: usize, settings: &Settings) -> bool {
+        self.open.as_ref().is_some_and(|batch| {
+            let bytes = batch.bytes.len() + group_bytes;
+            bytes <= settings.frame_bytes_max() && self.fits(self.offset, bytes, group_bytes == 0)
+        })
+    }
+
+    /// Whether a batch fits. In the very last segment some pages are kept for frames that say that an old one is not
+    /// needed any more: these have no records, and without them there would never be space again.
+    fn fits(&self, offset: u32, batch_bytes: usize, is_mark: bool) -> bool {
+        let kept = if self.spares.is_empty() && !is_mark { MARK_PAGES * PAGE_BYTES } else { 0 };
+        batch_bytes <= self.segment.room_ends().saturating_sub(kept).saturating_sub(offset) as usize
+    }
+
+    /// Closes the open batch and begins the next, in the next segment if it has to be.
+    fn begin_batch(&mut self, group_bytes: usize, purpose: Purpose) -> Result<(), Refusal> {
+        let offset = self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes);
+        let is_here = self.fits(offset, HEADER_BYTES as usize + group_bytes, group_bytes == 0);
+        let spares_needed = match (is_here, purpose) {
+            (true, _) => 0,
+            (false, Purpose::News) => 2,
+            (false, Purpose::FreesSpace | Purpose::Copy) => 1,
+        };
+        if self.spares.len() < spares_needed {
+            return Err(Refusal::NoSpace);
+        }
+        self.closed.extend(self.open.take());
+        self.offset = offset;
+        if !is_here {
+            let next = self.spares.pop_front().expect("counted just now");
+            self.log_bytes += u64::from(next.bytes);
+            self.sealed.push_back(std::mem::replace(&mut self.segment, next));
+            self.offset = FIRST_FRAME;
+        }
+        let mut bytes = self.buffers.pop().unwrap_or_default();
+        bytes.resize(HEADER_BYTES as usize, 0);
+        let segment = self.segment.clone();
+        self.open =
+            Some(Batch { segment, offset: self.offset, bytes, last: self.appended, urgency: Urgency::Later });
+        Ok(())
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        self.first().is_some()
+    }
+
+    fn first(&self) -> Option<&Batch> {
+        self.closed.front().or(self.open.as_ref())
+    }
+
+    /// Somebody waits for all that is pending; whether there is anything.
+    pub(crate) fn hurry(&mut self) -> bool {
+        let Some(last) = self.open.as_mut().or_else(|| self.closed.back_mut()) else { return false };
+        last.urgency = Urgency::Durable;
+        self.urgency = Urgency::Durable;
+        true
+    }
+
+    /// Whether the next batch can be written and is at least so urgent.
+    pub(crate) fn is_ready(&self, least: Urgency) -> bool {
+        self.urgency >= least && self.first().is_some_and(|batch| batch.segment.is_ready())
+    }
+
+    pub(crate) fn take(&mut self, least: Urgency) -> Option<Batch> {
+        if !self.is_ready(least) {
+            return None;
+        }
+        let batch = self.closed.pop_front().or_else(|| {
+            let batch = self.open.take()?;
+            self.offset += batch.frame_bytes();
+            Some(batch)
+        });
+        if !self.has_pending() {
+            self.urgency = Urgency::Later;
+        }
+        batch
+    }
+
+    /// Whether batches are to be written there already.
+    pub(crate) fn is_planned(&self, segment: u64) -> bool {
+        self.segment.number >= segment
+    }
+
+    /// Where the batch goes that is filled now.
+    pub(crate) fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    pub(crate) fn add_spare(&mut self, segment: Arc<Segment>) {
+        self.spares.push_back(segment);
+        self.no_space = None;
+    }
+
+    pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= BUFFER_BYTES_MAX && self.buffers.len() < BUFFERS_MAX {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
+    }
+}
+
+impl Batch {
+    fn frame_bytes(&self) -> u32 {
+        padded(u32::try_from(self.bytes.len()).expect("a batch fits into its segment"))
+    }
+}

@@ -1,0 +1,341 @@
+//! Seeing to the space: segments that are ready before they are needed, and old ones used again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::frame::{FrameReader, Kind};
+use crate::plan::Plan;
+use crate::segment::{FIRST_FRAME, Filling, Segment, name};
+use crate::{Damage, Fault, Log, Purpose, Urgency};
+
+/// So many segments are ready beside the one that is written to: one for news, and the last for copies and for what frees
+/// space.
+const SPARES: usize = 2;
+/// So many segments more than twice what is live are left alone, because most of what is in them will be over soon.
+const SLACK_SEGMENTS: u64 = 6;
+
+/// Makes segments ready, and gives those a new number in which nothing is needed any more; reads the oldest one for the
+/// ledger when its space is wanted.
+#[derive(Debug)]
+pub struct Preparer {
+    log: Arc<Log>,
+    /// The number after the last segment.
+    next_number: u64,
+    /// All segments together.
+    disk_bytes: u64,
+    filling: Option<Filling>,
+    reading: Option<Reading>,
+    /// Segments that nothing is needed of, in order, each with the group behind which no frame says that it is.
+    released: VecDeque<(Arc<Segment>, u64)>,
+}
+
+/// A segment that is being read again.
+struct Reading {
+    segment: Arc<Segment>,
+    offset: u32,
+    reader: FrameReader,
+}
+
+/// Whether others use the disk too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// No more is done than what is needed soon.
+    Busy,
+    /// Nothing was committed for a while: what has little in it is cleaned, so that its space comes back.
+    Idle,
+}
+
+impl Preparer {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        next_number: u64,
+        disk_bytes: u64,
+        released: VecDeque<Arc<Segment>>,
+    ) -> Self {
+        let released = released.into_iter().map(|segment| (segment, 0)).collect();
+        Self { log, next_number, disk_bytes, filling: None, reading: None, released }
+    }
+
+    /// The log that it prepares for.
+    #[must_use]
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Does one piece of what there is to do: about a megabyte at the most. Returns whether there was anything.
+    pub fn prepare_once(&mut self, pace: Pace) -> bool {
+        if self.log.has_failed() {
+            return false;
+        }
+        self.release_copied() || self.use_again() || self.fill() || self.clean(pace) || self.begin_spare()
+    }
+
+    /// The oldest segment is not needed any more, once everything of it that is still true was copied and is durable.
+    fn release_copied(&mut self) -> bool {
+        let mut cleaning = self.log.cleaning();
+        let Some(copied) = cleaning.copied() else { return false };
+        if self.log.durable() < copied {
+            self.wake_when_durable(copied);
+            return false;
+        }
+        cleaning.forget();
+        drop(cleaning);
+        let mut plan = self.log.plan();
+        let Some(segment) = plan.sealed.pop_front() else { return false };
+        plan.oldest = segment.number + 1;
+        plan.log_bytes -= u64::from(segment.bytes);
+        drop(plan);
+        // Its file stays as it is until a frame on stable storage says that it is not needed.
+        let Ok(lsn) = self.log.append(&[], Purpose::FreesSpace, Urgency::Durable) else { return false };
+        self.released.push_back((segment, lsn.0));
+        true
+    }
+
+    /// Gives the first of what was released a new number, or back to the file system.
+    fn use_again(&mut self) -> bool {
+        let Some((segment, at)) = self.released.front() else { return false };
+        if self.log.durable() < *at {
+            self.wake_when_durable(*at);
+            return false;
+        }
+        let segment = segment.clone();
+        self.released.pop_front();
+        let is_wanted = self.filling.is_none() && self.log.plan().spares.len() < SPARES;
+        let bytes = self.bytes_wanted();
+        let done = if is_wanted && (bytes / 2..=bytes.saturating_mul(2)).contains(&segment.bytes) {
+            self.rename(&segment)
+        } else {
+            self.disk_bytes -= u64::from(segment.bytes);
+            self.remove(segment.number)
+        };
+        if let Err(error) = done {
+            self.log.fail(&error);
+        }
+        true
+    }
+
+    fn rename(&mut self, old: &Segment) -> io::Result<()> {
+        let number = self.next_number;
+        self.log.storage.rename(&name(old.number), &name(number))?;
+        self.log.storage.sync()?;
+        let segment = Segment::new(number, old.bytes, old.file.clone(), false);
+        segment.begin(self.log.salt)?;
+        self.next_number += 1;
+        self.log.plan().add_spare(Arc::new(segment));
+        self.log.counters.recycled.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn remove(&self, number: u64) -> io::Result<()> {
+        self.log.storage.remove(&name(number))?;
+        self.log.storage.sync()
+    }
+
+    /// Fills the next piece of a new segment, at the pace at which the one that is written to fills; as fast as possible
+    /// if it is waited for.
+    fn fill(&mut self) -> bool {
+        let Some(filling) = &mut self.filling else { return false };
+        if !is_due(filling, &self.log) {
+            return false;
+        }
+        match filling.fill_some(self.log.salt) {
+            Ok(false) => {}
+            Ok(true) => {
+                let Some(Filling { segment, is_reserved, .. }) = self.filling.take() else { return true };
+                if !is_reserved {
+                    self.log.plan().add_spare(segment);
+                }
+                self.log.wake_committer();
+            }
+            Err(error) => self.give_up_filling(&error),
+        }
+        true
+    }
+
+    /// What could not be filled is no spare; if something was to be written to it already, that is lost.
+    fn give_up_filling(&mut self, error: &io::Error) {
+        let Some(Filling { segment, is_reserved, .. }) = self.filling.take() else { return };
+        let mut plan = self.log.plan();
+        if is_reserved && plan.spares.pop_back_if(|last| last.number == segment.number).is_none() {
+            drop(plan);
+            return self.log.fail(error);
+        }
+        plan.no_space = Some(error.to_string());
+        drop(plan);
+        self.next_number = segment.number;
+        self.disk_bytes -= u64::from(segment.bytes);
+        if let Err(error) = self.remove(segment.number) {
+            self.log.fail(&error);
+        }
+    }
+
+    /// Begins another segment if there are too few.
+    fn begin_spare(&mut self) -> bool {
+        let plan = self.log.plan();
+        let has_enough = self.filling.is_some() || plan.spares.len() >= SPARES;
+        // An old segment that is ready soon is better than a new one.
+        let may_wait = !plan.spares.is_empty() && self.is_cleaning() && !self.is_half_full(&plan);
+        drop(plan);
+        if has_enough || may_wait {
+            return false;
+        }
+        match self.spare() {
+            Ok(filling) => {
+                let mut plan = self.log.plan();
+                if filling.is_reserved {
+                    plan.add_spare(filling.segment.clone());
+                }
+                plan.no_space = None;
+                drop(plan);
+                self.next_number += 1;
+                self.disk_bytes += u64::from(filling.segment.bytes);
+                self.filling = Some(filling);
+                true
+            }
+            Err(error) => {
+                self.log.plan().no_space = Some(error.to_string());
+                false
+            }
+        }
+    }
+
+    fn spare(&self) -> io::Result<Filling> {
+        let settings = &self.log.settings;
+        let free = self.log.storage.free_bytes()?.saturating_sub(settings.free_bytes_min);
+        let room = free.min(settings.disk_bytes_max.saturating_sub(self.disk_bytes));
+        let mut bytes = self.bytes_wanted();
+        while u64::from(bytes) > room && bytes > settings.segment_bytes_min {
+            bytes = (bytes / 2).max(settings.segment_bytes_min);
+        }
+        if u64::from(bytes) > room {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Filling::begin(&*self.log.storage, self.next_number, bytes)
+    }
+
+    fn bytes_wanted(&self) -> u32 {
+        let log_bytes = self.log.plan().log_bytes;
+        self.log.settings.segment_bytes(log_bytes)
+    }
+
+    fn is_cleaning(&self) -> bool {
+        !self.released.is_empty() || !self.log.cleaning().is_idle()
+    }
+
+    /// The segment that is written to.
+    fn is_half_full(&self, plan: &Plan) -> bool {
+        plan.offset() > plan.segment.bytes / 2
+    }
+
+    /// Reads the next frame of the oldest segment, if its space is wanted.
+    fn clean(&mut self, pace: Pace) -> bool {
+        let Some(reading) = &mut self.reading else { return self.begin_cleaning(pace) };
+        if !self.log.cleaning().wants_frames() {
+            return false;
+        }
+        let read = reading.next(self.log.salt);
+        let mut cleaning = self.log.cleaning();
+        match read {
+            Ok(Some(payload)) => cleaning.push(payload),
+            Ok(None) => {
+                cleaning.end();
+                self.reading = None;
+            }
+            Err(damage) => {
+                // What is in memory is right. It is the next start that will find it.
+                cleaning.give_up(damage);
+                self.reading = None;
+            }
+        }
+        true
+    }
+
+    fn begin_cleaning(&mut self, pace: Pace) -> bool {
+        let cleaning = self.log.cleaning();
+        if !cleaning.is_idle() || cleaning.damage.is_some() {
+            return false;
+        }
+        drop(cleaning);
+        let plan = self.log.plan();
+        let Some(segment) = plan.sealed.front().cloned() else { return false };
+        // Frames may still have to be written to it; and there is no use in copying copies of what has not changed.
+        if segment.number >= self.log.active()
+            || segment.number > plan.last_news
+            || !self.is_wanted(&plan, pace)
+        {
+            return false;
+        }
+        drop(plan);
+        self.log.cleaning().begin();
+        self.reading = Some(Reading { segment, offset: FIRST_FRAME, reader: FrameReader::default() });
+        true
+    }
+
+    /// Whether more space is taken than what is live is worth.
+    fn is_wanted(&self, plan: &Plan, pace: Pace) -> bool {
+        let live = self.log.live_bytes();
+        let bytes = self.log.settings.segment_bytes(plan.log_bytes);
+        let is_short = plan.no_space.is_some() || plan.spares.is_empty();
+        if is_short || pace == Pace::Idle {
+            let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
+            return sealed > live.saturating_add(live / 4);
+        }
+        plan.log_bytes > live.saturating_mul(2).saturating_add(SLACK_SEGMENTS * u64::from(bytes))
+    }
+
+    fn wake_when_durable(&self, group: u64) {
+        self.log.preparation.at_durable.fetch_min(group, Ordering::AcqRel);
+    }
+
+    /// Says when there may be something to do again that is not known to the thread's other callers.
+    pub(crate) fn wake_when_written(&self) {
+        let plan = self.log.plan();
+        // A piece of a segment is due with each half of a piece written, and the rest when a segment is full.
+        let is_filling = self.filling.is_some();
+        let step = if is_filling { crate::segment::PIECE_BYTES / 2 } else { plan.segment.bytes / 4 };
+        drop(plan);
+        let at = self.log.position() + u64::from(step);
+        self.log.preparation.at_position.store(at, Ordering::Release);
+    }
+}
+
+/// At least twice as much of a new segment is filled as is used of the one that is written to; all of it as fast as
+/// possible, if it is the last one or is written to already.
+fn is_due(filling: &Filling, log: &Log) -> bool {
+    let plan = log.plan();
+    let is_urgent = !filling.is_reserved
+        || plan.is_planned(filling.segment.number)
+        || plan.spares.front().is_none_or(|first| first.number == filling.segment.number);
+    let share = |part: u32, whole: u32| u64::from(part) * 1024 / u64::from(whole);
+    let used = share(plan.offset(), plan.segment.bytes);
+    is_urgent || share(filling.filled, filling.segment.bytes) < 2 * used
+}
+
+impl Reading {
+    /// The records of the next frame; none at the end.
+    fn next(&mut self, salt: u64) -> Result<Option<Vec<u8>>, Damage> {
+        loop {
+            let Segment { number, bytes, file, .. } = &*self.segment;
+            let place = self.segment.place(salt, self.offset);
+            let damage = |fault| Damage::at(name(*number), u64::from(place.offset), fault);
+            let frame = self.reader.read(&**file, place, *bytes);
+            let frame = frame.map_err(|error| damage(Fault::Record(error.to_string())))?;
+            let (header, payload) = frame.ok_or_else(|| damage(Fault::Frame))?;
+            self.offset += header.frame_bytes();
+            match header.kind {
+                Kind::Records if payload.is_empty() => {}
+                Kind::Records => return Ok(Some(payload.to_vec())),
+                Kind::End => return Ok(None),
+                Kind::Discarded => {}
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Reading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reading").field("segment", &self.segment).field("offset", &self.offset).finish()
+    }
+}

@@ -1,0 +1,266 @@
+//! Reading a log from its beginning to its end, and going on with it.
+//!
+//! Nothing is written before [`Recovery::finish`]: so the same reading checks a directory.
+
+use std::sync::Arc;
+
+use crate::frame::{FrameReader, Header, Kind, PAGE_BYTES};
+use crate::meta::{META, Meta};
+use crate::segment::{self, FIRST_FRAME, Segment, SegmentHeader, name};
+use crate::{Committer, Damage, Fault, Log, OpenError, Preparer, Storage};
+
+/// A log that is being read: frame by frame with [`next_frame`](Self::next_frame), until there are no more.
+pub struct Recovery {
+    pub(crate) storage: Arc<dyn Storage>,
+    /// None in a directory without a journal.
+    pub(crate) meta: Option<Meta>,
+    pub(crate) files: Vec<LogFile>,
+    /// Which of the files is read, and where.
+    pub(crate) index: usize,
+    pub(crate) offset: u32,
+    reader: FrameReader,
+    /// What the last frame said, in which of the files and where.
+    pub(crate) last: Option<(Header, usize, u32)>,
+    pub(crate) groups_end: Option<Tail>,
+    pub(crate) report: Report,
+}
+
+/// A segment as it was found.
+pub(crate) struct LogFile {
+    pub(crate) segment: Arc<Segment>,
+    /// Its header is right. It is not in a spare that was being made.
+    pub(crate) is_begun: bool,
+}
+
+/// Where the log ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tail {
+    /// Behind the end are frames that are whole: a loss of power has taken what was in front of them, as nobody had
+    /// waited for it.
+    pub(crate) has_leftover: bool,
+}
+
+/// What was found in a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Segments with frames.
+    pub segments: u64,
+    /// Frames with records.
+    pub frames: u64,
+    /// Their records, in bytes.
+    pub bytes: u64,
+    /// Frames that an operator has given up with `repair`.
+    pub discarded: u64,
+    /// The last file with records, and the offset of their end: something that was not durable may have been cut off
+    /// there.
+    pub end: Option<(String, u64)>,
+    /// A frame that was begun at the end, but is not whole, was cut off.
+    pub is_torn: bool,
+}
+
+/// A log that goes on: who appends, who writes, who prepares.
+#[derive(Debug)]
+pub struct Parts {
+    /// To append to.
+    pub log: Arc<Log>,
+    /// Writes what was appended.
+    pub committer: Committer,
+    /// Sees to the space.
+    pub preparer: Preparer,
+    /// What was found.
+    pub report: Report,
+}
+
+impl Recovery {
+    /// Looks at a directory. Nothing in it is changed.
+    ///
+    /// # Errors
+    /// It is of a newer version; a file is missing or of another journal; and whatever the file system says.
+    pub fn begin(storage: Arc<dyn Storage>) -> Result<Self, OpenError> {
+        let meta = Meta::read(&*storage)?;
+        let numbers = segment::numbers(&*storage).map_err(OpenError::directory)?;
+        let mut recovery = Self {
+            storage,
+            meta,
+            files: Vec::new(),
+            index: 0,
+            offset: FIRST_FRAME,
+            reader: FrameReader::default(),
+            last: None,
+            groups_end: None,
+            report: Report::default(),
+        };
+        match meta {
+            Some(meta) => recovery.open_all(&numbers, meta.salt)?,
+            None => recovery.expect_no_records(&numbers)?,
+        }
+        Ok(recovery)
+    }
+
+    fn open_all(&mut self, numbers: &[u64], salt: u64) -> Result<(), OpenError> {
+        for (number, expected) in numbers.iter().zip(numbers.first().copied().unwrap_or(1)..) {
+            if *number != expected {
+                return Err(Damage::at(name(expected), 0, Fault::Missing).into());
+            }
+            let file = self.open_one(*number, salt)?;
+            self.files.push(file);
+        }
+        if self.files.is_empty() {
+            return Err(Damage::at(name(1), 0, Fault::Missing).into());
+        }
+        Ok(())
+    }
+
+    fn open_one(&self, number: u64, salt: u64) -> Result<LogFile, OpenError> {
+        let name = name(number);
+        let io = |error| OpenError::io(&name, error);
+        let file = self.storage.open(&name, false).map_err(io)?;
+        let found_bytes = file.bytes().map_err(io)?;
+        let header = SegmentHeader::read(&*file).map_err(io)?;
+        if header.is_some_and(|header| header.salt != salt) {
+            return Err(Damage::at(name, 0, Fault::Foreign).into());
+        }
+        let header = header.filter(|header| header.number == number);
+        if header.is_some_and(|header| found_bytes < u64::from(header.bytes)) {
+            return Err(Damage::at(name, found_bytes, Fault::Short).into());
+        }
+        // Without a header only as much is known as there is.
+        let bytes = header.map_or(u32::try_from(found_bytes).unwrap_or(u32::MAX), |header| header.bytes);
+        let segment = Arc::new(Segment::new(number, bytes, file, header.is_some()));
+        Ok(LogFile { segment, is_begun: header.is_some() })
+    }
+
+    /// Without META there may be segments that were made for it. Then there are no frames in them yet.
+    fn expect_no_records(&mut self, numbers: &[u64]) -> Result<(), OpenError> {
+        for number in numbers {
+            let name = name(*number);
+            let file = self.storage.open(&name, false).map_err(|error| OpenError::io(&name, error))?;
+            let header = SegmentHeader::read(&*file).map_err(|error| OpenError::io(&name, error))?;
+            let Some(header) = header else { continue };
+            let segment = Segment::new(*number, header.bytes, file, true);
+            if self.frame_at(&segment, FIRST_FRAME, header.salt)?.is_some() {
+                return Err(Damage::at(META, 0, Fault::Meta).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The records of the next frame: whole groups. None at the end of the log.
+    ///
+    /// # Errors
+    /// Something is damaged, and whatever the file system says.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, OpenError> {
+        let Some(Meta { salt }) = self.meta else { return Ok(None) };
+        while self.groups_end.is_none() {
+            let LogFile { segment, is_begun } = &self.files[self.index];
+            let (segment, is_begun) = (segment.clone(), *is_begun);
+            let Some(header) = self.frame_at(&segment, self.offset, salt)? else {
+                self.groups_end = Some(self.end_here(&segment, salt)?);
+                break;
+            };
+            if !is_begun {
+                return Err(Damage::at(name(segment.number), 0, Fault::Header).into());
+            }
+            self.report.segments += u64::from(self.offset == FIRST_FRAME);
+            self.last = Some((header, self.index, self.offset));
+            match header.kind {
+                Kind::Records => {
+                    let at = self.offset;
+                    self.offset += header.frame_bytes();
+                    if header.payload_bytes > 0 {
+                        self.report.frames += 1;
+                        self.report.bytes += u64::from(header.payload_bytes);
+                        return self.payload(&segment, at, salt);
+                    }
+                }
+                Kind::Discarded => {
+                    self.offset += header.frame_bytes();
+                    self.report.discarded += 1;
+                }
+                Kind::End => {
+                    self.index += 1;
+                    self.offset = FIRST_FRAME;
+                    self.reader.reset();
+                    if self.index == self.files.len() {
+                        return Err(Damage::at(name(segment.number + 1), 0, Fault::Missing).into());
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file and the offset of the frame that was read last, for messages.
+    #[must_use]
+    pub fn place(&self) -> (String, u64) {
+        let (index, offset) = self.last.map_or((0, 0), |(_, index, offset)| (index, offset));
+        (name(self.files.get(index).map_or(0, |file| file.segment.number)), u64::from(offset))
+    }
+
+    /// The first segment that is needed, as the last frame says; none if there is no frame.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.last.map(|(header, ..)| header.oldest)
+    }
+
+    /// What was found until now.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    fn frame_at(&mut self, segment: &Segment, offset: u32, salt: u64) -> Result<Option<Header>, OpenError> {
+        let place = segment.place(salt, offset);
+        let read = self.reader.read(&*segment.file, place, segment.bytes);
+        let frame = read.map_err(|error| OpenError::io(&name(segment.number), error))?;
+        Ok(frame.map(|(header, _)| header))
+    }
+
+    /// Those of a frame that was found to be valid: they are in the reader's window still.
+    fn payload(&mut self, segment: &Segment, at: u32, salt: u64) -> Result<Option<&[u8]>, OpenError> {
+        let read = self.reader.read(&*segment.file, segment.place(salt, at), segment.bytes);
+        let frame = read.map_err(|error| OpenError::io(&name(segment.number), error))?;
+        Ok(frame.map(|(_, payload)| payload))
+    }
+
+    /// There is no valid frame here: it is the end of the log, unless something follows that was written later than this
+    /// had been on stable storage.
+    fn end_here(&mut self, segment: &Segment, salt: u64) -> Result<Tail, OpenError> {
+        let here = self.offset;
+        let damage = || Damage::at(name(segment.number), u64::from(here), Fault::Frame).into();
+        let mut has_leftover = false;
+        for offset in (here..segment.bytes).step_by(PAGE_BYTES as usize).skip(1) {
+            if let Some(header) = self.frame_at(segment, offset, salt)? {
+                if header.synced > here {
+                    return Err(damage());
+                }
+                has_leftover = true;
+            }
+        }
+        self.reader.reset();
+        for later in self.index + 1..self.files.len() {
+            let later = self.files[later].segment.clone();
+            let found = self.frame_at(&later, FIRST_FRAME, salt)?.is_some();
+            self.reader.reset();
+            if found {
+                return Err(damage());
+            }
+        }
+        if has_leftover && !self.files[self.index].is_begun {
+            return Err(Damage::at(name(segment.number), 0, Fault::Header).into());
+        }
+        if let Some(oldest) = self.oldest().filter(|oldest| *oldest < self.files[0].segment.number) {
+            return Err(Damage::at(name(oldest), 0, Fault::Missing).into());
+        }
+        self.report.end = Some((name(segment.number), u64::from(here)));
+        let begun = self.reader.is_begun(&*segment.file, segment.place(salt, here), segment.bytes);
+        self.report.is_torn =
+            has_leftover || begun.map_err(|error| OpenError::io(&name(segment.number), error))?;
+        Ok(Tail { has_leftover })
+    }
+}
+
+impl std::fmt::Debug for Recovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recovery").field("report", &self.report).finish_non_exhaustive()
+    }
+}

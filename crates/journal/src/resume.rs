@@ -1,0 +1,162 @@
+//! Going on behind the end of a log that was read, or beginning one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use crate::committer::end_frame;
+use crate::frame::{Header, Kind};
+use crate::meta::{META, META_NEW, Meta};
+use crate::plan::Plan;
+use crate::recovery::{LogFile, Tail};
+use crate::segment::{self, FIRST_FRAME, Segment, name};
+use crate::{Committer, Log, OpenError, Parts, Preparer, Recovery, Settings};
+
+/// Where it goes on.
+struct Resumed {
+    salt: u64,
+    /// Segments with records in front of it.
+    sealed: VecDeque<Arc<Segment>>,
+    segment: Arc<Segment>,
+    offset: u32,
+}
+
+impl Recovery {
+    /// Reads what was not read, and makes everything ready to go on behind it.
+    ///
+    /// # Errors
+    /// Something is damaged, there is no space for a new journal, and whatever the file system says.
+    pub fn finish(mut self, settings: Settings) -> Result<Parts, OpenError> {
+        settings.check()?;
+        while self.next_frame()?.is_some() {}
+        let Resumed { salt, sealed, segment, offset } = match (self.meta, self.groups_end) {
+            (Some(meta), Some(tail)) => self.go_on(meta, tail, &settings)?,
+            _ => self.create(&settings)?,
+        };
+        let first = sealed.front().map_or(segment.number, |first| first.number);
+        let oldest = self.oldest().unwrap_or(first);
+        let (released, sealed): (VecDeque<_>, VecDeque<_>) =
+            sealed.into_iter().partition(|segment| segment.number < oldest);
+        let spares: VecDeque<_> = self.files.drain(..).map(|file| file.segment).collect();
+        let disk_bytes =
+            released.iter().chain(&sealed).chain([&segment]).chain(&spares).map(|s| u64::from(s.bytes)).sum();
+        let next_number = spares.back().map_or(segment.number, |last| last.number) + 1;
+        let plan = Plan::new(sealed, segment.clone(), offset, spares, oldest);
+        let log = Arc::new(Log::new(self.storage, settings, salt, segment.number, plan));
+        let committer = Committer::new(log.clone(), segment, offset);
+        let preparer = Preparer::new(log.clone(), next_number, disk_bytes, released);
+        Ok(Parts { log, committer, preparer, report: self.report })
+    }
+
+    /// Everything on stable storage, the last segment ended, and the next one chosen. What is left in `files` are spares.
+    fn go_on(&mut self, meta: Meta, tail: Tail, settings: &Settings) -> Result<Resumed, OpenError> {
+        let _ = self.storage.remove(META_NEW);
+        self.remove_unfinished(settings)?;
+        let here = self.index;
+        self.write_again(meta)?;
+        let is_clean = self.offset == FIRST_FRAME && !tail.has_leftover;
+        let (mut active, mut offset) = (here, self.offset);
+        if !is_clean {
+            match self.make_spare(here + 1, meta, settings) {
+                Ok(()) => {
+                    self.end_tail(meta)?;
+                    (active, offset) = (here + 1, FIRST_FRAME);
+                }
+                // Frames that are left behind the end would be found again, when others end just in front of them.
+                Err(OpenError::Io { error, .. })
+                    if error.kind() == io::ErrorKind::StorageFull && !tail.has_leftover => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // One is there for what frees space before anything is taken, if that can be.
+        match self.make_spare(active + 1, meta, settings) {
+            Err(OpenError::Io { error, .. }) if error.kind() == io::ErrorKind::StorageFull => {}
+            made => made?,
+        }
+        let sealed = self.files.drain(..active).map(|file| file.segment).collect();
+        let segment = self.files.remove(0).segment;
+        Ok(Resumed { salt: meta.salt, sealed, segment, offset })
+    }
+
+    /// What was being made when the process ended, behind the segment that is written to: from the last one on, so that
+    /// the numbers never have a gap.
+    fn remove_unfinished(&mut self, settings: &Settings) -> Result<(), OpenError> {
+        let first = (self.index + 1..self.files.len()).find(|index| !self.files[*index].is_begun);
+        for file in self.files.drain(first.unwrap_or(self.files.len())..).rev() {
+            let name = name(file.segment.number);
+            let removed = self.storage.remove(&name).and_then(|()| self.storage.sync());
+            removed.map_err(|error| OpenError::io(&name, error))?;
+        }
+        let Some(file) = self.files.get_mut(self.index).filter(|file| !file.is_begun) else { return Ok(()) };
+        // It was its turn, but its header is not right, and there is no frame in it: it is made again in its place.
+        let (number, bytes) = (file.segment.number, file.segment.bytes.max(settings.segment_bytes_min));
+        let io = |error| OpenError::io(&name(number), error);
+        let salt = self.meta.map_or(0, |meta| meta.salt);
+        file.segment = segment::create(&*self.storage, salt, number, bytes).map_err(io)?;
+        file.is_begun = true;
+        Ok(())
+    }
+
+    /// What the last frames wrote may be in memory only, and a sync that failed before may have made the operating system
+    /// believe that it is on the disk: it is written once more, so that it is there after the next sync. That is in the
+    /// segment of the last frame, which is the one before this if that frame has ended it.
+    fn write_again(&self, meta: Meta) -> Result<(), OpenError> {
+        if let Some((header, index, offset)) = self.last {
+            let segment = &self.files[index].segment;
+            let from = header.synced.clamp(FIRST_FRAME, offset);
+            let rewritten = rewrite(segment, from, offset + header.frame_bytes());
+            rewritten.map_err(|error| OpenError::io(&name(segment.number), error))?;
+        }
+        let segment = &self.files[self.index].segment;
+        segment.begin(meta.salt).map_err(|error| OpenError::io(&name(segment.number), error))
+    }
+
+    fn end_tail(&self, meta: Meta) -> Result<(), OpenError> {
+        let segment = &self.files[self.index].segment;
+        let oldest = self.oldest().unwrap_or(self.files[0].segment.number);
+        let header = Header { kind: Kind::End, payload_bytes: 0, oldest, synced: self.offset };
+        let page = end_frame(header, segment.place(meta.salt, self.offset));
+        let written = segment.file.write_at(u64::from(self.offset), &page);
+        written
+            .and_then(|()| segment.file.sync_data())
+            .map_err(|error| OpenError::io(&name(segment.number), error))
+    }
+
+    /// Makes the segment with this index, if there is none.
+    fn make_spare(&mut self, index: usize, meta: Meta, settings: &Settings) -> Result<(), OpenError> {
+        if index < self.files.len() {
+            return Ok(());
+        }
+        let number = self.files.last().map_or(1, |file| file.segment.number + 1);
+        let log_bytes: u64 = self.files.iter().map(|file| u64::from(file.segment.bytes)).sum();
+        let bytes = settings.segment_bytes(log_bytes);
+        let segment = segment::create(&*self.storage, meta.salt, number, bytes);
+        let segment = segment.map_err(|error| OpenError::io(&name(number), error))?;
+        self.files.push(LogFile { segment, is_begun: true });
+        Ok(())
+    }
+
+    /// A new journal. META comes last: until then there is none.
+    fn create(&mut self, settings: &Settings) -> Result<Resumed, OpenError> {
+        let numbers = segment::numbers(&*self.storage).map_err(OpenError::directory)?;
+        for number in numbers.into_iter().rev() {
+            self.storage.remove(&name(number)).map_err(OpenError::directory)?;
+        }
+        let meta = Meta { salt: self.storage.salt().map_err(OpenError::directory)? };
+        self.make_spare(0, meta, settings)?;
+        self.make_spare(1, meta, settings)?;
+        meta.write(&*self.storage).map_err(|error| OpenError::io(META, error))?;
+        let segment = self.files.remove(0).segment;
+        Ok(Resumed { salt: meta.salt, sealed: VecDeque::new(), segment, offset: FIRST_FRAME })
+    }
+}
+
+/// Writes what is read there, and syncs it.
+fn rewrite(segment: &Segment, from: u32, upto: u32) -> io::Result<()> {
+    for at in (from..upto).step_by(segment::PIECE_BYTES as usize) {
+        let mut piece = vec![0; segment::PIECE_BYTES.min(upto - at) as usize];
+        let read = segment.file.read_at(u64::from(at), &mut piece)?;
+        segment.file.write_at(u64::from(at), &piece[..read])?;
+    }
+    segment.file.sync_data()
+}

@@ -1,0 +1,118 @@
+//! The threads: one that commits, one that prepares.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::log::Call;
+use crate::{Committer, Log, Pace, Preparer};
+
+/// When nothing was written for so long, nobody else uses the disk much. It is also tried again then whether there is
+/// space.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Tells the thread that appends that there is progress, that space has come back, or that there are old records to copy.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// The threads of a log. When it is dropped they write what was appended, and end.
+pub(crate) struct Runner {
+    log: Arc<Log>,
+    is_closed: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Runner {
+    pub(crate) fn start(committer: Committer, preparer: Preparer, wake: &Wake) -> io::Result<Self> {
+        let log = committer.log().clone();
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let mut runner = Self { log, is_closed: is_closed.clone(), threads: Vec::new() };
+        let of = wake.clone();
+        let committing = thread::Builder::new().name("journal".to_owned());
+        runner.threads.push(committing.spawn(move || commit(committer, &is_closed, &*of))?);
+        let (of, is_closed) = (wake.clone(), runner.is_closed.clone());
+        let preparing = thread::Builder::new().name("segments".to_owned());
+        runner.threads.push(preparing.spawn(move || prepare(preparer, &is_closed, &*of))?);
+        Ok(runner)
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.log.wake_committer();
+        // The one that commits ends first: it may wait for the other.
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+            self.log.prepare();
+        }
+    }
+}
+
+fn commit(mut committer: Committer, is_closed: &AtomicBool, wake: &dyn Fn()) {
+    let log = committer.log().clone();
+    loop {
+        let call = log.wait(committer.has_rest(), is_closed);
+        let began = Instant::now();
+        let has_committed = match call {
+            Call::Urgent => committer.commit_once(),
+            Call::Rest | Call::Close => committer.commit_rest(),
+        };
+        if has_committed {
+            log.latency.add(began.elapsed());
+        }
+        if has_committed || log.has_failed() {
+            wake();
+        }
+        if call == Call::Close && !has_committed {
+            return;
+        }
+    }
+}
+
+fn prepare(mut preparer: Preparer, is_closed: &AtomicBool, wake: &dyn Fn()) {
+    let log = preparer.log().clone();
+    let mut pace = Pace::Busy;
+    while !is_finished(&log, is_closed) {
+        let had_space = log.has_space();
+        let position = log.position();
+        while preparer.prepare_once(pace) && !is_finished(&log, is_closed) {
+            if log.has_old_records() {
+                wake();
+            }
+        }
+        if log.has_old_records() || log.has_space() != had_space {
+            wake();
+        }
+        preparer.wake_when_written();
+        let is_late = wait(&log);
+        // Copies are written too; who has begun to clean goes on until everything is clean.
+        let is_idle = log.position() == position || (pace == Pace::Idle && log.is_cleaning());
+        pace = if is_idle && (is_late || pace == Pace::Idle) { Pace::Idle } else { Pace::Busy };
+    }
+}
+
+/// It goes on when the log is closed as long as something waits to be written to a segment that is not ready.
+fn is_finished(log: &Log, is_closed: &AtomicBool) -> bool {
+    is_closed.load(Ordering::Acquire) && (log.has_failed() || !log.has_pending())
+}
+
+/// Waits until there is something to prepare; whether it was for so long that the disk is idle.
+fn wait(log: &Log) -> bool {
+    if log.durable() >= log.preparation.at_durable.load(Ordering::Acquire) {
+        return false;
+    }
+    let is_wanted = log.preparation.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = log.preparation.wanted.wait_timeout_while(is_wanted, IDLE, |is_wanted| !*is_wanted);
+    let (mut is_wanted, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+    *is_wanted = false;
+    log.preparation.at_durable.store(u64::MAX, Ordering::Release);
+    timeout.timed_out()
+}
+
+impl std::fmt::Debug for Runner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runner").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,175 @@
+//! Segments: files of one length, numbered without gaps, written again and again.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::frame::{PAGE_BYTES, Place};
+use crate::{File, Storage};
+
+/// The version of everything in the directory.
+pub(crate) const VERSION: u32 = 1;
+/// The first page of a segment is its own, and the last is kept for the frame that ends it.
+pub(crate) const FIRST_FRAME: u32 = PAGE_BYTES;
+const MAGIC: &[u8; 8] = b"PONDSEGM";
+const PREFIX: &str = "segment-";
+
+/// A file of the log.
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) bytes: u32,
+    pub(crate) file: Arc<dyn File>,
+    /// It is full of zeros, or of what it had before, and its own header.
+    is_ready: AtomicBool,
+}
+
+/// What stands at the front of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) number: u64,
+    pub(crate) salt: u64,
+    pub(crate) bytes: u32,
+}
+
+impl Segment {
+    pub(crate) fn new(number: u64, bytes: u32, file: Arc<dyn File>, is_ready: bool) -> Self {
+        Self { number, bytes, file, is_ready: AtomicBool::new(is_ready) }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_ready(&self) {
+        self.is_ready.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn place(&self, salt: u64, offset: u32) -> Place {
+        Place { salt, segment: self.number, offset }
+    }
+
+    /// Up to here frames may be written.
+    pub(crate) fn room_ends(&self) -> u32 {
+        self.bytes - PAGE_BYTES
+    }
+
+    /// Writes the header of a segment whose space is there, and syncs it: from then on it is ready.
+    pub(crate) fn begin(&self, salt: u64) -> io::Result<()> {
+        let header = SegmentHeader { number: self.number, salt, bytes: self.bytes };
+        self.file.write_at(0, &header.encode())?;
+        self.file.sync_data()?;
+        self.set_ready();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment").field("number", &self.number).field("bytes", &self.bytes).finish()
+    }
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut page = vec![0; PAGE_BYTES as usize];
+        page[0..8].copy_from_slice(MAGIC);
+        page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        page[12..16].copy_from_slice(&self.bytes.to_le_bytes());
+        page[16..24].copy_from_slice(&self.number.to_le_bytes());
+        page[24..32].copy_from_slice(&self.salt.to_le_bytes());
+        let crc = crc32c::crc32c(&page[..32]);
+        page[32..36].copy_from_slice(&crc.to_le_bytes());
+        page
+    }
+
+    /// None if the checksum is wrong, or it is not the header of a segment.
+    pub(crate) fn decode(page: &[u8]) -> Option<Self> {
+        let word = |at: usize| page.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+        let long = |at: usize| Some(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
+        let is_ours = page.get(..8)? == MAGIC && word(8)? == VERSION;
+        let is_whole = word(32)? == crc32c::crc32c(&page[..32]);
+        (is_ours && is_whole).then_some(Self { number: long(16)?, salt: long(24)?, bytes: word(12)? })
+    }
+
+    /// What stands at the front of this file.
+    pub(crate) fn read(file: &dyn File) -> io::Result<Option<Self>> {
+        let mut front = [0; 64];
+        let read = file.read_at(0, &mut front)?;
+        Ok(Self::decode(&front[..read]))
+    }
+}
+
+/// The file of the segment with this number.
+pub(crate) fn name(number: u64) -> String {
+    format!("{PREFIX}{number:016}")
+}
+
+/// The numbers of all segments, in order.
+pub(crate) fn numbers(storage: &dyn Storage) -> io::Result<Vec<u64>> {
+    let names = storage.list()?;
+    let number =
+        |file: &String| file.strip_prefix(PREFIX)?.parse().ok().filter(|number| name(*number) == *file);
+    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// A segment that is being made, a piece at a time, so that a commit never waits for more than a piece.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    pub(crate) segment: Arc<Segment>,
+    /// The space for the whole of it is there.
+    pub(crate) is_reserved: bool,
+    /// Full of zeros up to here.
+    pub(crate) filled: u32,
+}
+
+/// So much is filled and synced at a time.
+pub(crate) const PIECE_BYTES: u32 = 1 << 20;
+
+impl Filling {
+    /// Makes the file. On an error nothing is left of it, as far as that is possible.
+    pub(crate) fn begin(storage: &dyn Storage, number: u64, bytes: u32) -> io::Result<Self> {
+        let name = name(number);
+        let made = storage.open(&name, true).and_then(|file| {
+            let is_reserved = file.allocate(u64::from(bytes))?;
+            storage.sync()?;
+            Ok(Self { segment: Arc::new(Segment::new(number, bytes, file, false)), is_reserved, filled: 0 })
+        });
+        if made.is_err() {
+            let _ = storage.remove(&name).and_then(|()| storage.sync());
+        }
+        made
+    }
+
+    /// Fills the next piece; true when the segment is ready.
+    pub(crate) fn fill_some(&mut self, salt: u64) -> io::Result<bool> {
+        let Segment { bytes, file, .. } = &*self.segment;
+        let piece = PIECE_BYTES.min(bytes - self.filled);
+        file.write_at(u64::from(self.filled), &vec![0; piece as usize])?;
+        file.sync_data()?;
+        self.filled += piece;
+        if self.filled < *bytes {
+            return Ok(false);
+        }
+        // Behind a header that is right there is the whole segment.
+        self.segment.begin(salt)?;
+        Ok(true)
+    }
+}
+
+/// Makes a whole segment at once.
+pub(crate) fn create(storage: &dyn Storage, salt: u64, number: u64, bytes: u32) -> io::Result<Arc<Segment>> {
+    let mut filling = Filling::begin(storage, number, bytes)?;
+    loop {
+        match filling.fill_some(salt) {
+            Ok(false) => {}
+            Ok(true) => return Ok(filling.segment),
+            Err(error) => {
+                let _ = storage.remove(&name(number)).and_then(|()| storage.sync());
+                return Err(error);
+            }
+        }
+    }
+}

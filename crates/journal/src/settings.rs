@@ -1,0 +1,114 @@
+//! What an operator may choose.
+
+use crate::OpenError;
+use crate::frame::{HEADER_BYTES, PAGE_BYTES};
+use crate::segment::FIRST_FRAME;
+
+/// A frame is not begun larger than this: reading it back takes that much memory.
+const FRAME_BYTES_MAX: u32 = 1 << 20;
+const SEGMENT_BYTES_LEAST: u32 = 64 << 10;
+const SEGMENT_BYTES_MOST: u32 = 1 << 30;
+
+/// What an operator may choose. Each of these can be changed from one start to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The length of a segment while there are few, in bytes: whole pages of 4 KiB, at least 64 KiB. A group of records
+    /// has to fit into one.
+    pub segment_bytes_min: u32,
+    /// The length of a segment when there are many, in bytes.
+    pub segment_bytes_max: u32,
+    /// So much all segments may take, in bytes.
+    pub disk_bytes_max: u64,
+    /// So much of the file system is left to others, in bytes.
+    pub free_bytes_min: u64,
+    /// The most that anybody waits for: a weaker one than [`Fsync`](Durability::Fsync) saves the disk work.
+    pub durability: Durability,
+}
+
+/// When an answer leaves that promises something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// At once.
+    None,
+    /// When the record is with the operating system: it survives the end of the process.
+    Os,
+    /// When it is on stable storage: it survives a loss of power.
+    #[default]
+    Fsync,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            segment_bytes_min: 8 << 20,
+            segment_bytes_max: 64 << 20,
+            disk_bytes_max: u64::MAX,
+            free_bytes_min: 64 << 20,
+            durability: Durability::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// The longest group of records, in bytes: an eighth of it is kept for the pages that a segment needs itself, and for
+    /// what a copy may have more than what was copied.
+    #[must_use]
+    pub fn group_bytes_max(&self) -> u32 {
+        self.segment_bytes_min - self.segment_bytes_min / 8 - FIRST_FRAME - PAGE_BYTES - HEADER_BYTES
+    }
+
+    /// A frame that has so much takes no more groups.
+    pub(crate) fn frame_bytes_max(&self) -> usize {
+        (self.segment_bytes_min / 8).min(FRAME_BYTES_MAX) as usize
+    }
+
+    /// The length of the next segment, when all are so long together.
+    pub(crate) fn segment_bytes(&self, log_bytes: u64) -> u32 {
+        let mut bytes = self.segment_bytes_min;
+        while bytes < self.segment_bytes_max && u64::from(bytes) * 8 <= log_bytes {
+            bytes = bytes.saturating_mul(2);
+        }
+        bytes.min(self.segment_bytes_max)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let (least, most) = (self.segment_bytes_min, self.segment_bytes_max);
+        let is_right = |bytes: u32| {
+            bytes.is_multiple_of(PAGE_BYTES) && (SEGMENT_BYTES_LEAST..=SEGMENT_BYTES_MOST).contains(&bytes)
+        };
+        if !is_right(least) || !is_right(most) || least > most {
+            return Err(OpenError::Settings("a segment has whole pages of 4 KiB, from 64 KiB to 1 GiB"));
+        }
+        if self.disk_bytes_max < 4 * u64::from(least) {
+            return Err(OpenError::Settings("there must be space for four segments"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_grow_with_the_log_up_to_their_bound() {
+        let settings =
+            Settings { segment_bytes_min: 1 << 20, segment_bytes_max: 6 << 20, ..Settings::default() };
+        let bytes = |log: u64| settings.segment_bytes(log << 20) >> 20;
+        assert_eq!([bytes(0), bytes(7), bytes(8), bytes(16), bytes(1 << 20)], [1, 1, 2, 4, 6]);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_right_are_refused() {
+        let check = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings.check().is_ok()
+        };
+        assert!(check(|_| {}));
+        assert!(!check(|settings| settings.segment_bytes_min = 100_000));
+        assert!(!check(|settings| settings.segment_bytes_min = 128 << 20));
+        assert!(!check(|settings| settings.segment_bytes_min = 4 << 10));
+        assert!(!check(|settings| settings.disk_bytes_max = 31 << 20));
+    }
+}

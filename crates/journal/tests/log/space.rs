@@ -1,0 +1,42 @@
+//! Segments are used again.
+
+use journal::{Pace, Urgency};
+
+use crate::scene::Scene;
+
+#[test]
+fn disk_use_stays_bounded_while_the_log_turns_over() {
+    let mut scene = Scene::new(1);
+    let mut used_bytes_max = 0;
+    for round in 0..4_000 {
+        assert!(scene.put(600, Urgency::Durable), "round {round}: {:?}", scene.log().status());
+        if round >= 50 {
+            scene.drop_one(Urgency::Later);
+        }
+        scene.parts.committer.commit_once();
+        while scene.parts.preparer.prepare_once(Pace::Busy) || scene.copy_some() {}
+        used_bytes_max = used_bytes_max.max(scene.disk.used_bytes());
+    }
+    let status = scene.log().status();
+    assert!(status.bytes_written > 12 << 20, "{status:?}");
+    assert!(status.recycled > 100, "{status:?}");
+    assert!(used_bytes_max <= 10 * (64 << 10), "{used_bytes_max} bytes for 50 messages");
+    let durable = scene.durable();
+    let disk = scene.disk.after_power_cut();
+    scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn what_is_not_needed_is_given_back_when_nothing_happens() {
+    let mut scene = Scene::new(2);
+    for _ in 0..2_000 {
+        assert!(scene.put(600, Urgency::Durable));
+        while scene.parts.committer.commit_once() || scene.parts.preparer.prepare_once(Pace::Busy) {}
+    }
+    let full = scene.disk.used_bytes();
+    while scene.drop_one(Urgency::Later) {}
+    scene.settle(Pace::Idle);
+    let status = scene.log().status();
+    assert!(full > 6 << 20 && status.segments + status.spares <= 3, "{full}, {status:?}");
+    assert!(!scene.parts.preparer.prepare_once(Pace::Idle), "and then there is nothing more to do");
+}
