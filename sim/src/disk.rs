@@ -1,6 +1,6 @@
 //! Where the ledger's records go: a disk that is slow, full, or fails, and that forgets what was not synced.
 
-use ledger::{Lsn, Record, Refusal};
+use ledger::{Lsn, Progress, Record, Refusal};
 
 /// The records of all groups, in their order.
 #[derive(Debug, Default)]
@@ -43,6 +43,11 @@ impl Disk {
 
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.durable as u64)
+    }
+
+    /// How far it has come: what a process has written is gone with the machine, which is what ends here.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { written: self.committed(), durable: self.durable(), has_failed: self.has_failed }
     }
 
     /// How many groups wait to be synced.

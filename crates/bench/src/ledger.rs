@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::ledger::{
-    Cause, Claim, Command, Deliver, Effects, Ledger, Left, Lsn, Publish, Record, Refusal, Reply, Settings,
+    Cause, Claim, Command, Deliver, Durability, Effects, Ledger, Left, Lsn, Progress, Publish, Record,
+    Refusal, Reply, Settings,
 };
 use index::{Change, ConnectionId, Generation, Interest, ShardId, Subscriber, Subscriptions, Targets};
 use session::{Message, Now, Ticket};
@@ -148,6 +149,7 @@ impl Stage {
             window: WINDOW,
             packet_bytes_max: u32::MAX,
             will: None,
+            durability: Durability::Fsync,
         })));
         self.work();
         let claimed = self.outside.replies.drain(..).find_map(|reply| match reply {
@@ -234,7 +236,9 @@ impl Stage {
     /// The end of a turn.
     fn work(&mut self) {
         self.ledger.work(NOW, &mut self.outside);
-        self.ledger.durable(self.outside.committed, NOW, &mut self.outside);
+        let committed = self.outside.committed;
+        let progress = Progress { written: committed, durable: committed, has_failed: false };
+        self.ledger.progress(progress, NOW, &mut self.outside);
         while self.ledger.has_work() {
             self.ledger.work(NOW, &mut self.outside);
         }

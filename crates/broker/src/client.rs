@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use index::{ConnectionId, QueueId, Subscriber};
-use ledger::{Deliver, EntryId};
+use ledger::{Deliver, Durability, EntryId};
 use session::Session;
 use wire::PacketId;
 
@@ -18,6 +18,8 @@ use crate::subscribe::Recording;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) session: Session<Tag>,
+    /// What its answers wait for that promise something.
+    pub(crate) durability: Durability,
     /// CONNACK has said that it is let in.
     pub(crate) is_in: bool,
     /// Known from CONNECT on.
@@ -64,9 +66,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(session: Session<Tag>) -> Self {
+    pub(crate) fn new(session: Session<Tag>, durability: Durability) -> Self {
         Self {
             session,
+            durability,
             is_in: false,
             subscriber: None,
             filters: Filters::default(),

@@ -43,6 +43,7 @@ impl Shard {
             window: session.window(&self.settings),
             packet_bytes_max: u32::try_from(session.packet_bytes_max()).unwrap_or(u32::MAX),
             will,
+            durability: client.durability,
         };
         to.pause(id);
         to.command(Command::Claim(Box::new(claim)));

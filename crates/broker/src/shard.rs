@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use index::{ConnectionId, Level, ShardId, Subscriptions};
-use ledger::{Command, Publish, Reply};
+use ledger::{Command, Durability, Publish, Reply};
 use session::{
     Authenticated, AuthenticationOutcome, Budget, Now, Purpose, Request, Session, Settings, Tally,
 };
@@ -138,11 +138,11 @@ impl Shard {
         self
     }
 
-    /// A connection was accepted.
-    pub fn accepted(&mut self, id: ConnectionId, now: Now) {
+    /// A connection was accepted, on a listener whose connections wait for so much before they are answered.
+    pub fn accepted(&mut self, id: ConnectionId, durability: Durability, now: Now) {
         self.counters.sockets.add(1);
         self.tally.add(Purpose::Connections, CONNECTION_BYTES);
-        self.clients.insert(id, Client::new(Session::new(now)));
+        self.clients.insert(id, Client::new(Session::new(now), durability));
         self.arm(id, now);
     }
 

@@ -120,7 +120,7 @@ impl Ledger {
         let Some(session) = self.sessions.find_mut(origin.queue) else { return };
         let reason = match session.in_flight.find(packet_id).map(|exchange| &exchange.state) {
             // The client has not heard PUBREL: it waits for the record of the first.
-            Some(State::Released) => self.replies.promise().err().unwrap_or(ReasonCode::Success),
+            Some(State::Released) => self.replies.promise(place).err().unwrap_or(ReasonCode::Success),
             Some(State::Own(_, entry)) if entry.granted.qos == Qos::ExactlyOnce => {
                 let incarnation = session.incarnation.unwrap_or_default();
                 let record = Record::Received { session: incarnation, packet_id };

@@ -208,6 +208,7 @@ mod tests {
             window: 1,
             packet_bytes_max: u32::MAX,
             will: None,
+            durability: crate::Durability::Fsync,
         };
         Claimant { shard, claim: Box::new(claim) }
     }

@@ -7,6 +7,8 @@ use index::{ConnectionId, Generation, Interest, QueueId, Subscriber, Target, Tar
 use session::{Message, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
+use crate::Durability;
+
 /// Tells the cursors of one connection apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CursorId(pub u32);
@@ -161,6 +163,8 @@ pub struct Claim {
     pub packet_bytes_max: u32,
     /// What it leaves behind.
     pub will: Option<Will>,
+    /// What answers to the connection wait for.
+    pub durability: Durability,
 }
 
 /// A message that is published when a connection ends (MQTT 5.0, 3.1.2.5).
@@ -354,6 +358,24 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// Whom it is for; a message for many is for nobody in particular.
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Evict { connection }
+            | Self::Refused { connection, .. }
+            | Self::Recorded { connection, .. }
+            | Self::Decided { connection }
+            | Self::Stored { connection, .. }
+            | Self::Release { connection, .. }
+            | Self::Ended { connection, .. }
+            | Self::Begun { connection, .. }
+            | Self::Retained { connection, .. } => Some(*connection),
+            Self::Claimed(claimed) => Some(claimed.connection),
+            Self::Deliver(deliver) => Some(deliver.connection),
+            Self::Live { .. } => None,
+        }
+    }
+
     /// What it holds of memory while it waits, about.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {

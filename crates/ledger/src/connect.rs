@@ -16,11 +16,13 @@ use crate::record::{Incarnation, WillFate, WillRecord};
 use crate::replies::{Answer, QueueOf};
 use crate::session::{Growth, Online, PendingWill, Session};
 use crate::will::DueWill;
-use crate::{Effects, Ledger, RETRY_MS, Record, Refusal};
+use crate::{Durability, Effects, Ledger, RETRY_MS, Record, Refusal};
 
 impl Ledger {
     /// A CONNECT wants its identifier.
     pub(crate) fn claim(&mut self, from: ShardId, claim: Box<Claim>, now: Now, to: &mut impl Effects) {
+        let place = Place { shard: from, connection: claim.connection };
+        self.replies.set_durability(place, claim.durability);
         match self.claims.claim(Claimant { shard: from, claim }) {
             Outcome::Evict(place) => to.post(place.shard, Reply::Evict { connection: place.connection }),
             Outcome::Free(claimant) => self.grant(claimant, now, to),
@@ -30,6 +32,7 @@ impl Ledger {
     /// A connection is gone.
     pub(crate) fn left(&mut self, from: ShardId, left: &Left, now: Now, to: &mut impl Effects) {
         let place = Place { shard: from, connection: left.connection };
+        self.replies.set_durability(place, Durability::Fsync);
         let id = &left.subscriber.client_id;
         self.cursors.close_all(from, left.connection);
         let Gone::Holder { holder, session, next } = self.claims.left(id, place) else { return };

@@ -11,7 +11,7 @@ pub trait Effects {
 
     /// Takes a group of records, to be kept whole or not at all, behind everything that was taken before. The ledger
     /// changes its state when it has been taken, and tells nobody who waits for it before
-    /// [`durable`](crate::Ledger::durable).
+    /// [`progress`](crate::Ledger::progress).
     ///
     /// # Errors
     /// It was not taken. A group of which [`every record frees space`](Record::frees_space) is only refused when

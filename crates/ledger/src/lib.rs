@@ -7,7 +7,8 @@
 //! commands is carried out before it.
 //!
 //! What must survive goes out as [`Record`]s, in groups that are kept whole or not at all. The ledger changes when a group
-//! has been taken; whoever was promised something is told once [`durable`](Ledger::durable) has come that far. The
+//! has been taken; whoever was promised something is told once it is as safe as its connection wants it to be
+//! ([`progress`](Ledger::progress)). The
 //! records alone make the same ledger again: [`Ledger::recover`].
 
 #![forbid(unsafe_code)]
@@ -66,7 +67,7 @@ pub use gauges::Gauges;
 pub use keeper::{Keeper, Progress};
 pub use record::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
-pub use settings::{QueueFull, Settings};
+pub use settings::{Durability, QueueFull, Settings};
 
 use acknowledge::Outcome;
 use claims::Claims;
@@ -236,18 +237,21 @@ impl Ledger {
         }
     }
 
-    /// Everything that was committed up to there will survive whatever happens: lets go what was promised on that
-    /// condition.
-    pub fn durable(&mut self, upto: Lsn, now: Now, to: &mut impl Effects) {
-        self.replies.set_durable(upto);
-        self.claims.set_durable(upto);
-        while let Some(answer) = self.replies.next_durable() {
+    /// What was committed has come so far, with those who keep it: lets go what was promised on that condition, to each
+    /// connection what its [`Durability`] asks for. When it has failed, nothing that is not safe yet will ever be, nor
+    /// anything new: whoever waits is told.
+    pub fn progress(&mut self, progress: Progress, now: Now, to: &mut impl Effects) {
+        self.replies.set_progress(progress);
+        self.claims.set_durable(progress.durable);
+        while let Some(answer) = self.replies.next_safe() {
             self.release(answer, now, to);
+        }
+        if progress.has_failed {
+            self.poison(to);
         }
     }
 
-    /// Nothing that is not durable yet will ever be, nor anything new: whoever waits for it is told.
-    pub fn poison(&mut self, to: &mut impl Effects) {
+    fn poison(&mut self, to: &mut impl Effects) {
         for Answer { shard, reply, .. } in self.replies.poison() {
             if let Some(reply) = instead(&reply) {
                 to.post(shard, reply);
@@ -303,13 +307,14 @@ impl Ledger {
         .min()
     }
 
-    /// Posts an answer when everything is durable that was committed so far; so those to one connection keep their order.
+    /// Posts an answer when everything is safe that was committed so far; so those to one connection keep their order.
     fn answer(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
-        // When nothing will be durable any more, what still succeeds promises nothing.
-        if self.replies.is_all_durable() || self.replies.is_poisoned() {
-            self.release(answer, now, to);
-        } else {
-            self.replies.hold(answer);
+        let connection = answer.reply.connection();
+        let place = connection.map(|connection| Place { shard: answer.shard, connection });
+        match place.filter(|place| !self.replies.is_all_safe(*place)) {
+            // When nothing will be durable any more, what still succeeds promises nothing.
+            Some(place) if !self.replies.is_poisoned() => self.replies.hold(place, answer),
+            _ => self.release(answer, now, to),
         }
     }
 

@@ -93,7 +93,9 @@ impl Ledger {
         });
         let routed = if is_repeated {
             // [MQTT-4.3.3-10]: the answer waits for the record of the first.
-            self.replies.promise().map(|()| Routed { has_subscriber: true, brake: None })
+            place
+                .map_or(Ok(()), |place| self.replies.promise(place))
+                .map(|()| Routed { has_subscriber: true, brake: None })
         } else {
             let targets = match route {
                 Some((generation, targets)) if self.index.is_current(generation) => targets,

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use index::{Place, QueueId, ShardId};
 use wire::ReasonCode;
 
-use crate::{Effects, Lsn, Record, Refusal, Reply};
+use crate::{Durability, Effects, Lsn, Progress, Record, Refusal, Reply};
 
 /// So long an acknowledgement is withheld at most.
 const WITHHELD_MS_MAX: u64 = 1_000;
@@ -14,9 +16,16 @@ const WITHHELD_MS_MAX: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     committed: Lsn,
+    written: Lsn,
     durable: Lsn,
-    /// In the order of what they wait for, which is the order in which they came.
+    /// In the order of what they wait for, which is the order in which they came: answers to connections that wait for
+    /// the sync...
     held: VecDeque<(Lsn, Answer)>,
+    /// ... and to those that wait for the write alone. A connection is one of either, so that its answers keep their
+    /// order.
+    held_for_write: VecDeque<(Lsn, Answer)>,
+    /// The connections that do not wait for the sync.
+    hasty: HashMap<Place, Durability, FixedState>,
     pub(crate) withheld: Withheld,
     /// Nothing will be durable any more.
     is_poisoned: bool,
@@ -70,15 +79,45 @@ impl Replies {
         self.durable >= self.committed
     }
 
-    /// Whether an answer may promise what was committed before.
-    pub(crate) fn promise(&self) -> Result<(), ReasonCode> {
-        let is_lost = self.is_poisoned && !self.is_all_durable();
+    /// A connection has come that waits for so much, or has gone.
+    pub(crate) fn set_durability(&mut self, place: Place, durability: Durability) {
+        match durability {
+            Durability::Fsync => drop(self.hasty.remove(&place)),
+            hasty => drop(self.hasty.insert(place, hasty)),
+        }
+    }
+
+    fn durability(&self, place: Place) -> Durability {
+        // Of most servers nobody is hasty.
+        if self.hasty.is_empty() {
+            Durability::Fsync
+        } else {
+            self.hasty.get(&place).copied().unwrap_or_default()
+        }
+    }
+
+    /// Whether everything that was committed so far is as safe as a connection wants it to be.
+    pub(crate) fn is_all_safe(&self, place: Place) -> bool {
+        match self.durability(place) {
+            Durability::Fsync => self.is_all_durable(),
+            Durability::Os => self.written >= self.committed,
+            Durability::None => true,
+        }
+    }
+
+    /// Whether an answer to a connection may promise what was committed before.
+    pub(crate) fn promise(&self, place: Place) -> Result<(), ReasonCode> {
+        let is_lost = self.is_poisoned && !self.is_all_safe(place);
         if is_lost { Err(ReasonCode::ImplementationSpecificError) } else { Ok(()) }
     }
 
-    /// Keeps an answer until everything is durable that was committed so far.
-    pub(crate) fn hold(&mut self, answer: Answer) {
-        self.held.push_back((self.committed, answer));
+    /// Keeps an answer until everything that was committed so far is as safe as the connection wants it to be.
+    pub(crate) fn hold(&mut self, place: Place, answer: Answer) {
+        let held = match self.durability(place) {
+            Durability::Fsync => &mut self.held,
+            Durability::Os | Durability::None => &mut self.held_for_write,
+        };
+        held.push_back((self.committed, answer));
     }
 
     /// The last record.
@@ -86,24 +125,27 @@ impl Replies {
         self.committed
     }
 
-    pub(crate) fn set_durable(&mut self, upto: Lsn) {
-        self.durable = self.durable.max(upto);
+    pub(crate) fn set_progress(&mut self, progress: Progress) {
+        self.durable = self.durable.max(progress.durable);
+        self.written = self.written.max(progress.written).max(self.durable);
     }
 
     /// The next answer that has not to wait any more.
-    pub(crate) fn next_durable(&mut self) -> Option<Answer> {
-        let is_durable = self.held.front().is_some_and(|(lsn, _)| *lsn <= self.durable);
-        if is_durable { self.held.pop_front().map(|(_, answer)| answer) } else { None }
+    pub(crate) fn next_safe(&mut self) -> Option<Answer> {
+        let written = self.held_for_write.pop_front_if(|(lsn, _)| *lsn <= self.written);
+        let safe = written.or_else(|| self.held.pop_front_if(|(lsn, _)| *lsn <= self.durable));
+        safe.map(|(_, answer)| answer)
     }
 
-    /// Nothing will be durable any more: returns everything that waits for it.
+    /// Nothing will be written any more: returns everything that waits for it.
     pub(crate) fn poison(&mut self) -> impl Iterator<Item = Answer> + use<> {
         self.is_poisoned = true;
-        std::mem::take(&mut self.held).into_iter().map(|(_, answer)| answer)
+        let held = std::mem::take(&mut self.held).into_iter();
+        held.chain(std::mem::take(&mut self.held_for_write)).map(|(_, answer)| answer)
     }
 
     pub(crate) fn has_held(&self) -> bool {
-        !self.held.is_empty()
+        !(self.held.is_empty() && self.held_for_write.is_empty())
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {

@@ -26,6 +26,19 @@ pub struct Settings {
     pub seed: u64,
 }
 
+/// What an answer waits for that promises something: the choice of the listener on which its connection came. Recorded is
+/// the same in every case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The sync: what was acknowledged survives a loss of power.
+    #[default]
+    Fsync,
+    /// The write: it survives the end of the process, and not that of the machine.
+    Os,
+    /// Nothing: what was acknowledged in the last moments before an end of the process may be lost.
+    None,
+}
+
 /// What becomes of a message that finds a queue full.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueFull {

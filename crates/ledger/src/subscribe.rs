@@ -48,7 +48,7 @@ impl Ledger {
         let shared = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_some());
         let groups: Vec<Option<QueueId>> =
             subscriptions.iter().map(|(filter, _)| shared(filter).then(|| self.group_of(filter))).collect();
-        let reason = match self.record_subscriptions(id, asked, &groups, to) {
+        let reason = match self.record_subscriptions(id, place, asked, &groups, to) {
             Ok(()) => {
                 for ((filter, interest), group) in subscriptions.iter().zip(&groups) {
                     if let Some(group) = group {
@@ -153,6 +153,7 @@ impl Ledger {
     fn record_subscriptions<'a>(
         &mut self,
         id: QueueId,
+        place: Place,
         Asked { subscriptions, retained }: Asked<'a>,
         groups: &[Option<QueueId>],
         to: &mut impl Effects,
@@ -177,7 +178,7 @@ impl Ledger {
         let cursor = |filter: &'a str| Record::Cursor { session, filter: Cow::Borrowed(filter), last };
         records.extend(retained.iter().map(|filter| cursor(filter)));
         match records.is_empty() {
-            true => self.replies.promise()?,
+            true => self.replies.promise(place)?,
             false => self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?,
         }
         for group in groups.iter().flatten() {

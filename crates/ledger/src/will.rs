@@ -52,6 +52,10 @@ impl Wills {
         self.again_ms
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &DueWill> {
+        self.due.iter()
+    }
+
     pub(crate) fn recorded(&self) -> &BTreeSet<MessageId> {
         &self.recorded
     }

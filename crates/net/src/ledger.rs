@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use index::ShardId;
-use ledger::{Command, Ledger, Lsn, Record, Refusal, Reply};
+use ledger::{Command, Ledger, Lsn, Progress, Record, Refusal, Reply};
 
 use crate::clock::Clock;
 use crate::inbox::UnderWay;
@@ -131,7 +131,8 @@ pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock
             }
         }
         ledger.work(clock.now(), &mut replies);
-        ledger.durable(replies.committed, clock.now(), &mut replies);
+        let progress = Progress { written: replies.committed, durable: replies.committed, has_failed: false };
+        ledger.progress(progress, clock.now(), &mut replies);
         replies.drain(|shard, replies, bytes| board.post_replies(shard, replies, bytes));
     }
 }

@@ -303,7 +303,7 @@ fn admit(
         return io.post.left();
     }
     match io.add(socket, peer) {
-        Ok(id) => brain.accepted(id, clock.now()),
+        Ok(id) => brain.accepted(id, ledger::Durability::Fsync, clock.now()),
         Err(error) => {
             tracing::warn!(%peer, %error, "cannot watch a new connection; it is closed");
             io.post.left();

@@ -96,7 +96,8 @@ impl Message {
         }
         let topic = std::str::from_utf8(&bytes[..topic_bytes as usize]).map_err(|_| PartsError::Utf8)?;
         TopicName::new(topic).map_err(PartsError::Topic)?;
-        let properties = MessageProperties::from_bytes(properties).map_err(|violation| PartsError::Properties(violation.text))?;
+        let properties = MessageProperties::from_bytes(properties)
+            .map_err(|violation| PartsError::Properties(violation.text))?;
         let expiry_secs = properties.message_expiry_interval_secs;
         if expiry_secs.is_some() != expires_unix_ms.is_some() {
             return Err(PartsError::Expiry);

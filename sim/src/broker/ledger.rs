@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use index::ShardId;
-use ledger::{Effects, Ledger, Lsn, Record, Refusal, Reply};
+use ledger::{Effects, Ledger, Lsn, Progress, Record, Refusal, Reply};
 
 use super::post::{Addressed, Board, Commands, Letter};
 use crate::disk::Disk;
@@ -18,10 +18,8 @@ pub(crate) struct LedgerThread {
     board: Rc<Board>,
     pub(crate) inbox: VecDeque<Commands>,
     pub(crate) outbox: VecDeque<Addressed>,
-    /// It was told how much is durable.
-    told: Lsn,
-    /// It was told that the disk has failed.
-    is_poisoned: bool,
+    /// It was told how far the disk has come.
+    told: Progress,
 }
 
 /// What the ledger says in one turn. No shard may hear that a message is decided before all have the message.
@@ -61,22 +59,14 @@ impl Effects for Replies<'_> {
 
 impl LedgerThread {
     pub(crate) fn new(ledger: Ledger, board: Rc<Board>) -> Self {
-        Self {
-            ledger,
-            board,
-            inbox: VecDeque::new(),
-            outbox: VecDeque::new(),
-            told: Lsn::default(),
-            is_poisoned: false,
-        }
+        Self { ledger, board, inbox: VecDeque::new(), outbox: VecDeque::new(), told: Progress::default() }
     }
 
     /// Whether anything would wake the thread, which waits for shards that have much to read.
     pub(crate) fn is_awake(&self, disk: &Disk, now_ms: u64) -> bool {
         let is_wanted = !self.inbox.is_empty()
             || self.ledger.has_work()
-            || disk.durable() > self.told
-            || disk.has_failed() && !self.is_poisoned
+            || disk.progress() != self.told
             || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms);
         is_wanted && self.board.has_room_for_answers()
     }
@@ -107,11 +97,8 @@ impl LedgerThread {
             }
         }
         self.ledger.work(now, &mut replies);
-        self.told = replies.disk.durable();
-        self.ledger.durable(self.told, now, &mut replies);
-        if replies.disk.has_failed() && !std::mem::replace(&mut self.is_poisoned, true) {
-            self.ledger.poison(&mut replies);
-        }
+        self.told = replies.disk.progress();
+        self.ledger.progress(self.told, now, &mut replies);
         for all in [replies.shards, replies.decided] {
             for (shard, replies) in all.into_iter().enumerate().filter(|(_, replies)| !replies.is_empty()) {
                 let shard = ShardId::new(shard);

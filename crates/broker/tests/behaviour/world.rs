@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use broker::{Cause, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
 use index::{ConnectionId, ShardId, Subscriber, Subscriptions, Target};
-use ledger::{Command, Ledger, Lsn, Record, Refusal, Reply};
+use ledger::{Command, Durability, Ledger, Lsn, Progress, Record, Refusal, Reply};
 use session::{Budget, Now, Settings};
 use topic::{TopicFilter, TopicName};
 use wire::{
@@ -174,6 +174,13 @@ struct Posted {
     committed: Lsn,
 }
 
+impl Posted {
+    /// What was taken is as safe as it gets.
+    fn progress(&self) -> Progress {
+        Progress { written: self.committed, durable: self.committed, has_failed: false }
+    }
+}
+
 impl ledger::Effects for Posted {
     fn post(&mut self, to: ShardId, reply: Reply) {
         self.replies.push((to, reply));
@@ -231,7 +238,7 @@ impl World {
         let slot = u32::try_from(self.outside[shard].peers.len()).expect("few connections");
         let id = ConnectionId { slot, generation: 7 };
         self.outside[shard].peers.insert(id, Socket::default());
-        self.shards[shard].accepted(id, self.now);
+        self.shards[shard].accepted(id, Durability::Fsync, self.now);
         Peer { shard, id, version }
     }
 
@@ -381,7 +388,7 @@ impl World {
             carried |= self.carry_commands_of(shard, &mut posted);
         }
         self.ledger.work(self.now, &mut posted);
-        self.ledger.durable(posted.committed, self.now, &mut posted);
+        self.ledger.progress(posted.progress(), self.now, &mut posted);
         self.committed = posted.committed;
         carried |= !posted.replies.is_empty() || self.ledger.has_work();
         self.deliver(posted);
@@ -395,7 +402,7 @@ impl World {
             self.carry_commands_of(shard, &mut posted);
         }
         self.ledger.work(self.now, &mut posted);
-        self.ledger.durable(posted.committed, self.now, &mut posted);
+        self.ledger.progress(posted.progress(), self.now, &mut posted);
         self.committed = posted.committed;
         between(self);
         self.deliver(posted);

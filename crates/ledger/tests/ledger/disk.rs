@@ -1,6 +1,6 @@
 //! What is recorded together, who waits for it, and what is said when it cannot be.
 
-use ledger::{Cause, Ledger, MessageId, Record, Reply, Settings};
+use ledger::{Cause, Durability, Ledger, Lsn, MessageId, Record, Reply, Settings};
 use session::Ticket;
 use wire::{Qos, ReasonCode};
 
@@ -158,7 +158,7 @@ fn a_poisoned_ledger_acknowledges_nothing_durable() {
     let waiting = stage.claim("waiting", &Ask::lasting(60));
     stage.subscribe(&lasting, "b", at_qos(QOS_1));
     stage.sink.is_poisoned = true;
-    stage.ledger.poison(&mut stage.sink);
+    stage.progress(Lsn(0), Lsn(0), true);
     let replies = stage.replies();
     let told: Vec<_> = replies
         .iter()
@@ -196,6 +196,87 @@ fn a_poisoned_ledger_acknowledges_nothing_durable() {
     stage.leave(&lasting, Cause::Normal);
     stage.pass_secs(100);
     assert!(!stage.ledger.has_work(), "it does not try for ever");
+}
+
+/// `durability` says when an answer leaves: after the sync, after the write, at once. The records are the same.
+#[test]
+fn each_connection_waits_for_what_its_listener_asks_for() {
+    let mut stage = Stage::new();
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    stage.subscribe(&subscriber, "a", at_qos(QOS_2));
+    let publishers = [Durability::Fsync, Durability::Os, Durability::None]
+        .map(|durability| stage.client(&format!("{durability:?}"), &Ask::clean().durability(durability)));
+    stage.replies();
+    let before = stage.last();
+    let mut stage = stage.slow();
+    for publisher in &publishers {
+        stage.publish(publisher, 1, &message("a", b"1", QOS_1));
+    }
+    let answered = |stage: &mut Stage| publishers.each_ref().map(|publisher| stage.stored(publisher).len());
+    assert_eq!(answered(&mut stage), [0, 0, 1]);
+    let last = stage.last();
+    stage.progress(last, before, false);
+    assert_eq!(answered(&mut stage), [0, 1, 0]);
+    stage.progress(last, last, false);
+    assert_eq!(answered(&mut stage), [1, 0, 0]);
+    // What its client gets at QoS 2 waits for what the subscriber's listener asks for.
+    stage.publish(&publishers[2], 2, &message("a", b"2", QOS_2));
+    let is_second = |stage: &mut Stage| payloads(&stage.delivered(&subscriber)).contains(&"2".to_owned());
+    assert!(!is_second(&mut stage));
+    stage.sync();
+    assert!(is_second(&mut stage));
+}
+
+/// Answers of one connection keep their order, whatever others wait for; a CONNACK waits like any other.
+#[test]
+fn a_hasty_connection_keeps_the_order_of_its_answers() {
+    let mut stage = Stage::new().slow();
+    let ask = Ask::lasting(60).durability(Durability::Os);
+    let mut hasty = stage.claim("hasty", &ask);
+    assert!(stage.claimed(&mut hasty).is_none());
+    let mut patient = stage.claim("patient", &Ask::lasting(60));
+    let last = stage.last();
+    stage.progress(last, Lsn(0), false);
+    assert!(stage.claimed(&mut hasty).is_some() && stage.claimed(&mut patient).is_none());
+    for id in 1..=3 {
+        stage.publish(&hasty, id, &message("a", b"x", QOS_2));
+    }
+    stage.publish(&hasty, 4, &message("nobody", b"x", QOS_1));
+    assert!(stage.stored(&hasty).is_empty());
+    let last = stage.last();
+    stage.progress(last, Lsn(0), false);
+    let tickets: Vec<Ticket> = stage.stored(&hasty).into_iter().map(|(ticket, _)| ticket).collect();
+    let [one, two, three] = [1, 2, 3].map(|id| Ticket::PubRec(packet_id(id)));
+    assert_eq!(tickets, [one, two, three, Ticket::PubAck(packet_id(4))]);
+    // The place of a connection is used again, by one that waits.
+    stage.leave(&hasty, Cause::Normal);
+    stage.progress(last, last, true);
+    assert_eq!(stage.ended(&patient), Vec::<ReasonCode>::new(), "its CONNACK came before the failure");
+}
+
+/// After a failed sync a hasty connection has lost nothing that it was promised.
+#[test]
+fn a_failed_sync_takes_nothing_from_who_waits_for_the_write() {
+    let mut stage = Stage::new();
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    stage.subscribe(&subscriber, "a", at_qos(QOS_2));
+    let [patient, hasty] = [Durability::Fsync, Durability::Os]
+        .map(|durability| stage.client(&format!("{durability:?}"), &Ask::clean().durability(durability)));
+    stage.replies();
+    let before = stage.last();
+    let mut stage = stage.slow();
+    stage.publish(&patient, 1, &message("a", b"1", QOS_1));
+    stage.publish(&hasty, 1, &message("a", b"1", QOS_1));
+    let last = stage.last();
+    stage.progress(last, before, true);
+    assert_eq!(stage.stored(&hasty), [(Ticket::PubAck(packet_id(1)), ReasonCode::Success)]);
+    assert_eq!(stage.ended(&patient), [ReasonCode::UnspecifiedError]);
+    assert!(stage.stored(&patient).is_empty());
+    stage.publish(&hasty, 2, &message("a", b"2", QOS_1));
+    assert_eq!(
+        stage.stored(&hasty),
+        [(Ticket::PubAck(packet_id(2)), ReasonCode::ImplementationSpecificError)]
+    );
 }
 
 /// The first refused commit is how the ledger hears of it, if nobody tells it.

@@ -254,7 +254,7 @@ impl World {
         let (from, upto) = (self.durable.0, self.stage.last().0);
         let span = usize::try_from(upto - from).expect("small") + 1;
         self.durable = Lsn(from + self.dice.below(span) as u64);
-        self.stage.ledger.durable(self.durable, self.stage.now, &mut self.stage.sink);
+        self.stage.progress(self.durable, self.durable, false);
     }
 
     fn connect(&mut self, name: &'static str) {

@@ -7,8 +7,8 @@ use index::{
     Change, ConnectionId, Interest, Place, QueueId, ShardId, Subscriber, Subscriptions, Target, Targets,
 };
 use ledger::{
-    Cause, Claim, Claimed, Command, Deliver, Delivered, Effects, Gauges, Ledger, Left, Lsn, Origin, Publish,
-    Record, Refusal, Reply, Settings, Will,
+    Cause, Claim, Claimed, Command, Deliver, Delivered, Durability, Effects, Gauges, Ledger, Left, Lsn,
+    Origin, Progress, Publish, Record, Refusal, Reply, Settings, Will,
 };
 use session::{Message, Now, Ticket};
 use topic::{TopicFilter, TopicName};
@@ -93,6 +93,7 @@ pub(crate) struct Ask {
     pub(crate) packet_bytes_max: u32,
     pub(crate) will: Option<Will>,
     pub(crate) shard: usize,
+    pub(crate) durability: Durability,
 }
 
 impl Ask {
@@ -105,6 +106,7 @@ impl Ask {
             packet_bytes_max: u32::MAX,
             will: None,
             shard: 0,
+            durability: Durability::Fsync,
         }
     }
 
@@ -115,6 +117,10 @@ impl Ask {
 
     pub(crate) fn clean_start(self) -> Self {
         Self { clean_start: true, ..self }
+    }
+
+    pub(crate) fn durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
     }
 
     pub(crate) fn window(self, window: u16) -> Self {
@@ -174,7 +180,12 @@ impl Stage {
     /// Everything is durable.
     pub(crate) fn sync(&mut self) {
         let last = self.sink.last;
-        self.ledger.durable(last, self.now, &mut self.sink);
+        self.progress(last, last, false);
+    }
+
+    /// The disk has come so far.
+    pub(crate) fn progress(&mut self, written: Lsn, durable: Lsn, has_failed: bool) {
+        self.ledger.progress(Progress { written, durable, has_failed }, self.now, &mut self.sink);
     }
 
     pub(crate) fn last(&self) -> Lsn {
@@ -218,6 +229,7 @@ impl Stage {
             window: ask.window,
             packet_bytes_max: ask.packet_bytes_max,
             will: ask.will.clone(),
+            durability: ask.durability,
         };
         self.handle(shard, Command::Claim(Box::new(claim)));
         let place = Place { shard, connection };
