@@ -1,19 +1,38 @@
-//! Where the ledger's records go: a disk that is slow, full, or fails, and that forgets what was not synced.
+//! Where the ledger's records go: a disk that is slow, full, or fails, that forgets what was not synced, and hands the
+//! oldest records back to have their space again.
+
+use std::collections::VecDeque;
 
 use ledger::{Lsn, Progress, Record, Refusal};
+
+use crate::random::Random;
 
 /// The records of all groups, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
-    groups: Vec<Vec<Record<'static>>>,
+    groups: VecDeque<Vec<Record<'static>>>,
+    /// So many were before those, and are forgotten.
+    forgotten: usize,
     /// So many groups survive whatever happens.
     durable: usize,
+    cleaning: Option<Cleaning>,
     /// There is no space but for records that free some.
     pub(crate) is_full: bool,
     /// A write or a sync has failed. That is final until the process starts again.
     has_failed: bool,
     /// How often something was refused for want of space.
     pub(crate) refusals: usize,
+}
+
+/// The oldest groups are to be forgotten.
+#[derive(Debug)]
+struct Cleaning {
+    /// So many.
+    upto: usize,
+    /// So many of them have been handed out.
+    handed: usize,
+    /// The last copy of what was still true of them, when all are made.
+    copied: Option<Lsn>,
 }
 
 impl Disk {
@@ -33,16 +52,36 @@ impl Disk {
         if self.has_failed {
             return Err(Refusal::Poisoned);
         }
-        self.groups.push(group.iter().cloned().map(Record::into_owned).collect());
+        self.groups.push_back(group.iter().cloned().map(Record::into_owned).collect());
         Ok(self.committed())
     }
 
+    /// Some of the oldest records; what was handed out before is copied, as far as it is still true.
+    pub(crate) fn next_to_copy(&mut self, random: &mut Random) -> VecDeque<Record<'static>> {
+        let (groups, committed) = (self.groups.len(), self.committed());
+        let Some(cleaning) = &mut self.cleaning else {
+            if groups > 0 && random.chance(300) {
+                let most = *random.pick(&[groups, groups.div_ceil(4)]);
+                let upto = random.between(1, most);
+                self.cleaning = Some(Cleaning { upto, handed: 0, copied: None });
+            }
+            return VecDeque::new();
+        };
+        let piece = random.some_of(cleaning.upto - cleaning.handed);
+        let first = cleaning.handed;
+        cleaning.handed += piece;
+        if piece == 0 {
+            cleaning.copied.get_or_insert(committed);
+        }
+        self.groups.range(first..first + piece).flatten().cloned().collect()
+    }
+
     pub(crate) fn committed(&self) -> Lsn {
-        Lsn(self.groups.len() as u64)
+        Lsn((self.forgotten + self.groups.len()) as u64)
     }
 
     pub(crate) fn durable(&self) -> Lsn {
-        Lsn(self.durable as u64)
+        Lsn((self.forgotten + self.durable) as u64)
     }
 
     /// How far it has come: what a process has written is gone with the machine, which is what ends here.
@@ -52,12 +91,19 @@ impl Disk {
 
     /// How many groups wait to be synced.
     pub(crate) fn unsynced(&self) -> usize {
-        if self.has_failed { 0 } else { self.groups.len() - self.durable }
+        if self.has_failed { 0 } else { self.undecided() }
     }
 
     /// So many more groups are durable.
     pub(crate) fn sync(&mut self, groups: usize) {
         self.durable += groups.min(self.unsynced());
+        let durable = self.durable();
+        let done = |cleaning: &mut Cleaning| cleaning.copied.is_some_and(|copied| copied <= durable);
+        if let Some(Cleaning { upto, .. }) = self.cleaning.take_if(done) {
+            self.groups.drain(..upto);
+            self.durable -= upto;
+            self.forgotten += upto;
+        }
     }
 
     pub(crate) fn fail(&mut self) {
@@ -73,6 +119,7 @@ impl Disk {
         self.groups.truncate(self.durable + survivors);
         self.durable = self.groups.len();
         self.has_failed = false;
+        self.cleaning = None;
     }
 
     /// Groups that a crash may keep or lose.

@@ -216,6 +216,7 @@ impl Ledger {
             message: Arc::clone(&will.message),
             delay_secs: will.delay_secs,
             due_ms: None,
+            _bytes: self.live.count(&will.message),
         })
     }
 

@@ -27,6 +27,7 @@ mod group;
 mod in_flight;
 mod keeper;
 mod lanes;
+mod live;
 mod publish;
 mod queue;
 mod record;
@@ -76,6 +77,7 @@ use end::Ending;
 use feed::Turns;
 use gauges::add;
 use group::Groups;
+use live::Live;
 use publish::Planned;
 use replies::{Answer, QueueOf, Replies};
 use restate::{Copied, Moved};
@@ -96,6 +98,10 @@ const CURSOR_STEPS_AT_A_TIME: usize = 4;
 const PLACE_BYTES: usize = 128;
 const SESSION_BYTES: usize = 1_024;
 const CLIENT_BYTES: usize = 512;
+/// What a record takes to name one queue of a message, and what a session or a group takes to say who it is and where,
+/// about.
+const QUEUED_BYTES: usize = 16;
+const NAME_BYTES: usize = 128;
 /// What an exchange of QoS 2 takes that was begun by a client and is not over.
 const UNRELEASED_BYTES: usize = 8;
 
@@ -114,6 +120,7 @@ pub struct Ledger {
     groups: Groups,
     moved: Moved,
     copied: Copied,
+    live: Live,
     retained: Retained,
     cursors: Cursors,
     replies: Replies,
@@ -153,6 +160,7 @@ impl Ledger {
             lasting: HashMap::default(),
             moved: Moved::default(),
             copied: Copied::default(),
+            live: Live::default(),
             groups: Groups::new(settings.seed, settings.dispatch.clone()),
             retained: Retained::new(settings.retained_bytes_max),
             cursors: Cursors::default(),
@@ -190,6 +198,17 @@ impl Ledger {
     #[must_use]
     pub fn gauges(&self) -> Arc<Gauges> {
         Arc::clone(&self.gauges)
+    }
+
+    /// What its records would take on disk if there were none but those that are still true, in bytes, about; a message
+    /// is counted once, however many queues it is in, and once more if it is retained.
+    #[must_use]
+    pub fn live_bytes(&self) -> usize {
+        let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
+        let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * QUEUED_BYTES;
+        let sessions = (self.lasting.len() + self.groups.table.len()) * NAME_BYTES;
+        let retained = self.retained.bytes() - self.retained.places_bytes();
+        self.live.bytes() + places + sessions + self.subscription_bytes / 4 + retained
     }
 
     /// Carries out one command of a shard.

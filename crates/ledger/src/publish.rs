@@ -11,6 +11,7 @@ use crate::command::{Publish, Reply};
 use crate::cursors::WalkKey;
 use crate::gauges::{add, shift, subtract};
 use crate::group::lane_of;
+use crate::live::Kept;
 use crate::queue::{Entry, Queue};
 use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, QueueOf};
@@ -452,11 +453,19 @@ impl Ledger {
     ) -> Option<QueueOf> {
         let own = routing.publisher.and_then(|publisher| publisher.queue).map(QueueOf::Session);
         let mut brake = None;
+        if plan.is_empty() {
+            return brake;
+        }
         add(&self.gauges.routed, plan.len());
         for planned in plan.iter().filter(|planned| planned.room == Room::Ends) {
             add(&self.gauges.discarded, 1);
             self.end_for_full_queue(planned.queue, to);
         }
+        let message = Arc::clone(routing.message);
+        let kept = match plan.iter().any(|planned| planned.is_recorded) {
+            true => Kept::recorded(message, &self.live),
+            false => Kept::unrecorded(message),
+        };
         for Planned { queue, queued, is_recorded, room } in plan.drain(..) {
             match room {
                 Room::Ends => continue,
@@ -471,7 +480,7 @@ impl Ledger {
                 Room::Enough => {}
                 Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
             }
-            let entry = Entry { message: Arc::clone(routing.message), granted: queued.granted, is_recorded };
+            let entry = Entry { message: Arc::clone(&kept), granted: queued.granted, is_recorded };
             self.push(queue, id, entry);
             if brake.is_none() && own != Some(queue) && routing.publisher.is_some() && self.has_grown(queue) {
                 brake = Some(queue);

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use session::{Message, Now};
+use session::Now;
 
+use crate::live::Kept;
 use crate::record::{Granted, MessageId};
 
 /// So few gaps are not worth being closed.
@@ -13,7 +14,7 @@ const GAPS_KEPT: usize = 64;
 /// A message that waits, or is on its way.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    pub(crate) message: Arc<Message>,
+    pub(crate) message: Arc<Kept>,
     pub(crate) granted: Granted,
     /// Its queue was one that lasts when it came.
     pub(crate) is_recorded: bool,

@@ -9,6 +9,7 @@ use wire::PacketId;
 
 use crate::group::Group;
 use crate::in_flight::{Exchange, State};
+use crate::live::Kept;
 use crate::queue::Entry;
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::{PendingWill, Session, Unfinished};
@@ -171,7 +172,9 @@ impl Replay {
         let will = will.map(|will| {
             self.ledger.last_message = self.ledger.last_message.max(will.id);
             let WillRecord { id, message, delay_secs } = will;
-            Box::new(PendingWill { id, message: message.into_owned(), delay_secs, due_ms: None })
+            let (message, live) = (message.into_owned(), &self.ledger.live);
+            let bytes = live.count(&message);
+            Box::new(PendingWill { id, message, delay_secs, due_ms: None, _bytes: bytes })
         });
         let id = will.as_ref().map(|will| will.id);
         let session = self.session_or_begin(incarnation);
@@ -233,8 +236,9 @@ impl Replay {
 
     fn enqueue(&mut self, id: MessageId, body: &Arc<Message>, queues: Vec<Queued>, is_retained: bool) {
         self.ledger.last_message = self.ledger.last_message.max(id);
+        let kept = Kept::recorded(Arc::clone(body), &self.ledger.live);
         for Queued { queue, granted } in queues {
-            let entry = Entry { message: Arc::clone(body), granted, is_recorded: true };
+            let entry = Entry { message: Arc::clone(&kept), granted, is_recorded: true };
             let is_new = match self.group(queue) {
                 Some(group) => group.queue.restore(id, entry),
                 None => self.session_or_begin(queue).queue.restore(id, entry),

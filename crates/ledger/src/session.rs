@@ -12,6 +12,7 @@ use crate::UNITS_AT_A_TIME;
 
 use crate::cursors::WalkKey;
 use crate::in_flight::InFlight;
+use crate::live::LiveBytes;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
 use crate::retained::first_key;
@@ -127,6 +128,7 @@ pub(crate) struct PendingWill {
     pub(crate) delay_secs: u32,
     /// Once the client has left: when it is published, on the monotonic clock.
     pub(crate) due_ms: Option<u64>,
+    pub(crate) _bytes: LiveBytes,
 }
 
 impl Unfinished {

@@ -312,6 +312,7 @@ impl Ledger {
         let Place { shard, connection } = online.place;
         let targets = Arc::new([Target::one(Arc::clone(&session.subscriber), connection, share.interest)]);
         if let Some(Entry { message, .. }) = self.take_next(id, member, |gauges| &gauges.acknowledged, to)? {
+            let message = Arc::clone(&**message);
             to.post(shard, Reply::Live { message, targets, stored: false });
         }
         Ok(())
@@ -449,7 +450,7 @@ fn moved<'a>(
     }
     // It came when the group had no member that lasts. The identifier is in use even after a restart.
     let queues = Cow::Owned(vec![Queued { queue: group, granted: entry.granted.clone() }]);
-    let body = Cow::Borrowed(&entry.message);
+    let body = Cow::Borrowed(&**entry.message);
     vec![Record::Enqueue { message, body, queues, is_retained: false }, moved]
 }
 
@@ -467,7 +468,7 @@ pub(crate) fn deliver(connection: index::ConnectionId, what: Delivered, entry: &
     Deliver {
         connection,
         what,
-        message: Arc::clone(&entry.message),
+        message: Arc::clone(&**entry.message),
         qos: *qos,
         retain: *retain,
         dup,

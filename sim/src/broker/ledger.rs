@@ -18,6 +18,8 @@ pub(crate) struct LedgerThread {
     board: Rc<Board>,
     pub(crate) inbox: VecDeque<Commands>,
     pub(crate) outbox: VecDeque<Addressed>,
+    /// Records that are to be copied, as far as they are still true.
+    old: VecDeque<Record<'static>>,
     /// It was told how far the disk has come.
     told: Progress,
 }
@@ -59,12 +61,19 @@ impl Effects for Replies<'_> {
 
 impl LedgerThread {
     pub(crate) fn new(ledger: Ledger, board: Rc<Board>) -> Self {
-        Self { ledger, board, inbox: VecDeque::new(), outbox: VecDeque::new(), told: Progress::default() }
+        Self {
+            ledger,
+            board,
+            inbox: VecDeque::new(),
+            outbox: VecDeque::new(),
+            old: VecDeque::new(),
+            told: Progress::default(),
+        }
     }
 
     /// Whether anything would wake the thread, which waits for shards that have much to read.
     pub(crate) fn is_awake(&self, disk: &Disk, now_ms: u64) -> bool {
-        let is_wanted = !self.inbox.is_empty()
+        let is_wanted = !(self.inbox.is_empty() && self.old.is_empty())
             || self.ledger.has_work()
             || disk.progress() != self.told
             || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms);
@@ -97,6 +106,10 @@ impl LedgerThread {
             }
         }
         self.ledger.work(now, &mut replies);
+        if self.old.is_empty() {
+            self.old = replies.disk.next_to_copy(random);
+        }
+        self.ledger.copy_some(&mut self.old, &mut replies);
         self.told = replies.disk.progress();
         self.ledger.progress(self.told, now, &mut replies);
         for all in [replies.shards, replies.decided] {

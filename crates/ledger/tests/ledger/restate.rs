@@ -270,3 +270,34 @@ fn what_is_gone_leaves_no_number_behind() {
     let log = [std::slice::from_ref(last), &copied].concat();
     assert_eq!(replay(&log, &stage).durable_state(), stage.ledger.durable_state());
 }
+
+/// What decides when old records are worth copying: a message counts once, whatever the number of its queues, and until
+/// the last of them is done with it.
+#[test]
+fn what_is_live_is_known() {
+    let mut stage = Stage::new();
+    let clients: Vec<Client> = (0..10)
+        .map(|number| {
+            let client = stage.client(&number.to_string(), &Ask::lasting(60));
+            stage.subscribe(&client, "a", at_qos(QOS_1));
+            client
+        })
+        .collect();
+    let before = stage.ledger.live_bytes();
+    let payload = "x".repeat(1_000_000);
+    emit(&mut stage, "a", &[&payload]);
+    let is_live = |stage: &Stage| (stage.ledger.live_bytes() - before) / 1_000_000;
+    assert_eq!(is_live(&stage), 1);
+    for client in &clients {
+        assert_eq!(is_live(&stage), 1);
+        let sent = stage.delivered(client);
+        stage.acknowledge(client, sent[0].what, ReasonCode::Success);
+    }
+    assert_eq!(stage.ledger.live_bytes(), before);
+    emit(&mut stage, "a", &[&payload]);
+    for client in &clients {
+        stage.leave_with(client, Cause::Normal, Some(0));
+    }
+    stage.work();
+    assert!(stage.ledger.live_bytes() < 1_000, "what has ended is not live");
+}
