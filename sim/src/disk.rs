@@ -97,6 +97,9 @@ impl Disk {
     /// So many more groups are durable.
     pub(crate) fn sync(&mut self, groups: usize) {
         self.durable += groups.min(self.unsynced());
+        if self.has_failed {
+            return;
+        }
         let durable = self.durable();
         let done = |cleaning: &mut Cleaning| cleaning.copied.is_some_and(|copied| copied <= durable);
         if let Some(Cleaning { upto, .. }) = self.cleaning.take_if(done) {

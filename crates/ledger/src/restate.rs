@@ -141,9 +141,11 @@ struct Truth<'a> {
 
 impl Ledger {
     /// Copies what is still true of the oldest of some old records, about a thousand units of work; the others stay in
-    /// `old`. Nothing is copied while the ends of what was there at the last restart are not on the record yet. When
-    /// nothing can be recorded any more, the old records stay where they are, and `old` is emptied.
-    pub fn copy_some(&mut self, old: &mut VecDeque<Record<'static>>, to: &mut impl Effects) {
+    /// `old`. Returns whether it is to be called again at once, because there are others.
+    ///
+    /// Nothing is copied while the ends of what was there at the last restart are not on the record yet, nor when nothing
+    /// can be recorded any more: then the rest stays in `old` for good.
+    pub fn copy_some(&mut self, old: &mut VecDeque<Record<'static>>, to: &mut impl Effects) -> bool {
         let is_settled = self.unsettled.is_empty() && self.orphans.is_empty();
         let mut units = if is_settled { UNITS_AT_A_TIME } else { 0 };
         while units > 0
@@ -152,15 +154,13 @@ impl Ledger {
             units = units.saturating_sub(weight(&record));
             if self.restate(&record, to).is_err() {
                 old.push_front(record);
-                break;
+                return false;
             }
-        }
-        if self.replies.is_poisoned() {
-            old.clear();
         }
         if old.is_empty() {
             self.copied.facts.clear();
         }
+        is_settled && !old.is_empty()
     }
 
     /// Copies what of an old record is still true, as it is now and not as it was then. See the documentation of the

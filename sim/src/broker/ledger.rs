@@ -20,6 +20,7 @@ pub(crate) struct LedgerThread {
     pub(crate) outbox: VecDeque<Addressed>,
     /// Records that are to be copied, as far as they are still true.
     old: VecDeque<Record<'static>>,
+    has_more_to_copy: bool,
     /// It was told how far the disk has come.
     told: Progress,
 }
@@ -67,13 +68,15 @@ impl LedgerThread {
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
             old: VecDeque::new(),
+            has_more_to_copy: false,
             told: Progress::default(),
         }
     }
 
     /// Whether anything would wake the thread, which waits for shards that have much to read.
     pub(crate) fn is_awake(&self, disk: &Disk, now_ms: u64) -> bool {
-        let is_wanted = !(self.inbox.is_empty() && self.old.is_empty())
+        let is_wanted = !self.inbox.is_empty()
+            || self.has_more_to_copy
             || self.ledger.has_work()
             || disk.progress() != self.told
             || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms);
@@ -109,7 +112,7 @@ impl LedgerThread {
         if self.old.is_empty() {
             self.old = replies.disk.next_to_copy(random);
         }
-        self.ledger.copy_some(&mut self.old, &mut replies);
+        self.has_more_to_copy = self.ledger.copy_some(&mut self.old, &mut replies);
         self.told = replies.disk.progress();
         self.ledger.progress(self.told, now, &mut replies);
         for all in [replies.shards, replies.decided] {
