@@ -1,5 +1,6 @@
 //! The log on a simulated disk: groups of bytes that say of themselves which they are.
 
 mod power_cuts;
+mod repair;
 mod scene;
 mod space;
