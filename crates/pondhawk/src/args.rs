@@ -43,8 +43,66 @@ pub(crate) enum Command {
         /// The configuration file
         file: PathBuf,
     },
+    /// Look after a data directory: is it whole, what is in it, a copy of it
+    #[command(subcommand)]
+    Journal(JournalCommand),
     /// Load tests, for this broker and any other
     Bench(bench::BenchArgs),
+}
+
+/// How a command about a data directory ends.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; the journal is whole
+  1  the journal is damaged
+  2  this could not be done or found out: no journal there, in use, not readable";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalCommand {
+    /// Read everything, and say whether it is as it was written
+    ///
+    /// Changes nothing. A write that was under way when the broker ended is no damage: nothing in it was acknowledged,
+    /// and the next start cuts it off. No broker may be running on the directory.
+    #[command(after_long_help = EXIT_CODES)]
+    Check {
+        /// The data directory
+        dir: PathBuf,
+    },
+    /// Give up what is damaged, so that the broker starts with the rest
+    ///
+    /// Without --discard-damaged it only says where the first damage is. Make a copy of the directory first: what is given
+    /// up is gone, and who was told that it is safe is not told otherwise. No broker may be running on the directory.
+    #[command(after_long_help = EXIT_CODES)]
+    Repair {
+        /// Do it: the messages and changes in damaged parts are lost
+        #[arg(long)]
+        discard_damaged: bool,
+        /// The data directory
+        dir: PathBuf,
+    },
+    /// Print what is in it: sessions, queues, groups, retained messages, wills, files
+    ///
+    /// Changes nothing. It is what a broker would start with, and takes as much memory as a broker would. Inspect a
+    /// backup where a broker is running.
+    #[command(after_long_help = EXIT_CODES)]
+    Inspect {
+        /// As JSON, for scripts
+        #[arg(long)]
+        json: bool,
+        /// The data directory
+        dir: PathBuf,
+    },
+    /// Copy it to a new directory that a broker can start on, while a broker is running
+    ///
+    /// The copy has everything that was acknowledged before the copy began. It is checked before this ends; until then
+    /// no broker starts on it.
+    #[command(after_long_help = EXIT_CODES)]
+    Backup {
+        /// The data directory
+        dir: PathBuf,
+        /// Where to: a directory that is empty or not there yet
+        to: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

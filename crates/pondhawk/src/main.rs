@@ -6,6 +6,7 @@ mod banner;
 mod check;
 mod logging;
 mod serve;
+mod upkeep;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         None => start(arguments.serve),
         Some(Command::Serve(serve)) => start(serve),
         Some(Command::Check { file }) => check(&file),
+        Some(Command::Journal(command)) => upkeep::run(&command),
         Some(Command::Bench(arguments)) => run_bench(arguments),
     }
 }

@@ -1,0 +1,76 @@
+//! Why something could not be done with a data directory: what happened, where, and what to do.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use journal::{DirectoryError, OpenError};
+
+/// Why a command about a data directory failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There is nothing to look at.
+    NoJournal(PathBuf),
+    /// It could not be opened.
+    Directory { dir: PathBuf, error: DirectoryError },
+    /// It could not be read.
+    Journal { dir: PathBuf, error: OpenError },
+    /// A copy is to be made where something is already.
+    NotEmpty(PathBuf),
+    /// A copy could not be written.
+    Copy { file: PathBuf, error: io::Error },
+    /// While it was copied, the broker went on faster.
+    Overtaken(PathBuf),
+}
+
+impl Failure {
+    /// 1 for damage, 2 for all that leaves open whether there is any.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Journal { error: OpenError::Damaged(_), .. } => ExitCode::from(1),
+            _ => ExitCode::from(2),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoJournal(dir) => {
+                writeln!(f, "there is no journal in {}", dir.display())?;
+                f.write_str("hint: name the directory that the broker has as data_dir")
+            }
+            Self::Directory { dir, error: error @ DirectoryError::InUse { .. } } => {
+                writeln!(f, "{} cannot be opened: {error}", dir.display())?;
+                f.write_str("hint: stop the broker first; or make a copy with `pondhawk journal backup` and take that")
+            }
+            Self::Directory { dir, error } => write!(f, "{} cannot be opened: {error}", dir.display()),
+            Self::Journal { dir, error: OpenError::Damaged(damage) } => {
+                writeln!(f, "the journal in {} is damaged\n{damage}", dir.display())?;
+                write!(
+                    f,
+                    "hint: bring back a backup; or copy the directory, and give up what is damaged with \
+                     `pondhawk journal repair --discard-damaged {}`",
+                    dir.display()
+                )
+            }
+            Self::Journal { dir, error: error @ OpenError::Newer { .. } } => {
+                writeln!(f, "the journal in {} cannot be read: {error}", dir.display())?;
+                f.write_str("hint: take the version of pondhawk that has written it, or a later one")
+            }
+            Self::Journal { dir, error } => {
+                write!(f, "the journal in {} cannot be read: {error}", dir.display())
+            }
+            Self::NotEmpty(dir) => {
+                writeln!(f, "{} is not empty", dir.display())?;
+                f.write_str("hint: name a directory that is not there yet")
+            }
+            Self::Copy { file, error } => write!(f, "{}: {error}", file.display()),
+            Self::Overtaken(dir) => {
+                writeln!(f, "the broker has used space in {} again before it was copied", dir.display())?;
+                f.write_str("hint: try again when less is published, or copy to a faster disk")
+            }
+        }
+    }
+}

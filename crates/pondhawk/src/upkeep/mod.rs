@@ -1,0 +1,123 @@
+//! `pondhawk journal …`: what an operator does with a data directory that no broker serves from at the moment, or with one
+//! that does.
+
+mod backup;
+mod failure;
+mod inspect;
+mod reading;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use journal::{Damage, Directory, OpenError, Report, Storage};
+
+use crate::args::JournalCommand;
+use failure::Failure;
+use inspect::Inspection;
+use reading::{Read, Reading};
+
+/// Says what came of it: to standard output if it could be done, to standard error if not.
+pub(crate) fn run(command: &JournalCommand) -> ExitCode {
+    let done = match command {
+        JournalCommand::Check { dir } => check(dir),
+        JournalCommand::Repair { dir, discard_damaged } => repair(dir, *discard_damaged),
+        JournalCommand::Inspect { dir, json } => inspect(dir, *json),
+        JournalCommand::Backup { dir, to } => backup::backup(dir, to),
+    };
+    match done {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn check(dir: &Path) -> Result<String, Failure> {
+    let mut reading = Reading::begin(Arc::new(lock(dir)?), dir)?;
+    reading.by_ref().for_each(drop);
+    let read = reading.finish()?;
+    Ok(format!(
+        "{} is whole: {} in {}.\n{}",
+        dir.display(),
+        text::Count(read.records, "record"),
+        found(&read.report),
+        end(&read.report)
+    ))
+}
+
+/// Says each thing that it gives up when that is done, because what comes next may fail.
+fn repair(dir: &Path, discard_damaged: bool) -> Result<String, Failure> {
+    let storage: Arc<dyn Storage> = Arc::new(lock(dir)?);
+    let mut last: Option<Damage> = None;
+    loop {
+        let damage = match Reading::begin(Arc::clone(&storage), dir).and_then(Reading::finish) {
+            Ok(read) => return Ok(format!("{} {}.\n", dir.display(), repaired(last.is_some(), &read))),
+            Err(Failure::Journal { error: OpenError::Damaged(damage), .. })
+                if discard_damaged && last.as_ref() != Some(&damage) =>
+            {
+                damage
+            }
+            Err(failure) => return Err(failure),
+        };
+        let failed = |error| Failure::Journal { dir: dir.to_owned(), error };
+        let bytes = journal::discard(&*storage, &damage).map_err(failed)?;
+        println!("given up: {damage} ({})", text::Size(bytes));
+        last = Some(damage);
+    }
+}
+
+fn repaired(was_damaged: bool, read: &Read) -> String {
+    let records = text::Count(read.records, "record");
+    let is = if was_damaged { "can be read again" } else { "is whole, and nothing was done" };
+    format!("{is}: {records} in {}", found(&read.report))
+}
+
+fn inspect(dir: &Path, json: bool) -> Result<String, Failure> {
+    let inspection = Inspection::of(dir)?;
+    Ok(if json { inspection.to_json() } else { inspection.to_string() })
+}
+
+/// The directory, for this process alone.
+fn lock(dir: &Path) -> Result<Directory, Failure> {
+    has_journal(dir)?;
+    Directory::open(dir).map_err(|error| Failure::Directory { dir: dir.to_owned(), error })
+}
+
+/// Opening a directory to write would make one.
+fn has_journal(dir: &Path) -> Result<(), Failure> {
+    if dir.is_dir() { Ok(()) } else { Err(Failure::NoJournal(dir.to_owned())) }
+}
+
+fn found(report: &Report) -> String {
+    let Report { segments, frames, bytes, discarded, .. } = report;
+    let given_up = if *discarded > 0 {
+        format!(", {} given up by an earlier repair", text::Count(*discarded, "frame"))
+    } else {
+        String::new()
+    };
+    format!(
+        "{} of {}, {}{given_up}",
+        text::Count(*frames, "frame"),
+        text::Count(*segments, "segment"),
+        text::Size(*bytes)
+    )
+}
+
+/// What an operator should know of where the records end.
+fn end(report: &Report) -> String {
+    match &report.end {
+        Some((file, offset)) if report.is_torn => format!(
+            "A write was under way when they ended, at byte {offset} of {file}. That is no damage: nothing in it was \
+             acknowledged, and the next start cuts it off.\n"
+        ),
+        _ => String::new(),
+    }
+}
