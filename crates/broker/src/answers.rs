@@ -133,7 +133,8 @@ impl Shard {
         if reason.is_error() && !is_publish && !is_over {
             // The peer must not take for done what is not recorded.
             let why = "the end of an exchange could not be recorded";
-            return self.give_up(id, DisconnectReason::UnspecifiedError, why, now, to);
+            let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
+            return self.give_up(id, reason, why, now, to);
         }
         if reason.is_error() && is_publish && !is_5 {
             // Before MQTT 5 no acknowledgement says no: what was not stored is not acknowledged.

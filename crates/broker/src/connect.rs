@@ -5,7 +5,7 @@ use std::sync::Arc;
 use index::{ConnectionId, Level, Subscriber};
 use ledger::{Cause, Claim, Claimed, Command, Will};
 use session::{Accepted, Message, Now, Purpose};
-use wire::{Connect, DisconnectReason, ReasonCode};
+use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
 use crate::ending::{By, Ending};
 use crate::filters::subscription_bytes;
@@ -87,13 +87,14 @@ impl Shard {
 
     /// The ledger cannot let the client in.
     pub(crate) fn refused(&mut self, id: ConnectionId, reason: ReasonCode, now: Now, to: &mut impl Effects) {
-        let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
-        self.disconnect(id, reason, to);
+        // Where a version has no code for it, nothing is said [3.1.1 MQTT-3.2.2-6].
+        let refusal = ConnectRefusal::try_from(reason).unwrap_or(ConnectRefusal::ServerUnavailable);
+        self.send(id, &ConnAck::refused(refusal).into(), to);
         let why = match reason {
-            DisconnectReason::QuotaExceeded => "there is no room for another session",
+            ReasonCode::QuotaExceeded => "there is no room for another session",
             _ => "what the session needs cannot be recorded",
         };
-        self.turn_away(id, reason.reason(), why, now, to);
+        self.turn_away(id, reason, why, now, to);
     }
 
     fn turn_away(

@@ -70,6 +70,11 @@ impl Ledger {
         if let Some(session) = self.claims.find(&id).and_then(|client| client.session) {
             self.settle(session, now, to);
         }
+        if self.replies.is_poisoned() && self.claims.is_ending(&id) {
+            // That the session has ended will never be durable: after the restart it is there again.
+            let (connection, reason) = (place.connection, ReasonCode::ServerUnavailable);
+            return to.post(place.shard, Reply::Refused { connection, reason });
+        }
         let existing = self.claims.find(&id).and_then(|client| client.session);
         let is_recorded = existing.is_some() || claim.expiry_secs > 0 || self.claims.is_ending(&id);
         let claimed = match existing {

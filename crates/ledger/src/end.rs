@@ -150,14 +150,17 @@ impl Ledger {
                 Err(refusal) => {
                     let _ = self.reason(refusal);
                     let Some(session) = self.sessions.find_mut(id) else { return };
-                    session.expires_ms = Some(now.monotonic_ms + RETRY_MS);
+                    // When nothing will be recorded any more, it ends after the restart.
+                    let is_tried_again = !self.replies.is_poisoned();
+                    session.expires_ms = is_tried_again.then_some(now.monotonic_ms + RETRY_MS);
                 }
             }
         }
         let Some(session) = self.sessions.find_mut(id) else { return };
         if let Some(will) = session.will.as_mut().filter(|will| is_due(will.due_ms)) {
             let record = Record::WillDue { session: session.incarnation.unwrap_or_default() };
-            if self.replies.commit(&[record], to).is_err() {
+            // One that cannot be recorded is better published twice than never.
+            if self.replies.commit(&[record], to).is_err() && !self.replies.is_poisoned() {
                 will.due_ms = Some(now.monotonic_ms + RETRY_MS);
             } else if let Some(will) = session.will.take() {
                 subtract(&self.gauges.wills_pending, 1);

@@ -36,7 +36,8 @@ pub(crate) struct World {
     pub(crate) counters: Vec<Arc<Counters>>,
     index: Arc<Subscriptions>,
     ledger: Ledger,
-    committed: Lsn,
+    progress: Progress,
+    pub(crate) disk: Disk,
     pub(crate) budget: Arc<Budget>,
     pub(crate) now: Now,
 }
@@ -168,16 +169,34 @@ impl Effects for Outside {
     }
 }
 
+/// Where the records go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Disk {
+    /// What was taken is as safe as it gets.
+    #[default]
+    Fast,
+    /// Everything is taken, and nothing is durable.
+    Slow,
+    /// There is no space but for records that free some.
+    Full,
+    Failed,
+}
+
 #[derive(Default)]
 struct Posted {
     replies: Vec<(ShardId, Reply)>,
-    committed: Lsn,
+    progress: Progress,
+    disk: Disk,
 }
 
 impl Posted {
-    /// What was taken is as safe as it gets.
-    fn progress(&self) -> Progress {
-        Progress { written: self.committed, durable: self.committed, has_failed: false }
+    fn progress(&mut self) -> Progress {
+        match self.disk {
+            Disk::Fast | Disk::Full => self.progress.durable = self.progress.written,
+            Disk::Slow => {}
+            Disk::Failed => self.progress.has_failed = true,
+        }
+        self.progress
     }
 }
 
@@ -186,9 +205,14 @@ impl ledger::Effects for Posted {
         self.replies.push((to, reply));
     }
 
-    fn commit(&mut self, _: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        self.committed.0 += 1;
-        Ok(self.committed)
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        match self.disk {
+            Disk::Failed => return Err(Refusal::Poisoned),
+            Disk::Full if !group.iter().all(Record::frees_space) => return Err(Refusal::NoSpace),
+            _ => {}
+        }
+        self.progress.written.0 += 1;
+        Ok(self.progress.written)
     }
 
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
@@ -230,7 +254,17 @@ impl World {
         };
         let shards = (0..shards).map(shard).collect::<Vec<_>>();
         let outside = shards.iter().map(|_| Outside::default()).collect();
-        Self { shards, outside, counters, index, ledger, committed: Lsn::default(), budget, now }
+        Self {
+            shards,
+            outside,
+            counters,
+            index,
+            ledger,
+            progress: Progress::default(),
+            disk: Disk::Fast,
+            budget,
+            now,
+        }
     }
 
     /// A connection on which nothing has been sent.
@@ -382,14 +416,15 @@ impl World {
     }
 
     pub(crate) fn carry_commands(&mut self) -> bool {
-        let mut posted = Posted { committed: self.committed, ..Posted::default() };
+        let mut posted = Posted { progress: self.progress, disk: self.disk, ..Posted::default() };
         let mut carried = false;
         for shard in 0..self.shards.len() {
             carried |= self.carry_commands_of(shard, &mut posted);
         }
         self.ledger.work(self.now, &mut posted);
-        self.ledger.progress(posted.progress(), self.now, &mut posted);
-        self.committed = posted.committed;
+        let progress = posted.progress();
+        self.ledger.progress(progress, self.now, &mut posted);
+        self.progress = posted.progress;
         carried |= !posted.replies.is_empty() || self.ledger.has_work();
         self.deliver(posted);
         carried
@@ -397,13 +432,14 @@ impl World {
 
     /// The ledger works, and something happens before its replies arrive.
     pub(crate) fn carry_commands_and(&mut self, between: impl FnOnce(&mut Self)) {
-        let mut posted = Posted { committed: self.committed, ..Posted::default() };
+        let mut posted = Posted { progress: self.progress, disk: self.disk, ..Posted::default() };
         for shard in 0..self.shards.len() {
             self.carry_commands_of(shard, &mut posted);
         }
         self.ledger.work(self.now, &mut posted);
-        self.ledger.progress(posted.progress(), self.now, &mut posted);
-        self.committed = posted.committed;
+        let progress = posted.progress();
+        self.ledger.progress(progress, self.now, &mut posted);
+        self.progress = posted.progress;
         between(self);
         self.deliver(posted);
     }

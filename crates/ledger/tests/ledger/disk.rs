@@ -279,6 +279,37 @@ fn a_failed_sync_takes_nothing_from_who_waits_for_the_write() {
     );
 }
 
+/// A session whose end was not durable when the disk failed is there again after the restart: nobody is told otherwise.
+#[test]
+fn who_wipes_a_session_must_have_that_recorded() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60));
+    stage.leave(&client, Cause::Normal);
+    let mut stage = stage.slow();
+    let wiping = stage.claim("c", &Ask::clean());
+    stage.progress(Lsn(0), Lsn(0), true);
+    assert_eq!(stage.ended(&wiping), [ReasonCode::ServerUnavailable]);
+    stage.leave(&wiping, Cause::Normal);
+    let again = stage.claim("c", &Ask::clean());
+    assert_eq!(stage.ended(&again), [ReasonCode::ServerUnavailable]);
+    let other = stage.claim("other", &Ask::clean());
+    assert!(stage.ended(&other).is_empty());
+}
+
+/// Sessions and wills whose time comes when nothing can be recorded any more have it after the restart.
+#[test]
+fn a_poisoned_ledger_does_not_try_for_ever() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(10).will("w", 5));
+    stage.leave(&client, Cause::WithWill);
+    stage.sink.is_poisoned = true;
+    let last = stage.last();
+    stage.progress(last, last, true);
+    stage.pass_secs(10);
+    assert_eq!(count(&stage.gauges().sessions), 1);
+    assert_eq!(stage.ledger.poll_timeout(), None, "nothing is to be tried again");
+}
+
 /// The first refused commit is how the ledger hears of it, if nobody tells it.
 #[test]
 fn a_refused_commit_poisons_too() {
