@@ -105,7 +105,7 @@ pub(crate) fn name(number: u64) -> String {
     format!("{PREFIX}{number:016}")
 }
 
-/// The number of the segment that this is the file of, if it is one.
+/// The number of the segment in this file; none if it is not one.
 pub(crate) fn number(file: &str) -> Option<u64> {
     file.strip_prefix(PREFIX)?.parse().ok().filter(|number| name(*number) == file)
 }
@@ -113,7 +113,9 @@ pub(crate) fn number(file: &str) -> Option<u64> {
 /// The numbers of all segments, in order.
 pub(crate) fn numbers(storage: &dyn Storage) -> io::Result<Vec<u64>> {
     let names = storage.list()?;
-    let mut numbers: Vec<u64> = names.iter().filter_map(|file| number(file)).collect();
+    let number =
+        |file: &String| file.strip_prefix(PREFIX)?.parse().ok().filter(|number| name(*number) == *file);
+    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
