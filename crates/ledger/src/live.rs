@@ -17,12 +17,13 @@ pub(crate) struct LiveBytes {
     bytes: usize,
 }
 
-/// A message that waits in queues, or is on its way out of them.
+/// A message that waits in queues, or is on its way out of them. There is one of these for each message that waits: it
+/// is as small as it can be.
 #[derive(Debug)]
 pub(crate) struct Kept {
     message: Arc<Message>,
     /// Nothing if it is not on the record.
-    _bytes: Option<LiveBytes>,
+    live: Option<Live>,
 }
 
 impl Live {
@@ -31,27 +32,46 @@ impl Live {
     }
 
     pub(crate) fn count(&self, message: &Message) -> LiveBytes {
-        // About what a record of it takes: what a message holds of memory beside its bytes is as much.
-        let bytes = message.size_bytes();
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        LiveBytes { live: self.clone(), bytes }
+        self.add(message);
+        LiveBytes { live: self.clone(), bytes: bytes(message) }
     }
+
+    fn add(&self, message: &Message) {
+        self.0.fetch_add(bytes(message), Ordering::Relaxed);
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// About what a record of it takes: what a message holds of memory beside its bytes is as much.
+fn bytes(message: &Message) -> usize {
+    message.size_bytes()
 }
 
 impl Drop for LiveBytes {
     fn drop(&mut self) {
-        self.live.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.live.subtract(self.bytes);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(live) = &self.live {
+            live.subtract(bytes(&self.message));
+        }
     }
 }
 
 impl Kept {
     pub(crate) fn recorded(message: Arc<Message>, live: &Live) -> Arc<Self> {
-        let _bytes = Some(live.count(&message));
-        Arc::new(Self { message, _bytes })
+        live.add(&message);
+        Arc::new(Self { message, live: Some(live.clone()) })
     }
 
     pub(crate) fn unrecorded(message: Arc<Message>) -> Arc<Self> {
-        Arc::new(Self { message, _bytes: None })
+        Arc::new(Self { message, live: None })
     }
 }
 

@@ -92,6 +92,10 @@ impl Queue {
             self.places.make_contiguous().sort_by_key(|(id, _)| *id);
             self.trim();
         }
+        // What was restored may wait for long.
+        if self.places.capacity() > self.places.len() + self.places.len() / 4 {
+            self.places.shrink_to_fit();
+        }
     }
 
     pub(crate) fn front(&self) -> Option<(MessageId, &Entry)> {

@@ -145,6 +145,7 @@ impl Ledger {
     ///
     /// Nothing is copied while the ends of what was there at the last restart are not on the record yet, nor when nothing
     /// can be recorded any more: then the rest stays in `old` for good.
+    #[must_use = "what is left in `old` for good is not to be waited for"]
     pub fn copy_some(&mut self, old: &mut VecDeque<Record<'static>>, to: &mut impl Effects) -> bool {
         let is_settled = self.unsettled.is_empty() && self.orphans.is_empty();
         let mut units = if is_settled { UNITS_AT_A_TIME } else { 0 };

@@ -20,9 +20,8 @@ fn replay(groups: &[Group], stage: &Stage) -> Ledger {
 fn copies(groups: &[Group], stage: &mut Stage) -> Vec<Group> {
     let before = stage.sink.groups.len();
     let mut old: VecDeque<Record<'static>> = groups.iter().flatten().cloned().collect();
-    while !old.is_empty() {
-        stage.ledger.copy_some(&mut old, &mut stage.sink);
-    }
+    while stage.ledger.copy_some(&mut old, &mut stage.sink) {}
+    assert!(old.is_empty(), "nothing stands in the way");
     stage.sink.groups.split_off(before).into_iter().map(|(_, group)| group).collect()
 }
 

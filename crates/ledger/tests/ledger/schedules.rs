@@ -203,7 +203,7 @@ impl World {
             None => {
                 let mut some: VecDeque<_> =
                     (0..=self.dice.below(9)).map_while(|_| cleaning.old.pop_front()).collect();
-                self.stage.ledger.copy_some(&mut some, &mut self.stage.sink);
+                let _ = self.stage.ledger.copy_some(&mut some, &mut self.stage.sink);
                 some.into_iter().rev().for_each(|record| cleaning.old.push_front(record));
                 cleaning.copied = cleaning.old.is_empty().then(|| self.stage.last());
             }
