@@ -386,6 +386,9 @@ impl Ledger {
         match self.replies.commit(&group, to) {
             Err(Refusal::NoSpace) if can_do_without && will.is_some() => Err(ReasonCode::QuotaExceeded),
             Err(_) if can_do_without => {
+                if is_retained {
+                    self.retained.note_unrecorded(id);
+                }
                 add(&self.gauges.unrecorded, 1);
                 Ok(id)
             }

@@ -27,7 +27,7 @@
 //! | a message in a queue | `Enqueue` | `Enqueue`, for those of its queues that have it |
 //! | a message on its way | `Enqueue` | the same, `Sent` |
 //! | a message moved from a group | `Enqueue` | `Enqueue` into the group, `Moved` out of it again |
-//! | a retained value | `Enqueue` | `Enqueue`, possibly without queues |
+//! | a retained value | `Enqueue` | `Enqueue`, possibly without queues; or of the value that is in memory alone |
 //!
 //! # Why it may be replayed
 //! Replay starts at an arbitrary group of records, and is to end in the state that the ledger was in.
@@ -197,6 +197,10 @@ impl Ledger {
         is_retained: bool,
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
+        // What has taken its place in memory alone takes it on the record too: where there is no space but for copies,
+        // this is one.
+        let latest = self.retained.unrecorded(body.topic()).filter(|_| is_retained);
+        let latest = latest.map(|(id, message)| (id, Arc::clone(message)));
         let is_retained = is_retained && self.retained.is_numbered(body.topic(), id);
         let mut kept = Vec::new();
         let mut on_the_way = Vec::new();
@@ -210,13 +214,22 @@ impl Ledger {
             }
             on_the_way.extend(self.way(queued.queue, id, whereabouts));
         }
-        if kept.is_empty() && !is_retained {
+        let mut group = Vec::with_capacity(1);
+        if is_retained || !kept.is_empty() {
+            let (body, queues) = (Cow::Borrowed(body), Cow::Owned(kept));
+            group.push(Record::Enqueue { message: id, body, queues, is_retained });
+            group.append(&mut on_the_way);
+        }
+        if let Some((message, body)) = &latest {
+            let (body, queues) = (Cow::Borrowed(body), Cow::Owned(Vec::new()));
+            group.push(Record::Enqueue { message: *message, body, queues, is_retained: true });
+        }
+        if group.is_empty() {
             return Ok(());
         }
-        let (body, queues) = (Cow::Borrowed(body), Cow::Owned(kept));
-        let mut group = vec![Record::Enqueue { message: id, body, queues, is_retained }];
-        group.append(&mut on_the_way);
-        self.replies.copy(&group, to)
+        self.replies.copy(&group, to)?;
+        latest.into_iter().for_each(|(id, _)| self.retained.note_recorded(id));
+        Ok(())
     }
 
     /// Where a message is that was in a queue.

@@ -1,7 +1,7 @@
 //! Retained messages, in the order of their topics' levels, so that a filter is answered by a cursor
 //! that any change may overtake.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub struct Retained {
     bytes_max: usize,
     /// Where the sweep for expired values goes on.
     swept: Option<Box<[u8]>>,
+    /// Values that are in memory only: for want of space the record still says what was there before.
+    unrecorded: BTreeSet<MessageId>,
 }
 
 #[derive(Debug)]
@@ -168,6 +170,25 @@ impl Retained {
         self.values.get(&key_of(message.topic())).is_some_and(|value| Arc::ptr_eq(&value.message, message))
     }
 
+    /// The value with this number, which is about to be set, is not on the record.
+    pub(crate) fn note_unrecorded(&mut self, id: MessageId) {
+        self.unrecorded.insert(id);
+    }
+
+    /// The value with this number is on the record.
+    pub(crate) fn note_recorded(&mut self, id: MessageId) {
+        self.unrecorded.remove(&id);
+    }
+
+    /// The value of a topic, if it is not on the record.
+    pub(crate) fn unrecorded(&self, topic: TopicName<'_>) -> Option<(MessageId, &Arc<Message>)> {
+        if self.unrecorded.is_empty() {
+            return None;
+        }
+        let value = self.values.get(&key_of(topic))?;
+        self.unrecorded.contains(&value.id).then_some((value.id, &value.message))
+    }
+
     /// Whether the value of a topic is the message with this number.
     pub(crate) fn is_numbered(&self, topic: TopicName<'_>, id: MessageId) -> bool {
         self.values.get(&key_of(topic)).is_some_and(|value| value.id == id)
@@ -274,6 +295,7 @@ impl Retained {
             let cost = cost(key, &old.message);
             self.bytes -= cost;
             self.places_bytes -= cost - old.message.size_bytes();
+            self.unrecorded.remove(&old.id);
         }
     }
 }

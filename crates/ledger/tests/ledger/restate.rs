@@ -7,7 +7,9 @@ use index::Subscriptions;
 use ledger::{Cause, Command, CursorId, Ledger, Record, Reply, Settings};
 use wire::ReasonCode;
 
-use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, id_of, message, packet_id, payloads, retained};
+use crate::stage::{
+    Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, id_of, message, packet_id, payloads, retained,
+};
 
 type Group = Vec<Record<'static>>;
 
@@ -236,6 +238,21 @@ fn retained_values_and_cursors() {
     bring(&mut stage, &client);
     assert!(!stage.ledger.durable_state().contains("cursor"), "it is at its end");
     check(&mut stage);
+}
+
+/// A value that is in memory only, for want of space, must not take that with it which is on the record.
+#[test]
+fn a_value_that_was_not_recorded_is_when_the_one_before_it_goes() {
+    let mut stage = Stage::new();
+    stage.emit(&retained("t", b"on the record", QOS_1));
+    stage.sink.no_space = true;
+    stage.emit(&retained("t", b"in memory", QOS_0));
+    let recorded: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    assert!(replay(&recorded, &stage).durable_state() != stage.ledger.durable_state());
+    let copied = copies(&recorded, &mut stage);
+    assert_eq!(replay(&copied, &stage).durable_state(), stage.ledger.durable_state());
+    let again = copies(&copied, &mut stage);
+    assert_eq!(replay(&again, &stage).durable_state(), stage.ledger.durable_state());
 }
 
 /// One step of the cursor of a client's subscription to `t/#`.
