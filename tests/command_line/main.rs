@@ -61,6 +61,22 @@ fn help_names_every_flag_and_every_key() {
 }
 
 #[test]
+fn what_cannot_be_found_out_about_a_data_directory_is_neither_whole_nor_damaged() {
+    let nowhere = std::env::temp_dir().join(format!("pondhawk-nowhere-{}", std::process::id()));
+    let nowhere = nowhere.to_str().unwrap();
+    for command in [&["check"][..], &["inspect", "--json"], &["repair", "--discard-damaged"]] {
+        let output = pondhawk(&[&["journal"], command, &[nowhere]].concat(), "");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
+        assert!(output.stdout.is_empty(), "{command:?}");
+        assert!(said.contains(&format!("there is no journal in {nowhere}")), "{said}");
+    }
+    let output = pondhawk(&["journal", "repair", "--help"], "");
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains("--discard-damaged") && help.contains("Exit codes:"), "{help}");
+}
+
+#[test]
 fn the_version_is_the_workspace_s() {
     let output = pondhawk(&["--version"], "");
     assert_eq!(
