@@ -77,9 +77,8 @@ impl Replay {
             }
             Record::WillDone { will } => self.publish_will(will),
             Record::Moved { group, session, message, packet_id, granted } => {
-                if let Some(entry) = self.take(group, message)
-                    && let Some(session) = self.session(session)
-                {
+                if let Some(entry) = self.take(group, message) {
+                    let session = self.session_or_begin(session);
                     let entry = Entry { granted: granted.into_owned(), ..entry };
                     send(session, packet_id, message, entry);
                     if let Some(exchange) = session.in_flight.find_mut(packet_id) {

@@ -35,7 +35,7 @@
 //! *Records between the cut and the copy speak of what is not known yet.* Those that begin something begin the session or
 //! group that they name, at whatever mention comes first; its name follows with the copy of `Session` or `Group`, or its
 //! end follows, since it was alive when it was mentioned. Those that change or end what is not known change nothing, for
-//! the copy behind them tells the outcome. A session whose end was cut off is not mentioned any more: nothing speaks of
+//! the copy behind them tells the outcome; but `Moved` begins the session that it moves a known message to. A session whose end was cut off is not mentioned any more: nothing speaks of
 //! it after its end, and what came before was cut off with it. A group may be mentioned after its end, by the copy of a
 //! message that has moved out of it: it is empty again at the end of that copy, and what has no name when the records end
 //! is forgotten.
