@@ -21,6 +21,8 @@ pub(crate) struct Cleaning {
     piece_bytes: usize,
     /// Nothing is handed out before this group is durable.
     waits_for: Option<u64>,
+    /// There was no space for the copies when so much was live, in bytes.
+    abandoned_at: Option<u64>,
     /// The oldest segment could not be read again: nothing is cleaned any more.
     pub(crate) damage: Option<Damage>,
 }
@@ -47,7 +49,13 @@ impl Cleaning {
         !self.frames.is_empty() || self.stage == Stage::Read
     }
 
+    /// How much was live when there was no space for the copies the last time.
+    pub(crate) fn abandoned_at(&self) -> Option<u64> {
+        self.abandoned_at
+    }
+
     pub(crate) fn begin(&mut self) {
+        self.abandoned_at = None;
         self.stage = Stage::Reading;
     }
 
@@ -71,6 +79,11 @@ impl Cleaning {
 
     pub(crate) fn give_up(&mut self, damage: Damage) {
         *self = Self { damage: Some(damage), ..Self::default() };
+    }
+
+    /// What was copied already will be copied once more.
+    pub(crate) fn abandon(&mut self, live_bytes: u64) {
+        *self = Self { damage: self.damage.take(), abandoned_at: Some(live_bytes), ..Self::default() };
     }
 
     pub(crate) fn forget(&mut self) {

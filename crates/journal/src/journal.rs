@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ledger::{Keeper, Lsn, Progress, Record, Refusal};
 
-use crate::frame::HEADER_BYTES;
 use crate::record::{Decoder, encode_group};
 use crate::runner::{Runner, Wake};
 use crate::{
@@ -20,7 +19,18 @@ pub struct Journal {
     durability: Durability,
     /// One group's bytes.
     scratch: Vec<u8>,
+    turn: Turn,
     runner: Option<Runner>,
+}
+
+/// Whether the thread that commits is woken at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    None,
+    /// It is not, so that it takes all of a turn in one frame; it waits if that is set.
+    Under {
+        has_waiter: bool,
+    },
 }
 
 /// A journal that is being read: an iterator over its records, which are whole groups in their order, and then
@@ -76,17 +86,23 @@ impl Opening {
         }
         let durability = self.settings.durability;
         let Parts { log, committer, preparer, report } = self.recovery.finish(self.settings)?;
-        let journal = Journal { log, durability, scratch: Vec::new(), runner: None };
+        let journal = Journal { log, durability, scratch: Vec::new(), turn: Turn::None, runner: None };
         Ok((journal, committer, preparer, report))
+    }
+
+    /// What was read; or what was damaged.
+    pub(crate) fn into_report(self) -> Result<Report, OpenError> {
+        let report = self.recovery.report().clone();
+        self.error.map_or(Ok(report), Err)
     }
 
     /// Reads the next frame; false at the end.
     fn read(&mut self) -> Result<bool, OpenError> {
         let Some(frame) = self.recovery.next_frame()? else { return Ok(false) };
         let decoded = decode(&mut self.decoder, frame, &mut self.records);
-        decoded.map(|()| true).map_err(|(within, what)| {
+        decoded.map(|()| true).map_err(|what| {
             let (file, offset) = self.recovery.place();
-            Damage::at(file, offset + u64::from(HEADER_BYTES) + within as u64, Fault::Record(what)).into()
+            Damage::at(file, offset, Fault::Record(what)).into()
         })
     }
 }
@@ -112,19 +128,19 @@ impl Iterator for Opening {
     }
 }
 
-/// The records of a frame; or at which of its bytes something is wrong, and what.
+/// The records of a frame; or what is wrong in it.
 fn decode(
     decoder: &mut Decoder,
     frame: &[u8],
     into: &mut impl Extend<Record<'static>>,
-) -> Result<(), (usize, String)> {
+) -> Result<(), String> {
     let mut is_whole = true;
     for decoded in decoder.records(frame) {
-        let decoded = decoded.map_err(|error| (error.offset, error.to_string()))?;
+        let decoded = decoded.map_err(|error| error.to_string())?;
         is_whole = decoded.is_last;
         into.extend(decoded.record);
     }
-    if is_whole { Ok(()) } else { Err((frame.len(), "a group without its end".to_owned())) }
+    if is_whole { Ok(()) } else { Err("a group without its end".to_owned()) }
 }
 
 impl Journal {
@@ -145,15 +161,36 @@ impl Journal {
         self.log.set_live_bytes(bytes);
     }
 
+    /// What is committed from now on is written when the turn ends, in as few frames as possible. Without turns each
+    /// commit begins to be written at once, if nothing else is.
+    pub fn begin_turn(&mut self) {
+        if self.turn == Turn::None {
+            self.turn = Turn::Under { has_waiter: false };
+        }
+    }
+
+    /// Nothing more is committed for now: who commits has to call this before it waits for anything.
+    pub fn end_turn(&mut self) {
+        if std::mem::replace(&mut self.turn, Turn::None) == (Turn::Under { has_waiter: true }) {
+            self.log.wake_committer();
+        }
+    }
+
     fn append(&mut self, group: &[Record<'_>], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
         let mut cuts = Vec::new();
         self.scratch.clear();
         encode_group(group, usize::MAX, &mut self.scratch, &mut cuts);
-        let lsn = self.log.append(&self.scratch, purpose, urgency);
+        let appended = self.log.append_quietly(&self.scratch, purpose, urgency);
+        let wakes = matches!(appended, Ok((_, true)));
+        match &mut self.turn {
+            Turn::Under { has_waiter } => *has_waiter |= wakes,
+            Turn::None if wakes => self.log.wake_committer(),
+            Turn::None => {}
+        }
         if self.scratch.capacity() > SCRATCH_BYTES_MAX {
             self.scratch = Vec::new();
         }
-        lsn
+        appended.map(|(lsn, _)| lsn)
     }
 }
 
@@ -184,8 +221,8 @@ impl Keeper for Journal {
     fn next_to_copy(&mut self) -> Option<Vec<Record<'static>>> {
         let frame = self.log.next_to_copy()?;
         let mut records = Vec::new();
-        if let Err((within, what)) = decode(&mut Decoder::default(), &frame, &mut records) {
-            let damage = Damage::at("an old segment", within as u64, Fault::Record(what));
+        if let Err(what) = decode(&mut Decoder::default(), &frame, &mut records) {
+            let damage = Damage::at("an old segment", 0, Fault::Record(what));
             self.log.give_up_cleaning(damage);
             return None;
         }

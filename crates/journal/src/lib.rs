@@ -6,6 +6,7 @@
 //! what of them is still true. `docs/JOURNAL.md` has the format byte by byte.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod cleaning;
 mod committer;
 mod directory;
@@ -20,6 +21,7 @@ mod plan;
 mod preparer;
 pub mod record;
 mod recovery;
+mod repair;
 mod resume;
 mod runner;
 mod segment;
@@ -27,6 +29,7 @@ mod settings;
 pub mod simulated;
 mod storage;
 
+pub use backup::backup;
 pub use committer::Committer;
 pub use directory::{Directory, DirectoryError};
 pub use discard::discard;
@@ -36,6 +39,7 @@ pub use latency::Latencies;
 pub use log::{Log, Purpose, REST_MS, Status, Urgency};
 pub use preparer::{Pace, Preparer};
 pub use recovery::{Parts, Recovery, Report};
+pub use repair::{check, discard_damaged};
 pub use runner::Wake;
 pub use settings::{Durability, Settings};
 pub use storage::{File, Storage};

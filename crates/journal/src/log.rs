@@ -167,9 +167,29 @@ impl Log {
     /// # Errors
     /// There is no space for it, or it is longer than [`Settings::group_bytes_max`]; or a write or sync has failed.
     pub fn append(&self, group: &[u8], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
+        let (lsn, wakes) = self.append_quietly(group, purpose, urgency)?;
+        if wakes {
+            self.commit.notify_one();
+        }
+        Ok(lsn)
+    }
+
+    /// The same, and whether [`wake_committer`](Self::wake_committer) is to be called soon.
+    pub(crate) fn append_quietly(
+        &self,
+        group: &[u8],
+        purpose: Purpose,
+        urgency: Urgency,
+    ) -> Result<(Lsn, bool), Refusal> {
         let mut plan = self.plan();
         let lsn = match plan.append(group, purpose, urgency, &self.settings) {
-            Err(Refusal::NoSpace) if purpose != Purpose::News => {
+            Err(Refusal::NoSpace) if purpose == Purpose::Copy => {
+                drop(plan);
+                // Its segment stays as it is, until there is more space.
+                self.cleaning().abandon(self.live_bytes());
+                return Err(Refusal::NoSpace);
+            }
+            Err(Refusal::NoSpace) if purpose == Purpose::FreesSpace => {
                 drop(plan);
                 // The space that was kept for these is used up: what has happened cannot be recorded any more.
                 self.fail(&io::ErrorKind::StorageFull.into());
@@ -179,13 +199,10 @@ impl Log {
         };
         let wakes = plan.waiter.is_called_by(urgency);
         drop(plan);
-        if wakes {
-            self.commit.notify_one();
-        }
         if purpose == Purpose::Copy {
             self.counters.copied_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
         }
-        Ok(lsn)
+        Ok((lsn, wakes))
     }
 
     /// How far it has come.

@@ -16,6 +16,8 @@ use crate::{Purpose, Settings, Urgency};
 const BUFFER_BYTES_MAX: usize = 2 << 20;
 const BUFFERS_MAX: usize = 4;
 const MARK_PAGES: u32 = 2;
+/// The part of the very last segment that copies leave alone.
+pub(crate) const KEPT_FROM_COPIES: u32 = 8;
 
 /// Groups that are written as one frame.
 pub(crate) struct Batch {
@@ -124,7 +126,7 @@ impl Plan {
         if !fits_any || (purpose == Purpose::News && self.spares.is_empty()) {
             return Err(Refusal::NoSpace);
         }
-        if !self.open_takes(group.len(), settings) {
+        if !self.open_takes(group.len(), purpose, settings) {
             self.begin_batch(group.len(), purpose)?;
         }
         self.appended += 1;
@@ -139,24 +141,37 @@ impl Plan {
         Ok(Lsn(self.appended))
     }
 
-    fn open_takes(&self, group_bytes: usize, settings: &Settings) -> bool {
+    fn open_takes(&self, group_bytes: usize, purpose: Purpose, settings: &Settings) -> bool {
         self.open.as_ref().is_some_and(|batch| {
             let bytes = batch.bytes.len() + group_bytes;
-            bytes <= settings.frame_bytes_max() && self.fits(self.offset, bytes, group_bytes == 0)
+            bytes <= settings.frame_bytes_max()
+                && self.fits(self.offset, bytes, self.kept(group_bytes, purpose))
         })
     }
 
-    /// Whether a batch fits. In the very last segment some pages are kept for frames that say that an old one is not
-    /// needed any more: these have no records, and without them there would never be space again.
-    fn fits(&self, offset: u32, batch_bytes: usize, is_mark: bool) -> bool {
-        let kept = if self.spares.is_empty() && !is_mark { MARK_PAGES * PAGE_BYTES } else { 0 };
+    /// So much of the segment is kept from these. When there is only one more and no space for another, news leave half, so
+    /// that the oldest can be copied whatever is in it. In the very last one some pages are for frames that say that an old
+    /// segment is not needed any more: they have no records, and without them there would never be space again. And copies
+    /// leave some of it to what frees space, which cannot be put off as they can.
+    fn kept(&self, group_bytes: usize, purpose: Purpose) -> u32 {
+        let is_last = self.spares.is_empty() && group_bytes > 0;
+        match purpose {
+            Purpose::News if self.spares.len() == 1 && self.no_space.is_some() => self.segment.bytes / 2,
+            Purpose::Copy if is_last => self.segment.bytes / KEPT_FROM_COPIES,
+            Purpose::FreesSpace if is_last => MARK_PAGES * PAGE_BYTES,
+            _ => 0,
+        }
+    }
+
+    fn fits(&self, offset: u32, batch_bytes: usize, kept: u32) -> bool {
         batch_bytes <= self.segment.room_ends().saturating_sub(kept).saturating_sub(offset) as usize
     }
 
     /// Closes the open batch and begins the next, in the next segment if it has to be.
     fn begin_batch(&mut self, group_bytes: usize, purpose: Purpose) -> Result<(), Refusal> {
         let offset = self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes);
-        let is_here = self.fits(offset, HEADER_BYTES as usize + group_bytes, group_bytes == 0);
+        let kept = self.kept(group_bytes, purpose);
+        let is_here = self.fits(offset, HEADER_BYTES as usize + group_bytes, kept);
         let spares_needed = match (is_here, purpose) {
             (true, _) => 0,
             (false, Purpose::News) => 2,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::frame::{FrameReader, Kind};
-use crate::plan::Plan;
+use crate::plan::{KEPT_FROM_COPIES, Plan};
 use crate::segment::{FIRST_FRAME, Filling, Segment, name};
 use crate::{Damage, Fault, Log, Purpose, Urgency};
 
@@ -88,8 +88,10 @@ impl Preparer {
         plan.log_bytes -= u64::from(segment.bytes);
         drop(plan);
         // Its file stays as it is until a frame on stable storage says that it is not needed.
-        let Ok(lsn) = self.log.append(&[], Purpose::FreesSpace, Urgency::Durable) else { return false };
-        self.released.push_back((segment, lsn.0));
+        let marked = self.log.append(&[], Purpose::Copy, Urgency::Durable);
+        // Without space for a frame of its own the next one says so.
+        let at = marked.map_or_else(|_| self.log.plan().appended + 1, |lsn| lsn.0);
+        self.released.push_back((segment, at));
         true
     }
 
@@ -231,6 +233,9 @@ impl Preparer {
 
     /// Reads the next frame of the oldest segment, if its space is wanted.
     fn clean(&mut self, pace: Pace) -> bool {
+        if self.log.cleaning().is_idle() {
+            self.reading = None;
+        }
         let Some(reading) = &mut self.reading else { return self.begin_cleaning(pace) };
         if !self.log.cleaning().wants_frames() {
             return false;
@@ -254,17 +259,17 @@ impl Preparer {
 
     fn begin_cleaning(&mut self, pace: Pace) -> bool {
         let cleaning = self.log.cleaning();
-        if !cleaning.is_idle() || cleaning.damage.is_some() {
+        if !cleaning.is_idle() || cleaning.damage.is_some() || !self.released.is_empty() {
             return false;
         }
+        let abandoned_at = cleaning.abandoned_at();
         drop(cleaning);
         let plan = self.log.plan();
         let Some(segment) = plan.sealed.front().cloned() else { return false };
         // Frames may still have to be written to it; and there is no use in copying copies of what has not changed.
-        if segment.number >= self.log.active()
-            || segment.number > plan.last_news
-            || !self.is_wanted(&plan, pace)
-        {
+        let is_worth_it = segment.number < self.log.active() && segment.number <= plan.last_news + 2;
+        let has_room = self.has_room(&plan, &segment, abandoned_at);
+        if !is_worth_it || !has_room || !self.is_wanted(&plan, pace) {
             return false;
         }
         drop(plan);
@@ -273,11 +278,32 @@ impl Preparer {
         true
     }
 
+    /// Whether the copies of a segment will probably fit into what there is for them.
+    fn has_room(&self, plan: &Plan, segment: &Segment, abandoned_at: Option<u64>) -> bool {
+        let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
+        let live = u128::from(self.log.live_bytes().min(sealed));
+        let expected = u128::from(segment.bytes) * live / u128::from(sealed.max(1));
+        let left = plan.segment.room_ends().saturating_sub(plan.offset());
+        let room = match plan.spares.front() {
+            // Whatever is in it, half of the last one is left to what frees space.
+            Some(last) if plan.spares.len() == 1 => return left + last.bytes / 2 >= segment.bytes,
+            Some(_) => return true,
+            None => left.saturating_sub(plan.segment.bytes / KEPT_FROM_COPIES),
+        };
+        // Where there was none, a quarter of what was live then has to be gone.
+        let is_less = abandoned_at.is_none_or(|then| self.log.live_bytes() < then - then / 4);
+        is_less && expected < u128::from(room)
+    }
+
     /// Whether more space is taken than what is live is worth.
     fn is_wanted(&self, plan: &Plan, pace: Pace) -> bool {
         let live = self.log.live_bytes();
         let bytes = self.log.settings.segment_bytes(plan.log_bytes);
         let is_short = plan.no_space.is_some() || plan.spares.is_empty();
+        if is_short && plan.spares.len() < SPARES && plan.offset() > plan.segment.bytes / 4 {
+            // The last one is needed soon: whatever it costs, there has to be another then.
+            return true;
+        }
         if is_short || pace == Pace::Idle {
             let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
             return sealed > live.saturating_add(live / 4);

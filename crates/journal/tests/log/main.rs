@@ -1,5 +1,7 @@
 //! The log on a simulated disk: groups of bytes that say of themselves which they are.
 
+mod damage;
+mod failures;
 mod power_cuts;
 mod repair;
 mod scene;

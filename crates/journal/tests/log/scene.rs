@@ -151,11 +151,21 @@ impl Scene {
                 };
                 self.put(usize::try_from(bytes).expect("small"), urgency);
             }
-            5..8 => drop(self.drop_one(urgency)),
-            8..13 => drop(self.parts.committer.commit_once()),
-            13 => drop(self.parts.committer.commit_rest()),
-            14 => drop(self.parts.preparer.prepare_once(Pace::Busy)),
-            _ => drop(self.copy_some()),
+            5..8 => {
+                self.drop_one(urgency);
+            }
+            8..13 => {
+                self.parts.committer.commit_once();
+            }
+            13 => {
+                self.parts.committer.commit_rest();
+            }
+            14 => {
+                self.parts.preparer.prepare_once(Pace::Busy);
+            }
+            _ => {
+                self.copy_some();
+            }
         }
     }
 
@@ -164,9 +174,9 @@ impl Scene {
         // Being asked for more to copy tells the preparer that all was copied: so it is asked once more.
         let mut idle_rounds = 0;
         while idle_rounds < 2 {
-            let has_done = self.parts.committer.commit_rest()
-                || self.parts.preparer.prepare_once(pace)
-                || self.copy_some();
+            let has_done = self.parts.preparer.prepare_once(pace)
+                || self.copy_some()
+                || self.parts.committer.commit_rest();
             idle_rounds = if has_done { 0 } else { idle_rounds + 1 };
         }
     }

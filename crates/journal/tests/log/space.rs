@@ -29,7 +29,7 @@ fn disk_use_stays_bounded_while_the_log_turns_over() {
 #[test]
 fn what_is_not_needed_is_given_back_when_nothing_happens() {
     let mut scene = Scene::new(2);
-    for _ in 0..2_000 {
+    for _ in 0..500 {
         assert!(scene.put(600, Urgency::Durable));
         while scene.parts.committer.commit_once() || scene.parts.preparer.prepare_once(Pace::Busy) {}
     }
@@ -37,6 +37,6 @@ fn what_is_not_needed_is_given_back_when_nothing_happens() {
     while scene.drop_one(Urgency::Later) {}
     scene.settle(Pace::Idle);
     let status = scene.log().status();
-    assert!(full > 6 << 20 && status.segments + status.spares <= 3, "{full}, {status:?}");
+    assert!(full > 2 << 20 && status.segments + status.spares <= 3, "{full}, {status:?}");
     assert!(!scene.parts.preparer.prepare_once(Pace::Idle), "and then there is nothing more to do");
 }
