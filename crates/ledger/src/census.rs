@@ -143,7 +143,7 @@ fn count_group(group: &Group) -> GroupCensus {
 }
 
 fn keep((id, entry): (MessageId, &Entry)) -> (MessageId, Arc<Message>) {
-    (id, Arc::clone(&**entry.message))
+    (id, Arc::clone(&entry.message))
 }
 
 #[cfg(test)]

@@ -330,10 +330,18 @@ impl Ledger {
     fn answer(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
         let connection = answer.reply.connection();
         let place = connection.map(|connection| Place { shard: answer.shard, connection });
-        match place.filter(|place| !self.replies.is_all_safe(*place)) {
-            // When nothing will be durable any more, what still succeeds promises nothing.
-            Some(place) if !self.replies.is_poisoned() => self.replies.hold(place, answer),
-            _ => self.release(answer, now, to),
+        match place {
+            Some(place) => self.answer_to(place, answer, now, to),
+            None => self.release(answer, now, to),
+        }
+    }
+
+    fn answer_to(&mut self, place: Place, answer: Answer, now: Now, to: &mut impl Effects) {
+        // When nothing will be durable any more, what still succeeds promises nothing.
+        if self.replies.is_all_safe(place) || self.replies.is_poisoned() {
+            self.release(answer, now, to);
+        } else {
+            self.replies.hold(place, answer);
         }
     }
 

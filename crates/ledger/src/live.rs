@@ -17,13 +17,28 @@ pub(crate) struct LiveBytes {
     bytes: usize,
 }
 
-/// A message that waits in queues, or is on its way out of them. There is one of these for each message that waits: it
-/// is as small as it can be.
+/// A message in one queue, or on its way out of it.
 #[derive(Debug)]
 pub(crate) struct Kept {
     message: Arc<Message>,
-    /// Nothing if it is not on the record.
-    live: Option<Live>,
+    share: Share,
+}
+
+/// For a message that goes into queues: makes one [`Kept`] for each.
+#[derive(Debug)]
+pub(crate) struct Keeping<'a> {
+    message: &'a Arc<Message>,
+    share: Share,
+}
+
+/// Who takes a message off the count. Most go into one queue: for these there is nothing to allocate.
+#[derive(Debug)]
+enum Share {
+    /// It is not on the record.
+    None,
+    Sole(Live),
+    /// The last of them.
+    Shared(Arc<LiveBytes>),
 }
 
 impl Live {
@@ -32,22 +47,49 @@ impl Live {
     }
 
     pub(crate) fn count(&self, message: &Message) -> LiveBytes {
-        self.add(message);
-        LiveBytes { live: self.clone(), bytes: bytes(message) }
+        let bytes = bytes(message);
+        self.add(bytes);
+        LiveBytes { live: self.clone(), bytes }
     }
 
-    fn add(&self, message: &Message) {
-        self.0.fetch_add(bytes(message), Ordering::Relaxed);
+    /// There is one writer, the ledger: no need for an atomic addition.
+    fn add(&self, bytes: usize) {
+        self.0.store(self.bytes().wrapping_add(bytes), Ordering::Relaxed);
     }
 
     fn subtract(&self, bytes: usize) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.0.store(self.bytes().wrapping_sub(bytes), Ordering::Relaxed);
     }
 }
 
 /// About what a record of it takes: what a message holds of memory beside its bytes is as much.
 fn bytes(message: &Message) -> usize {
     message.size_bytes()
+}
+
+impl<'a> Keeping<'a> {
+    /// A message that goes into so many queues; `live` counts it if it is on the record.
+    pub(crate) fn new(message: &'a Arc<Message>, queues: usize, live: Option<&Live>) -> Self {
+        let share = match (live, queues) {
+            (None, _) => Share::None,
+            (Some(live), 0 | 1) => Share::Sole(live.clone()),
+            (Some(live), _) => Share::Shared(Arc::new(live.count(message))),
+        };
+        Self { message, share }
+    }
+
+    /// For one of its queues.
+    pub(crate) fn one(&self) -> Kept {
+        let share = match &self.share {
+            Share::None => Share::None,
+            Share::Sole(live) => {
+                live.add(bytes(self.message));
+                Share::Sole(live.clone())
+            }
+            Share::Shared(bytes) => Share::Shared(Arc::clone(bytes)),
+        };
+        Kept { message: Arc::clone(self.message), share }
+    }
 }
 
 impl Drop for LiveBytes {
@@ -58,20 +100,9 @@ impl Drop for LiveBytes {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if let Some(live) = &self.live {
+        if let Share::Sole(live) = &self.share {
             live.subtract(bytes(&self.message));
         }
-    }
-}
-
-impl Kept {
-    pub(crate) fn recorded(message: Arc<Message>, live: &Live) -> Arc<Self> {
-        live.add(&message);
-        Arc::new(Self { message, live: Some(live.clone()) })
-    }
-
-    pub(crate) fn unrecorded(message: Arc<Message>) -> Arc<Self> {
-        Arc::new(Self { message, live: None })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::command::{Publish, Reply};
 use crate::cursors::WalkKey;
 use crate::gauges::{add, shift, subtract};
 use crate::group::lane_of;
-use crate::live::Kept;
+use crate::live::Keeping;
 use crate::queue::{Entry, Queue};
 use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, QueueOf};
@@ -464,11 +464,8 @@ impl Ledger {
             add(&self.gauges.discarded, 1);
             self.end_for_full_queue(planned.queue, to);
         }
-        let message = Arc::clone(routing.message);
-        let kept = match plan.iter().any(|planned| planned.is_recorded) {
-            true => Kept::recorded(message, &self.live),
-            false => Kept::unrecorded(message),
-        };
+        let is_recorded = plan.iter().any(|planned| planned.is_recorded);
+        let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(&self.live));
         for Planned { queue, queued, is_recorded, room } in plan.drain(..) {
             match room {
                 Room::Ends => continue,
@@ -483,7 +480,7 @@ impl Ledger {
                 Room::Enough => {}
                 Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
             }
-            let entry = Entry { message: Arc::clone(&kept), granted: queued.granted, is_recorded };
+            let entry = Entry { message: keeping.one(), granted: queued.granted, is_recorded };
             self.push(queue, id, entry);
             if brake.is_none() && own != Some(queue) && routing.publisher.is_some() && self.has_grown(queue) {
                 brake = Some(queue);

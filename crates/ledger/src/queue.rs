@@ -1,7 +1,6 @@
 //! Messages that wait, in their order.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use session::Now;
 
@@ -12,9 +11,9 @@ use crate::record::{Granted, MessageId};
 const GAPS_KEPT: usize = 64;
 
 /// A message that waits, or is on its way.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) message: Arc<Kept>,
+    pub(crate) message: Kept,
     pub(crate) granted: Granted,
     /// Its queue was one that lasts when it came.
     pub(crate) is_recorded: bool,

@@ -9,7 +9,7 @@ use wire::PacketId;
 
 use crate::group::Group;
 use crate::in_flight::{Exchange, State};
-use crate::live::Kept;
+use crate::live::Keeping;
 use crate::queue::Entry;
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::{PendingWill, Session, Unfinished};
@@ -235,9 +235,10 @@ impl Replay {
 
     fn enqueue(&mut self, id: MessageId, body: &Arc<Message>, queues: Vec<Queued>, is_retained: bool) {
         self.ledger.last_message = self.ledger.last_message.max(id);
-        let kept = Kept::recorded(Arc::clone(body), &self.ledger.live);
+        let live = self.ledger.live.clone();
+        let keeping = Keeping::new(body, queues.len(), Some(&live));
         for Queued { queue, granted } in queues {
-            let entry = Entry { message: Arc::clone(&kept), granted, is_recorded: true };
+            let entry = Entry { message: keeping.one(), granted, is_recorded: true };
             let is_new = match self.group(queue) {
                 Some(group) => group.queue.restore(id, entry),
                 None => self.session_or_begin(queue).queue.restore(id, entry),

@@ -309,11 +309,16 @@ impl Ledger {
         if granted.qos > Qos::AtMostOnce {
             return self.lend(id, member, granted, now, to);
         }
-        let Place { shard, connection } = online.place;
-        let targets = Arc::new([Target::one(Arc::clone(&session.subscriber), connection, share.interest)]);
-        if let Some(Entry { message, .. }) = self.take_next(id, member, |gauges| &gauges.acknowledged, to)? {
-            let message = Arc::clone(&**message);
-            to.post(shard, Reply::Live { message, targets, stored: false });
+        let place = online.place;
+        let subscriber = Arc::clone(&session.subscriber);
+        let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
+        let taken = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
+        if let Some(Entry { message, is_recorded, .. }) = taken {
+            let message = Arc::clone(&message);
+            let reply = Reply::Live { message, targets, stored: false };
+            let answer = Answer { shard: place.shard, reply, brake: None };
+            // At most once: after a crash nobody else may get it.
+            if is_recorded { self.answer_to(place, answer, now, to) } else { self.release(answer, now, to) }
         }
         Ok(())
     }
@@ -450,7 +455,7 @@ fn moved<'a>(
     }
     // It came when the group had no member that lasts. The identifier is in use even after a restart.
     let queues = Cow::Owned(vec![Queued { queue: group, granted: entry.granted.clone() }]);
-    let body = Cow::Borrowed(&**entry.message);
+    let body = Cow::Borrowed(&*entry.message);
     vec![Record::Enqueue { message, body, queues, is_retained: false }, moved]
 }
 
@@ -468,7 +473,7 @@ pub(crate) fn deliver(connection: index::ConnectionId, what: Delivered, entry: &
     Deliver {
         connection,
         what,
-        message: Arc::clone(&**entry.message),
+        message: Arc::clone(&entry.message),
         qos: *qos,
         retain: *retain,
         dup,

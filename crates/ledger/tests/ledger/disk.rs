@@ -81,6 +81,20 @@ fn straight_copies_do_not_wait_for_the_disk() {
     assert!(stage.stored(&clean).is_empty());
 }
 
+/// A message that a group gives to a member at QoS 0 comes at most once, to whoever: a crash must not bring it back.
+#[test]
+fn what_a_group_gives_at_qos_0_waits_for_its_record() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60));
+    stage.subscribe(&client, "$share/g/a", at_qos(QOS_0));
+    stage.replies();
+    let mut stage = stage.slow();
+    stage.emit(&message("a", b"1", QOS_1));
+    assert!(stage.live(&client).is_empty());
+    stage.sync();
+    assert_eq!(stage.live(&client), ["1"]);
+}
+
 /// Without space nothing is half done: nobody gets what was refused, and service resumes by itself.
 #[test]
 fn without_space_publishers_are_refused_and_everything_goes_on_later() {
