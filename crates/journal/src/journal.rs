@@ -228,6 +228,10 @@ impl Keeper for Journal {
         }
         Some(records)
     }
+
+    fn set_live_bytes(&mut self, bytes: usize) {
+        self.log.set_live_bytes(bytes as u64);
+    }
 }
 
 /// Whether somebody may wait for this record: not where a subscriber has acknowledged, or something is only tidied up.

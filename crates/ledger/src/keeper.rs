@@ -24,6 +24,10 @@ pub trait Keeper: Send {
     /// Some of the oldest records, in their order, if their space is wanted: what of them is still true is to be
     /// [copied](Self::copy). They are done with when this is called again.
     fn next_to_copy(&mut self) -> Option<Vec<Record<'static>>>;
+
+    /// What is still true takes about so much, in bytes ([`Ledger::live_bytes`](crate::Ledger::live_bytes)): it decides
+    /// when the space of old records is wanted. One that has space enough need not know.
+    fn set_live_bytes(&mut self, _bytes: usize) {}
 }
 
 /// How far a [`Keeper`] has come.
