@@ -1,14 +1,14 @@
 //! `pondhawk journal backup DIR TO`: a copy that opens, of a directory that a broker may be writing to.
 //!
-//! The log only grows at its end and is given up at its beginning, so a copy made from the end to the beginning is the
-//! log as it was at some moment during the copy: whatever is in it was there when everything in front of it was read, which
-//! was later. Only a segment that was given up and written again meanwhile spoils it. The copy is read like a journal that
-//! is opened, so that this is seen, and then made once more.
+//! Segments are copied in the order of the log, so what is used again meanwhile was copied before, or is not needed any more:
+//! what was true of it stands further on. One that is being written is copied from its end to its beginning: whatever is in
+//! the copy was there when all that is in front of it was read, which was later. Then the copy is read as a journal is
+//! that is opened; where it is not whole, because the broker went on between two files, it is copied again from there.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{Directory, Storage};
+use journal::{Damage, Directory, OpenError, Storage};
 
 use super::failure::Failure;
 use super::reading::{Read, Reading};
@@ -17,8 +17,8 @@ use super::{found, has_journal, text};
 /// So much is read at once, from the end of a file to its beginning.
 const PIECE_BYTES: u64 = 1 << 20;
 /// A broker that overtakes so many copies, one after the other, is too busy.
-const ATTEMPTS: usize = 5;
-/// Made last and removed first: without it there is no journal.
+const ATTEMPTS: usize = 20;
+/// Copied last and removed first: without it there is no journal.
 const META: &str = "META";
 
 pub(super) fn backup(dir: &Path, to: &Path) -> Result<String, Failure> {
@@ -46,28 +46,39 @@ fn copy_and_check(
     dir: &Path,
     target: &Path,
 ) -> Result<Read, Failure> {
-    let mut damage = Failure::Overtaken(dir.to_owned());
-    for _ in 0..ATTEMPTS {
-        let before = segments(from);
-        copy(from, &**to, &before)
-            .map_err(|(file, error)| Failure::Copy { file: target.join(file), error })?;
-        match Reading::begin(Arc::clone(to), target).and_then(Reading::finish) {
-            Ok(read) => return Ok(read),
-            // A segment has got another number, or there is one more than was copied.
-            Err(_) if before != segments(from) => {}
-            Err(Failure::Journal { error, .. }) => {
-                damage = Failure::Journal { dir: dir.to_owned(), error };
-                break;
-            }
-            Err(other) => {
-                damage = other;
-                break;
-            }
-        }
-        remove_all(&**to);
+    let copied = copy_until_whole(from, to, dir, target);
+    if copied.is_err() {
+        remove(&**to, |_| true);
     }
-    remove_all(&**to);
-    Err(damage)
+    copied
+}
+
+fn copy_until_whole(
+    from: &dyn Storage,
+    to: &Arc<dyn Storage>,
+    dir: &Path,
+    target: &Path,
+) -> Result<Read, Failure> {
+    let mut last: Option<Damage> = None;
+    for _ in 0..ATTEMPTS {
+        copy_missing(from, &**to)
+            .map_err(|(file, error)| Failure::Copy { file: target.join(file), error })?;
+        let damage = match Reading::begin(Arc::clone(to), target).and_then(Reading::finish) {
+            Err(Failure::Journal { error: OpenError::Damaged(damage), .. }) => damage,
+            read => return read,
+        };
+        if last.as_ref() == Some(&damage) {
+            return Err(Failure::Journal { dir: dir.to_owned(), error: damage.into() });
+        }
+        if segments(from).contains(&damage.file) {
+            remove(&**to, |name| *name >= *damage.file);
+        } else {
+            // It was used again before it was copied, and so it and all in front of it are not needed any more.
+            remove(&**to, |name| *name <= *damage.file);
+        }
+        last = Some(damage);
+    }
+    Err(Failure::Overtaken(dir.to_owned()))
 }
 
 /// In order.
@@ -78,13 +89,15 @@ fn segments(storage: &dyn Storage) -> Vec<String> {
     names
 }
 
-/// What could not be copied is named.
-fn copy(from: &dyn Storage, to: &dyn Storage, segments: &[String]) -> Result<(), (String, std::io::Error)> {
-    for name in segments.iter().rev().map(String::as_str).chain([META]) {
-        match copy_file(from, to, name) {
+/// Copies what is not there yet. What could not be copied is named.
+fn copy_missing(from: &dyn Storage, to: &dyn Storage) -> Result<(), (String, std::io::Error)> {
+    let done = segments(to);
+    let names = segments(from).into_iter().filter(|name| !done.contains(name));
+    for name in names.chain([META.to_owned()]) {
+        match copy_file(from, to, &name) {
             // It has another number by now.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && name != META => {}
-            copied => copied.map_err(|error| (name.to_owned(), error))?,
+            copied => copied.map_err(|error| (name, error))?,
         }
     }
     to.sync().map_err(|error| (String::new(), error))
@@ -107,9 +120,11 @@ fn copy_file(from: &dyn Storage, to: &dyn Storage, name: &str) -> std::io::Resul
     copy.sync_data()
 }
 
-fn remove_all(storage: &dyn Storage) {
+/// Without META it is no journal until that is copied again.
+fn remove(storage: &dyn Storage, is_meant: impl Fn(&str) -> bool) {
+    let names = segments(storage).into_iter().filter(|name| is_meant(name));
     // What is left after this cannot be helped, and is no journal.
-    for name in [META.to_owned()].into_iter().chain(segments(storage)) {
+    for name in [META.to_owned()].into_iter().chain(names) {
         let _ = storage.remove(&name);
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use index::Interest;
 use journal::Settings;
@@ -13,6 +14,10 @@ use wire::Qos;
 use super::*;
 
 const SMALL: u32 = 64 << 10;
+
+fn settings() -> Settings {
+    Settings { segment_bytes_min: SMALL, segment_bytes_max: SMALL, free_bytes_min: 0, ..Settings::default() }
+}
 
 /// A directory that is removed in the end, and a journal in it that was written and closed.
 struct Stage {
@@ -34,14 +39,8 @@ impl Stage {
 
     /// Each record is a group and a frame of its own.
     fn write(&self, records: &[Record<'_>]) {
-        let settings = Settings {
-            segment_bytes_min: SMALL,
-            segment_bytes_max: SMALL,
-            free_bytes_min: 0,
-            ..Settings::default()
-        };
         let storage = Arc::new(Directory::open(&self.dir()).expect("a directory"));
-        let opening = journal::open(storage, settings).expect("a journal");
+        let opening = journal::open(storage, settings()).expect("a journal");
         let (mut journal, mut committer, _preparer, _) = opening.finish().expect("it is whole");
         for record in records {
             journal.commit(std::slice::from_ref(record)).expect("there is space");
@@ -173,6 +172,63 @@ fn a_directory_that_is_in_use_is_not_checked_and_can_be_inspected_and_copied() {
     assert_eq!(of(&copy), of(&stage.dir()));
     let failure = backup::backup(&stage.dir(), &copy).expect_err("there is one already");
     assert!(failure.to_string().contains("is not empty"), "{failure}");
+}
+
+/// While one thread commits and uses segments again as fast as it can, another makes copies.
+#[test]
+fn a_copy_of_a_running_journal_has_what_was_durable_when_it_began() {
+    let stage = Stage::new("live");
+    let (durable, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| write_on(&stage.dir(), &durable, &is_over));
+        let copied = (0..10).try_for_each(|round| {
+            let copy = stage.root.join(format!("copy-{round}"));
+            let before = durable.load(Ordering::Acquire);
+            backup::backup(&stage.dir(), &copy)?;
+            assert!(last_will(&copy)? >= before, "round {round}");
+            Ok::<(), Failure>(())
+        });
+        is_over.store(true, Ordering::Release);
+        copied.unwrap_or_else(|failure| panic!("{failure}"));
+    });
+}
+
+fn last_will(dir: &Path) -> Result<u64, Failure> {
+    let reading = Reading::begin(Arc::new(lock(dir)?), dir)?;
+    let wills = reading.filter_map(|record| match record {
+        Record::WillDone { will } => Some(will.0),
+        _ => None,
+    });
+    Ok(wills.max().unwrap_or_default())
+}
+
+/// Commits records that need not be kept, and says which are durable.
+fn write_on(dir: &Path, durable: &AtomicU64, is_over: &AtomicBool) {
+    let storage = Arc::new(Directory::open(dir).expect("a directory"));
+    let opening = journal::open(storage, settings()).expect("a journal");
+    let wake: journal::Wake = Arc::new(|| ());
+    let (mut journal, _) = opening.start(&wake).expect("it is whole");
+    journal.set_live_bytes(0);
+    let mut number = 1;
+    while !is_over.load(Ordering::Acquire) {
+        while journal.next_to_copy().is_some() {}
+        let done = Record::WillDone { will: MessageId(number) };
+        // Somebody waits for this one, so that it is written at once.
+        let left = Record::Left {
+            session: Incarnation(9),
+            expiry_secs: 0,
+            unix_ms: number,
+            will: WillFate::Dropped,
+        };
+        let Ok(lsn) = journal.commit(&[done, left]) else { continue };
+        while journal.progress().durable < lsn && !is_over.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        if journal.progress().durable >= lsn {
+            durable.store(number, Ordering::Release);
+        }
+        number += 1;
+    }
 }
 
 #[test]
