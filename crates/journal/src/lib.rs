@@ -6,7 +6,6 @@
 //! what of them is still true. `docs/JOURNAL.md` has the format byte by byte.
 #![forbid(unsafe_code)]
 
-mod backup;
 mod cleaning;
 mod committer;
 mod directory;
@@ -29,7 +28,6 @@ mod settings;
 pub mod simulated;
 mod storage;
 
-pub use backup::backup;
 pub use committer::Committer;
 pub use directory::{Directory, DirectoryError};
 pub use discard::discard;

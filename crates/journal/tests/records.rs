@@ -140,29 +140,6 @@ fn segments_are_used_again_while_threads_write_them() {
     assert!(status.log_bytes <= 16 << 20 && status.damage.is_none(), "{status:?}");
 }
 
-#[test]
-fn a_journal_in_use_is_copied_to_one_that_opens() {
-    let (from, to) = (Scratch::new("from"), Scratch::new("to"));
-    let (alarm, wake) = Alarm::new();
-    let (mut journal, _) =
-        journal::open(from.open(), settings()).expect("it is new").start(&wake).expect("new");
-    let mut lsn = Lsn(0);
-    for message in 0..20_000 {
-        lsn = commit(&mut journal, message);
-    }
-    alarm.wait_for(&journal, lsn);
-    let reader = Directory::open_to_read(&from.0).expect("it is there");
-    // This one is not durable yet: it may be in the copy or not.
-    commit(&mut journal, 20_000);
-    let copy = to.open();
-    journal::backup(&reader, &copy).expect("it is whole");
-    assert!(journal::backup(&reader, &copy).is_err(), "nothing is written over");
-    let mut opening = journal::open(copy, settings()).expect("it is whole");
-    let copied = messages(&mut opening);
-    assert!(copied.len() >= 20_000 && copied.iter().copied().eq(0..copied.len() as u64));
-    assert!(opening.start(&wake).is_ok());
-}
-
 /// Damages a disk.
 type Damage = Box<dyn Fn(&Simulated)>;
 
