@@ -25,10 +25,14 @@ fn main() {
         std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default().into();
     let directory = directory.join(format!("pondhawk-bench-{}", std::process::id()));
     println!("messages of 100 B, so many a commit, each to so many queues; the median of {SLICES} slices");
-    println!("a commit  queues  journal /s  yardstick /s  ratio  CPU-s per M  longest commit, ms");
-    for (messages, queues) in [(1, 1), (16, 1), (64, 1), (64, 10), (256, 1), (1024, 1), (1024, 10)] {
+    println!("growing: nothing is acknowledged; turning over: everything is, and segments are used again");
+    println!("a commit  queues          journal /s  yardstick /s  ratio  CPU-s per M  longest commit, ms");
+    let sizes = [(1, 1), (16, 1), (64, 1), (64, 10), (256, 1), (1024, 1), (1024, 10)];
+    let growing = sizes.map(|(messages, queues)| (messages, queues, "growing", u64::MAX));
+    let turning_over = [(64, 1), (1024, 1)].map(|(messages, queues)| (messages, queues, "turning", 0));
+    for (messages, queues, kind, live_bytes) in growing.into_iter().chain(turning_over) {
         fs::create_dir_all(&directory).expect("a directory can be made here");
-        let mut subject = Subject::open(&directory, messages, queues);
+        let mut subject = Subject::open(&directory, messages, queues, live_bytes);
         let mut yardstick = Yardstick::open(&directory.join("yardstick"), subject.group_bytes * messages);
         let mut pairs: Vec<(f64, f64, f64)> = Vec::new();
         let mut cpu = 0.0;
@@ -44,7 +48,7 @@ fn main() {
         let cpu = cpu / float(subject.count) * 1e6;
         let longest = float(subject.journal.status().latencies.longest_micros) / 1e3;
         println!(
-            "{messages:>8} {queues:>7} {ours:>11.0} {theirs:>13.0} {ratio:>6.2} {cpu:>12.2} {longest:>19.1}"
+            "{messages:>8} {queues:>7} {kind:>7} {ours:>11.0} {theirs:>13.0} {ratio:>6.2} {cpu:>12.2} {longest:>19.1}"
         );
         drop(subject);
         fs::remove_dir_all(&directory).expect("it was made just now");
@@ -75,10 +79,12 @@ struct Subject {
     queues: u64,
     count: u64,
     group_bytes: u64,
+    /// What the journal is told; with nothing live segments are read again and used again, with very much they are not.
+    live_bytes: u64,
 }
 
 impl Subject {
-    fn open(directory: &Path, messages: u64, queues: u64) -> Self {
+    fn open(directory: &Path, messages: u64, queues: u64, live_bytes: u64) -> Self {
         let woken = Arc::new((Mutex::new(false), Condvar::new()));
         let of = woken.clone();
         let wake: journal::Wake = Arc::new(move || {
@@ -92,7 +98,8 @@ impl Subject {
         let publish = Publish::new(topic, &[b'x'; 100]);
         let now = Now { monotonic_ms: 0, unix_ms: 0 };
         let body = Arc::new(Message::new(topic, &publish, Some("publisher-17".into()), now));
-        let mut subject = Self { journal, woken, body, messages, queues, count: 1_000_000, group_bytes: 0 };
+        let mut subject =
+            Self { journal, woken, body, messages, queues, count: 1_000_000, group_bytes: 0, live_bytes };
         let mut bytes = Vec::new();
         subject.with_record(|_, record| encode_group(&[record], usize::MAX, &mut bytes, &mut Vec::new()));
         subject.group_bytes = bytes.len() as u64;
@@ -113,7 +120,7 @@ impl Subject {
         with(&mut self.journal, record)
     }
 
-    /// One turn of whoever commits. Nothing stays live, so that segments are used again.
+    /// One turn of whoever commits.
     fn commit(&mut self) {
         self.journal.begin_turn();
         let mut last = Lsn(0);
@@ -123,7 +130,7 @@ impl Subject {
             self.count += 1;
         }
         self.journal.end_turn();
-        self.journal.set_live_bytes(0);
+        self.journal.set_live_bytes(self.live_bytes);
         while self.journal.progress().durable < last {
             let woken = self.woken.0.lock().expect("nothing panics while it is locked");
             *self.woken.1.wait_while(woken, |woken| !*woken).expect("nothing panics") = false;

@@ -121,13 +121,13 @@ pub(crate) fn numbers(storage: &dyn Storage) -> io::Result<Vec<u64>> {
 }
 
 /// A segment that is being made, a piece at a time, so that a commit never waits for more than a piece.
-#[derive(Debug)]
 pub(crate) struct Filling {
     pub(crate) segment: Arc<Segment>,
     /// The space for the whole of it is there.
     pub(crate) is_reserved: bool,
     /// Full of zeros up to here.
     pub(crate) filled: u32,
+    zeros: Vec<u8>,
 }
 
 /// So much is filled and synced at a time.
@@ -140,7 +140,12 @@ impl Filling {
         let made = storage.open(&name, true).and_then(|file| {
             let is_reserved = file.allocate(u64::from(bytes))?;
             storage.sync()?;
-            Ok(Self { segment: Arc::new(Segment::new(number, bytes, file, false)), is_reserved, filled: 0 })
+            Ok(Self {
+                segment: Arc::new(Segment::new(number, bytes, file, false)),
+                is_reserved,
+                filled: 0,
+                zeros: vec![0; PIECE_BYTES.min(bytes) as usize],
+            })
         });
         if made.is_err() {
             let _ = storage.remove(&name).and_then(|()| storage.sync());
@@ -152,7 +157,7 @@ impl Filling {
     pub(crate) fn fill_some(&mut self, salt: u64) -> io::Result<bool> {
         let Segment { bytes, file, .. } = &*self.segment;
         let piece = PIECE_BYTES.min(bytes - self.filled);
-        file.write_at(u64::from(self.filled), &vec![0; piece as usize])?;
+        file.write_at(u64::from(self.filled), &self.zeros[..piece as usize])?;
         file.sync_data()?;
         self.filled += piece;
         if self.filled < *bytes {
@@ -161,6 +166,12 @@ impl Filling {
         // Behind a header that is right there is the whole segment.
         self.segment.begin(salt)?;
         Ok(true)
+    }
+}
+
+impl fmt::Debug for Filling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filling").field("segment", &self.segment).field("filled", &self.filled).finish()
     }
 }
 
