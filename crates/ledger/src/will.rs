@@ -44,16 +44,17 @@ impl Wills {
         self.recorded.contains(&will)
     }
 
+    /// Those that are due, in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &DueWill> {
+        self.due.iter()
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         !self.due.is_empty() && self.again_ms.is_none()
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
         self.again_ms
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &DueWill> {
-        self.due.iter()
     }
 
     pub(crate) fn recorded(&self) -> &BTreeSet<MessageId> {

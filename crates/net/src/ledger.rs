@@ -1,11 +1,12 @@
 //! The thread on which the ledger runs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use index::ShardId;
-use ledger::{Command, Ledger, Lsn, Progress, Record, Refusal, Reply};
+use ledger::{Command, Keeper, Ledger, Lsn, Record, Refusal, Reply};
 
 use crate::clock::Clock;
 use crate::inbox::UnderWay;
@@ -31,11 +32,11 @@ pub(crate) struct Replies {
     /// What they weigh, by shard, and what the shards have not read of earlier ones.
     weights: Vec<usize>,
     unread: Arc<[UnderWay]>,
-    committed: Lsn,
+    keeper: Box<dyn Keeper>,
 }
 
 impl Replies {
-    pub(crate) fn new(unread: &Arc<[UnderWay]>) -> Self {
+    pub(crate) fn new(unread: &Arc<[UnderWay]>, keeper: Box<dyn Keeper>) -> Self {
         let none = || -> Vec<Vec<Reply>> { unread.iter().map(|_| Vec::new()).collect() };
         Self {
             rounds: vec![none()],
@@ -43,7 +44,7 @@ impl Replies {
             decided: none(),
             weights: vec![0; unread.len()],
             unread: Arc::clone(unread),
-            committed: Lsn::default(),
+            keeper,
         }
     }
 
@@ -78,14 +79,12 @@ impl ledger::Effects for Replies {
         last[to.number()].push(reply);
     }
 
-    /// Everything is kept in memory, where what was taken is as safe as it gets.
-    fn commit(&mut self, _: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        self.committed.0 += 1;
-        Ok(self.committed)
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        self.keeper.commit(group)
     }
 
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        self.commit(group)
+        self.keeper.copy(group)
     }
 
     fn has_room(&self) -> bool {
@@ -94,13 +93,15 @@ impl ledger::Effects for Replies {
     }
 }
 
-/// Serves commands until the last shard has ended.
+/// Serves commands until the last shard has ended. `keeper` wakes this thread when it has come further.
 ///
 /// While a shard has much to read that it was answered, nothing is done that would add to it. Shards read their inboxes
 /// whatever they wait for, so that this is never for long.
-pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock) {
+pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switchboard>, mut clock: Clock) {
     let (mut letters, mut fresh) = (Vec::new(), Vec::new());
-    let mut replies = Replies::new(&board.answers);
+    let mut replies = Replies::new(&board.answers, keeper);
+    // Records whose space is wanted.
+    let mut old = VecDeque::new();
     loop {
         board.ledger.take(&mut fresh);
         letters.append(&mut fresh);
@@ -110,7 +111,7 @@ pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock
             thread::park();
             continue;
         }
-        if letters.is_empty() && !ledger.has_work() {
+        if letters.is_empty() && old.is_empty() && !ledger.has_work() {
             match ledger.poll_timeout() {
                 Some(at_ms) => {
                     thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(clock.current_ms())));
@@ -131,7 +132,11 @@ pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock
             }
         }
         ledger.work(clock.now(), &mut replies);
-        let progress = Progress { written: replies.committed, durable: replies.committed, has_failed: false };
+        if old.is_empty() {
+            old.extend(replies.keeper.next_to_copy().into_iter().flatten());
+        }
+        ledger.copy_some(&mut old, &mut replies);
+        let progress = replies.keeper.progress();
         ledger.progress(progress, clock.now(), &mut replies);
         replies.drain(|shard, replies, bytes| board.post_replies(shard, replies, bytes));
     }
@@ -140,7 +145,7 @@ pub(crate) fn run(mut ledger: Ledger, board: &Arc<Switchboard>, mut clock: Clock
 #[cfg(test)]
 mod tests {
     use index::ConnectionId;
-    use ledger::Effects;
+    use ledger::{Effects, InMemory};
 
     use super::*;
 
@@ -154,7 +159,7 @@ mod tests {
         };
         let [first, second] = [ShardId::new(0), ShardId::new(1)];
         let unread: Arc<[UnderWay]> = Arc::new([UnderWay::default(), UnderWay::default()]);
-        let mut replies = Replies::new(&unread);
+        let mut replies = Replies::new(&unread, Box::new(InMemory::default()));
         replies.post(first, Reply::Evict { connection: connection(1) });
         replies.post(first, Reply::Decided { connection: connection(2) });
         replies.post(
@@ -181,7 +186,7 @@ mod tests {
     #[test]
     fn there_is_room_again_when_a_shard_has_read_what_it_was_answered() {
         let unread: Arc<[UnderWay]> = Arc::new([UnderWay::default(), UnderWay::default()]);
-        let mut replies = Replies::new(&unread);
+        let mut replies = Replies::new(&unread, Box::new(InMemory::default()));
         let payload = vec![0; ANSWERS_BYTES];
         let message = Arc::new(session::Message::of_server("t", &payload).expect("a topic"));
         assert!(replies.has_room());

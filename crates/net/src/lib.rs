@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
-use ::ledger::{Gauges, Ledger};
+use ::ledger::{Gauges, InMemory, Keeper, Ledger, Record};
 use broker::{Counters, Peers, Shard};
 use index::{ShardId, Subscriptions};
 use session::{Budget, Settings};
@@ -71,6 +71,34 @@ pub struct Limits {
     pub memory_bytes_max: usize,
 }
 
+/// What earlier processes have recorded, in its order, and who keeps what comes behind it.
+pub trait Store: Iterator<Item = Record<'static>> + Send {
+    /// Goes on behind the records. `wake` is to be called, from any thread, when the [`Keeper`] has come further or has
+    /// something to copy.
+    ///
+    /// # Errors
+    /// What there is cannot be read, or nothing can be kept.
+    fn keep(self: Box<Self>, wake: Arc<dyn Fn() + Send + Sync>) -> std_io::Result<Box<dyn Keeper>>;
+}
+
+/// Nothing is kept: every process begins anew.
+#[derive(Debug, Default)]
+pub struct Forgetful;
+
+impl Iterator for Forgetful {
+    type Item = Record<'static>;
+
+    fn next(&mut self) -> Option<Record<'static>> {
+        None
+    }
+}
+
+impl Store for Forgetful {
+    fn keep(self: Box<Self>, _: Arc<dyn Fn() + Send + Sync>) -> std_io::Result<Box<dyn Keeper>> {
+        Ok(Box::new(InMemory::default()))
+    }
+}
+
 /// A thread has ended: after [`Server::shut_down`] as it should, before that because something went wrong.
 #[derive(Debug)]
 pub struct Ended {
@@ -94,36 +122,41 @@ pub fn listen(address: SocketAddr) -> std_io::Result<TcpListener> {
 }
 
 impl Server {
-    /// Starts all threads and begins to accept. `ended` hears of each thread that ends.
+    /// Reads what is in the store, starts all threads and begins to accept. `ended` hears of each thread that ends.
     ///
     /// # Errors
-    /// When the system refuses a poll or a thread.
+    /// When the system refuses a poll or a thread, or the store cannot be read or written.
     pub fn start(
         listeners: Vec<TcpListener>,
         options: &Options,
+        mut store: Box<dyn Store>,
         ended: &Sender<Ended>,
     ) -> std_io::Result<Self> {
         let clock = Clock::start();
         let index = Arc::new(Subscriptions::new([random()?, random()?]));
         let ledger_settings = ::ledger::Settings { seed: random()?, ..options.ledger.clone() };
         let budget = Arc::new(Budget::new(options.limits.memory_bytes_max));
-        let ledger = Ledger::new(ledger_settings, Arc::clone(&index)).with_budget(Arc::clone(&budget));
+        let ledger = Ledger::recover(ledger_settings, Arc::clone(&index), &mut *store, clock.now());
+        let ledger = ledger.with_budget(Arc::clone(&budget));
         let gauges = ledger.gauges();
 
         let polls = (0..options.shards).map(|_| new_poll()).collect::<std_io::Result<Vec<_>>>()?;
         let (polls, wakers): (Vec<_>, Vec<_>) = polls.into_iter().unzip();
-        let (board_sender, board_receiver) = std::sync::mpsc::sync_channel::<Arc<Switchboard>>(1);
+        type Given = (Arc<Switchboard>, Box<dyn Keeper>);
+        let (giver, given) = std::sync::mpsc::sync_channel::<Given>(1);
         let ledger_clock = clock.clone();
         let ledger_thread = spawn("ledger", ended, move || {
-            if let Ok(board) = board_receiver.recv() {
-                ledger::run(ledger, &board, ledger_clock);
+            if let Ok((board, keeper)) = given.recv() {
+                ledger::run(ledger, keeper, &board, ledger_clock);
             }
         })?;
+        let thread = ledger_thread.thread().clone();
+        let keeper = store.keep(Arc::new(move || thread.unpark()))?;
         let inboxes = wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect();
         let ledger_inbox = Inbox::new(Wake::Thread(ledger_thread.thread().clone()));
         let board = Arc::new(Switchboard::new(inboxes, ledger_inbox, budget));
         // It waits for this message and for nothing else.
-        let _ = board_sender.send(Arc::clone(&board));
+        let _ = giver.send((Arc::clone(&board), keeper));
 
         let mut started = Started {
             options,

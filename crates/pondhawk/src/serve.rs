@@ -27,7 +27,7 @@ pub(crate) fn serve(config: &Config) -> io::Result<()> {
     let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
     let bound = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
     let (ended, events) = mpsc::channel();
-    let server = Server::start(listeners, &options(config), &ended)?;
+    let server = Server::start(listeners, &options(config), Box::new(net::Forgetful), &ended)?;
     eprint!("{}", banner::text(config, &bound));
     forward(signals, ended);
     match events.recv() {
