@@ -17,6 +17,7 @@ pub fn tables() -> Vec<Table> {
         Limits::describe(),
         Sessions::describe(),
         Shared::describe(),
+        Journal::describe(),
         Log::describe(),
         Sys::describe(),
     ]
@@ -35,9 +36,12 @@ keys! {
         shards: u16 {
             kind: Count<u16>, auto: machine.cores.clamp(1, SHARDS_MAX), "one per core", bounds: 1..=SHARDS_MAX
         }
-        /// The directory for what must survive a restart. This version accepts the key and writes nothing: sessions,
-        /// retained messages and wills live in memory only, and a restart forgets them.
-        data_dir: Option<PathBuf> { kind: Absent<Path>, default: None }
+        /// The directory for what survives a restart: sessions that outlive their connections, with their queues, and
+        /// retained messages. One broker at a time uses it. Off: all of that is in memory only, and a restart forgets it.
+        data_dir: Option<PathBuf> {
+            kind: OrOff<Path>, auto: Some(machine.state_dir.clone()),
+            "`$STATE_DIRECTORY`, `$XDG_STATE_HOME/pondhawk` or `~/.local/state/pondhawk`, whatever there is first",
+        }
     }
 }
 
@@ -56,7 +60,28 @@ keys! {
             auto: allow_anonymous_global.unwrap_or_else(|| address.is_loopback()),
             "the global `allow_anonymous`",
         }
+        /// What an acknowledgement waits for, to clients that connect here. `fsync`: what it promises is on stable storage,
+        /// and survives a loss of power. `os`: it is with the operating system, and survives the end of the broker, but a
+        /// loss of power can take back what was acknowledged since the last sync. `none`: for nothing; the end of the
+        /// broker too can take back what was acknowledged in its last moments. What is recorded is the same in each case.
+        durability: Durability { kind: Choice<Durability>, default: Durability::Fsync }
     }
+}
+
+/// What an acknowledgement waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// The sync.
+    Fsync,
+    /// The write.
+    Os,
+    /// Nothing.
+    None,
+}
+
+impl Words for Durability {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("fsync", Self::Fsync), ("os", Self::Os), ("none", Self::None)];
 }
 
 /// More than any kernel gives a process descriptors for by default, and still within 32-bit bookkeeping.
@@ -254,6 +279,34 @@ const RESERVED_FILES: u64 = 64;
 
 const MEMORY_MIN: u64 = 16 << 20;
 const MEMORY_MAX: u64 = 64 << 40;
+
+keys! {
+    /// The journal in `data_dir`, to which everything that must last is appended before it is acknowledged. It is a row of
+    /// files, segments, of which the oldest is written anew when nothing in it is needed any more.
+    pub struct Journal = "[journal]", given(packet_bytes: u32) {
+        /// The length of a segment while there are few: a new journal takes three or four of them. A power of two, and at
+        /// least four times `packet_bytes`.
+        segment_bytes_min: u32 {
+            kind: Size<u32>,
+            auto: packet_bytes.saturating_mul(4).checked_next_power_of_two().unwrap_or(1 << 30).clamp(8 * MIB, 1 << 30),
+            "8 MiB, or more where `packet_bytes` asks for it",
+            bounds: 64 * KIB..=1 << 30,
+        }
+        /// The length of a segment when there are many. A power of two.
+        segment_bytes_max: u32 {
+            kind: Size<u32>, auto: segment_bytes_min.max(64 * MIB), "64 MiB, or `segment_bytes_min` if that is more",
+            bounds: 64 * KIB..=1 << 30,
+        }
+        /// The disk that all segments together may take. When they have, what would add to them is refused with reason code
+        /// 0x97 or has to wait, and what frees space goes on.
+        disk_bytes: Option<u64> {
+            kind: Absent<Size<u64>>, auto: None, "half of what is free when the broker starts, and of what it has",
+            bounds: u64::from(256 * KIB)..=u64::MAX >> 1,
+        }
+        /// The disk that is left to others: with less of it free no new segment is begun.
+        free_bytes: u64 { kind: Size<u64>, default: 64 << 20, bounds: 0..=u64::MAX >> 1 }
+    }
+}
 
 keys! {
     /// What the broker says about itself, on standard error. Lines that come faster than anybody reads them, or than

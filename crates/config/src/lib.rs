@@ -7,7 +7,7 @@
 //! ```
 //! use config::{Config, Flags, Machine, Source};
 //!
-//! let machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 1_024 };
+//! let machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 1_024, state_dir: "/var/lib/pondhawk".into() };
 //! let file = Source { name: "pond.toml", text: "[limits]\npacket_bytes = \"1 MiB\"" };
 //! let config = Config::parse(Some(file), &Flags::default(), &machine).unwrap();
 //! assert_eq!(config.limits.packet_bytes, 1 << 20);
@@ -35,7 +35,8 @@ mod unit;
 
 pub use address::{AddressError, ListenAddress};
 pub use keys::{
-    Dispatch, Limits, Listener, Log, LogFormat, LogLevel, QueueFull, Sessions, Shared, Sys, tables,
+    Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel, QueueFull, Sessions, Shared,
+    Sys, tables,
 };
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;

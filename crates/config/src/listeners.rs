@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::address::ListenAddress;
-use crate::keys::{Global, Listener};
+use crate::keys::{Durability, Global, Listener};
 use crate::load::Flags;
 use crate::reader::Reader;
 use crate::report::Problem;
@@ -55,6 +55,7 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
         let listener = Listener {
             address: address.clone(),
             allow_anonymous: anonymous.unwrap_or_else(|| address.is_loopback()),
+            durability: Durability::Fsync,
         };
         if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
             top.note(problem);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use crate::address::ListenAddress;
-use crate::keys::{Global, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys};
+use crate::keys::{Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys};
 use crate::listeners;
 use crate::machine::Machine;
 use crate::reader::Reader;
@@ -25,7 +25,7 @@ pub struct Config {
     pub loopback_by_default: bool,
     /// Threads that carry connections, from 1 to 64.
     pub shards: u16,
-    /// The directory for what must survive a restart, if one was named. Nothing is written to it yet.
+    /// The directory for what survives a restart; without one a restart forgets everything.
     pub data_dir: Option<PathBuf>,
     /// What clients may take up.
     pub limits: Limits,
@@ -33,6 +33,8 @@ pub struct Config {
     pub sessions: Sessions,
     /// How groups share a subscription.
     pub shared: Shared,
+    /// How that is written down which must last.
+    pub journal: Journal,
     /// What the broker says about itself.
     pub log: Log,
     /// The broker's counters.
@@ -59,6 +61,8 @@ pub struct Flags {
     pub allow_anonymous: bool,
     /// In place of the file's.
     pub data_dir: Option<PathBuf>,
+    /// Without any, whatever the file says.
+    pub in_memory: bool,
     /// One level more talkative than the file says for each.
     pub verbose: u8,
 }
@@ -95,12 +99,21 @@ impl Config {
         let mut notices: Vec<String> = open
             .map(|listener| format!("everybody who reaches {} may publish and subscribe", listener.address))
             .collect();
-        if let Some(data_dir) = &self.data_dir {
-            notices.push(format!(
-                "data_dir {} is not used yet: a restart forgets everything",
-                data_dir.display()
-            ));
-        }
+        let Some(data_dir) = &self.data_dir else {
+            notices.push(
+                "a restart keeps nothing: sessions, retained messages and wills are in memory".to_owned(),
+            );
+            return notices;
+        };
+        notices.push(format!("what is acknowledged is in {}", data_dir.display()));
+        notices.extend(self.listeners.iter().filter_map(|listener| {
+            let what = match listener.durability {
+                Durability::Fsync => return None,
+                Durability::Os => "a loss of power can take back the last acknowledgements",
+                Durability::None => "the end of this process can take back the last acknowledgements",
+            };
+            Some(format!("{}: {what}, as durability is chosen there", listener.address))
+        }));
         notices
     }
 
@@ -112,6 +125,7 @@ impl Config {
             ("[limits]", self.limits.lines()),
             ("[sessions]", self.sessions.lines()),
             ("[shared]", self.shared.lines()),
+            ("[journal]", self.journal.lines()),
             ("[log]", self.log.lines()),
             ("[sys]", self.sys.lines()),
         ];
@@ -141,20 +155,48 @@ fn syntax_problems(errors: &[toml::de::Error], text: &str) -> Vec<Problem> {
 fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> Config {
     let global = Global::read(top, machine);
     let listeners = listeners::read(top, &global, flags);
+    let limits = top.table("limits", |limits| Limits::read(limits, machine));
+    let packet_bytes = limits.packet_bytes;
     let mut config = Config {
         listeners: listeners.list,
         loopback_by_default: listeners.loopback_by_default,
         shards: global.shards,
-        data_dir: flags.data_dir.clone().or(global.data_dir),
-        limits: top.table("limits", |limits| Limits::read(limits, machine)),
+        data_dir: flags.data_dir.clone().or(global.data_dir).filter(|_| !flags.in_memory),
+        limits,
         sessions: top.table("sessions", Sessions::read),
         shared: top.table("shared", Shared::read),
+        journal: top.table("journal", |journal| read_journal(journal, packet_bytes)),
         log: top.table("log", Log::read),
         sys: top.table("sys", Sys::read),
     };
     config.log.level = config.log.level.more_by(flags.verbose);
     top.refuse_unknown();
     config
+}
+
+/// Segments are powers of two, so that any of them can take the place of any other; and a message has to fit into one, with
+/// space for what has to be kept beside it.
+fn read_journal(journal: &mut Reader<'_, '_>, packet_bytes: u32) -> Journal {
+    let read = Journal::read(journal, packet_bytes);
+    for (key, bytes) in
+        [("segment_bytes_min", read.segment_bytes_min), ("segment_bytes_max", read.segment_bytes_max)]
+    {
+        if !bytes.is_power_of_two() {
+            let span = journal.span_of(key);
+            journal.note(Problem::at(span, format!("{key} is no power of two")));
+        }
+    }
+    if read.segment_bytes_max < read.segment_bytes_min {
+        let span = journal.span_of("segment_bytes_max");
+        journal.note(Problem::at(span, "segment_bytes_max is less than segment_bytes_min".to_owned()));
+    }
+    if packet_bytes > read.segment_bytes_min / 4 {
+        let title =
+            format!("packet_bytes of [limits], {packet_bytes}, is more than a quarter of segment_bytes_min");
+        let span = journal.span_of("segment_bytes_min");
+        journal.note(Problem::at(span, title).advice("leave segment_bytes_min out: then it is large enough"));
+    }
+    read
 }
 
 impl LogLevel {

@@ -1,5 +1,6 @@
 //! What the machine offers, from which defaults follow.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -16,6 +17,8 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Files that the process may have open at a time.
     pub open_files: u64,
+    /// Where programs of this user keep what has to last.
+    pub state_dir: PathBuf,
 }
 
 /// Where the system does not say how much memory there is.
@@ -26,12 +29,25 @@ impl Machine {
     /// file, and the soft limit that processes start with (often 1,024) is for programs that use `select`.
     pub fn detect() -> Self {
         Self {
+            state_dir: state_dir(),
             cores: thread::available_parallelism()
                 .map_or(1, |cores| cores.get().try_into().unwrap_or(u16::MAX)),
             memory_bytes: memory_bytes(),
             open_files: raise_open_files(),
         }
     }
+}
+
+/// A service manager says where; otherwise it is in the user's home, as programs have agreed (XDG base directories).
+fn state_dir() -> PathBuf {
+    let of = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let given = env::var("STATE_DIRECTORY").ok();
+    let given =
+        given.and_then(|all| all.split(':').next().filter(|first| !first.is_empty()).map(PathBuf::from));
+    given
+        .or_else(|| of("XDG_STATE_HOME").map(|state| state.join("pondhawk")))
+        .or_else(|| of("HOME").map(|home| home.join(".local/state/pondhawk")))
+        .unwrap_or_else(|| PathBuf::from("/var/lib/pondhawk"))
 }
 
 /// Sets the soft limit to the hard limit and returns what came of it.

@@ -5,14 +5,16 @@ use std::time::Duration;
 use config::{Config, Flags, LogFormat, LogLevel, Machine, Report, Source};
 use proptest::prelude::*;
 
-const MACHINE: Machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 20_064 };
+fn machine() -> Machine {
+    Machine { cores: 4, memory_bytes: 8 << 30, open_files: 20_064, state_dir: "/home/p/state".into() }
+}
 
 fn parse(text: &str) -> Result<Config, Report> {
-    Config::parse(Some(Source { name: "pond.toml", text }), &Flags::default(), &MACHINE)
+    Config::parse(Some(Source { name: "pond.toml", text }), &Flags::default(), &machine())
 }
 
 fn with_flags(text: &str, flags: &Flags) -> Result<Config, Report> {
-    Config::parse(Some(Source { name: "pond.toml", text }), flags, &MACHINE)
+    Config::parse(Some(Source { name: "pond.toml", text }), flags, &machine())
 }
 
 fn titles(text: &str) -> Vec<String> {
@@ -25,7 +27,7 @@ fn addresses(config: &Config) -> Vec<String> {
 
 #[test]
 fn without_a_file_the_broker_listens_on_loopback_and_is_bounded_by_the_machine() {
-    let config = Config::parse(None, &Flags::default(), &MACHINE).unwrap();
+    let config = Config::parse(None, &Flags::default(), &machine()).unwrap();
     assert_eq!(addresses(&config), ["127.0.0.1:1883"]);
     assert!(config.loopback_by_default);
     assert_eq!(config.shards, 4);
@@ -172,7 +174,13 @@ fn an_address_that_others_reach_must_be_asked_for() {
     assert!(report.to_string().contains("allow_anonymous = true"), "{report}");
     assert!(parse(&format!("{open}allow_anonymous = true")).is_ok());
     let config = parse(&format!("allow_anonymous = true\n{open}")).unwrap();
-    assert_eq!(config.notices(), ["everybody who reaches 0.0.0.0:1883 may publish and subscribe"]);
+    assert_eq!(
+        config.notices(),
+        [
+            "everybody who reaches 0.0.0.0:1883 may publish and subscribe",
+            "what is acknowledged is in /home/p/state"
+        ]
+    );
     assert!(parse(&format!("allow_anonymous = true\n{open}allow_anonymous = false")).is_err());
     assert!(with_flags(open, &Flags { allow_anonymous: true, ..Flags::default() }).is_ok());
 }
@@ -205,22 +213,22 @@ fn the_flags_override_the_file() {
 
 #[test]
 fn flags_alone_stay_on_loopback_unless_they_ask_for_more() {
-    let config = Config::parse(None, &Flags { port: Some(0), ..Flags::default() }, &MACHINE).unwrap();
+    let config = Config::parse(None, &Flags { port: Some(0), ..Flags::default() }, &machine()).unwrap();
     assert_eq!(addresses(&config), ["127.0.0.1:0"]);
     assert!(config.loopback_by_default);
 
     let mut flags = Flags { listen: vec!["0.0.0.0:1883".parse().unwrap()], ..Flags::default() };
-    let report = Config::parse(None, &flags, &MACHINE).unwrap_err().to_string();
+    let report = Config::parse(None, &flags, &machine()).unwrap_err().to_string();
     assert!(report.contains("--allow-anonymous"), "{report}");
     assert!(with_flags("allow_anonymous = true", &flags).is_ok());
     flags.allow_anonymous = true;
-    assert!(Config::parse(None, &flags, &MACHINE).is_ok());
+    assert!(Config::parse(None, &flags, &machine()).is_ok());
 }
 
 #[test]
 fn a_machine_at_either_end_gives_defaults_within_bounds() {
     for (cores, memory_bytes, open_files) in [(1, 1, 1), (u16::MAX, u64::MAX, u64::MAX)] {
-        let machine = Machine { cores, memory_bytes, open_files };
+        let machine = Machine { cores, memory_bytes, open_files, state_dir: "/s".into() };
         let config = Config::parse(None, &Flags::default(), &machine).unwrap();
         let text = config.to_toml();
         let written = Config::parse(Some(Source { name: "", text: &text }), &Flags::default(), &machine);

@@ -113,6 +113,8 @@ pub struct Server {
     ledger: JoinHandle<()>,
 }
 
+pub use crate::listener::Listening;
+
 /// Binds a TCP socket and listens; connections wait until [`Server::start`] takes it.
 ///
 /// # Errors
@@ -127,7 +129,7 @@ impl Server {
     /// # Errors
     /// When the system refuses a poll or a thread, or the store cannot be read or written.
     pub fn start(
-        listeners: Vec<TcpListener>,
+        listeners: Vec<Listening>,
         options: &Options,
         mut store: Box<dyn Store>,
         ended: &Sender<Ended>,
@@ -200,7 +202,7 @@ struct Started<'a> {
     gauges: Arc<Gauges>,
     board: Arc<Switchboard>,
     counters: Vec<Arc<Counters>>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listening>,
 }
 
 impl Started<'_> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use broker::{Counters, Notice};
 use index::ShardId;
+use ledger::Durability;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -48,6 +49,22 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
+/// A socket that listens, and what connections that come on it are given.
+#[derive(Debug)]
+pub struct Listening {
+    /// As [`listen`](crate::listen) makes it.
+    pub socket: std::net::TcpListener,
+    /// What acknowledgements to them wait for.
+    pub durability: Durability,
+}
+
+/// A connection that has come.
+pub(crate) struct Accepted {
+    pub(crate) socket: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) durability: Durability,
+}
+
 pub(crate) struct Listeners {
     listeners: Vec<Listener>,
     connections_max: usize,
@@ -58,21 +75,22 @@ pub(crate) struct Listeners {
 
 struct Listener {
     socket: TcpListener,
+    durability: Durability,
     ready: bool,
 }
 
 impl Listeners {
     pub(crate) fn new(
-        sockets: Vec<std::net::TcpListener>,
+        listening: Vec<Listening>,
         registry: &Registry,
         connections_max: usize,
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
         let mut listeners = Vec::new();
-        for (number, socket) in sockets.into_iter().enumerate() {
+        for (number, Listening { socket, durability }) in listening.into_iter().enumerate() {
             let mut socket = TcpListener::from_std(socket);
             registry.register(&mut socket, Token(FIRST_TOKEN + number), Interest::READABLE)?;
-            listeners.push(Listener { socket, ready: false });
+            listeners.push(Listener { socket, durability, ready: false });
         }
         Ok(Self { listeners, connections_max, counters, resume_ms: None })
     }
@@ -99,7 +117,7 @@ impl Listeners {
         own: ShardId,
         log: &mut Log,
         now_ms: u64,
-    ) -> Vec<(TcpStream, SocketAddr)> {
+    ) -> Vec<Accepted> {
         let mut kept = Vec::new();
         if self.resume_ms.is_some_and(|resume| now_ms < resume) {
             return kept;
@@ -115,10 +133,11 @@ impl Listeners {
                     }
                     Ok((socket, peer)) => {
                         let shard = board.charge_least_loaded();
+                        let accepted = Accepted { socket, peer, durability: listener.durability };
                         if shard == own {
-                            kept.push((socket, peer));
+                            kept.push(accepted);
                         } else {
-                            board.shards[shard.number()].post(Letter::Accepted(socket, peer));
+                            board.shards[shard.number()].post(Letter::Accepted(accepted));
                         }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

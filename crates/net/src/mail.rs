@@ -1,17 +1,16 @@
 //! What the threads tell each other, collected during a turn and posted at its end.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use broker::{Mail, Room, Run};
 use index::{ShardId, Subscriber, Target};
 use ledger::{Command, Reply};
-use mio::net::TcpStream;
 use session::{Budget, Charge, Purpose, Tally};
 use wire::{Qos, Version};
 
 use crate::inbox::{Inbox, UnderWay};
+use crate::listener::Accepted;
 
 /// One sender may have this much under way to one inbox before it stops reading what adds to it.
 const UNDER_WAY_BYTES: usize = 1024 * 1024;
@@ -31,7 +30,7 @@ pub(crate) enum Letter {
     /// What the ledger answered, which weighs so much.
     Replies { replies: Vec<Reply>, bytes: usize, charge: Charge },
     /// A new socket for this shard.
-    Accepted(TcpStream, SocketAddr),
+    Accepted(Accepted),
     /// That shard has read our mail; those who waited for it may go on.
     MailRead(ShardId),
     /// The ledger has read our commands.

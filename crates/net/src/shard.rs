@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::connection::Phase;
 use crate::inbox::Inbox;
 use crate::io::{Io, connection_of};
+use crate::listener::Accepted;
 use crate::listener::Listeners;
 use crate::mail::Letter;
 
@@ -127,8 +128,8 @@ impl EventLoop {
         let now_ms = self.clock.now().monotonic_ms;
         let Io { post, log, shard, .. } = &mut self.io;
         let accepted = listeners.accept(post.board(), *shard, log, now_ms);
-        for (socket, peer) in accepted {
-            admit(&mut self.brain, &mut self.io, &self.clock, socket, peer);
+        for accepted in accepted {
+            admit(&mut self.brain, &mut self.io, &self.clock, accepted);
         }
     }
 
@@ -156,11 +157,11 @@ impl EventLoop {
                 io.post.board().replies_handled(io.shard, bytes);
             }
             // Dealt out before the listeners closed: nobody would tell it goodbye any more.
-            Letter::Accepted(socket, _) if self.ends_ms.is_some() => {
+            Letter::Accepted(Accepted { socket, .. }) if self.ends_ms.is_some() => {
                 drop(socket);
                 io.post.left();
             }
-            Letter::Accepted(socket, peer) => admit(brain, io, &self.clock, socket, peer),
+            Letter::Accepted(accepted) => admit(brain, io, &self.clock, accepted),
             Letter::MailRead(shard) => brain.mail_resumed(shard, now, io),
             Letter::CommandsRead => brain.ledger_resumed(now, io),
             Letter::Shutdown => {
@@ -291,19 +292,13 @@ impl EventLoop {
     }
 }
 
-fn admit(
-    brain: &mut Shard,
-    io: &mut Io,
-    clock: &Clock,
-    socket: mio::net::TcpStream,
-    peer: std::net::SocketAddr,
-) {
+fn admit(brain: &mut Shard, io: &mut Io, clock: &Clock, Accepted { socket, peer, durability }: Accepted) {
     if io.post.board().budget.is_full() {
         io.counters.refused_connections_memory.add(1);
         return io.post.left();
     }
     match io.add(socket, peer) {
-        Ok(id) => brain.accepted(id, ledger::Durability::Fsync, clock.now()),
+        Ok(id) => brain.accepted(id, durability, clock.now()),
         Err(error) => {
             tracing::warn!(%peer, %error, "cannot watch a new connection; it is closed");
             io.post.left();

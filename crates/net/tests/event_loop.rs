@@ -98,8 +98,13 @@ impl Broker {
         let listener = net::listen(([127, 0, 0, 1], 0).into()).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let (ended, _) = mpsc::channel();
-        let server = Server::start(vec![listener], &options(shards), Box::new(net::Forgetful), &ended)
-            .expect("it starts");
+        let server = Server::start(
+            vec![net::Listening { socket: listener, durability: ledger::Durability::Fsync }],
+            &options(shards),
+            Box::new(net::Forgetful),
+            &ended,
+        )
+        .expect("it starts");
         Self { server, address }
     }
 

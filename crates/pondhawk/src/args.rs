@@ -119,9 +119,12 @@ pub(crate) struct ServeArguments {
     /// Let everybody who reaches an address publish and subscribe, even from other machines
     #[arg(long)]
     allow_anonymous: bool,
-    /// Directory for what must survive a restart (this version writes nothing there)
+    /// Directory for what survives a restart, in place of the file's
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Write nothing to disk: a restart forgets everything
+    #[arg(long, conflicts_with = "data_dir")]
+    in_memory: bool,
     /// Log more: -v also what clients subscribe to, -vv whatever there is
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
@@ -129,8 +132,9 @@ pub(crate) struct ServeArguments {
 
 impl From<ServeArguments> for Flags {
     fn from(arguments: ServeArguments) -> Self {
-        let ServeArguments { config: _, port, listen, allow_anonymous, data_dir, verbose } = arguments;
-        Self { port, listen, allow_anonymous, data_dir, verbose }
+        let ServeArguments { config: _, port, listen, allow_anonymous, data_dir, in_memory, verbose } =
+            arguments;
+        Self { port, listen, allow_anonymous, data_dir, in_memory, verbose }
     }
 }
 

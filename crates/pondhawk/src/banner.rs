@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use config::Config;
 
 /// The banner, for standard error: version, one line per listener that programs may wait for, why it is loopback only
-/// if that was nobody's wish, and what a restart keeps. `bound` are the listeners' addresses with their real ports.
+/// if that was nobody's wish, and where that is which a restart keeps. `bound` are the listeners' addresses with their real ports.
 pub(crate) fn text(config: &Config, bound: &[SocketAddr]) -> String {
     let mut text = format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"));
     for address in bound {
@@ -20,17 +20,19 @@ pub(crate) fn text(config: &Config, bound: &[SocketAddr]) -> String {
     for notice in config.notices() {
         let _ = writeln!(text, "{notice}");
     }
-    text.push_str("a restart keeps nothing: sessions, retained messages and wills are in memory\n");
     text
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use config::{Flags, Machine};
 
     use super::*;
 
-    const MACHINE: Machine = Machine { cores: 1, memory_bytes: 1 << 30, open_files: 1_024 };
+    const MACHINE: Machine =
+        Machine { cores: 1, memory_bytes: 1 << 30, open_files: 1_024, state_dir: PathBuf::new() };
 
     #[test]
     fn every_listener_has_a_line_that_programs_can_wait_for() {
@@ -42,6 +44,8 @@ mod tests {
             banner.contains("only this machine can connect, because no listener is configured"),
             "{banner}"
         );
+        let flags = Flags { in_memory: true, ..Flags::default() };
+        let banner = text(&Config::parse(None, &flags, &MACHINE).unwrap(), &[]);
         assert!(banner.contains("a restart keeps nothing"), "{banner}");
     }
 

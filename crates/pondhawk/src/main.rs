@@ -6,6 +6,7 @@ mod banner;
 mod check;
 mod logging;
 mod serve;
+mod store;
 mod upkeep;
 
 use std::io::{self, IsTerminal};

@@ -1,19 +1,19 @@
 //! `pondhawk serve`: the broker.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 
 use config::{Config, Limits, Sessions, Shared, SharedKey};
 use index::{Dispatch, Key};
-use ledger::QueueFull;
-use net::{Ended, Options, Server};
+use ledger::{Durability, QueueFull};
+use net::{Ended, Listening, Options, Server};
 use session::Settings;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{banner, logging};
+use crate::{banner, logging, store};
 
 /// Runs the broker until SIGTERM or SIGINT, then says goodbye to its clients and returns.
 ///
@@ -25,9 +25,11 @@ pub(crate) fn serve(config: &Config) -> io::Result<()> {
     // Before any thread, so that none is interrupted instead.
     let signals = Signals::new([SIGTERM, SIGINT])?;
     let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
-    let bound = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<SocketAddr>>>()?;
+    let address = |listening: &Listening| listening.socket.local_addr();
+    let bound = listeners.iter().map(address).collect::<io::Result<Vec<SocketAddr>>>()?;
+    let store = store::open(config)?;
     let (ended, events) = mpsc::channel();
-    let server = Server::start(listeners, &options(config), Box::new(net::Forgetful), &ended)?;
+    let server = Server::start(listeners, &options(config), store, &ended)?;
     eprint!("{}", banner::text(config, &bound));
     forward(signals, ended);
     match events.recv() {
@@ -59,7 +61,7 @@ fn forward(mut signals: Signals, to: mpsc::Sender<Ended>) {
     });
 }
 
-fn listen(listener: &config::Listener) -> io::Result<TcpListener> {
+fn listen(listener: &config::Listener) -> io::Result<Listening> {
     let explain = |error: io::Error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => "; another program uses it, perhaps another broker",
@@ -69,7 +71,16 @@ fn listen(listener: &config::Listener) -> io::Result<TcpListener> {
         };
         io::Error::new(error.kind(), format!("cannot listen on {}: {error}{hint}", listener.address))
     };
-    net::listen(listener.address.resolve().map_err(explain)?).map_err(explain)
+    let socket = net::listen(listener.address.resolve().map_err(explain)?).map_err(explain)?;
+    Ok(Listening { socket, durability: durability(listener.durability) })
+}
+
+fn durability(of_listener: config::Durability) -> Durability {
+    match of_listener {
+        config::Durability::Fsync => Durability::Fsync,
+        config::Durability::Os => Durability::Os,
+        config::Durability::None => Durability::None,
+    }
 }
 
 fn options(config: &Config) -> Options {

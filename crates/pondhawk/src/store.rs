@@ -1,0 +1,116 @@
+//! What lasts, where the configuration wants it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use config::Config;
+use journal::{Directory, DirectoryError, OpenError, Opening, Storage};
+use ledger::{Keeper, Record};
+use net::{Forgetful, Store};
+
+/// Opens the journal, if there is to be one.
+///
+/// # Errors
+/// Another process uses it, it is not whole, or the file system says no; in words for the operator.
+pub(crate) fn open(config: &Config) -> io::Result<Box<dyn Store>> {
+    let Some(path) = &config.data_dir else { return Ok(Box::new(Forgetful)) };
+    let directory = Directory::open(path).map_err(|error| in_words(path, &error))?;
+    let settings = settings(config, &directory)?;
+    let opening = journal::open(Arc::new(directory), settings).map_err(|error| explain(path, &error))?;
+    Ok(Box::new(OnDisk { path: path.display().to_string(), opening, records: 0, began: Instant::now() }))
+}
+
+fn settings(config: &Config, directory: &Directory) -> io::Result<journal::Settings> {
+    let config::Journal { segment_bytes_min, segment_bytes_max, disk_bytes, free_bytes } = config.journal;
+    let disk_bytes_max = match disk_bytes {
+        Some(bytes) => bytes,
+        None => (directory.free_bytes()? + used_bytes(directory)?) / 2,
+    };
+    let strictest = config.listeners.iter().map(|listener| match listener.durability {
+        config::Durability::Fsync => journal::Durability::Fsync,
+        config::Durability::Os => journal::Durability::Os,
+        config::Durability::None => journal::Durability::None,
+    });
+    Ok(journal::Settings {
+        segment_bytes_min,
+        segment_bytes_max,
+        disk_bytes_max: disk_bytes_max.max(4 * u64::from(segment_bytes_min)),
+        free_bytes_min: free_bytes,
+        durability: strictest.max().unwrap_or_default(),
+    })
+}
+
+fn used_bytes(directory: &Directory) -> io::Result<u64> {
+    let files = directory.list()?.into_iter();
+    let sizes = files.map(|name| directory.open(&name, false)?.bytes());
+    sizes.sum()
+}
+
+/// A journal that is read, and then goes on.
+struct OnDisk {
+    path: String,
+    opening: Opening,
+    records: u64,
+    began: Instant,
+}
+
+impl Iterator for OnDisk {
+    type Item = Record<'static>;
+
+    fn next(&mut self) -> Option<Record<'static>> {
+        let record = self.opening.next();
+        self.records += u64::from(record.is_some());
+        record
+    }
+}
+
+impl Store for OnDisk {
+    fn keep(self: Box<Self>, wake: Arc<dyn Fn() + Send + Sync>) -> io::Result<Box<dyn Keeper>> {
+        let Self { path, opening, records, began } = *self;
+        let (journal, report) = opening.start(&wake).map_err(|error| explain(Path::new(&path), &error))?;
+        tracing::info!(records, elapsed = ?began.elapsed(), "read the journal in {path}");
+        if report.is_torn
+            && let Some((file, offset)) = &report.end
+        {
+            tracing::warn!(
+                "cut off in {path}: a commit in {file} behind offset {offset} was not whole, nor acknowledged"
+            );
+        }
+        if report.discarded > 0 {
+            tracing::warn!(
+                frames = report.discarded,
+                "left out in {path}: what `journal repair` has given up"
+            );
+        }
+        Ok(Box::new(journal))
+    }
+}
+
+fn in_words(path: &Path, error: &DirectoryError) -> io::Error {
+    let path = path.display();
+    io::Error::other(match error {
+        DirectoryError::InUse { pid: Some(pid) } => format!(
+            "{path} is in use by process {pid}, perhaps another broker; a second one needs its own --data-dir, or --in-memory"
+        ),
+        DirectoryError::InUse { pid: None } => format!("{path} is in use by another process"),
+        DirectoryError::Io(error) => format!(
+            "cannot use {path} for what must survive a restart: {error}; name another directory with --data-dir, or \
+             choose --in-memory"
+        ),
+    })
+}
+
+fn explain(path: &Path, error: &OpenError) -> io::Error {
+    let path = path.display();
+    let advice = match error {
+        OpenError::Damaged(_) => format!(
+            "; nothing was changed. `pondhawk journal check {path}` says more, `pondhawk journal repair \
+             --discard-damaged {path}` keeps what is before the damage"
+        ),
+        OpenError::Newer { .. } => "; use the later version again, or another --data-dir".to_owned(),
+        OpenError::Settings(_) | OpenError::Io { .. } => String::new(),
+    };
+    io::Error::other(format!("cannot open the journal in {path}: {error}{advice}"))
+}
