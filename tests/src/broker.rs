@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::log::Log;
@@ -26,12 +28,20 @@ pub struct Options {
     pub arguments: Vec<String>,
     /// How many files the broker may have open, sockets included; nothing leaves it as the test has it.
     pub open_files_max: Option<u16>,
+    /// Where it keeps what must last; nothing is a directory of its own, which ends with it.
+    pub data_dir: Option<PathBuf>,
 }
 
 impl Default for Options {
     /// One shard and nothing else.
     fn default() -> Self {
-        Self { shards: 1, settings: String::new(), arguments: Vec::new(), open_files_max: None }
+        Self {
+            shards: 1,
+            settings: String::new(),
+            arguments: Vec::new(),
+            open_files_max: None,
+            data_dir: None,
+        }
     }
 }
 
@@ -41,6 +51,8 @@ pub struct Broker {
     process: Child,
     address: SocketAddr,
     log: Log,
+    /// Removed when the broker has ended.
+    _data_dir: Option<TempDir>,
 }
 
 impl Broker {
@@ -57,8 +69,11 @@ impl Broker {
     /// # Errors
     /// What it wrote, if it ended before it listened or did not before the deadline.
     pub fn try_start(options: &Options) -> Result<Self, String> {
+        let own = options.data_dir.is_none().then(data_dir);
+        let data_dir = options.data_dir.as_deref().or(own.as_ref().map(TempDir::path));
         let mut process = program(options)
-            .args(["serve", "--config", "/dev/stdin"])
+            .args(["serve", "--config", "/dev/stdin", "--data-dir"])
+            .arg(data_dir.expect("it has one or gets one"))
             .args(&options.arguments)
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
@@ -76,7 +91,7 @@ impl Broker {
             log.wait_for_end(DEADLINE);
             return Err(log.text());
         };
-        Ok(Self { process, address, log })
+        Ok(Self { process, address, log, _data_dir: own })
     }
 
     /// Where the first listener listens.
@@ -196,6 +211,17 @@ impl Drop for Broker {
             eprintln!("--- log of the broker ---\n{}\n---", self.log.text());
         }
     }
+}
+
+/// A directory for a broker's journal, in memory where there is such a place: what a test asks is what was written, and not
+/// whether the power stays on.
+///
+/// # Panics
+/// If there is no place for it.
+pub fn data_dir() -> TempDir {
+    let in_memory = Path::new("/dev/shm");
+    let made = if in_memory.is_dir() { TempDir::new_in(in_memory) } else { TempDir::new() };
+    made.expect("there is a place for temporary files")
 }
 
 /// The broker, started by a shell where it is to have fewer files.

@@ -28,7 +28,7 @@ mod tools;
 use std::time::{Duration, Instant};
 
 pub use binary::pondhawk;
-pub use broker::{Broker, Options};
+pub use broker::{Broker, Options, data_dir};
 pub use client::{Client, Innocents};
 pub use program::Program;
 pub use raw::RawClient;
