@@ -9,17 +9,18 @@ const VERSION: Version = Version::V3_1_1;
 const TOPIC: &str = "numbers";
 /// So many messages are not acknowledged at a time.
 const WINDOW: usize = 20;
-const LAST: u32 = u32::MAX;
+/// Messages of one QoS come in their order: one of each is the last.
+const LAST: [u32; 2] = [u32::MAX, u32::MAX - 1];
 
 /// PUBLISH at QoS 1 or 2.
-pub fn publish(first: u8, topic: &str, packet_id: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn publish(first: u8, topic: &str, packet_id: u16, payload: &[u8]) -> Vec<u8> {
     let of_message = [&packet_id.to_be_bytes()[..], payload].concat();
     packet::publish_with(VERSION, first, topic, &[], &of_message)
 }
 
 /// Publishes at QoS 1 and 2 in turn.
 #[derive(Debug, Default)]
-pub struct Publisher {
+pub(crate) struct Publisher {
     last: u32,
     /// By packet identifier: the number, and whether PUBREC has come.
     unfinished: BTreeMap<u16, (u32, bool)>,
@@ -33,7 +34,7 @@ fn is_exactly_once(number: u32) -> bool {
 
 impl Publisher {
     /// Connects again and sends again what was not finished, in its order.
-    pub fn connect(&mut self, broker: &Broker) -> Client {
+    pub(crate) fn connect(&mut self, broker: &Broker) -> Client {
         let connect = Connect { clean_start: false, ..Connect::new(VERSION, "publisher") };
         let mut client = broker.client_with(&connect);
         let mut unfinished: Vec<_> = self.unfinished.iter().collect();
@@ -50,7 +51,7 @@ impl Publisher {
     }
 
     /// One more message, if the window has a place for it.
-    pub fn send(&mut self, client: &mut Client) {
+    pub(crate) fn send(&mut self, client: &mut Client) {
         if self.unfinished.len() < WINDOW {
             self.last += 1;
             let packet_id = (1..).find(|id| !self.unfinished.contains_key(id)).expect("a window of a few");
@@ -60,7 +61,7 @@ impl Publisher {
     }
 
     /// Takes one answer.
-    pub fn hear(&mut self, client: &mut Client) {
+    pub(crate) fn hear(&mut self, client: &mut Client) {
         let answer = client.read_packet();
         let packet_id = u16::from_be_bytes([answer[2], answer[3]]);
         let Some((number, is_received)) = self.unfinished.get_mut(&packet_id) else { return };
@@ -78,19 +79,21 @@ impl Publisher {
         }
     }
 
-    pub fn publish_last(&mut self, client: &mut Client) {
-        client.send(&publish(0x32, TOPIC, 1, &LAST.to_be_bytes()));
+    pub(crate) fn publish_last(&mut self, client: &mut Client) {
+        for (packet_id, number) in (1..).zip(LAST) {
+            client.send(&message(0, packet_id, number));
+        }
     }
 
-    pub fn has_unfinished(&self) -> bool {
+    pub(crate) fn has_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
     }
 
-    pub fn acknowledged(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn acknowledged(&self) -> impl Iterator<Item = u32> {
         self.acknowledged.iter().copied()
     }
 
-    pub fn exactly_once(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn exactly_once(&self) -> impl Iterator<Item = u32> {
         self.acknowledged().filter(|number| is_exactly_once(*number))
     }
 }
@@ -106,25 +109,25 @@ fn acknowledgement(first: u8, packet_id: u16) -> Vec<u8> {
 
 /// Counts what it receives, in a session that lasts.
 #[derive(Debug, Default)]
-pub struct Subscriber {
+pub(crate) struct Subscriber {
     counts: BTreeMap<u32, usize>,
     /// Packet identifiers of QoS 2 that are not released.
     unreleased: BTreeSet<u16>,
 }
 
 impl Subscriber {
-    pub fn subscribe(&mut self, broker: &Broker) {
+    pub(crate) fn subscribe(&mut self, broker: &Broker) {
         let mut client = self.connect(broker);
         client.send(&packet::subscribe_with(VERSION, 1, TOPIC, 2));
         client.expect(&packet::suback(VERSION, 1, 2));
     }
 
-    pub fn connect(&self, broker: &Broker) -> Client {
+    pub(crate) fn connect(&self, broker: &Broker) -> Client {
         broker.client_with(&Connect { clean_start: false, ..Connect::new(VERSION, "subscriber") })
     }
 
     /// Takes one packet, and answers it.
-    pub fn hear(&mut self, client: &mut Client) {
+    pub(crate) fn hear(&mut self, client: &mut Client) {
         let packet = client.read_packet();
         let at = 4 + TOPIC.len();
         match packet[0] & 0xF6 {
@@ -147,15 +150,15 @@ impl Subscriber {
     }
 
     /// Whether something is under way to it that it has not seen: then it may wait for it.
-    pub fn is_behind(&self, publisher: &Publisher) -> bool {
+    pub(crate) fn is_behind(&self, publisher: &Publisher) -> bool {
         publisher.acknowledged().any(|number| self.count(number) == 0)
     }
 
-    pub fn count(&self, number: u32) -> usize {
+    pub(crate) fn count(&self, number: u32) -> usize {
         self.counts.get(&number).copied().unwrap_or(0)
     }
 
-    pub fn has_last(&self) -> bool {
-        self.count(LAST) > 0
+    pub(crate) fn has_last(&self) -> bool {
+        LAST.iter().all(|number| self.count(*number) > 0)
     }
 }
