@@ -100,8 +100,8 @@ impl ledger::Effects for Replies {
 pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switchboard>, mut clock: Clock) {
     let (mut letters, mut fresh) = (Vec::new(), Vec::new());
     let mut replies = Replies::new(&board.answers, keeper);
-    // Records whose space is wanted.
-    let mut old = VecDeque::new();
+    // Records whose space is wanted, and whether there is more to do about them at once.
+    let (mut old, mut is_copying) = (VecDeque::new(), false);
     loop {
         board.ledger.take(&mut fresh);
         letters.append(&mut fresh);
@@ -111,7 +111,7 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
             thread::park();
             continue;
         }
-        if letters.is_empty() && old.is_empty() && !ledger.has_work() {
+        if letters.is_empty() && !is_copying && !ledger.has_work() {
             match ledger.poll_timeout() {
                 Some(at_ms) => {
                     thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(clock.current_ms())));
@@ -132,10 +132,13 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
             }
         }
         ledger.work(clock.now(), &mut replies);
+        replies.keeper.set_live_bytes(ledger.live_bytes());
         if old.is_empty() {
             old.extend(replies.keeper.next_to_copy().into_iter().flatten());
         }
-        ledger.copy_some(&mut old, &mut replies);
+        let is_handed = !old.is_empty();
+        // What was handed out is done with when more is asked for. What can never be copied stays, and nobody waits for it.
+        is_copying = ledger.copy_some(&mut old, &mut replies) || (is_handed && old.is_empty());
         let progress = replies.keeper.progress();
         ledger.progress(progress, clock.now(), &mut replies);
         replies.drain(|shard, replies, bytes| board.post_replies(shard, replies, bytes));
