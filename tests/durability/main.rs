@@ -121,5 +121,7 @@ fn in_memory_a_restart_forgets_and_says_so() {
         ..Options::default()
     };
     let broker = Broker::start(&options);
-    assert!(broker.wait_for_log("can take back the last acknowledgements").contains("the end of this process"));
+    assert!(
+        broker.wait_for_log("can take back the last acknowledgements").contains("the end of this process")
+    );
 }

@@ -227,14 +227,13 @@ impl Section {
         self.arguments.starts_with("ledger")
     }
 
-    /// The command that starts the server, in a folder that has its configuration file.
+    /// The command that starts the server on a new journal, in a folder that has its configuration file.
     fn serve(&self, folder: &Path) -> Result<String, String> {
-        let Some(configuration) = self.configuration else {
-            return Ok("pondhawk serve -p {port}".to_owned());
-        };
+        let serve = "rm -rf data; exec pondhawk serve -p {port} --data-dir data";
+        let Some(configuration) = self.configuration else { return Ok(serve.to_owned()) };
         let path = folder.join(format!("{}.toml", self.name));
         fs::write(&path, configuration).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(format!("pondhawk serve -p {{port}} -c {}.toml", self.name))
+        Ok(format!("{serve} -c {}.toml", self.name))
     }
 
     /// The command as somebody types it who has `pondhawk` on the path.
