@@ -81,9 +81,9 @@ fn a_restart_keeps_sessions_with_their_subscriptions_retained_messages_and_queue
         frog.finish();
         frog.expect_closed();
         let mut toad = broker.client(Version::V3_1_1, "toad");
-        for (packet_id, first, topic) in [(1, 0x32, "pond/a"), (2, 0x32, "jobs"), (3, 0x33, "law")] {
-            toad.send(&numbered::publish(first, topic, packet_id, b"kept"));
-            toad.expect(&[0x40, 2, 0, packet_id as u8]);
+        for (packet_id, first, topic) in [(1u8, 0x32, "pond/a"), (2, 0x32, "jobs"), (3, 0x33, "law")] {
+            toad.send(&numbered::publish(first, topic, u16::from(packet_id), b"kept"));
+            toad.expect(&[0x40, 2, 0, packet_id]);
         }
     }
     let broker = start(2);
@@ -113,7 +113,7 @@ fn a_second_broker_on_the_same_directory_is_told_who_has_it() {
 }
 
 #[test]
-fn in_memory_a_restart_forgets_and_says_so() {
+fn a_listener_whose_acknowledgements_promise_less_is_named_when_the_broker_starts() {
     let directory = data_dir();
     let options = Options {
         data_dir: Some(directory.path().into()),

@@ -161,21 +161,6 @@ impl Journal {
         self.log.set_live_bytes(bytes);
     }
 
-    /// What is committed from now on is written when the turn ends, in as few frames as possible. Without turns each
-    /// commit begins to be written at once, if nothing else is.
-    pub fn begin_turn(&mut self) {
-        if self.turn == Turn::None {
-            self.turn = Turn::Under { has_waiter: false };
-        }
-    }
-
-    /// Nothing more is committed for now: who commits has to call this before it waits for anything.
-    pub fn end_turn(&mut self) {
-        if std::mem::replace(&mut self.turn, Turn::None) == (Turn::Under { has_waiter: true }) {
-            self.log.wake_committer();
-        }
-    }
-
     fn append(&mut self, group: &[Record<'_>], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
         let mut cuts = Vec::new();
         self.scratch.clear();
@@ -212,6 +197,18 @@ impl Keeper for Journal {
 
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
         self.append(group, Purpose::Copy, Urgency::Later)
+    }
+
+    fn begin_turn(&mut self) {
+        if self.turn == Turn::None {
+            self.turn = Turn::Under { has_waiter: false };
+        }
+    }
+
+    fn end_turn(&mut self) {
+        if std::mem::replace(&mut self.turn, Turn::None) == (Turn::Under { has_waiter: true }) {
+            self.log.wake_committer();
+        }
     }
 
     fn progress(&self) -> Progress {

@@ -18,6 +18,12 @@ pub trait Keeper: Send {
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
+    /// What is committed from now on is begun to be written when the turn ends. Without turns each commit is begun at once.
+    fn begin_turn(&mut self) {}
+
+    /// Nothing more is committed for now: to be called before who commits waits for anything.
+    fn end_turn(&mut self) {}
+
     /// How far it has come.
     fn progress(&self) -> Progress;
 

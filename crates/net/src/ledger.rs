@@ -120,6 +120,7 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
             }
         }
         clock.tick();
+        replies.keeper.begin_turn();
         for letter in letters.drain(..) {
             match letter {
                 ToLedger::Commands { from, commands, bytes } => {
@@ -139,6 +140,7 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
         let is_handed = !old.is_empty();
         // What was handed out is done with when more is asked for. What can never be copied stays, and nobody waits for it.
         is_copying = ledger.copy_some(&mut old, &mut replies) || (is_handed && old.is_empty());
+        replies.keeper.end_turn();
         let progress = replies.keeper.progress();
         ledger.progress(progress, clock.now(), &mut replies);
         replies.drain(|shard, replies, bytes| board.post_replies(shard, replies, bytes));
