@@ -117,7 +117,8 @@ impl Oracle {
                 let is_shared = session.shares(|filter| self.matches[filter][message.topic]);
                 !delivery.dup && !message.may_be_repeated && !is_shared && self.crashes == 0
             }
-            Qos::AtMostOnce => !message.may_be_repeated,
+            // How far a cursor has come that brings what is retained may not be on the record.
+            Qos::AtMostOnce => !message.may_be_repeated && !(message.retain && self.crashes > 0),
         };
         // A will is better published twice than never.
         let is_exact = is_exact && (message.will.is_none() || self.crashes == 0);
