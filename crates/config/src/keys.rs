@@ -62,8 +62,8 @@ keys! {
         }
         /// What an acknowledgement waits for, to clients that connect here. `fsync`: what it promises is on stable storage,
         /// and survives a loss of power. `os`: it is with the operating system, and survives the end of the broker, but a
-        /// loss of power can take back what was acknowledged since the last sync. `none`: for nothing; the end of the
-        /// broker too can take back what was acknowledged in its last moments. What is recorded is the same in each case.
+        /// loss of power can take back what was acknowledged since the last sync, under load as much as a segment. `none`:
+        /// for nothing; the end of the broker too can take back what was acknowledged in its last moments. What is recorded is the same in each case.
         durability: Durability { kind: Choice<Durability>, default: Durability::Fsync }
     }
 }

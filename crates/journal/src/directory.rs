@@ -43,7 +43,13 @@ impl Directory {
     /// # Errors
     /// Another process has it locked, and whatever the file system says.
     pub fn open(path: &Path) -> Result<Self, DirectoryError> {
+        let missing: Vec<&Path> = path.ancestors().take_while(|directory| !directory.exists()).collect();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        // Each new name has to last too.
+        for parent in missing.iter().filter_map(|made| made.parent()) {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            fs::File::open(parent)?.sync_all()?;
+        }
         let lock = lock(&path.join(LOCK))?;
         Ok(Self { path: path.to_owned(), directory: fs::File::open(path)?, _lock: Some(lock) })
     }

@@ -34,7 +34,7 @@ pub use discard::discard;
 pub use error::{Damage, Fault, OpenError};
 pub use journal::{Journal, Opening, open};
 pub use latency::Latencies;
-pub use log::{Log, Purpose, REST_MS, Status, Urgency};
+pub use log::{Log, Purpose, REST_MS, Status, Trouble, Urgency};
 pub use preparer::{Pace, Preparer};
 pub use recovery::{Parts, Recovery, Report};
 pub use repair::{check, discard_damaged};

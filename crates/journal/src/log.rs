@@ -85,6 +85,17 @@ pub(crate) struct Counters {
     pub(crate) recycled: AtomicU64,
 }
 
+/// What is wrong with a journal that is in use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// A write or a sync has failed: nothing is recorded any more.
+    pub failure: Option<String>,
+    /// There is no space for another segment.
+    pub no_space: Option<String>,
+    /// Something old could not be read again: nothing is cleaned any more, and the next start will refuse it.
+    pub damage: Option<String>,
+}
+
 /// How a journal is, for people and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
@@ -121,6 +132,8 @@ pub struct Status {
 /// Why a [`Committer`](crate::Committer) is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
+    /// A write or a sync has failed: said once.
+    Failed,
     /// Somebody waits.
     Urgent,
     /// Nobody waits, but it has rested long enough.
@@ -270,6 +283,14 @@ impl Log {
         }
     }
 
+    /// What somebody should be told.
+    #[must_use]
+    pub fn trouble(&self) -> Trouble {
+        let damage = self.cleaning().damage.as_ref().map(ToString::to_string);
+        let plan = self.plan();
+        Trouble { failure: plan.failure.clone(), no_space: plan.no_space.clone(), damage }
+    }
+
     /// After a write or sync that failed: nobody knows what is on the disk, so nothing is written any more.
     pub(crate) fn fail(&self, error: &io::Error) {
         let mut plan = self.plan();
@@ -331,11 +352,11 @@ impl Log {
     }
 
     pub(crate) fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
+        self.durable.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set_durable(&self, upto: u64) {
-        self.durable.store(upto, Ordering::Release);
+        self.durable.store(upto, Ordering::SeqCst);
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -354,7 +375,7 @@ impl Log {
     /// Wakes the thread of the preparer if what it waits for has come.
     pub(crate) fn prepare_if_due(&self) {
         let is_due = self.position() >= self.preparation.at_position.load(Ordering::Acquire)
-            || self.durable() >= self.preparation.at_durable.load(Ordering::Acquire);
+            || self.durable() >= self.preparation.at_durable.load(Ordering::SeqCst);
         if is_due {
             self.prepare();
         }
@@ -375,13 +396,17 @@ impl Log {
         self.commit.notify_all();
     }
 
-    /// Waits until there is something to commit. `has_rest` says that something written is not durable yet.
-    pub(crate) fn wait(&self, has_rest: bool, is_closed: &AtomicBool) -> Call {
+    /// Waits until there is something to commit. `has_rest` says that something written is not durable yet, `has_told` that
+    /// the caller knows of a failure.
+    pub(crate) fn wait(&self, has_rest: bool, has_told: bool, is_closed: &AtomicBool) -> Call {
         let mut plan = self.plan();
         let mut rest_ends = None;
         loop {
             if plan.is_ready(Urgency::Written) && plan.failure.is_none() {
                 return Call::Urgent;
+            }
+            if plan.failure.is_some() && !has_told {
+                return Call::Failed;
             }
             let waits_for_segment = plan.has_pending() && !plan.is_ready(Urgency::Later);
             if is_closed.load(Ordering::Acquire) && (plan.failure.is_some() || !waits_for_segment) {

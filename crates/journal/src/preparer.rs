@@ -175,10 +175,12 @@ impl Preparer {
 
     /// Begins another segment if there are too few.
     fn begin_spare(&mut self) -> bool {
+        // Asked before the plan is held: who holds the cleaning may ask for the plan.
+        let is_cleaning = self.is_cleaning();
         let plan = self.log.plan();
         let has_enough = self.filling.is_some() || plan.spares.len() >= SPARES;
         // An old segment that is ready soon is better than a new one.
-        let may_wait = !plan.spares.is_empty() && self.is_cleaning() && !self.is_half_full(&plan);
+        let may_wait = !plan.spares.is_empty() && is_cleaning && !self.is_half_full(&plan);
         drop(plan);
         if has_enough || may_wait {
             return false;
@@ -242,6 +244,11 @@ impl Preparer {
         }
         let read = reading.next(self.log.salt);
         let mut cleaning = self.log.cleaning();
+        if cleaning.is_idle() {
+            // It was given up while the frame was read: the segment stays.
+            self.reading = None;
+            return true;
+        }
         match read {
             Ok(Some(payload)) => cleaning.push(payload),
             Ok(None) => {
@@ -312,7 +319,7 @@ impl Preparer {
     }
 
     fn wake_when_durable(&self, group: u64) {
-        self.log.preparation.at_durable.fetch_min(group, Ordering::AcqRel);
+        self.log.preparation.at_durable.fetch_min(group, Ordering::SeqCst);
     }
 
     /// Says when there may be something to do again that is not known to the thread's other callers.

@@ -52,17 +52,20 @@ impl Drop for Runner {
 
 fn commit(mut committer: Committer, is_closed: &AtomicBool, wake: &dyn Fn()) {
     let log = committer.log().clone();
+    let mut has_told = false;
     loop {
-        let call = log.wait(committer.has_rest(), is_closed);
+        let call = log.wait(committer.has_rest(), has_told, is_closed);
         let began = Instant::now();
         let has_committed = match call {
+            Call::Failed => false,
             Call::Urgent => committer.commit_once(),
             Call::Rest | Call::Close => committer.commit_rest(),
         };
         if has_committed {
             log.latency.add(began.elapsed());
         }
-        if has_committed || log.has_failed() {
+        has_told |= log.has_failed();
+        if has_committed || has_told {
             wake();
         }
         if call == Call::Close && !has_committed {
@@ -100,7 +103,8 @@ fn is_finished(log: &Log, is_closed: &AtomicBool) -> bool {
 
 /// Waits until there is something to prepare; whether it was for so long that the disk is idle.
 fn wait(log: &Log) -> bool {
-    if log.durable() >= log.preparation.at_durable.load(Ordering::Acquire) {
+    if log.durable() >= log.preparation.at_durable.load(Ordering::SeqCst) {
+        log.preparation.at_durable.store(u64::MAX, Ordering::SeqCst);
         return false;
     }
     let is_wanted = log.preparation.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);

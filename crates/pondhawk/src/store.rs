@@ -2,11 +2,11 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use config::Config;
-use journal::{Directory, DirectoryError, OpenError, Opening, Storage};
+use journal::{Directory, DirectoryError, Log, OpenError, Opening, Storage, Trouble};
 use ledger::{Keeper, Record};
 use net::{Forgetful, Store};
 
@@ -43,7 +43,7 @@ fn settings(config: &Config, directory: &Directory) -> io::Result<journal::Setti
 }
 
 fn used_bytes(directory: &Directory) -> io::Result<u64> {
-    let files = directory.list()?.into_iter();
+    let files = directory.list()?.into_iter().filter(|name| name.starts_with("segment-"));
     let sizes = files.map(|name| directory.open(&name, false)?.bytes());
     sizes.sum()
 }
@@ -69,7 +69,15 @@ impl Iterator for OnDisk {
 impl Store for OnDisk {
     fn keep(self: Box<Self>, wake: Arc<dyn Fn() + Send + Sync>) -> io::Result<Box<dyn Keeper>> {
         let Self { path, opening, records, began } = *self;
+        let watch = Arc::new(Watch { path: path.clone(), log: OnceLock::new(), told: Mutex::default() });
+        let (watching, wake_ledger) = (Arc::clone(&watch), wake);
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+            watching.look();
+            wake_ledger();
+        });
         let (journal, report) = opening.start(&wake).map_err(|error| explain(Path::new(&path), &error))?;
+        // Nobody has set it before.
+        let _ = watch.log.set(Arc::clone(journal.log()));
         tracing::info!(records, elapsed = ?began.elapsed(), "read the journal in {path}");
         if report.is_torn
             && let Some((file, offset)) = &report.end
@@ -85,6 +93,42 @@ impl Store for OnDisk {
             );
         }
         Ok(Box::new(journal))
+    }
+}
+
+/// Tells the operator when something goes wrong with the journal, and when it is well again.
+struct Watch {
+    path: String,
+    log: OnceLock<Arc<Log>>,
+    told: Mutex<Trouble>,
+}
+
+impl Watch {
+    fn look(&self) {
+        let Some(log) = self.log.get() else { return };
+        let now = log.trouble();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told == now {
+            return;
+        }
+        let path = &self.path;
+        match (&told.failure, &now.failure) {
+            (None, Some(failure)) => tracing::error!(
+                "the journal in {path} has failed: {failure}. Nothing that must last is acknowledged any more; what flows \
+                 goes on. Start the broker again when the disk is well"
+            ),
+            _ => match (&told.no_space, &now.no_space) {
+                (None, Some(why)) => tracing::warn!("no space for the journal in {path}: {why}"),
+                (Some(_), None) => tracing::info!("there is space for the journal in {path} again"),
+                _ => {}
+            },
+        }
+        if let (None, Some(damage)) = (&told.damage, &now.damage) {
+            tracing::error!(
+                "the journal in {path} is damaged: {damage}. Make a backup, then stop the broker and see `pondhawk journal check`"
+            );
+        }
+        *told = now;
     }
 }
 
