@@ -133,10 +133,10 @@ pub(crate) fn play(settings: &str, row: impl Fn(&Broker)) {
         let broker = Broker::start(&Options { shards, settings: settings.to_owned(), ..Options::default() });
         let mut innocents = Innocents::connect(&broker, "one");
         innocents.notice_nothing_of(|| ());
-        let open_files = broker.open_files();
+        let open_sockets = broker.open_sockets();
         let resident_bytes = broker.resident_bytes();
         innocents.notice_nothing_of(|| row(&broker));
-        until("the peers' sockets are closed", || (broker.open_files() == open_files).then_some(()));
+        until("the peers' sockets are closed", || (broker.open_sockets() == open_sockets).then_some(()));
         if let Some(before) = resident_bytes {
             until("the peers' memory is given back", || {
                 (broker.resident_bytes()? < before + memory_slack_bytes()).then_some(())

@@ -87,9 +87,9 @@ impl Run {
         let broker = Broker::start(&Options { shards, settings: SETTINGS.to_owned(), ..Options::default() });
         let mut innocents = Innocents::connect(&broker, "one");
         innocents.notice_nothing_of(|| ());
-        let (files, bytes) = (broker.open_files(), broker.resident_bytes());
+        let (sockets, bytes) = (broker.open_sockets(), broker.resident_bytes());
         let connections = self.throw(&broker, &mut innocents)?;
-        until("the peers' sockets are closed", || (broker.open_files() == files).then_some(()));
+        until("the peers' sockets are closed", || (broker.open_sockets() == sockets).then_some(()));
         if let Some(before) = bytes {
             until("the peers' memory is given back", || {
                 (broker.resident_bytes()? < before + MEMORY_SLACK_BYTES).then_some(())

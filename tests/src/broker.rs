@@ -104,9 +104,11 @@ impl Broker {
         self.process.id()
     }
 
-    /// How many files the broker has open, sockets included; nothing where the system does not tell (`/proc`).
-    pub fn open_files(&self) -> Option<usize> {
-        Some(fs::read_dir(format!("/proc/{}/fd", self.process_id())).ok()?.count())
+    /// How many sockets the broker has open; nothing where the system does not tell (`/proc`).
+    pub fn open_sockets(&self) -> Option<usize> {
+        let files = fs::read_dir(format!("/proc/{}/fd", self.process_id())).ok()?.flatten();
+        let names = files.filter_map(|file| fs::read_link(file.path()).ok());
+        Some(names.filter(|name| name.to_string_lossy().starts_with("socket:")).count())
     }
 
     /// How many bytes of memory the broker has resident; nothing where the system does not tell (`/proc`).

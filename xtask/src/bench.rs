@@ -184,9 +184,8 @@ pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
         command.current_dir(&folder).arg("bench").args(section.in_short.split(' '));
         if !section.is_alone() {
             let serve = section.serve(&folder)?;
-            command
-                .arg("--spawn")
-                .arg(format!("pondhawk={}/{serve}", house.target().join("debug").display()));
+            command.env("PATH", on_path(&house.target().join("debug")));
+            command.arg("--spawn").arg(format!("pondhawk={serve}"));
         }
         log.run(&mut command)?;
     }
@@ -212,6 +211,11 @@ pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), 
     });
     page.write(&machine())?;
     measured
+}
+
+/// The path, with this folder first.
+fn on_path(folder: &Path) -> String {
+    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
 }
 
 /// Where what was measured is kept, and the configuration files are.
@@ -260,8 +264,7 @@ impl Section {
         log.note(&format!("$ {line}"));
         let mut shell = house.command("sh");
         shell.current_dir(folder);
-        let path = std::env::var("PATH").unwrap_or_default();
-        shell.env("PATH", format!("{}:{path}", house.target().join("release").display()));
+        shell.env("PATH", on_path(&house.target().join("release")));
         let output = shell.args(["-c", line]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| format!("cannot run `{line}`: {error}"))?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();

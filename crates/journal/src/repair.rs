@@ -7,7 +7,7 @@ use crate::{Damage, OpenError, Report, Settings, Storage, discard};
 /// Reads a whole journal without changing anything.
 ///
 /// # Errors
-/// What [`open`](crate::open) and [`Opening::start`] would say.
+/// What [`open`](crate::open) and [`Opening::start`](crate::Opening::start) would say.
 pub fn check(storage: Arc<dyn Storage>) -> Result<Report, OpenError> {
     let mut opening = crate::open(storage, Settings::default())?;
     opening.by_ref().for_each(drop);

@@ -15,6 +15,7 @@ use crate::live::Keeping;
 use crate::queue::{Entry, Queue};
 use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, QueueOf};
+use crate::retained::is_of_server;
 use crate::retained::{Stored, behind_topic};
 use crate::{Effects, Ledger, QueueFull, Record, Refusal};
 
@@ -370,11 +371,13 @@ impl Ledger {
             .iter()
             .filter(|planned| planned.is_recorded && planned.is_taken() && !ended.contains(&planned.queue));
         let queues: Vec<Queued> = takes.map(|planned| planned.queued.clone()).collect();
+        // The server's own values are those of this process.
+        let is_retained = is_retained && !is_of_server(message);
         if is_retained || !queues.is_empty() {
             let (body, queues) = (Cow::Borrowed(message), Cow::Owned(queues));
             group.push(Record::Enqueue { message: id, body, queues, is_retained });
         }
-        if message.retain() && !is_retained {
+        if message.retain() && !is_retained && !is_of_server(message) {
             group.push(Record::Cleared { topic: Cow::Borrowed(message.topic().as_str()) });
         }
         group.extend(will.map(|will| Record::WillDone { will }));

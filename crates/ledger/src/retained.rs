@@ -45,6 +45,11 @@ pub enum Stored {
     Full,
 }
 
+/// Whether it is one of the server's own, which are not recorded.
+pub(crate) fn is_of_server(message: &Message) -> bool {
+    message.publisher().is_none() && message.topic().first_level() == "$SYS"
+}
+
 /// A walk through the values that match a filter, as they were when it began or newer.
 #[derive(Debug)]
 pub struct Cursor {

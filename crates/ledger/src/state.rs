@@ -8,6 +8,7 @@ use crate::group::Group;
 use crate::in_flight::State;
 use crate::queue::Entry;
 use crate::record::MessageId;
+use crate::retained::is_of_server;
 use crate::session::Session;
 
 impl Ledger {
@@ -37,7 +38,7 @@ impl Ledger {
         for group in groups.values() {
             write_group(text, group)?;
         }
-        for message in self.retained.iter() {
+        for message in self.retained.iter().filter(|message| !is_of_server(message)) {
             let (topic, qos) = (message.topic().as_str(), message.qos());
             writeln!(text, "retained {topic} {qos} {:?}", message.payload())?;
         }
