@@ -41,6 +41,10 @@ fn what_concerns_no_session_that_lasts_is_not_recorded() {
     assert_eq!(stage.recorded(&clean), [ReasonCode::Success]);
     stage.leave(&clean, Cause::WithWill);
     stage.work();
+    for payload in [&b"1 second"[..], b"2 seconds", b""] {
+        let uptime = session::Message::of_server("$SYS/broker/uptime", payload).expect("a topic");
+        stage.emit(&std::sync::Arc::new(uptime));
+    }
     assert!(stage.sink.groups.is_empty(), "{:?}", stage.sink.groups);
 }
 
