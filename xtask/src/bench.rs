@@ -231,9 +231,14 @@ impl Section {
         self.arguments.starts_with("ledger")
     }
 
-    /// The command that starts the server on a new journal, in a folder that has its configuration file.
+    /// The command that starts the server on a new journal, in a folder that has its configuration file, and no journals of
+    /// the section before.
     fn serve(&self, folder: &Path) -> Result<String, String> {
-        let serve = "rm -rf data; exec pondhawk serve -p {port} --data-dir data";
+        let data = folder.join("data");
+        if data.exists() {
+            fs::remove_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
+        }
+        let serve = "pondhawk serve -p {port} --data-dir data/{port}";
         let Some(configuration) = self.configuration else { return Ok(serve.to_owned()) };
         let path = folder.join(format!("{}.toml", self.name));
         fs::write(&path, configuration).map_err(|error| format!("{}: {error}", path.display()))?;
