@@ -159,6 +159,10 @@ impl Oracle {
         {
             return Ok(());
         }
+        if self.gauges.is_none() && message.retain {
+            // The process that has sent it is gone, and may have taken it along.
+            return Ok(());
+        }
         let key = (publisher, topic, message.qos, qos);
         let last = self.sessions[to.0].last.insert(key, no);
         match last.filter(|last| *last > no) {
