@@ -1,8 +1,8 @@
 //! Segments are used again.
 
-use journal::{Pace, Urgency};
+use journal::{Pace, Recovery, Storage as _, Urgency};
 
-use crate::scene::Scene;
+use crate::scene::{Scene, settings, storage};
 
 #[test]
 fn disk_use_stays_bounded_while_the_log_turns_over() {
@@ -39,4 +39,34 @@ fn what_is_not_needed_is_given_back_when_nothing_happens() {
     let status = scene.log().status();
     assert!(full > 2 << 20 && status.segments + status.spares <= 3, "{full}, {status:?}");
     assert!(!scene.parts.preparer.prepare_once(Pace::Idle), "and then there is nothing more to do");
+}
+
+/// A segment that goes without being copied again is not read either: who reads a record and later a copy of it counts
+/// on both being handed back.
+#[test]
+fn what_is_read_is_handed_back_before_it_goes() {
+    let mut scene = Scene::new(8);
+    for _ in 0..200 {
+        assert!(scene.put(4_000, Urgency::Durable));
+        while scene.parts.committer.commit_once() || scene.parts.preparer.prepare_once(Pace::Busy) {}
+    }
+    while scene.drop_one(Urgency::Later) && scene.log().status().groups < 390 {}
+    let mut found_released = 0;
+    let mut idle_rounds = 0;
+    while idle_rounds < 2 {
+        let has_done = scene.parts.committer.commit_rest()
+            || scene.parts.preparer.prepare_once(Pace::Idle)
+            || scene.copy_some();
+        idle_rounds = if has_done { 0 } else { idle_rounds + 1 };
+        let disk = scene.disk.copy();
+        let names = disk.list().expect("it is in memory");
+        let first = names.into_iter().filter(|name| name.starts_with("segment")).min();
+        let mut recovery = Recovery::begin(storage(&disk)).expect("it is whole");
+        assert!(recovery.next_frame().expect("it is whole").is_some());
+        found_released += usize::from(first != Some(recovery.place().0));
+        let parts = recovery.finish(settings()).expect("it is whole");
+        // It goes on in another one.
+        assert_eq!(parts.log.status().segments, parts.report.segments + 1);
+    }
+    assert!(found_released > 0, "it was never between the frame that says so and the new name");
 }
