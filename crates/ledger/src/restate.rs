@@ -46,7 +46,8 @@
 //! that it was taken out of (`Sent`, `Moved`), and taken out again by the record behind it in the same group, under the
 //! same identifier.
 //!
-//! *The process ends in the middle of it.* Groups of records are kept whole, and a copy is one group; copies come behind
+//! *The process ends in the middle of it.* Groups of records are kept whole, and a copy is one group, or several of a message
+//! with very many queues, each for some of them; copies come behind
 //! everything that they take into account, and old records go when their copies are durable. So what is left is one of:
 //! all old records with some copies, or some old records cut off with all of their copies.
 //!
@@ -203,32 +204,32 @@ impl Ledger {
         let latest = latest.map(|(id, message)| (id, Arc::clone(message)));
         let is_retained = is_retained && self.retained.is_numbered(body.topic(), id);
         let mut kept = Vec::new();
-        let mut on_the_way = Vec::new();
         for queued in queues {
             if self.copied.is_younger(queued.queue, id) {
                 continue;
             }
             let whereabouts = self.whereabouts(queued.queue, id);
+            let way = self.way(queued.queue, id, whereabouts);
             if whereabouts != Whereabouts::Gone {
-                kept.push(queued.clone());
+                kept.push((queued.clone(), way));
             }
-            on_the_way.extend(self.way(queued.queue, id, whereabouts));
         }
-        let mut group = Vec::with_capacity(1);
-        if is_retained || !kept.is_empty() {
-            let (body, queues) = (Cow::Borrowed(body), Cow::Owned(kept));
-            group.push(Record::Enqueue { message: id, body, queues, is_retained });
-            group.append(&mut on_the_way);
+        // At least one, if only for the retained value.
+        let slices = kept.len().div_ceil(queues_at_a_time(body)).max(usize::from(is_retained));
+        let mut kept = kept.into_iter();
+        for slice in 0..slices {
+            let (queues, on_the_way): (Vec<_>, Vec<_>) = kept.by_ref().take(queues_at_a_time(body)).unzip();
+            let (body, queues) = (Cow::Borrowed(body), Cow::Owned(queues));
+            let is_retained = is_retained && slice == 0;
+            let mut group = vec![Record::Enqueue { message: id, body, queues, is_retained }];
+            group.extend(on_the_way.into_iter().flatten());
+            self.replies.copy(&group, to)?;
         }
-        if let Some((message, body)) = &latest {
-            let (body, queues) = (Cow::Borrowed(body), Cow::Owned(Vec::new()));
-            group.push(Record::Enqueue { message: *message, body, queues, is_retained: true });
+        if let Some((message, body)) = latest {
+            let (body, queues) = (Cow::Borrowed(&body), Cow::Owned(Vec::new()));
+            self.replies.copy(&[Record::Enqueue { message, body, queues, is_retained: true }], to)?;
+            self.retained.note_recorded(message);
         }
-        if group.is_empty() {
-            return Ok(());
-        }
-        self.replies.copy(&group, to)?;
-        latest.into_iter().for_each(|(id, _)| self.retained.note_recorded(id));
         Ok(())
     }
 
@@ -388,6 +389,13 @@ enum Whereabouts {
     There,
     Sent(PacketId),
     Moved(QueueId, PacketId),
+}
+
+/// A copy tells of each queue how the message has left it, which the first record did not: so one group has so few queues
+/// of a message that this is never more than the eighth of a segment that its keeper leaves for it. That costs less than
+/// 256 bytes more a queue, where the message is written again.
+fn queues_at_a_time(body: &Message) -> usize {
+    (body.size_bytes() / 256).max(256)
 }
 
 /// How much work a record is.

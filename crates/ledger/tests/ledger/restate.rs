@@ -163,6 +163,31 @@ fn messages_in_queues_and_on_their_way() {
     check(&mut stage);
 }
 
+/// The copy of a message says how it has left each of its queues, which the first record did not: it may not outgrow what
+/// a group may be.
+#[test]
+fn a_message_of_very_many_queues_is_copied_in_pieces() {
+    let mut stage = Stage::new();
+    let clients: Vec<Client> = (0..600)
+        .map(|number| {
+            let client = stage.client(&number.to_string(), &Ask::lasting(60));
+            stage.subscribe(&client, "a", at_qos(QOS_1));
+            client
+        })
+        .collect();
+    stage.emit(&retained("a", b"1", QOS_1));
+    stage.leave(&clients[0], Cause::Normal);
+    stage.work();
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    let copied = copies(&groups, &mut stage);
+    let of_message = |group: &&Group| matches!(group[0], Record::Enqueue { .. });
+    let sizes: Vec<usize> = copied.iter().filter(of_message).map(Vec::len).collect();
+    assert_eq!(sizes.len(), 3, "{sizes:?}");
+    assert!(sizes.iter().all(|records| (88..=257).contains(records)), "{sizes:?}");
+    assert_eq!(replay(&copied, &stage).durable_state(), stage.ledger.durable_state());
+    assert_eq!(copies(&copied, &mut stage).len(), copied.len());
+}
+
 #[test]
 fn exchanges_that_a_client_has_begun() {
     let mut stage = Stage::new();
