@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) last_news: u64,
     /// The position of the last group.
     pub(crate) appended: u64,
+    /// The longest copy that no segment had a place for, because they were longer once; 0 if there is none.
+    pub(crate) copy_bytes: usize,
     /// Of all that is pending.
     pub(crate) urgency: Urgency,
     pub(crate) waiter: Waiter,
@@ -104,6 +106,7 @@ impl Plan {
             log_bytes,
             oldest,
             appended: 0,
+            copy_bytes: 0,
             urgency: Urgency::Later,
             waiter: Waiter::Nobody,
             no_space: None,
@@ -122,8 +125,8 @@ impl Plan {
         if self.failure.is_some() {
             return Err(Refusal::Poisoned);
         }
-        let fits_any = group.len() <= settings.group_bytes_max() as usize;
-        if !fits_any || (purpose == Purpose::News && self.spares.is_empty()) {
+        let is_too_long = purpose != Purpose::Copy && group.len() > settings.group_bytes_max() as usize;
+        if is_too_long || (purpose == Purpose::News && self.spares.is_empty()) {
             return Err(Refusal::NoSpace);
         }
         if !self.open_takes(group.len(), purpose, settings) {
@@ -180,6 +183,15 @@ impl Plan {
         if self.spares.len() < spares_needed {
             return Err(Refusal::NoSpace);
         }
+        if !is_here && !self.next_holds(group_bytes, purpose) {
+            if purpose == Purpose::Copy {
+                self.copy_bytes = self.copy_bytes.max(group_bytes);
+            }
+            return Err(Refusal::NoSpace);
+        }
+        if purpose == Purpose::Copy && group_bytes >= self.copy_bytes {
+            self.copy_bytes = 0;
+        }
         self.closed.extend(self.open.take());
         self.offset = offset;
         if !is_here {
@@ -194,6 +206,24 @@ impl Plan {
         self.open =
             Some(Batch { segment, offset: self.offset, bytes, last: self.appended, urgency: Urgency::Later });
         Ok(())
+    }
+
+    /// Whether the next segment is long enough. They may be of different lengths, if an operator has changed the least one.
+    fn next_holds(&self, group_bytes: usize, purpose: Purpose) -> bool {
+        self.spares.front().is_some_and(|next| {
+            let will_be_last = self.spares.len() == 1;
+            let kept =
+                if will_be_last && purpose == Purpose::Copy { next.bytes / KEPT_FROM_COPIES } else { 0 };
+            HEADER_BYTES as usize + group_bytes <= (next.room_ends() - kept - FIRST_FRAME) as usize
+        })
+    }
+
+    /// Whether there is a place now for the copy that had none.
+    pub(crate) fn has_place_for_copy(&self) -> bool {
+        let (bytes, copy) = (self.copy_bytes, Purpose::Copy);
+        let offset = self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes);
+        self.fits(offset, HEADER_BYTES as usize + bytes, self.kept(bytes, copy))
+            || self.next_holds(bytes, copy)
     }
 
     pub(crate) fn has_pending(&self) -> bool {

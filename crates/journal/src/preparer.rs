@@ -106,7 +106,8 @@ impl Preparer {
         self.released.pop_front();
         let is_wanted = self.filling.is_none() && self.log.plan().spares.len() < SPARES;
         let bytes = self.bytes_wanted();
-        let done = if is_wanted && (bytes / 2..=bytes.saturating_mul(2)).contains(&segment.bytes) {
+        let least = self.log.settings.segment_bytes_min.max(bytes / 2);
+        let done = if is_wanted && (least..=bytes.saturating_mul(2)).contains(&segment.bytes) {
             self.rename(&segment)
         } else {
             self.disk_bytes -= u64::from(segment.bytes);
@@ -220,8 +221,8 @@ impl Preparer {
     }
 
     fn bytes_wanted(&self) -> u32 {
-        let log_bytes = self.log.plan().log_bytes;
-        self.log.settings.segment_bytes(log_bytes)
+        let plan = self.log.plan();
+        self.log.settings.segment_bytes_for(plan.log_bytes, plan.copy_bytes)
     }
 
     fn is_cleaning(&self) -> bool {
@@ -287,6 +288,9 @@ impl Preparer {
 
     /// Whether the copies of a segment will probably fit into what there is for them.
     fn has_room(&self, plan: &Plan, segment: &Segment, abandoned_at: Option<u64>) -> bool {
+        if plan.copy_bytes > 0 && !plan.has_place_for_copy() {
+            return false;
+        }
         let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
         let live = u128::from(self.log.live_bytes().min(sealed));
         let expected = u128::from(segment.bytes) * live / u128::from(sealed.max(1));

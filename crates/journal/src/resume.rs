@@ -78,10 +78,11 @@ impl Recovery {
         Ok(Resumed { salt: meta.salt, sealed, segment, offset })
     }
 
-    /// What was being made when the process ended, behind the segment that is written to: from the last one on, so that
-    /// the numbers never have a gap.
+    /// What was being made when the process ended, or is too short by now for the longest group, behind the segment that is
+    /// written to: from the last one on, so that the numbers never have a gap.
     fn remove_unfinished(&mut self, settings: &Settings) -> Result<(), OpenError> {
-        let first = (self.index + 1..self.files.len()).find(|index| !self.files[*index].is_begun);
+        let is_of_use = |file: &LogFile| file.is_begun && file.segment.bytes >= settings.segment_bytes_min;
+        let first = (self.index + 1..self.files.len()).find(|index| !is_of_use(&self.files[*index]));
         for file in self.files.drain(first.unwrap_or(self.files.len())..).rev() {
             let name = name(file.segment.number);
             let removed = self.storage.remove(&name).and_then(|()| self.storage.sync());

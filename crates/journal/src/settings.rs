@@ -50,11 +50,22 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The longest group of records, in bytes: an eighth of it is kept for the pages that a segment needs itself, and for
-    /// what a copy may have more than what was copied.
+    /// The longest group of records, in bytes: it fits into any segment, and an eighth of that is kept for what a copy may
+    /// have more than what was copied.
     #[must_use]
     pub fn group_bytes_max(&self) -> u32 {
         self.segment_bytes_min - self.segment_bytes_min / 8 - FIRST_FRAME - PAGE_BYTES - HEADER_BYTES
+    }
+
+    /// The length of the next segment, when all are so long together, and the longest copy that had no place was so long: an
+    /// operator may have lowered the least length since that was written.
+    pub(crate) fn segment_bytes_for(&self, log_bytes: u64, copy_bytes: usize) -> u32 {
+        let pages = usize::try_from(FIRST_FRAME + PAGE_BYTES + HEADER_BYTES).expect("a few");
+        let mut bytes = self.segment_bytes(log_bytes);
+        while (bytes as usize - bytes as usize / 8) < copy_bytes + pages && bytes < SEGMENT_BYTES_MOST {
+            bytes = bytes.saturating_mul(2).min(SEGMENT_BYTES_MOST);
+        }
+        bytes
     }
 
     /// A frame that has so much takes no more groups.

@@ -2,6 +2,7 @@
 
 mod damage;
 mod failures;
+mod lengths;
 mod power_cuts;
 mod repair;
 mod scene;

@@ -1,0 +1,85 @@
+//! An operator has changed the length of segments.
+
+use journal::simulated::Simulated;
+use journal::{Log, Pace, Parts, Purpose, Recovery, Settings, Urgency};
+use ledger::Refusal;
+
+use crate::scene::storage;
+
+fn settings(segment_kib: u32) -> Settings {
+    Settings {
+        segment_bytes_min: segment_kib << 10,
+        segment_bytes_max: segment_kib << 10,
+        free_bytes_min: 0,
+        ..Settings::default()
+    }
+}
+
+/// Opens a log with segments of this length, and what was in its frames.
+fn open(disk: &Simulated, segment_kib: u32) -> (Parts, Vec<u8>) {
+    let mut recovery = Recovery::begin(storage(disk)).expect("it is whole");
+    let mut found = Vec::new();
+    while let Some(frame) = recovery.next_frame().expect("it is whole") {
+        found.extend_from_slice(frame);
+    }
+    (recovery.finish(settings(segment_kib)).expect("it is whole"), found)
+}
+
+fn append(log: &Log, group: &[u8], purpose: Purpose) -> Result<(), Refusal> {
+    log.append(group, purpose, Urgency::Durable).map(drop)
+}
+
+/// Everything that can be done, with all that is longer than a page copied.
+fn settle(parts: &mut Parts) {
+    let mut idle_rounds = 0;
+    while idle_rounds < 2 {
+        let old = parts.log.next_to_copy();
+        if let Some(group) = old.as_ref().filter(|old| old.len() > 4_096) {
+            let _ = append(&parts.log, group, Purpose::Copy);
+        }
+        let has_done =
+            old.is_some() || parts.preparer.prepare_once(Pace::Busy) || parts.committer.commit_rest();
+        idle_rounds = if has_done { 0 } else { idle_rounds + 1 };
+    }
+}
+
+#[test]
+fn a_group_is_only_taken_where_its_segment_holds_it() {
+    let disk = Simulated::new(1);
+    let (mut parts, _) = open(&disk, 64);
+    append(&parts.log, &[1], Purpose::News).expect("there is space");
+    settle(&mut parts);
+    let disk = disk.after_kill();
+    let (mut parts, _) = open(&disk, 1_024);
+    let group = vec![7; settings(1_024).group_bytes_max() as usize];
+    let mut taken = 0;
+    for _ in 0..6 {
+        taken += usize::from(append(&parts.log, &group, Purpose::News).is_ok());
+        settle(&mut parts);
+    }
+    assert!(taken >= 5, "{:?}", parts.log.status());
+    let (_, found) = open(&disk.after_kill(), 1_024);
+    assert_eq!(found.len(), 1 + taken * group.len(), "what was taken is there");
+}
+
+#[test]
+fn a_group_that_is_longer_than_segments_are_now_is_copied_all_the_same() {
+    let disk = Simulated::new(2);
+    let (mut parts, _) = open(&disk, 1_024);
+    let group = vec![7; settings(1_024).group_bytes_max() as usize];
+    append(&parts.log, &group, Purpose::News).expect("there is space");
+    settle(&mut parts);
+    let disk = disk.after_kill();
+    let (mut parts, found) = open(&disk, 64);
+    assert_eq!(found, group);
+    assert_eq!(append(&parts.log, &group, Purpose::News), Err(Refusal::NoSpace), "news may not be so long");
+    parts.log.set_live_bytes(group.len() as u64);
+    for _ in 0..1_000 {
+        append(&parts.log, &[1; 4_000], Purpose::News).expect("there is space");
+        settle(&mut parts);
+    }
+    let status = parts.log.status();
+    assert!(status.bytes_written > 6 << 20 && status.log_bytes < 4 << 20, "{status:?}");
+    let (_, found) = open(&disk.after_kill(), 64);
+    assert!(found.windows(group.len()).any(|window| window == group));
+}
