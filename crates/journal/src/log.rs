@@ -195,6 +195,7 @@ impl Log {
         urgency: Urgency,
     ) -> Result<(Lsn, bool), Refusal> {
         let mut plan = self.plan();
+        let segment = plan.segment.number;
         let lsn = match plan.append(group, purpose, urgency, &self.settings) {
             Err(Refusal::NoSpace) if purpose == Purpose::Copy => {
                 drop(plan);
@@ -211,7 +212,12 @@ impl Log {
             appended => appended?,
         };
         let wakes = plan.waiter.is_called_by(urgency);
+        let has_taken_spare = plan.segment.number != segment;
         drop(plan);
+        if has_taken_spare {
+            // Another is begun now, and not when this one is written to: the disk may be slow.
+            self.prepare();
+        }
         if purpose == Purpose::Copy {
             self.counters.copied_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
         }
