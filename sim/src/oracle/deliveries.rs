@@ -118,7 +118,7 @@ impl Oracle {
                 !delivery.dup && !message.may_be_repeated && !is_shared && self.crashes == 0
             }
             // How far a cursor has come that brings what is retained may not be on the record.
-            Qos::AtMostOnce => !message.may_be_repeated && !(message.retain && self.crashes > 0),
+            Qos::AtMostOnce => !(message.may_be_repeated || message.retain && self.crashes > 0),
         };
         // A will is better published twice than never.
         let is_exact = is_exact && (message.will.is_none() || self.crashes == 0);
