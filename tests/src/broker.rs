@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
+use rustix::fs::statvfs;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -222,9 +223,13 @@ impl Drop for Broker {
 /// If there is no place for it.
 pub fn data_dir() -> TempDir {
     let in_memory = Path::new("/dev/shm");
-    let made = if in_memory.is_dir() { TempDir::new_in(in_memory) } else { TempDir::new() };
+    // In a container it may be too small for the journals of all tests that run at a time.
+    let has_room = statvfs(in_memory).is_ok_and(|disk| disk.f_bavail * disk.f_frsize >= SHARED_MEMORY_BYTES);
+    let made = if has_room { TempDir::new_in(in_memory) } else { TempDir::new() };
     made.expect("there is a place for temporary files")
 }
+
+const SHARED_MEMORY_BYTES: u64 = 4 << 30;
 
 /// The broker, started by a shell where it is to have fewer files.
 fn program(options: &Options) -> Command {
