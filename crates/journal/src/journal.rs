@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ledger::{Keeper, Lsn, Progress, Record, Refusal};
+use ledger::{Durability, Keeper, Lsn, Progress, Record, Refusal};
 
 use crate::record::{Decoder, encode_group};
 use crate::runner::{Runner, Wake};
 use crate::{
-    Committer, Damage, Durability, Fault, Log, OpenError, Parts, Preparer, Purpose, Recovery, Report,
-    Settings, Status, Storage, Urgency,
+    Committer, Damage, Fault, Log, OpenError, Parts, Preparer, Purpose, Recovery, Report, Settings, Status,
+    Storage, Urgency,
 };
 
 /// Keeps the records of a ledger in a directory. When it is dropped, what was committed is written and synced.

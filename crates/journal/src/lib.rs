@@ -39,5 +39,5 @@ pub use preparer::{Pace, Preparer};
 pub use recovery::{Parts, Recovery, Report};
 pub use repair::{check, discard_damaged};
 pub use runner::Wake;
-pub use settings::{Durability, Settings};
+pub use settings::Settings;
 pub use storage::{File, Storage};

@@ -1,5 +1,7 @@
 //! What an operator may choose.
 
+use ledger::Durability;
+
 use crate::OpenError;
 use crate::frame::{HEADER_BYTES, PAGE_BYTES};
 use crate::segment::FIRST_FRAME;
@@ -23,18 +25,6 @@ pub struct Settings {
     pub free_bytes_min: u64,
     /// The most that anybody waits for: a weaker one than [`Fsync`](Durability::Fsync) saves the disk work.
     pub durability: Durability,
-}
-
-/// When an answer leaves that promises something.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Durability {
-    /// At once.
-    None,
-    /// When the record is with the operating system: it survives the end of the process.
-    Os,
-    /// When it is on stable storage: it survives a loss of power.
-    #[default]
-    Fsync,
 }
 
 impl Default for Settings {

@@ -27,16 +27,16 @@ pub struct Settings {
 }
 
 /// What an answer waits for that promises something: the choice of the listener on which its connection came. Recorded is
-/// the same in every case.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// the same in every case. The safest is the greatest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
+    /// Nothing: what was acknowledged in the last moments before an end of the process may be lost.
+    None,
+    /// The write: it survives the end of the process, and not that of the machine.
+    Os,
     /// The sync: what was acknowledged survives a loss of power.
     #[default]
     Fsync,
-    /// The write: it survives the end of the process, and not that of the machine.
-    Os,
-    /// Nothing: what was acknowledged in the last moments before an end of the process may be lost.
-    None,
 }
 
 /// What becomes of a message that finds a queue full.

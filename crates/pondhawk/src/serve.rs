@@ -75,7 +75,7 @@ fn listen(listener: &config::Listener) -> io::Result<Listening> {
     Ok(Listening { socket, durability: durability(listener.durability) })
 }
 
-fn durability(of_listener: config::Durability) -> Durability {
+pub(crate) fn durability(of_listener: config::Durability) -> Durability {
     match of_listener {
         config::Durability::Fsync => Durability::Fsync,
         config::Durability::Os => Durability::Os,

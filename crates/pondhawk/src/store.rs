@@ -10,6 +10,8 @@ use journal::{Directory, DirectoryError, Log, OpenError, Opening, Storage, Troub
 use ledger::{Keeper, Record};
 use net::{Forgetful, Store};
 
+use crate::serve::durability;
+
 /// Opens the journal, if there is to be one.
 ///
 /// # Errors
@@ -28,17 +30,13 @@ fn settings(config: &Config, directory: &Directory) -> io::Result<journal::Setti
         Some(bytes) => bytes,
         None => (directory.free_bytes()? + used_bytes(directory)?) / 2,
     };
-    let strictest = config.listeners.iter().map(|listener| match listener.durability {
-        config::Durability::Fsync => journal::Durability::Fsync,
-        config::Durability::Os => journal::Durability::Os,
-        config::Durability::None => journal::Durability::None,
-    });
+    let durability = config.listeners.iter().map(|listener| durability(listener.durability));
     Ok(journal::Settings {
         segment_bytes_min,
         segment_bytes_max,
         disk_bytes_max: disk_bytes_max.max(4 * u64::from(segment_bytes_min)),
         free_bytes_min: free_bytes,
-        durability: strictest.max().unwrap_or_default(),
+        durability: durability.max().unwrap_or_default(),
     })
 }
 
