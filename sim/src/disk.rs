@@ -1,169 +1,112 @@
-//! Where the ledger's records go: a disk that is slow, full, or fails, that forgets what was not synced, and hands the
-//! oldest records back to have their space again.
+//! The directory of the broker's journal, and everything that may go wrong with it.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
-use ledger::{Lsn, Progress, Record, Refusal};
+use journal::simulated::{Failure, Simulated};
+use journal::{OpenError, Storage};
 
 use crate::random::Random;
+use crate::witness::Witness;
 
-/// The records of all groups, in their order.
-#[derive(Debug, Default)]
+/// The disk below the journal, as long as the run lasts.
+#[derive(Debug)]
 pub(crate) struct Disk {
-    groups: VecDeque<Vec<Record<'static>>>,
-    /// So many were before those, and are forgotten.
-    forgotten: usize,
-    /// So many groups survive whatever happens.
-    durable: usize,
-    cleaning: Option<Cleaning>,
-    /// There is no space but for records that free some.
-    pub(crate) is_full: bool,
-    /// A write or a sync has failed. That is final until the process starts again.
-    has_failed: bool,
-    /// How often something was refused for want of space.
-    pub(crate) refusals: usize,
+    /// For the process that runs, or the next one.
+    directory: Simulated,
+    is_full: bool,
+    trap: Option<Trap>,
+    /// What was recorded.
+    pub(crate) witness: Witness,
 }
 
-/// The oldest groups are to be forgotten.
-#[derive(Debug)]
-struct Cleaning {
-    /// So many.
-    upto: usize,
-    /// So many of them have been handed out.
-    handed: usize,
-    /// The last copy of what was still true of them, when all are made.
-    copied: Option<Lsn>,
+/// What happens to one of the next writes, syncs or changes of names.
+#[derive(Debug, Clone, Copy)]
+struct Trap {
+    /// Behind so many.
+    operations: u64,
+    failure: Failure,
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// The machine goes on: what was written is there.
+    Kill,
+    /// What was not synced is there or not, sector by sector.
+    PowerCut,
 }
 
 impl Disk {
-    pub(crate) fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        if self.has_failed {
-            return Err(Refusal::Poisoned);
-        }
-        if self.is_full && !group.iter().all(Record::frees_space) {
-            self.refusals += 1;
-            return Err(Refusal::NoSpace);
-        }
-        self.copy(group)
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { directory: Simulated::new(seed), is_full: false, trap: None, witness: Witness::default() }
     }
 
-    /// For what is written once more there is always space.
-    pub(crate) fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        if self.has_failed {
-            return Err(Refusal::Poisoned);
-        }
-        self.groups.push_back(group.iter().cloned().map(Record::into_owned).collect());
-        Ok(self.committed())
+    /// From now on a sync does nothing, and says that it did.
+    #[cfg(test)]
+    pub(crate) fn ignore_syncs(&self) {
+        self.directory.ignore_syncs();
     }
 
-    /// Some of the oldest records; what was handed out before is copied, as far as it is still true.
-    pub(crate) fn next_to_copy(&mut self, random: &mut Random) -> VecDeque<Record<'static>> {
-        let (groups, committed) = (self.groups.len(), self.committed());
-        let Some(cleaning) = &mut self.cleaning else {
-            if groups > 0 && random.chance(300) {
-                let most = *random.pick(&[groups, groups.div_ceil(4)]);
-                let upto = random.between(1, most);
-                self.cleaning = Some(Cleaning { upto, handed: 0, copied: None });
-            }
-            return VecDeque::new();
-        };
-        let piece = random.some_of(cleaning.upto - cleaning.handed);
-        let first = cleaning.handed;
-        cleaning.handed += piece;
-        if piece == 0 {
-            cleaning.copied.get_or_insert(committed);
-        }
-        self.groups.range(first..first + piece).flatten().cloned().collect()
+    /// For the process that runs now.
+    pub(crate) fn storage(&self) -> Arc<dyn Storage> {
+        Arc::new(self.directory.clone())
     }
 
-    pub(crate) fn committed(&self) -> Lsn {
-        Lsn((self.forgotten + self.groups.len()) as u64)
+    /// There is little or no space any more, or there is again. Returns how many bytes are left, if that is little.
+    pub(crate) fn change_space(&mut self, random: &mut Random) -> Option<u64> {
+        self.is_full = !self.is_full;
+        let left = self.is_full.then(|| *random.pick(&[0, 4_096, 100_000, 200_000]));
+        let used = self.directory.used_bytes();
+        self.directory.set_capacity(left.map_or(u64::MAX, |left| used + left));
+        left
     }
 
-    pub(crate) fn durable(&self) -> Lsn {
-        Lsn((self.forgotten + self.durable) as u64)
-    }
-
-    /// How far it has come: what a process has written is gone with the machine, which is what ends here.
-    pub(crate) fn progress(&self) -> Progress {
-        Progress { written: self.committed(), durable: self.durable(), has_failed: self.has_failed }
-    }
-
-    /// How many groups wait to be synced.
-    pub(crate) fn unsynced(&self) -> usize {
-        if self.has_failed { 0 } else { self.undecided() }
-    }
-
-    /// So many more groups are durable.
-    pub(crate) fn sync(&mut self, groups: usize) {
-        self.durable += groups.min(self.unsynced());
-        if self.has_failed {
+    /// One of the next operations fails, or is the last of the process.
+    pub(crate) fn fail_soon(&mut self, failure: Failure, random: &mut Random) {
+        if self.has_sprung() {
             return;
         }
-        let durable = self.durable();
-        let done = |cleaning: &mut Cleaning| cleaning.copied.is_some_and(|copied| copied <= durable);
-        if let Some(Cleaning { upto, .. }) = self.cleaning.take_if(done) {
-            self.groups.drain(..upto);
-            self.durable -= upto;
-            self.forgotten += upto;
-        }
+        let after = random.below(12) as u64;
+        self.trap = Some(Trap { operations: self.directory.operations() + after, failure });
+        self.directory.fail_after(after, failure);
     }
 
-    pub(crate) fn fail(&mut self) {
-        self.has_failed = true;
+    fn has_sprung(&self) -> bool {
+        self.trap.is_some_and(|trap| trap.operations < self.directory.operations())
     }
 
+    /// The process has ended in the middle of something.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_sprung() && self.trap.is_some_and(|trap| trap.failure == Failure::End)
+    }
+
+    /// Whether the disk was made to fail in this process.
     pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed
+        self.has_sprung()
     }
 
-    /// The process is gone. Of what was not durable so many groups have reached the disk all the same.
-    pub(crate) fn crash(&mut self, survivors: usize) {
-        self.groups.truncate(self.durable + survivors);
-        self.durable = self.groups.len();
-        self.has_failed = false;
-        self.cleaning = None;
+    /// Whether this is no surprise when a journal is opened.
+    pub(crate) fn explains(&self, error: &OpenError) -> bool {
+        matches!(error, OpenError::Io { .. }) && (self.has_sprung() || self.is_full)
     }
 
-    /// Groups that a crash may keep or lose.
-    pub(crate) fn undecided(&self) -> usize {
-        self.groups.len() - self.durable
+    /// The process ends, if it has not yet.
+    pub(crate) fn crash(&mut self, crash: Crash) {
+        self.trap = None;
+        self.directory = match crash {
+            Crash::Kill => self.directory.after_kill(),
+            Crash::PowerCut => {
+                self.witness.power_lost();
+                self.directory.after_power_cut()
+            }
+        };
     }
 
-    /// What the next process finds.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'static>> {
-        self.groups.iter().flatten().cloned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ledger::MessageId;
-
-    fn group(will: u64) -> [Record<'static>; 1] {
-        [Record::WillDone { will: MessageId(will) }]
-    }
-
-    #[test]
-    fn a_crash_keeps_what_was_durable_and_perhaps_more() {
-        let mut disk = Disk::default();
-        assert!((1..=4).all(|will| disk.commit(&group(will)).is_ok()));
-        disk.sync(2);
-        disk.fail();
-        assert_eq!(disk.commit(&group(5)), Err(Refusal::Poisoned));
-        disk.sync(1);
-        assert_eq!(disk.durable(), Lsn(2), "nothing is durable after a failure");
-        disk.crash(1);
-        assert_eq!(disk.records().count(), 3);
-        assert_eq!(disk.commit(&group(6)), Ok(Lsn(4)));
-    }
-
-    #[test]
-    fn a_full_disk_takes_what_frees_space() {
-        let mut disk = Disk { is_full: true, ..Disk::default() };
-        assert!(disk.commit(&group(1)).is_ok());
-        let begins = Record::Session { session: ledger::Incarnation(1), client_id: "c".into() };
-        assert_eq!(disk.commit(&[begins]), Err(Refusal::NoSpace));
+    /// Nothing goes wrong any more.
+    pub(crate) fn heal(&mut self) {
+        self.directory.set_capacity(u64::MAX);
+        self.directory.fail_no_more();
+        self.is_full = false;
+        self.trap = None;
     }
 }

@@ -19,6 +19,7 @@ mod runs;
 mod scenario;
 mod scene;
 mod trace;
+mod witness;
 mod world;
 
 use std::process::ExitCode;

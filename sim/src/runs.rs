@@ -64,9 +64,10 @@ pub(crate) fn run(options: &Options) -> bool {
         }
     };
     let seconds = begun.elapsed().as_secs_f64();
-    let Summary { runs, steps, published, delivered } = all;
+    let Summary { runs, all: Tally { steps, published, delivered, crashes, recycled, failures, .. } } = all;
     println!(
-        "{runs} runs, {steps} steps, {published} messages published, {delivered} delivered in {seconds:.1} s"
+        "{runs} runs, {steps} steps, {published} messages published, {delivered} delivered; {crashes} crashes, {failures} \
+         failures of the journal, {recycled} segments used again; in {seconds:.1} s"
     );
     went_well
 }
@@ -74,9 +75,20 @@ pub(crate) fn run(options: &Options) -> bool {
 #[derive(Debug, Default)]
 struct Summary {
     runs: u64,
-    steps: u64,
-    published: usize,
-    delivered: usize,
+    all: Tally,
+}
+
+impl Summary {
+    fn add(&mut self, tally: &Tally) {
+        let all = &mut self.all;
+        self.runs += 1;
+        all.steps += tally.steps;
+        all.published += tally.published;
+        all.delivered += tally.delivered;
+        all.crashes += tally.crashes;
+        all.recycled += tally.recycled;
+        all.failures += tally.failures;
+    }
 }
 
 /// Seeds that no run has had, most likely: the clock gives the first.
@@ -93,10 +105,7 @@ fn one(seed: u64, mode: Mode, all: &mut Summary) -> bool {
     }
     match attempt(seed, mode) {
         Ok(tally) => {
-            all.runs += 1;
-            all.steps += tally.steps;
-            all.published += tally.published;
-            all.delivered += tally.delivered;
+            all.add(&tally);
             true
         }
         Err((finding, _)) => {
@@ -120,6 +129,11 @@ fn digest_of(seed: u64) -> Option<u64> {
 /// # Errors
 /// What was wrong, and the last events.
 fn attempt(seed: u64, mode: Mode) -> Result<Tally, (String, Vec<String>)> {
+    attempt_with(seed, mode, |_| {})
+}
+
+/// The same in a world that is not as it should be.
+fn attempt_with(seed: u64, mode: Mode, change: impl FnOnce(&World)) -> Result<Tally, (String, Vec<String>)> {
     let panicked = Arc::new(Mutex::new(None));
     let said = Arc::clone(&panicked);
     std::panic::set_hook(Box::new(move |panic| {
@@ -128,7 +142,11 @@ fn attempt(seed: u64, mode: Mode) -> Result<Tally, (String, Vec<String>)> {
         }
     }));
     let mut world = None;
-    let outcome = catch_unwind(AssertUnwindSafe(|| world.insert(World::new(seed, mode)).run()));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let world = world.insert(World::new(seed, mode));
+        change(world);
+        world.run()
+    }));
     drop(std::panic::take_hook());
     let finding = match outcome {
         Ok(Ok(tally)) => return Ok(tally),
@@ -150,6 +168,13 @@ mod tests {
         let first: Vec<_> = (0..12).map(digest).collect();
         let again: Vec<_> = (0..12).rev().map(digest).collect();
         assert_eq!(first, again.into_iter().rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn without_syncs_something_is_lost() {
+        let is_lost = |seed: &u64| attempt_with(*seed, Mode::Off, World::ignore_syncs).is_err();
+        let lost = (0..40).filter(is_lost).count();
+        assert!(lost > 4, "a disk that does not sync must be seen to lose something: {lost} of 40");
     }
 
     #[test]

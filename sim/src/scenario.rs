@@ -12,8 +12,11 @@ use crate::random::Random;
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     pub(crate) shards: usize,
+    /// A process may have another number of shards than the one before.
+    pub(crate) changes_shards: bool,
     pub(crate) session: session::Settings,
     pub(crate) ledger: ledger::Settings,
+    pub(crate) journal: journal::Settings,
     pub(crate) bounds: Bounds,
     pub(crate) clients: Vec<Profile>,
     pub(crate) topics: Vec<Topic>,
@@ -38,8 +41,12 @@ pub(crate) struct Weather {
     pub(crate) full_per_mille: usize,
     /// Out of a million steps: the process is gone.
     pub(crate) crashes_per_million: usize,
-    /// Out of a million steps: a write fails; the process ends some time later.
+    /// Out of a thousand crashes: the power is lost.
+    pub(crate) power_cuts_per_mille: usize,
+    /// Out of a million steps: one of the next writes or syncs fails; the process ends some time later.
     pub(crate) failures_per_million: usize,
+    /// Out of a thousand commits: the next one has to wait for the disk.
+    pub(crate) slow_per_mille: usize,
     /// Out of a thousand steps of the clock: the wall clock jumps.
     pub(crate) jumps_per_mille: usize,
     /// Out of a thousand steps of the clock: a long time passes.
@@ -112,6 +119,8 @@ impl Profile {
     }
 }
 
+/// The most shards that any process has.
+pub(crate) const SHARDS_MAX: usize = 4;
 const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
 const FILTERS: [&str; 14] = [
     "t/#",
@@ -138,6 +147,7 @@ impl Scenario {
         let wills = random.chance(500);
         let lasting_per_mille = *random.pick(&[0, 300, 600, 1_000]);
         let ledger = ledger_settings(random);
+        let journal = journal_settings(random);
         let profiles = (0..clients).map(|number| {
             let mut profile = profile(number, lasting_per_mille, wills, &topics, random);
             match (profile.version, ledger.queue_full) {
@@ -151,9 +161,11 @@ impl Scenario {
         });
         let clients = profiles.collect();
         Self {
-            shards: *random.pick(&[1, 1, 2, 2, 3, 4]),
+            shards: shards(random),
+            changes_shards: random.chance(500),
             session: session_settings(random),
             ledger: ledger.clone(),
+            journal,
             bounds: bounds(random),
             clients,
             topics,
@@ -167,6 +179,11 @@ impl Scenario {
                 &[8, 8, 60, 300, 2_000]
             }),
         }
+    }
+
+    /// Whether the journal may find that there is no space.
+    pub(crate) fn may_run_full(&self) -> bool {
+        self.weather.full_per_mille > 0 || self.journal.disk_bytes_max < u64::from(u32::MAX)
     }
 
     /// Whether sessions end because a queue is full.
@@ -291,6 +308,23 @@ fn ledger_settings(random: &mut Random) -> ledger::Settings {
     settings
 }
 
+/// The number of shards of a process.
+pub(crate) fn shards(random: &mut Random) -> usize {
+    *random.pick(&[1, 1, 2, 2, 3, SHARDS_MAX, SHARDS_MAX])
+}
+
+/// Segments as small as they can be, so that many are filled, cleaned and used again.
+fn journal_settings(random: &mut Random) -> journal::Settings {
+    let segment_bytes_min = *random.pick(&[64 << 10, 64 << 10, 128 << 10]);
+    journal::Settings {
+        segment_bytes_min,
+        segment_bytes_max: segment_bytes_min * *random.pick(&[1, 2, 4]),
+        disk_bytes_max: u64::from(segment_bytes_min) * *random.pick(&[1 << 20]),
+        free_bytes_min: *random.pick(&[0, 0, 50_000]),
+        ..journal::Settings::default()
+    }
+}
+
 fn bounds(random: &mut Random) -> Bounds {
     Bounds {
         mail: *random.pick(&[100, 1_000, 1 << 20]),
@@ -320,7 +354,9 @@ fn weather(random: &mut Random) -> Weather {
         weights,
         full_per_mille: rarely(&[0, 0, 0, 20]),
         crashes_per_million: rarely(&[0, 0, 200, 1_000]),
+        power_cuts_per_mille: rarely(&[0, 500, 1_000]),
         failures_per_million: rarely(&[0, 0, 0, 200]),
+        slow_per_mille: rarely(&[0, 0, 10, 100]),
         jumps_per_mille,
         leaps_per_mille,
     }

@@ -4,18 +4,21 @@ use std::sync::Arc;
 
 use broker::Totals;
 use index::Subscriptions;
-use ledger::Ledger;
+use journal::simulated::Failure;
+use journal::{OpenError, Trouble};
+use ledger::{Ledger, Record};
 use session::Now;
 
 use crate::broker::Process;
 use crate::client::{Client, Mood};
-use crate::disk::Disk;
+use crate::disk::{Crash, Disk};
 use crate::network::Network;
 use crate::oracle::{Oracle, SessionNo, Standing, check_account};
 use crate::random::Random;
-use crate::scenario::{Profile, Scenario};
+use crate::scenario::{Profile, SHARDS_MAX, Scenario, shards};
 use crate::scene::Scene;
 use crate::trace::{Mode, Trace, note};
+use crate::witness::difference;
 
 /// How long everybody has, once all is well, for everything to arrive: longer than the broker waits for anybody.
 const RECOVERY_MS: u64 = 100_000;
@@ -37,14 +40,21 @@ pub(crate) struct World {
     ends_ms: Option<u64>,
     clients: Vec<Client>,
     bound_bytes: usize,
+    tally: Tally,
 }
 
 /// What a run that went well came to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) steps: u64,
     pub(crate) published: usize,
     pub(crate) delivered: usize,
+    /// Processes that have ended without warning.
+    pub(crate) crashes: usize,
+    /// Segments of the journal that were cleaned and used again.
+    pub(crate) recycled: u64,
+    /// Processes whose journal has failed.
+    pub(crate) failures: usize,
     pub(crate) digest: u64,
 }
 
@@ -52,7 +62,8 @@ impl World {
     pub(crate) fn new(seed: u64, mode: Mode) -> Self {
         let mut random = Random::new(seed);
         let scenario = Scenario::draw(&mut random);
-        let network = Network::new(scenario.shards);
+        let network = Network::new(SHARDS_MAX);
+        let disk = Disk::new(random.next());
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
         let oracle = Oracle::new(&scenario);
         let mut scene = Scene { now, network, oracle, trace: Trace::new(mode) };
@@ -67,12 +78,13 @@ impl World {
             scenario,
             random,
             scene,
-            disk: Disk::default(),
+            disk,
             process: None,
             starts_ms: 0,
             ends_ms: None,
             clients,
             bound_bytes,
+            tally: Tally::default(),
         };
         note!(world.scene.trace, ("world"), "{:?}", world.scenario);
         world.start();
@@ -93,12 +105,21 @@ impl World {
         self.settle()?;
         self.audit(false)?;
         self.replay()?;
-        self.crash();
-        self.start();
+        let crash = self.draw_crash();
+        self.crash(crash);
         self.heal()?;
         self.audit(true)?;
         let (published, delivered) = self.scene.oracle.tally();
-        Ok(Tally { steps: self.scene.trace.step, published, delivered, digest: self.scene.trace.digest() })
+        self.tally.steps = self.scene.trace.step;
+        (self.tally.published, self.tally.delivered) = (published, delivered);
+        self.tally.digest = self.scene.trace.digest();
+        Ok(self.tally)
+    }
+
+    /// The disk lies from now on: the judge must find out.
+    #[cfg(test)]
+    pub(crate) fn ignore_syncs(&self) {
+        self.disk.ignore_syncs();
     }
 
     /// The last events.
@@ -123,11 +144,10 @@ impl World {
                 self.act(client, Mood::Wild);
             }
             3 => {
-                let unsynced = self.disk.unsynced();
-                self.disk.sync(self.random.some_of(unsynced));
+                self.run_journal();
                 if self.random.chance(weather.full_per_mille) {
-                    self.disk.is_full = !self.disk.is_full;
-                    note!(self.scene.trace, ("disk"), "is full: {}", self.disk.is_full);
+                    let left = self.disk.change_space(&mut self.random);
+                    note!(self.scene.trace, ("disk"), "has so much space from now on: {left:?}");
                 }
             }
             _ => self.pass_some_time(),
@@ -161,27 +181,74 @@ impl World {
         let draw = self.random.below(1_000_000);
         if self.process.is_none() {
             if self.starts_ms <= now_ms {
+                if draw.is_multiple_of(4) && weather.crashes_per_million > 0 {
+                    self.disk.fail_soon(Failure::End, &mut self.random);
+                }
                 self.start();
             }
-        } else if draw < weather.crashes_per_million || self.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms)
-        {
-            self.crash();
+        } else if self.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms) {
+            let crash = self.draw_crash();
+            self.crash(crash);
+        } else if draw < weather.crashes_per_million {
+            if draw.is_multiple_of(2) {
+                // In the middle of the next thing that is written.
+                return self.disk.fail_soon(Failure::End, &mut self.random);
+            }
+            let crash = self.draw_crash();
+            self.crash(crash);
         } else if draw < weather.crashes_per_million + weather.failures_per_million && self.ends_ms.is_none()
         {
-            note!(self.scene.trace, ("disk"), "fails");
-            self.disk.fail();
-            self.ends_ms = Some(now_ms + self.random.below(500) as u64);
+            let failure = if draw.is_multiple_of(4) { Failure::Full } else { Failure::Io };
+            note!(self.scene.trace, ("disk"), "is going to fail: {failure:?}");
+            self.disk.fail_soon(failure, &mut self.random);
         }
     }
 
-    fn crash(&mut self) {
-        let undecided = self.disk.undecided();
-        let survivors = self.random.between(0, undecided);
-        note!(self.scene.trace, ("world"), "the process ends; {survivors} of {undecided} groups survive");
-        self.process = None;
+    fn draw_crash(&mut self) -> Crash {
+        let is_cut = self.random.chance(self.scenario.weather.power_cuts_per_mille);
+        if is_cut { Crash::PowerCut } else { Crash::Kill }
+    }
+
+    /// One of the journal's threads has a turn. Whether it had anything to do.
+    fn run_journal(&mut self) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        let now_ms = self.scene.now.monotonic_ms;
+        let is_busy = if self.random.chance(500) {
+            process.run_preparer(now_ms)
+        } else {
+            let is_slow = self.random.chance(self.scenario.weather.slow_per_mille);
+            let slow_ms = if is_slow { self.random.below(1_500) as u64 } else { 0 };
+            process.run_committer(slow_ms, now_ms)
+        };
+        self.after_journal();
+        is_busy
+    }
+
+    /// A process ends with what it has just written, or some time after it could not.
+    fn after_journal(&mut self) {
+        let has_failed = self.process.as_ref().is_some_and(|process| process.progress().has_failed);
+        if self.disk.has_ended() {
+            let crash = self.draw_crash();
+            self.crash(crash);
+        } else if has_failed && self.ends_ms.is_none() {
+            let trouble = self.process.as_ref().map(Process::trouble);
+            note!(self.scene.trace, ("disk"), "has failed: {trouble:?}");
+            self.ends_ms = Some(self.scene.now.monotonic_ms + self.random.below(2_000) as u64);
+        }
+    }
+
+    fn crash(&mut self, crash: Crash) {
+        note!(self.scene.trace, ("world"), "the process ends: {crash:?}");
+        if let Some(process) = self.process.take() {
+            let progress = process.progress();
+            self.disk.witness.ended(progress);
+            self.tally.crashes += 1;
+            self.tally.recycled += process.recycled();
+            self.tally.failures += usize::from(progress.has_failed);
+            self.scene.oracle.crashed();
+        }
         self.ends_ms = None;
-        self.disk.crash(survivors);
-        self.scene.oracle.crashed();
+        self.disk.crash(crash);
         let Self { random, scene, .. } = self;
         scene.network.broker_is_gone(|bytes| random.between(0, bytes));
         let down_ms = if random.chance(500) { 0 } else { random.below(10_000) };
@@ -192,9 +259,21 @@ impl World {
         note!(self.scene.trace, ("world"), "the process begins");
         // Who knocked while nobody was there was turned away.
         self.scene.network.broker_is_gone(|_| 0);
-        let process = Process::start(&self.scenario, &self.disk, &self.scene, &mut self.random);
-        self.scene.oracle.started(Arc::clone(&process.gauges), self.scene.now);
-        self.process = Some(process);
+        if self.scenario.changes_shards {
+            self.scenario.shards = shards(&mut self.random);
+        }
+        match Process::start(&self.scenario, &mut self.disk, &mut self.scene, &mut self.random) {
+            Ok(process) => {
+                self.scene.oracle.started(Arc::clone(&process.gauges), self.scene.now);
+                self.process = Some(process);
+            }
+            Err(error) if self.disk.explains(&error) => {
+                note!(self.scene.trace, ("world"), "the process does not begin: {error}");
+                let crash = self.draw_crash();
+                self.crash(crash);
+            }
+            Err(error) => self.scene.oracle.fail(format!("the journal cannot be opened: {error}")),
+        }
     }
 
     fn run_shard(&mut self, shard: usize) -> bool {
@@ -217,6 +296,7 @@ impl World {
             return Err(failure.to_owned());
         }
         let Some(process) = &self.process else { return Ok(()) };
+        self.check_journal(&process.trouble())?;
         check_account(&process.counters, &process.gauges)?;
         if let Some(fault) = process.fault() {
             return Err(fault);
@@ -242,11 +322,12 @@ impl World {
     /// Nothing goes wrong any more: everybody connects, reads and acknowledges, until nothing is left to do.
     fn heal(&mut self) -> Result<(), String> {
         note!(self.scene.trace, ("world"), "everybody is well from now on");
-        self.disk.is_full = false;
-        if self.process.is_none() || self.disk.has_failed() {
-            if self.process.is_some() {
-                self.crash();
-            }
+        self.disk.heal();
+        if self.process.as_ref().is_some_and(|process| process.progress().has_failed) {
+            let crash = self.draw_crash();
+            self.crash(crash);
+        }
+        if self.process.is_none() {
             self.start();
         }
         let begun_ms = self.scene.now.monotonic_ms;
@@ -257,7 +338,7 @@ impl World {
             if self.round() {
                 self.check()?;
                 if rounds > ROUNDS_MAX {
-                    let busy = self.process.iter().map(|process| process.busy(&self.disk, &self.scene));
+                    let busy = self.process.iter().map(|process| process.busy(&self.scene));
                     return Err(format!("there is no end: {}", busy.collect::<String>()));
                 }
                 continue;
@@ -278,8 +359,7 @@ impl World {
 
     /// Everybody has a turn. Whether anybody had something to do.
     fn round(&mut self) -> bool {
-        let mut is_busy = self.disk.unsynced() > 0;
-        self.disk.sync(usize::MAX);
+        let mut is_busy = self.write_all();
         for client in 0..self.clients.len() {
             is_busy |= self.act(client, Mood::Tame);
         }
@@ -287,6 +367,17 @@ impl World {
             is_busy |= self.run_shard(shard);
         }
         is_busy | self.run_ledger()
+    }
+
+    /// Everything is written that can be. Whether there was anything.
+    fn write_all(&mut self) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        let now_ms = self.scene.now.monotonic_ms;
+        let mut is_busy = false;
+        while process.run_committer(0, now_ms) || process.run_preparer(now_ms) {
+            is_busy = true;
+        }
+        is_busy
     }
 
     /// The clock goes on to the next thing that somebody waits for.
@@ -384,13 +475,30 @@ impl World {
     /// The records alone make the same ledger again.
     fn replay(&mut self) -> Result<(), String> {
         let Some(process) = &self.process else { return Ok(()) };
+        let records = self.records().map_err(|error| error.to_string())?;
         let index = Arc::new(Subscriptions::new([1, 2]));
-        let again = Ledger::recover(self.scenario.ledger.clone(), index, self.disk.records(), self.scene.now);
+        let again = Ledger::recover(self.scenario.ledger.clone(), index, records, self.scene.now);
         let (lives, recorded) = (process.durable_state(), again.durable_state());
-        if process.has_unrecorded() || lives == recorded {
-            return Ok(());
+        let is_same = process.has_unrecorded() || lives == recorded;
+        if is_same { Ok(()) } else { Err(difference(&lives, &recorded)) }
+    }
+
+    /// What is on the disk, which is not changed by that.
+    fn records(&self) -> Result<Vec<Record<'static>>, OpenError> {
+        let mut opening = journal::open(self.disk.storage(), self.scenario.journal.clone())?;
+        Ok(opening.by_ref().collect())
+    }
+
+    /// Nothing is wrong with the journal but what was done to its disk.
+    fn check_journal(&self, trouble: &Trouble) -> Result<(), String> {
+        if let Some(damage) = &trouble.damage {
+            return Err(format!("the journal says that it is damaged: {damage}"));
         }
-        let differ = lives.lines().zip(recorded.lines()).find(|(lives, recorded)| lives != recorded);
-        Err(format!("the records do not make the same ledger again: {differ:?}"))
+        match &trouble.failure {
+            Some(failure) if !self.disk.has_failed() && !self.scenario.may_run_full() => {
+                Err(format!("the journal has failed: {failure}"))
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -119,6 +119,11 @@ impl Simulated {
         disk.failure = Some((disk.operations + operations, failure));
     }
 
+    /// What was to fail, and has not yet, does not.
+    pub fn fail_no_more(&self) {
+        self.disk().failure = None;
+    }
+
     /// From now on a sync does nothing, and says that it did.
     pub fn ignore_syncs(&self) {
         self.disk().ignores_syncs = true;
@@ -294,9 +299,7 @@ impl File for SimulatedFile {
         match self.of.operate() {
             Ok(disk) if disk.ignores_syncs => Ok(()),
             Ok(mut disk) => {
-                let contents = &mut disk.files[self.id];
-                contents.durable.clone_from(&contents.bytes);
-                contents.writes.clear();
+                disk.files[self.id].sync();
                 Ok(())
             }
             Err((mut disk, error)) => {
@@ -353,6 +356,16 @@ impl Contents {
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         put(&mut self.bytes, offset, bytes);
         self.writes.push((offset, bytes.to_vec()));
+    }
+
+    /// What was written since the last sync that did not fail is on the disk. What one that failed has left out is not.
+    fn sync(&mut self) {
+        for (offset, bytes) in std::mem::take(&mut self.writes) {
+            put(&mut self.durable, offset, &bytes);
+        }
+        if self.durable.len() < self.bytes.len() {
+            self.durable.resize(self.bytes.len(), 0);
+        }
     }
 
     /// Each sector of each write since the last sync is on the disk or is not. A file is as long as it was when it was

@@ -3,33 +3,38 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use ::journal::Journal;
 use index::ShardId;
-use ledger::{Effects, Ledger, Lsn, Progress, Record, Refusal, Reply};
+use ledger::{Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Reply};
 
 use super::post::{Addressed, Board, Commands, Letter};
-use crate::disk::Disk;
 use crate::random::Random;
 use crate::scene::Scene;
 use crate::trace::{Trace, note};
+use crate::witness::Witness;
 
 /// The ledger with its inbox.
 pub(crate) struct LedgerThread {
     pub(crate) ledger: Ledger,
+    pub(crate) keeper: Journal,
     board: Rc<Board>,
     pub(crate) inbox: VecDeque<Commands>,
     pub(crate) outbox: VecDeque<Addressed>,
     /// Records that are to be copied, as far as they are still true.
     old: VecDeque<Record<'static>>,
     has_more_to_copy: bool,
-    /// It was told how far the disk has come.
+    /// It was told how far the journal has come.
     told: Progress,
+    /// The journal may have something for it.
+    pub(crate) is_woken: bool,
 }
 
 /// What the ledger says in one turn. No shard may hear that a message is decided before all have the message.
 struct Replies<'a> {
     shards: Vec<VecDeque<Reply>>,
     decided: Vec<VecDeque<Reply>>,
-    disk: &'a mut Disk,
+    keeper: &'a mut Journal,
+    witness: &'a mut Witness,
     trace: &'a mut Trace,
     has_room: bool,
 }
@@ -44,15 +49,15 @@ impl Effects for Replies<'_> {
     }
 
     fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        let committed = self.disk.commit(group);
+        let committed = self.keeper.commit(group);
         note!(self.trace, ("ledger"), "records {group:?}: {committed:?}");
-        committed
+        committed.inspect(|at| self.witness.recorded(*at, group))
     }
 
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        let copied = self.disk.copy(group);
+        let copied = self.keeper.copy(group);
         note!(self.trace, ("ledger"), "copies {group:?}: {copied:?}");
-        copied
+        copied.inspect(|at| self.witness.recorded(*at, group))
     }
 
     fn has_room(&self) -> bool {
@@ -61,39 +66,51 @@ impl Effects for Replies<'_> {
 }
 
 impl LedgerThread {
-    pub(crate) fn new(ledger: Ledger, board: Rc<Board>) -> Self {
+    pub(crate) fn new(ledger: Ledger, keeper: Journal, board: Rc<Board>) -> Self {
         Self {
             ledger,
+            keeper,
             board,
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
             old: VecDeque::new(),
             has_more_to_copy: false,
             told: Progress::default(),
+            is_woken: false,
         }
     }
 
     /// Whether anything would wake the thread, which waits for shards that have much to read.
-    pub(crate) fn is_awake(&self, disk: &Disk, now_ms: u64) -> bool {
+    pub(crate) fn is_awake(&self, now_ms: u64) -> bool {
         let is_wanted = !self.inbox.is_empty()
             || self.has_more_to_copy
             || self.ledger.has_work()
-            || disk.progress() != self.told
+            || self.is_woken
+            || self.keeper.progress() != self.told
             || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms);
         is_wanted && self.board.has_room_for_answers()
     }
 
     /// One turn: some commands, possibly of a part of a shard's turn only.
-    pub(crate) fn turn(&mut self, shards: usize, disk: &mut Disk, scene: &mut Scene, random: &mut Random) {
+    pub(crate) fn turn(
+        &mut self,
+        shards: usize,
+        witness: &mut Witness,
+        scene: &mut Scene,
+        random: &mut Random,
+    ) {
         let now = scene.now;
+        self.is_woken = false;
         let none = || (0..shards).map(|_| VecDeque::new()).collect();
         let mut replies = Replies {
             shards: none(),
             decided: none(),
-            disk,
+            keeper: &mut self.keeper,
+            witness,
             trace: &mut scene.trace,
             has_room: random.chance(900),
         };
+        replies.keeper.begin_turn();
         for _ in 0..random.some_of(self.inbox.len()) {
             let Some(commands) = self.inbox.front_mut() else { break };
             for _ in 0..random.some_of(commands.commands.len()) {
@@ -109,11 +126,15 @@ impl LedgerThread {
             }
         }
         self.ledger.work(now, &mut replies);
+        replies.keeper.set_live_bytes(self.ledger.live_bytes());
         if self.old.is_empty() {
-            self.old = replies.disk.next_to_copy(random);
+            self.old.extend(replies.keeper.next_to_copy().into_iter().flatten());
         }
-        self.has_more_to_copy = self.ledger.copy_some(&mut self.old, &mut replies);
-        self.told = replies.disk.progress();
+        let is_handed = !self.old.is_empty();
+        self.has_more_to_copy =
+            self.ledger.copy_some(&mut self.old, &mut replies) || (is_handed && self.old.is_empty());
+        replies.keeper.end_turn();
+        self.told = replies.keeper.progress();
         self.ledger.progress(self.told, now, &mut replies);
         for all in [replies.shards, replies.decided] {
             for (shard, replies) in all.into_iter().enumerate().filter(|(_, replies)| !replies.is_empty()) {

@@ -1,6 +1,7 @@
 //! The broker as one process: shards, the ledger, and the ways between them.
 
 mod hands;
+mod journal;
 mod ledger;
 mod post;
 mod shard;
@@ -9,7 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::broker::{Counters, Shard};
-use ::ledger::{Gauges, Ledger};
+use ::journal::OpenError;
+use ::ledger::{Gauges, Keeper, Ledger, Progress, Record};
 use index::{ShardId, Subscriptions};
 
 pub(crate) use hands::{Noted, What};
@@ -20,6 +22,7 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::scene::Scene;
 use hands::Hands;
+use journal::JournalThreads;
 use ledger::LedgerThread;
 use post::{Addressed, Board};
 use shard::ShardThread;
@@ -28,6 +31,7 @@ use shard::ShardThread;
 pub(crate) struct Process {
     shards: Vec<ShardThread>,
     ledger: LedgerThread,
+    journal: JournalThreads,
     board: Rc<Board>,
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) gauges: Arc<Gauges>,
@@ -35,10 +39,28 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts on what the disk holds.
-    pub(crate) fn start(scenario: &Scenario, disk: &Disk, scene: &Scene, random: &mut Random) -> Self {
+    ///
+    /// # Errors
+    /// The journal cannot be opened.
+    pub(crate) fn start(
+        scenario: &Scenario,
+        disk: &mut Disk,
+        scene: &mut Scene,
+        random: &mut Random,
+    ) -> Result<Self, OpenError> {
         let count = scenario.shards;
+        let mut opening = ::journal::open(disk.storage(), scenario.journal.clone())?;
+        let records: Vec<Record<'static>> = opening.by_ref().collect();
+        let opened = opening.finish();
+        if !matches!(opened, Err(OpenError::Damaged(_)))
+            && let Err(finding) = disk.witness.judge(&records, &scenario.ledger, scene.now)
+        {
+            scene.oracle.fail(finding);
+        }
+        let (keeper, committer, preparer, _) = opened?;
+        disk.witness.begin(records.clone());
         let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
-        let ledger = Ledger::recover(scenario.ledger.clone(), Arc::clone(&index), disk.records(), scene.now);
+        let ledger = Ledger::recover(scenario.ledger.clone(), Arc::clone(&index), records, scene.now);
         let gauges = ledger.gauges();
         let board = Board::new(count, scenario.bounds);
         let settings = Arc::new(scenario.session.clone());
@@ -50,13 +72,14 @@ impl Process {
             let hands = Hands::new(number, count, Rc::clone(&board), Random::new(random.next()));
             ShardThread::new(number, brain, hands)
         });
-        Self {
+        Ok(Self {
             shards: shards.collect(),
-            ledger: LedgerThread::new(ledger, Rc::clone(&board)),
+            ledger: LedgerThread::new(ledger, keeper, Rc::clone(&board)),
+            journal: JournalThreads::new(committer, preparer, scene.now.monotonic_ms),
             board,
             counters,
             gauges,
-        }
+        })
     }
 
     /// Lets a shard do something, if it has anything to do. A thread that is posting goes on with that first.
@@ -80,11 +103,47 @@ impl Process {
             self.deliver(letter);
             return true;
         }
-        let is_awake = self.ledger.is_awake(disk, scene.now.monotonic_ms);
+        let is_awake = self.ledger.is_awake(scene.now.monotonic_ms);
         if is_awake {
-            self.ledger.turn(self.shards.len(), disk, scene, random);
+            self.ledger.turn(self.shards.len(), &mut disk.witness, scene, random);
         }
         is_awake
+    }
+
+    /// Lets the thread commit that does, if it has anything to commit; the disk is slow for `slow_ms` then.
+    pub(crate) fn run_committer(&mut self, slow_ms: u64, now_ms: u64) -> bool {
+        let has_committed = self.journal.commit(now_ms);
+        if has_committed && slow_ms > 0 {
+            self.journal.be_busy(now_ms + slow_ms);
+        }
+        has_committed
+    }
+
+    /// Lets the thread do something that sees to the space, if there is anything to do.
+    pub(crate) fn run_preparer(&mut self, now_ms: u64) -> bool {
+        let had_space = self.has_space();
+        let has_prepared = self.journal.prepare(now_ms);
+        self.ledger.is_woken |= has_prepared || self.has_space() != had_space;
+        has_prepared
+    }
+
+    fn has_space(&self) -> bool {
+        self.ledger.keeper.log().trouble().no_space.is_none()
+    }
+
+    /// How far the journal has come.
+    pub(crate) fn progress(&self) -> Progress {
+        self.ledger.keeper.progress()
+    }
+
+    /// Segments of the journal that were used again.
+    pub(crate) fn recycled(&self) -> u64 {
+        self.ledger.keeper.status().recycled
+    }
+
+    /// What is wrong with the journal, that is not to be expected of the disk.
+    pub(crate) fn trouble(&self) -> ::journal::Trouble {
+        self.ledger.keeper.log().trouble()
     }
 
     fn deliver(&mut self, letter: Addressed) {
@@ -123,9 +182,9 @@ impl Process {
     }
 
     /// Who would not sleep, and why.
-    pub(crate) fn busy(&self, disk: &Disk, scene: &Scene) -> String {
+    pub(crate) fn busy(&self, scene: &Scene) -> String {
         let shards = self.shards.iter().map(|shard| format!("{:?}; ", shard.busy(scene)));
-        let ledger = self.ledger.is_awake(disk, scene.now.monotonic_ms);
+        let ledger = self.ledger.is_awake(scene.now.monotonic_ms);
         let now_ms = scene.now.monotonic_ms;
         let timeout = self.ledger.ledger.poll_timeout();
         let work = self.ledger.ledger.has_work();

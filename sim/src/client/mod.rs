@@ -134,7 +134,7 @@ impl Client {
         if is_fresh || !lasts {
             self.end_session(scene);
         }
-        let shard = self.shard.unwrap_or(shard);
+        let shard = self.shard.filter(|before| *before < scenario.shards).unwrap_or(shard);
         self.shard = Some(shard).filter(|_| may_last);
         let link = scene.network.open(self.number, shard, scenario.bounds.socket);
         self.link = Some(link);

@@ -11,7 +11,7 @@ use wire::{Qos, ReasonCode};
 
 use super::{MessageNo, Oracle};
 use crate::network::LinkId;
-use crate::scenario::Scenario;
+use crate::scenario::{SHARDS_MAX, Scenario};
 
 /// What the broker has told.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct Client {
 impl Presence {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let client = |expiry_secs| Client { expiry_secs, live: None, left: None, longest_away_ms: 0 };
-        let audits = scenario.shards * 2;
+        let audits = SHARDS_MAX * 2;
         let profiles = scenario.clients.iter().map(|profile| client(profile.expiry_secs));
         Self {
             clients: profiles.chain((0..audits).map(|_| client(0))).collect(),
