@@ -73,8 +73,8 @@ const RULES: &[Rule] = &[
     rule("admin", Layer::ControlPlane, &["topic", "wire", "ledger", "auth", "broker", "net", "config"]),
     rule("cluster", Layer::ControlPlane, &["topic", "wire", "ledger", "broker", "config"]),
     rule("cli", Layer::Binary, &["topic", "wire", "client"]),
-    // It measures the ledger alone too, without a server around it.
-    rule("bench", Layer::Binary, &["topic", "wire", "index", "session", "ledger", "client"]),
+    // It measures the ledger too, alone and on its journal, without a server around it.
+    rule("bench", Layer::Binary, &["topic", "wire", "index", "session", "ledger", "journal", "client"]),
     rule("sim", Layer::Binary, &["topic", "wire", "index", "session", "ledger", "auth", "broker", "journal"]),
     rule("tests", Layer::Binary, &["topic", "wire", "session", "client"]),
     rule(

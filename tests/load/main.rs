@@ -69,6 +69,13 @@ fn make_trouble(test: &[&str], brought: &str) {
 }
 
 #[test]
+fn whoever_was_away_finds_everything_that_was_acknowledged() {
+    let load =
+        ["offline-sessions", "--sessions", "40", "--publishers", "8", "--duration", "0.2", "--window", "20"];
+    run(&load, &each_version());
+}
+
+#[test]
 fn a_subscriber_that_asks_for_everything_gets_each_retained_message_once() {
     make_trouble(&["retained-flood", "--messages", "5000"], "5000 of 5000");
 }

@@ -104,6 +104,53 @@ const SECTIONS: &[Section] = &[
         peers: &[],
     },
     Section {
+        name: "durable",
+        title: "The ledger on its journal",
+        text: "In one process, without sockets, on a real disk: how fast messages at QoS 1 become durable, beside the \
+            same bytes appended to one file and synced. What a message takes of the ledger is in all figures.",
+        arguments: "durable",
+        in_short: "durable --seconds 0.2 --per-commit 64 --payload 100",
+        configuration: None,
+        peers: &[],
+    },
+    Section {
+        name: "durable-journal",
+        title: "The journal alone",
+        text: "The same with records that are made already: what the journal makes of a disk.",
+        arguments: "durable --without-ledger",
+        in_short: "durable --without-ledger --seconds 0.2 --per-commit 64 --payload 100",
+        configuration: None,
+        peers: &[],
+    },
+    Section {
+        name: "durable-longest",
+        title: "The longest commit",
+        text: "The ledger on its journal for ten minutes, beside the longest write and sync of the yardstick.",
+        arguments: "durable --per-commit 64 --payload 100 --fanout 1 --seconds 600",
+        in_short: "durable --seconds 0.2 --per-commit 16 --payload 100 --fanout 1",
+        configuration: None,
+        peers: &[],
+    },
+    Section {
+        name: "recovery",
+        title: "Recovery",
+        text: "A new beginning with many messages that wait, and how they are got rid of.",
+        arguments: "recovery",
+        in_short: "recovery --messages 5000 --sessions 100",
+        configuration: None,
+        peers: &[],
+    },
+    Section {
+        name: "offline-sessions",
+        title: "Messages for sessions that are away",
+        text: "At QoS 1, then fetched by those who come back: nothing may be missing. Mosquitto keeps them in memory \
+            only; ours acknowledges what is synced.",
+        arguments: "offline-sessions",
+        in_short: "offline-sessions --sessions 40 --publishers 8 --duration 0.2 --window 20",
+        configuration: None,
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
         name: "retained-flood",
         title: "retained-flood",
         text: "A new subscriber asks for a million retained messages, while innocent clients go on.",
@@ -228,7 +275,8 @@ fn folder(house: &House) -> Result<PathBuf, String> {
 impl Section {
     /// Whether it starts no servers.
     fn is_alone(&self) -> bool {
-        self.arguments.starts_with("ledger")
+        let test = self.arguments.split(' ').next().unwrap_or_default();
+        ["ledger", "durable", "recovery"].contains(&test)
     }
 
     /// The command that starts the server on a new journal, in a folder that has its configuration file, and no journals of

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod disk;
+mod offline;
 mod trouble;
 
 use std::num::NonZeroU32;
@@ -10,6 +12,8 @@ use wire::{Qos, Version};
 
 use clap::{Args, Subcommand, value_parser};
 
+pub(crate) use self::disk::{DurableArgs, RecoveryArgs};
+use self::offline::OfflineArgs;
 use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
 use crate::exchange::Quality;
 use crate::host::CpuList;
@@ -75,6 +79,19 @@ pub(crate) enum BenchCommand {
     /// without sockets, mailboxes and records that are written. Then the same to sessions whose clients are away: what
     /// a message in a queue takes of memory.
     Ledger(LedgerArgs),
+    /// The ledger on its journal, in this process and on a real disk: how fast messages become durable
+    ///
+    /// Publishes at QoS 1 to sessions that are away, so many messages at a time, and waits until all of them are
+    /// acknowledged, which is when their records are synced. Beside it, in turn, a yardstick: the same bytes appended
+    /// to one file that is as long already, and synced. Queues are bounded, so that segments are read again and used
+    /// again all the time, as they are in a broker that has run for a while.
+    Durable(DurableArgs),
+    /// The ledger made again from its journal: time, memory, and the disk that is given back
+    ///
+    /// Records messages at QoS 1 for sessions that are away, and ends. Another process begins again with what is on the
+    /// disk; then every client connects and acknowledges what waits for it, and the space of the old records is given
+    /// back.
+    Recovery(RecoveryArgs),
     /// One subscriber asks for a million retained messages, while innocent clients go on
     ///
     /// The messages are stored first, at QoS 1; then the subscriber connects. Its own cost, on the machine that all
@@ -95,6 +112,12 @@ pub(crate) enum BenchCommand {
     ///
     /// Over when every client has its CONNACK and its SUBACK again.
     Storm(StormArgs),
+    /// Messages at QoS 1 for sessions whose clients are away, who then come back and must get all of them
+    ///
+    /// Counted are messages that are acknowledged to their publishers, until the last one is; then the clock stops.
+    /// All clients come back, acknowledge what they get, and everything that was acknowledged must be there, once and
+    /// in the order of its publisher. A server that runs already keeps the sessions, without messages.
+    OfflineSessions(OfflineArgs),
     /// The ceiling as a server of its own: forwards bytes without looking at them
     ///
     /// Speaks MQTT until a connection's first PUBLISH. From then on that connection's bytes go as they come to those
@@ -404,6 +427,14 @@ fn qos(text: &str) -> Result<Qos, String> {
 }
 
 /// A number of sessions.
+fn sessions(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|sessions| (1..=1_000_000).contains(sessions))
+        .ok_or_else(|| "1 to 1000000".to_owned())
+}
+
+/// A number of sessions that a message goes to.
 fn fanout(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|fanout| (1..=10_000).contains(fanout)).ok_or_else(|| "1 to 10000".to_owned())
 }
@@ -470,6 +501,17 @@ mod tests {
     }
 
     #[test]
+    fn sizes_of_messages_and_numbers_of_queues_make_rows() {
+        let BenchCommand::Durable(args) = parse("p bench durable --payload 100,1024 --fanout 1,10").unwrap()
+        else {
+            panic!("durable was asked for")
+        };
+        let shapes = args.shapes().into_iter().map(|shape| shape.to_string());
+        let expected = ["100 B, 1 queue", "1024 B, 1 queue", "100 B, 10 queues", "1024 B, 10 queues"];
+        assert!(shapes.eq(expected));
+    }
+
+    #[test]
     fn topics_come_and_go_only_where_that_is_asked_for() {
         let title = |line| {
             let BenchCommand::Loadtest(args) = parse(line).unwrap() else { panic!("loadtest was asked for") };
@@ -529,6 +571,10 @@ mod tests {
             "p bench pingtest --pairs 5 --sizes 1p1w",
             "p bench many --interval -1",
             "p bench idle 0",
+            "p bench durable --per-commit 0",
+            "p bench durable --seconds 0",
+            "p bench recovery --sessions 0",
+            "p bench offline-sessions --payload 15",
             "p bench loadtest --version 4",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -9,8 +9,8 @@ use crate::error::Result;
 /// The threads of one run, seen from each of them and from the thread that measures.
 ///
 /// ```text
-/// worker:   set up ── pass ─────────── drive ── pass ─────────── close
-/// measurer:              await, open               await, open
+/// worker:   set up ── pass ─────────── drive ── pass ─────────── aftermath ── pass ─────────── close
+/// measurer:              await, open               await, open                   await, open
 /// ```
 #[derive(Debug)]
 pub(crate) struct Crew {

@@ -53,6 +53,17 @@ pub(crate) fn share(value: f64) -> String {
     format!("{:.0} %", value * 100.0)
 }
 
+/// The middle one, or the mean of both in the middle; NaN of none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values[..] {
+        [] => f64::NAN,
+        _ if values.len().is_multiple_of(2) => f64::midpoint(values[middle - 1], values[middle]),
+        _ => values[middle],
+    }
+}
+
 /// In the first unit that the value fills, or none.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     let rounded = value * 1.0005;

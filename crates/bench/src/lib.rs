@@ -14,6 +14,7 @@ mod args;
 mod campaign;
 mod connections;
 mod crew;
+mod durable;
 mod error;
 mod exchange;
 mod figure;
@@ -28,12 +29,16 @@ mod message;
 mod process;
 mod progress;
 mod protocol;
+mod recovery;
 mod relay;
 mod report;
+mod scratch;
 mod sequence;
 mod server;
 mod setup;
+mod stage;
 mod table;
+mod yardstick;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -74,6 +79,9 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), args.comparison, own_words),
         BenchCommand::Idle(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::Ledger(args) => ledger::run(&args).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Durable(args) => durable::run(&args).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Recovery(args) => recovery::run(&args, own_words).map(|()| ExitCode::SUCCESS),
+        BenchCommand::OfflineSessions(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::RetainedFlood(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::SlowConsumer(args) => compare(&args.test(), args.flood.comparison, own_words),
         BenchCommand::SharedQueue(args) => compare(&args.test(), args.beside.comparison, own_words),

@@ -71,6 +71,7 @@ struct Observed {
     resident_bytes: Option<u64>,
     cpu: Option<Duration>,
     peak_bytes: Option<u64>,
+    elapsed: Duration,
 }
 
 /// What one thread brought.
@@ -120,7 +121,7 @@ impl Generator {
             resident_before.zip(observed.resident_bytes).map(|(before, after)| after as f64 - before as f64);
         Ok(Measured {
             outcome,
-            elapsed: crew.elapsed(),
+            elapsed: observed.elapsed,
             server_cpu: observed.cpu,
             peak_bytes: observed.peak_bytes,
             connection_bytes: added.filter(|_| connections > 0).map(|bytes| bytes / connections as f64),
@@ -158,6 +159,12 @@ impl Generator {
         if crew.pass().is_err() {
             return Ok(None);
         }
+        if part.begin_aftermath() {
+            connections.drive(&mut part, crew, patience)?;
+        }
+        if crew.pass().is_err() {
+            return Ok(None);
+        }
         connections.close(&to_bytes(Disconnect::default(), self.version), CLOSE_PATIENCE);
         promise.keep();
         Ok(Some(Share { outcome: part.outcome()?, busy }))
@@ -186,7 +193,13 @@ fn observe(
     }
     let cpu_after = process.and_then(Process::cpu_time);
     let cpu = cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before));
-    let observed = Observed { resident_bytes, cpu, peak_bytes: process.and_then(Process::peak_bytes) };
+    let peak_bytes = process.and_then(Process::peak_bytes);
+    let observed = Observed { resident_bytes, cpu, peak_bytes, elapsed: crew.elapsed() };
+    crew.start();
+    crew.open();
+    if !crew.await_all(LOOK_INTERVAL, || look(crew.arrived()))? {
+        return Ok(None);
+    }
     crew.open();
     Ok(Some(observed))
 }

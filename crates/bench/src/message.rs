@@ -80,13 +80,19 @@ impl Stream {
     /// Appends the packet with this number to `bytes`.
     #[inline]
     pub(crate) fn append(&self, number: u64, bytes: &mut Vec<u8>) {
+        self.append_in(number, number, bytes);
+    }
+
+    /// The same for a publisher that has more streams: `exchange` counts the messages of all of them.
+    #[inline]
+    pub(crate) fn append_in(&self, exchange: u64, number: u64, bytes: &mut Vec<u8>) {
         let start = bytes.len();
         bytes.extend_from_slice(&self.packet);
         let packet = &mut bytes[start..];
         let number_at = self.stamp_at + NUMBER_AT;
         packet[number_at..number_at + 8].copy_from_slice(&number.to_le_bytes());
         if let Some(at) = self.id_at {
-            packet[at..at + 2].copy_from_slice(&packet_id(number).value().to_be_bytes());
+            packet[at..at + 2].copy_from_slice(&packet_id(exchange).value().to_be_bytes());
         }
     }
 

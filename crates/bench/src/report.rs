@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::campaign::Run;
-use crate::figure::{Sample, bytes, duration, quantity, share};
+use crate::figure::{Sample, bytes, duration, median, quantity, share};
 use crate::load::{Churned, Outcome, Troubled};
 use crate::measure::Measured;
 use crate::sequence::Tally;
@@ -288,17 +288,6 @@ impl Measured {
     pub(crate) fn cpu_secs_per_million(&self) -> Option<f64> {
         let messages = Some(self.outcome.messages).filter(|messages| *messages > 0)?;
         self.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / messages as f64)
-    }
-}
-
-/// The middle one, or the mean of both in the middle; NaN of none.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values[..] {
-        [] => f64::NAN,
-        _ if values.len().is_multiple_of(2) => f64::midpoint(values[middle - 1], values[middle]),
-        _ => values[middle],
     }
 }
 

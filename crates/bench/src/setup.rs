@@ -26,12 +26,24 @@ pub(crate) struct Client {
     pub(crate) filter: Option<String>,
     /// What it publishes and subscribes at, which the server has to allow.
     quality: Quality,
+    /// Its session outlives the connection, and is gone on with if there is one.
+    lasts: bool,
 }
 
 impl Client {
     /// Client number `number` of a run.
     pub(crate) fn new(run: RunId, number: usize, filter: Option<String>, quality: Quality) -> Self {
-        Self { client_id: format!("pondhawk{:07x}{number:08}", run & 0x0FFF_FFFF), filter, quality }
+        Self {
+            client_id: format!("pondhawk{:07x}{number:08}", run & 0x0FFF_FFFF),
+            filter,
+            quality,
+            lasts: false,
+        }
+    }
+
+    /// The same with a session that outlives the connection.
+    pub(crate) fn lasting(self) -> Self {
+        Self { lasts: true, ..self }
     }
 
     /// The packet to begin with.
@@ -39,6 +51,10 @@ impl Client {
         let client_id = Utf8::new(&self.client_id).expect("a client id has letters and digits");
         let mut connect = Connect::new(version, client_id);
         connect.keep_alive_secs = KEEP_ALIVE_SECS;
+        connect.clean_start = !self.lasts;
+        if self.lasts && version.is_5() {
+            connect.properties.session_expiry_interval_secs = Some(u32::MAX);
+        }
         to_bytes(connect, version)
     }
 

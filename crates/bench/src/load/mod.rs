@@ -4,6 +4,7 @@ mod churn;
 mod flood;
 mod idle;
 mod many;
+mod offline;
 mod pingtest;
 mod trouble;
 
@@ -16,6 +17,7 @@ pub(crate) use self::churn::{ChurnPlace, ChurnPlan, Churned};
 pub(crate) use self::flood::{FloodTest, Pattern};
 pub(crate) use self::idle::IdleTest;
 pub(crate) use self::many::ManyTest;
+pub(crate) use self::offline::OfflineTest;
 pub(crate) use self::pingtest::{PingtestSize, PingtestTest};
 pub(crate) use self::trouble::{
     Dispatch, InnocentPlan, RetainedFlood, SharedQueue, SlowConsumerTest, Storm, TroubleTest, Troubled,
@@ -88,6 +90,11 @@ pub(crate) trait Part: Load + Send {
         false
     }
 
+    /// Whether something is to be done when the clock has stopped, which is then driven like the load itself.
+    fn begin_aftermath(&mut self) -> bool {
+        false
+    }
+
     /// The account of the run.
     ///
     /// # Errors
@@ -127,12 +134,12 @@ impl Outcome {
 }
 
 /// An empty histogram of latencies, nanoseconds.
-fn latencies() -> Histogram<u64> {
+pub(crate) fn latencies() -> Histogram<u64> {
     Histogram::new_with_max(nanos(LATENCY_MAX), LATENCY_DIGITS)
         .expect("the bounds are constants that it accepts")
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
