@@ -5,6 +5,7 @@ use std::sync::Arc;
 use journal::simulated::{Failure, Simulated};
 use journal::{OpenError, Storage};
 
+use crate::decay;
 use crate::random::Random;
 use crate::witness::Witness;
 
@@ -100,6 +101,14 @@ impl Disk {
                 self.directory.after_power_cut()
             }
         };
+    }
+
+    /// What one bit can do while no process runs.
+    ///
+    /// # Errors
+    /// It is not found, or costs more than what it is in.
+    pub(crate) fn decay(&self, settings: &journal::Settings, random: &mut Random) -> Result<(), String> {
+        decay::check(&self.directory, settings, random)
     }
 
     /// Nothing goes wrong any more.

@@ -11,6 +11,7 @@
 
 mod broker;
 mod client;
+mod decay;
 mod disk;
 mod network;
 mod oracle;

@@ -43,6 +43,8 @@ pub(crate) struct Weather {
     pub(crate) crashes_per_million: usize,
     /// Out of a thousand crashes: the power is lost.
     pub(crate) power_cuts_per_mille: usize,
+    /// Out of a thousand crashes: a bit of what is left changes, in a copy.
+    pub(crate) decays_per_mille: usize,
     /// Out of a million steps: one of the next writes or syncs fails; the process ends some time later.
     pub(crate) failures_per_million: usize,
     /// Out of a thousand commits: the next one has to wait for the disk.
@@ -355,6 +357,7 @@ fn weather(random: &mut Random) -> Weather {
         full_per_mille: rarely(&[0, 0, 0, 20]),
         crashes_per_million: rarely(&[0, 0, 200, 1_000]),
         power_cuts_per_mille: rarely(&[0, 500, 1_000]),
+        decays_per_mille: rarely(&[0, 300]),
         failures_per_million: rarely(&[0, 0, 0, 200]),
         slow_per_mille: rarely(&[0, 0, 10, 100]),
         jumps_per_mille,

@@ -103,7 +103,8 @@ pub(crate) fn difference(before: &str, after: &str) -> String {
     format!("the records do not make the same ledger again: {differ:?}")
 }
 
-fn bytes(record: &Record<'static>) -> Vec<u8> {
+/// A record, to be compared.
+pub(crate) fn bytes(record: &Record<'static>) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_group(std::slice::from_ref(record), usize::MAX, &mut bytes, &mut Vec::new());
     bytes

@@ -249,6 +249,11 @@ impl World {
         }
         self.ends_ms = None;
         self.disk.crash(crash);
+        if self.random.chance(self.scenario.weather.decays_per_mille)
+            && let Err(finding) = self.disk.decay(&self.scenario.journal, &mut self.random)
+        {
+            self.scene.oracle.fail(finding);
+        }
         let Self { random, scene, .. } = self;
         scene.network.broker_is_gone(|bytes| random.between(0, bytes));
         let down_ms = if random.chance(500) { 0 } else { random.below(10_000) };

@@ -63,13 +63,16 @@ fn write_session(text: &mut String, session: &Session) -> fmt::Result {
     for exchange in session.in_flight.iter() {
         match &exchange.state {
             // When QoS 2 leaves, which waits for its record, is not recorded.
-            State::Own(id, entry) if entry.is_recorded => drop(sent.insert(*id, (exchange.packet_id, entry))),
+            // One message may come twice, from the session's own queue and out of a group.
+            State::Own(id, entry) if entry.is_recorded => {
+                sent.insert((*id, exchange.packet_id), entry);
+            }
             State::Released => drop(released.insert(exchange.packet_id)),
             State::Own(..) | State::Shared { .. } | State::Taken { .. } => {}
         }
     }
     writeln!(text, "  released {released:?}")?;
-    for (id, (packet_id, entry)) in sent {
+    for ((id, packet_id), entry) in sent {
         write!(text, "  {packet_id} sent")?;
         write_entry(text, id, entry)?;
     }
