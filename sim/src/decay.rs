@@ -28,6 +28,7 @@ pub(crate) fn check(directory: &Simulated, settings: &Settings, random: &mut Ran
     let (whole, _) =
         read(directory, settings).map_err(|error| format!("a crash has left damage: {error}"))?;
     let rotten = directory.copy();
+    rotten.set_capacity(u64::MAX);
     let Some(place) = Place::draw(&rotten, random) else { return Ok(()) };
     rotten.flip_bit(&place.file, place.bit);
     let finding = |what: &str| Err(format!("with bit {} of {} changed {what}", place.bit, place.file));
@@ -53,7 +54,9 @@ pub(crate) fn check(directory: &Simulated, settings: &Settings, random: &mut Ran
 }
 
 fn read(directory: &Simulated, settings: &Settings) -> Result<Content, OpenError> {
-    let mut opening = journal::open(Arc::new(directory.copy()), settings.clone())?;
+    let directory = directory.copy();
+    directory.set_capacity(u64::MAX);
+    let mut opening = journal::open(Arc::new(directory), settings.clone())?;
     let records: Vec<Record<'static>> = opening.by_ref().collect();
     let report = opening.report().clone();
     // Says what was damaged, if that has ended it.

@@ -38,8 +38,12 @@ pub(crate) enum Crash {
 }
 
 impl Disk {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { directory: Simulated::new(seed), is_full: false, trap: None, witness: Witness::default() }
+    pub(crate) fn new(seed: u64, reserves: bool) -> Self {
+        let directory = Simulated::new(seed);
+        if !reserves {
+            directory.never_reserve();
+        }
+        Self { directory, is_full: false, trap: None, witness: Witness::default() }
     }
 
     /// From now on a sync does nothing, and says that it did.

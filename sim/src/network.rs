@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use ledger::Durability;
+
 /// A connection, as long as the run lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LinkId(usize);
@@ -18,6 +20,8 @@ pub(crate) struct Network {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) client: usize,
+    /// Of the listener that it has come to.
+    pub(crate) durability: Durability,
     /// Written by the client, not read by the broker.
     up: VecDeque<u8>,
     /// Written by the broker, not read by the client.
@@ -61,10 +65,17 @@ impl Network {
     }
 
     /// A client connects to a shard.
-    pub(crate) fn open(&mut self, client: usize, shard: usize, down_bytes_max: usize) -> LinkId {
+    pub(crate) fn open(
+        &mut self,
+        client: usize,
+        shard: usize,
+        durability: Durability,
+        down_bytes_max: usize,
+    ) -> LinkId {
         let id = LinkId(self.links.len());
         self.links.push(Link {
             client,
+            durability,
             up: VecDeque::new(),
             down: VecDeque::new(),
             down_bytes_max,
@@ -239,7 +250,7 @@ mod tests {
     #[test]
     fn bytes_arrive_in_pieces_and_then_the_end() {
         let mut network = Network::new(1);
-        let link = network.open(0, 0, 3);
+        let link = network.open(0, 0, Durability::Fsync, 3);
         network.client_writes(link, b"hello");
         network.client_closes(link);
         assert_eq!(network.broker_reads(link, 4), Read::Bytes(b"hell".to_vec()));
@@ -250,7 +261,7 @@ mod tests {
     #[test]
     fn a_client_that_vanished_fills_the_socket_until_the_network_finds_out() {
         let mut network = Network::new(1);
-        let link = network.open(0, 0, 3);
+        let link = network.open(0, 0, Durability::Fsync, 3);
         network.client_writes(link, b"hello");
         network.client_vanishes(link, 2);
         assert_eq!(network.broker_reads(link, 9), Read::Bytes(b"he".to_vec()));
@@ -264,7 +275,7 @@ mod tests {
     #[test]
     fn nothing_arrives_while_the_way_is_stalled() {
         let mut network = Network::new(1);
-        let link = network.open(0, 0, 9);
+        let link = network.open(0, 0, Durability::Fsync, 9);
         network.stall(link, 10, 20);
         network.client_writes(link, b"a");
         network.broker_writes(link, b"b".iter().copied());

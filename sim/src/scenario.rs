@@ -1,6 +1,7 @@
 //! What a run is like, drawn from its seed before it begins.
 
 use index::{Dispatch, Key};
+use ledger::Durability::{self, Fsync, Os};
 use ledger::QueueFull;
 use topic::{TopicFilter, TopicName};
 use wire::{Qos, Version};
@@ -17,6 +18,10 @@ pub(crate) struct Scenario {
     pub(crate) session: session::Settings,
     pub(crate) ledger: ledger::Settings,
     pub(crate) journal: journal::Settings,
+    /// And other settings of its journal.
+    pub(crate) changes_journal: bool,
+    /// The file system can reserve space.
+    pub(crate) disk_reserves: bool,
     pub(crate) bounds: Bounds,
     pub(crate) clients: Vec<Profile>,
     pub(crate) topics: Vec<Topic>,
@@ -70,6 +75,8 @@ pub(crate) struct Profile {
     /// The weights of what it does when it has its turn: read, publish, subscribe, unsubscribe, acknowledge.
     pub(crate) weights: [u32; 5],
     pub(crate) will: Option<WillPlan>,
+    /// Of the listener that it connects to.
+    pub(crate) durability: Durability,
     /// Begins anew, out of a thousand connections of a client whose session lasts.
     pub(crate) fresh_per_mille: usize,
 }
@@ -116,6 +123,7 @@ impl Profile {
             inflight_max: 1,
             weights: [1, 0, 0, 0, 1],
             will: None,
+            durability: Durability::None,
             fresh_per_mille: 0,
         }
     }
@@ -149,7 +157,7 @@ impl Scenario {
         let wills = random.chance(500);
         let lasting_per_mille = *random.pick(&[0, 300, 600, 1_000]);
         let ledger = ledger_settings(random);
-        let journal = journal_settings(random);
+        let weakest = *random.pick(&[Fsync, Fsync, Fsync, Fsync, Os, Durability::None]);
         let profiles = (0..clients).map(|number| {
             let mut profile = profile(number, lasting_per_mille, wills, &topics, random);
             match (profile.version, ledger.queue_full) {
@@ -161,13 +169,15 @@ impl Scenario {
             }
             profile
         });
-        let clients = profiles.collect();
-        Self {
+        let clients: Vec<Profile> = profiles.collect();
+        let mut scenario = Self {
             shards: shards(random),
             changes_shards: random.chance(500),
             session: session_settings(random),
             ledger: ledger.clone(),
-            journal,
+            journal: journal::Settings::default(),
+            changes_journal: random.chance(300),
+            disk_reserves: random.chance(800),
             bounds: bounds(random),
             clients,
             topics,
@@ -180,6 +190,38 @@ impl Scenario {
             } else {
                 &[8, 8, 60, 300, 2_000]
             }),
+        };
+        scenario.choose_durability(weakest, random);
+        scenario.journal = journal_settings(scenario.durability(), random);
+        scenario
+    }
+
+    /// A crash may not lose more than what a listener allows: so crashes are no worse than the weakest one.
+    fn choose_durability(&mut self, weakest: Durability, random: &mut Random) {
+        for profile in self.clients.iter_mut().filter(|_| random.chance(500)) {
+            profile.durability = weakest;
+        }
+        let weather = &mut self.weather;
+        if weakest < Fsync {
+            weather.power_cuts_per_mille = 0;
+        }
+        if weakest < Os {
+            (weather.crashes_per_million, weather.failures_per_million, weather.full_per_mille) = (0, 0, 0);
+        }
+    }
+
+    /// The most that any of its listeners waits for.
+    fn durability(&self) -> Durability {
+        self.clients.iter().map(|profile| profile.durability).max().unwrap_or_default()
+    }
+
+    /// An operator may change some settings between two processes.
+    pub(crate) fn change_settings(&mut self, random: &mut Random) {
+        if self.changes_shards {
+            self.shards = shards(random);
+        }
+        if self.changes_journal {
+            self.journal = journal_settings(self.durability(), random);
         }
     }
 
@@ -265,6 +307,7 @@ fn profile(
         inflight_max: *random.pick(&[1, 3, 10]),
         weights: [reading, publishing, 1, u32::from(random.chance(600)), acknowledging],
         will: (wills && random.chance(600)).then(|| will(version, topics, random)),
+        durability: Fsync,
         fresh_per_mille: *random.pick(&[0, 50, 200]),
     }
 }
@@ -311,19 +354,19 @@ fn ledger_settings(random: &mut Random) -> ledger::Settings {
 }
 
 /// The number of shards of a process.
-pub(crate) fn shards(random: &mut Random) -> usize {
+fn shards(random: &mut Random) -> usize {
     *random.pick(&[1, 1, 2, 2, 3, SHARDS_MAX, SHARDS_MAX])
 }
 
 /// Segments as small as they can be, so that many are filled, cleaned and used again.
-fn journal_settings(random: &mut Random) -> journal::Settings {
+fn journal_settings(durability: Durability, random: &mut Random) -> journal::Settings {
     let segment_bytes_min = *random.pick(&[64 << 10, 64 << 10, 128 << 10]);
     journal::Settings {
         segment_bytes_min,
         segment_bytes_max: segment_bytes_min * *random.pick(&[1, 2, 4]),
         disk_bytes_max: u64::from(segment_bytes_min) * *random.pick(&[1 << 20]),
         free_bytes_min: *random.pick(&[0, 0, 50_000]),
-        ..journal::Settings::default()
+        durability,
     }
 }
 
@@ -355,10 +398,10 @@ fn weather(random: &mut Random) -> Weather {
         stalls_per_mille,
         weights,
         full_per_mille: rarely(&[0, 0, 0, 20]),
-        crashes_per_million: rarely(&[0, 0, 200, 1_000]),
+        crashes_per_million: rarely(&[0, 200, 1_000, 3_000]),
         power_cuts_per_mille: rarely(&[0, 500, 1_000]),
         decays_per_mille: rarely(&[0, 300]),
-        failures_per_million: rarely(&[0, 0, 0, 200]),
+        failures_per_million: rarely(&[0, 0, 200, 1_000]),
         slow_per_mille: rarely(&[0, 0, 10, 100]),
         jumps_per_mille,
         leaps_per_mille,

@@ -15,7 +15,7 @@ use crate::disk::{Crash, Disk};
 use crate::network::Network;
 use crate::oracle::{Oracle, SessionNo, Standing, check_account};
 use crate::random::Random;
-use crate::scenario::{Profile, SHARDS_MAX, Scenario, shards};
+use crate::scenario::{Profile, SHARDS_MAX, Scenario};
 use crate::scene::Scene;
 use crate::trace::{Mode, Trace, note};
 use crate::witness::difference;
@@ -24,6 +24,9 @@ use crate::witness::difference;
 const RECOVERY_MS: u64 = 100_000;
 /// After so long it is not going to.
 const PATIENCE_MS: u64 = 300_000;
+/// How long everybody is well when the disk is not: longer than a connection before MQTT 5 is kept whose message could not
+/// be stored.
+const WITHOUT_DISK_MS: u64 = 10_000;
 /// Rounds without the clock going on: more are a loop without end.
 const ROUNDS_MAX: usize = 100_000;
 
@@ -63,7 +66,7 @@ impl World {
         let mut random = Random::new(seed);
         let scenario = Scenario::draw(&mut random);
         let network = Network::new(SHARDS_MAX);
-        let disk = Disk::new(random.next());
+        let disk = Disk::new(random.next(), scenario.disk_reserves);
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
         let oracle = Oracle::new(&scenario);
         let mut scene = Scene { now, network, oracle, trace: Trace::new(mode) };
@@ -98,7 +101,7 @@ impl World {
     pub(crate) fn run(&mut self) -> Result<Tally, String> {
         for step in 0..self.scenario.steps {
             self.scene.trace.step = step;
-            self.step();
+            self.step()?;
             self.check()?;
         }
         self.heal()?;
@@ -128,9 +131,9 @@ impl World {
     }
 
     /// Somebody has a turn.
-    fn step(&mut self) {
+    fn step(&mut self) -> Result<(), String> {
         let weather = self.scenario.weather;
-        self.end_or_begin();
+        self.end_or_begin()?;
         match self.random.weighted(&weather.weights) {
             0 => {
                 let shard = self.random.below(self.scenario.shards);
@@ -152,6 +155,8 @@ impl World {
             }
             _ => self.pass_some_time(),
         }
+        self.after_journal();
+        Ok(())
     }
 
     fn pass_some_time(&mut self) {
@@ -175,7 +180,7 @@ impl World {
     }
 
     /// Processes end, by accident or because their disk has failed, and begin again.
-    fn end_or_begin(&mut self) {
+    fn end_or_begin(&mut self) -> Result<(), String> {
         let weather = self.scenario.weather;
         let now_ms = self.scene.now.monotonic_ms;
         let draw = self.random.below(1_000_000);
@@ -187,21 +192,46 @@ impl World {
                 self.start();
             }
         } else if self.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms) {
+            if self.random.chance(500) {
+                self.go_on_without_disk()?;
+            }
             let crash = self.draw_crash();
             self.crash(crash);
         } else if draw < weather.crashes_per_million {
             if draw.is_multiple_of(2) {
                 // In the middle of the next thing that is written.
-                return self.disk.fail_soon(Failure::End, &mut self.random);
+                self.disk.fail_soon(Failure::End, &mut self.random);
+            } else {
+                let crash = self.draw_crash();
+                self.crash(crash);
             }
-            let crash = self.draw_crash();
-            self.crash(crash);
         } else if draw < weather.crashes_per_million + weather.failures_per_million && self.ends_ms.is_none()
         {
             let failure = if draw.is_multiple_of(4) { Failure::Full } else { Failure::Io };
             note!(self.scene.trace, ("disk"), "is going to fail: {failure:?}");
             self.disk.fail_soon(failure, &mut self.random);
         }
+        Ok(())
+    }
+
+    /// The journal has failed, and nothing else goes wrong for a while: who has waited for it is told, and what needs no
+    /// disk goes on.
+    fn go_on_without_disk(&mut self) -> Result<(), String> {
+        note!(self.scene.trace, ("world"), "everybody is well but the disk");
+        let until_ms = self.scene.now.monotonic_ms + WITHOUT_DISK_MS;
+        while self.scene.now.monotonic_ms < until_ms {
+            while self.round() {
+                self.check()?;
+            }
+            self.scene.network.reset_silent();
+            self.sleep();
+        }
+        if let Some(what) = self.clients.iter().find_map(Client::unfinished_without_disk) {
+            return Err(format!("without a disk {what}"));
+        }
+        let (standings, dropped) = (self.standings(), self.dropped());
+        self.scene.oracle.settle_flowing(&standings, dropped);
+        self.check()
     }
 
     fn draw_crash(&mut self) -> Crash {
@@ -213,15 +243,13 @@ impl World {
     fn run_journal(&mut self) -> bool {
         let Some(process) = &mut self.process else { return false };
         let now_ms = self.scene.now.monotonic_ms;
-        let is_busy = if self.random.chance(500) {
+        if self.random.chance(500) {
             process.run_preparer(now_ms)
         } else {
             let is_slow = self.random.chance(self.scenario.weather.slow_per_mille);
             let slow_ms = if is_slow { self.random.below(1_500) as u64 } else { 0 };
             process.run_committer(slow_ms, now_ms)
-        };
-        self.after_journal();
-        is_busy
+        }
     }
 
     /// A process ends with what it has just written, or some time after it could not.
@@ -233,6 +261,7 @@ impl World {
         } else if has_failed && self.ends_ms.is_none() {
             let trouble = self.process.as_ref().map(Process::trouble);
             note!(self.scene.trace, ("disk"), "has failed: {trouble:?}");
+            self.scene.oracle.journal_failed();
             self.ends_ms = Some(self.scene.now.monotonic_ms + self.random.below(2_000) as u64);
         }
     }
@@ -264,9 +293,7 @@ impl World {
         note!(self.scene.trace, ("world"), "the process begins");
         // Who knocked while nobody was there was turned away.
         self.scene.network.broker_is_gone(|_| 0);
-        if self.scenario.changes_shards {
-            self.scenario.shards = shards(&mut self.random);
-        }
+        self.scenario.change_settings(&mut self.random);
         match Process::start(&self.scenario, &mut self.disk, &mut self.scene, &mut self.random) {
             Ok(process) => {
                 self.scene.oracle.started(Arc::clone(&process.gauges), self.scene.now);

@@ -41,6 +41,7 @@ struct Disk {
     operations: u64,
     failure: Option<(u64, Failure)>,
     ignores_syncs: bool,
+    never_reserves: bool,
     process: u64,
 }
 
@@ -72,6 +73,7 @@ impl Simulated {
             operations: 0,
             failure: None,
             ignores_syncs: false,
+            never_reserves: false,
             process: 0,
         };
         Self { disk: Arc::new(Mutex::new(disk)), process: 0 }
@@ -127,6 +129,11 @@ impl Simulated {
     /// From now on a sync does nothing, and says that it did.
     pub fn ignore_syncs(&self) {
         self.disk().ignores_syncs = true;
+    }
+
+    /// From now on it is a file system that cannot reserve space.
+    pub fn never_reserve(&self) {
+        self.disk().never_reserves = true;
     }
 
     /// All files together may take so much, in bytes.
@@ -318,6 +325,9 @@ impl File for SimulatedFile {
 
     fn allocate(&self, bytes: u64) -> io::Result<bool> {
         let mut disk = self.of.operate().map_err(|(_, error)| error)?;
+        if disk.never_reserves {
+            return Ok(false);
+        }
         disk.grow(self.id, index(bytes))?;
         let contents = &mut disk.files[self.id];
         if contents.bytes.len() < index(bytes) {

@@ -94,7 +94,7 @@ impl ShardThread {
         for _ in 0..random.some_of(scene.network.knocking[self.number].len()) {
             let Some(link) = scene.network.knocking[self.number].pop_front() else { break };
             let id = self.hands.accept(link);
-            self.brain.accepted(id, ledger::Durability::Fsync, scene.now);
+            self.brain.accepted(id, scene.network.link(link).durability, scene.now);
         }
     }
 

@@ -118,6 +118,13 @@ impl Client {
         }
     }
 
+    /// What is not finished when the journal has failed, although everybody is well: nobody waits for an answer any more,
+    /// and whose sessions end with their connections needs no disk.
+    pub(crate) fn unfinished_without_disk(&self) -> Option<String> {
+        let needs_disk = self.profile.expiry_secs > 0;
+        self.unfinished().filter(|_| self.protocol.is_connected() || !needs_disk)
+    }
+
     /// Begins a connection to a shard.
     pub(crate) fn connect_to(
         &mut self,
@@ -136,7 +143,7 @@ impl Client {
         }
         let shard = self.shard.filter(|before| *before < scenario.shards).unwrap_or(shard);
         self.shard = Some(shard).filter(|_| may_last);
-        let link = scene.network.open(self.number, shard, scenario.bounds.socket);
+        let link = scene.network.open(self.number, shard, self.profile.durability, scenario.bounds.socket);
         self.link = Some(link);
         self.lasts = lasts;
         self.is_unsure |= may_last && self.session.is_none();
@@ -276,6 +283,9 @@ impl Client {
         match event {
             Event::Connected { session_present, .. } => self.connected(session_present, scene),
             Event::Refused { .. } | Event::Disconnected(_) => {
+                if let Event::Disconnected(goodbye) = event {
+                    scene.oracle.told_goodbye(self.number, goodbye.reason.into());
+                }
                 self.rests_until_ms = scene.now.monotonic_ms + REST_MS;
                 self.lost(scene);
             }
@@ -296,14 +306,14 @@ impl Client {
             }
             Event::Received { packet_id, reason } => {
                 if let Some(no) = self.watch.sent(packet_id) {
-                    scene.oracle.acknowledged(no, reason.is_error());
+                    scene.oracle.acknowledged(no, reason);
                 }
                 self.watch.acknowledged(packet_id);
             }
             Event::Published { tag, reason, .. } => {
                 // What PUBREC has promised, PUBCOMP does not take back.
                 if reason != ReasonCode::PacketIdentifierNotFound {
-                    scene.oracle.acknowledged(tag, reason.is_error());
+                    scene.oracle.acknowledged(tag, reason);
                 }
             }
             Event::Subscribed(ack) => {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use index::Dispatch;
 use ledger::Gauges;
-use wire::Qos;
+use wire::{Qos, ReasonCode};
 
 pub(crate) use account::check as check_account;
 pub(crate) use deliveries::Delivery;
@@ -96,6 +96,8 @@ pub(crate) struct Oracle {
     refused_before: bool,
     /// Of the ledger of this process.
     gauges: Option<Arc<Gauges>>,
+    /// The journal of this process has failed, or of one before it: what that has said may be read much later.
+    has_journal_failed: bool,
     failure: Option<String>,
 }
 
@@ -118,6 +120,7 @@ impl Oracle {
             dropped_before: 0,
             refused_before: false,
             gauges: None,
+            has_journal_failed: false,
             failure: None,
         }
     }
@@ -204,10 +207,13 @@ impl Oracle {
     }
 
     /// PUBACK or PUBREC has come. From here on the message is the broker's.
-    pub(crate) fn acknowledged(&mut self, no: MessageNo, is_error: bool) {
+    pub(crate) fn acknowledged(&mut self, no: MessageNo, reason: ReasonCode) {
         let tick = self.next_tick();
+        if !self.may_be_said(reason) {
+            self.fail(format!("{} is refused: {reason:?}", self.name(no)));
+        }
         let message = self.message_mut(no);
-        if is_error {
+        if reason.is_error() {
             message.is_refused = true;
         } else {
             message.acknowledged.get_or_insert(tick);

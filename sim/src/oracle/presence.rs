@@ -73,7 +73,7 @@ impl Oracle {
                 | ReasonCode::UnspecifiedError
                 | ReasonCode::SessionTakenOver
         );
-        if !is_fair {
+        if !is_fair || !self.may_be_said(reason) {
             self.fail(format!("c{client} is refused: {reason:?}, {why}"));
         }
     }
@@ -102,6 +102,9 @@ impl Oracle {
                 | ReasonCode::PacketIdentifierInUse
                 | ReasonCode::PacketTooLarge
         );
+        if !self.may_be_said(reason) {
+            self.fail(format!("c{client} is sent away: {reason:?}, {why}"));
+        }
         if is_protocol_error {
             self.fail(format!("the broker says that c{client} has broken a rule: {reason:?}, {why}"));
         }
@@ -122,6 +125,30 @@ impl Oracle {
         } else if will.delay_secs == 0 {
             // It may have been published before the connection ended, if its session has.
             message.acknowledged = Some(tick);
+        }
+    }
+
+    /// Nothing that is recorded from now on will ever be durable.
+    pub(crate) fn journal_failed(&mut self) {
+        self.has_journal_failed = true;
+    }
+
+    /// A client is told that its connection is over.
+    pub(crate) fn told_goodbye(&mut self, client: usize, reason: ReasonCode) {
+        // That it ends because of an error of nobody knows whom, only who waits for the journal is told.
+        let is_unspecified = reason == ReasonCode::UnspecifiedError && !self.has_journal_failed;
+        if is_unspecified || !self.may_be_said(reason) {
+            self.fail(format!("c{client} is told {reason:?}, though the journal is well"));
+        }
+    }
+
+    /// Some reasons are those of a journal that has failed, and of nothing else.
+    pub(super) fn may_be_said(&self, reason: ReasonCode) -> bool {
+        match reason {
+            ReasonCode::ServerUnavailable | ReasonCode::ImplementationSpecificError => {
+                self.has_journal_failed
+            }
+            _ => true,
         }
     }
 

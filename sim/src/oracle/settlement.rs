@@ -36,6 +36,24 @@ impl Oracle {
         }
     }
 
+    /// What needs no disk arrives without one: what is published to sessions that end with their connections.
+    pub(crate) fn settle_flowing(&mut self, standings: &[Standing], dropped: u64) {
+        let is_clean = |session: &SessionNo| !self.sessions[session.0].lasts;
+        let alive: Vec<SessionNo> =
+            standings.iter().filter_map(|standing| standing.session).filter(is_clean).collect();
+        for number in 0..self.messages.len() {
+            let no = MessageNo(u32::try_from(number).expect("a run is short"));
+            if self.message(no).will.is_some() {
+                // It waits until it can be recorded for those who are away.
+                continue;
+            }
+            // What a group owes may be owed by a member that needs the disk.
+            if let Err(finding) = self.settle_message(no, &alive, standings, dropped, &mut Vec::new()) {
+                return self.fail(format!("without a disk {finding}"));
+            }
+        }
+    }
+
     fn settle_message(
         &self,
         no: MessageNo,
