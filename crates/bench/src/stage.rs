@@ -220,7 +220,8 @@ impl<K: Keeper> Stage<K> {
         let Outside { keeper, .. } = &mut self.outside;
         keeper.set_live_bytes(self.ledger.live_bytes());
         if self.old.is_empty() {
-            self.old.extend(keeper.next_to_copy().into_iter().flatten());
+            let needs = &mut |queue, id| self.ledger.needs(queue, id);
+            self.old.extend(keeper.next_to_copy(needs).into_iter().flatten());
         }
         let is_handed = !self.old.is_empty();
         let is_copying = self.ledger.copy_some(&mut self.old, &mut self.outside);

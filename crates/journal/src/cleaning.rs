@@ -6,8 +6,8 @@ use crate::Damage;
 
 /// So much is read ahead of the ledger, in bytes.
 const AHEAD_BYTES: usize = 1 << 20;
-/// So much is handed out before the copies made of it have to be durable, in bytes: they are most of what a commit writes
-/// that was not asked for, and what others wait for longer.
+/// So much is copied before the copies have to be durable, in bytes: they are most of what a commit writes that was not
+/// asked for, and what others wait for longer. What is not copied costs no commit anything.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A segment that is being cleaned.
@@ -17,7 +17,7 @@ pub(crate) struct Cleaning {
     /// Payloads of frames that were read and not handed out.
     frames: VecDeque<Vec<u8>>,
     frames_bytes: usize,
-    /// What was handed out since the copies were durable.
+    /// What was copied since copies were durable.
     piece_bytes: usize,
     /// Nothing is handed out before this group is durable.
     waits_for: Option<u64>,
@@ -68,6 +68,10 @@ impl Cleaning {
         self.frames.push_back(payload);
     }
 
+    pub(crate) fn note_copied(&mut self, bytes: usize) {
+        self.piece_bytes += bytes;
+    }
+
     pub(crate) fn end(&mut self) {
         self.stage = Stage::Read;
     }
@@ -111,7 +115,6 @@ impl Cleaning {
         match self.frames.pop_front() {
             Some(frame) => {
                 self.frames_bytes -= frame.len();
-                self.piece_bytes += frame.len();
                 (Some(frame), self.frames_bytes < AHEAD_BYTES / 2)
             }
             None if self.stage == Stage::Read => {

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ledger::{Durability, Keeper, Lsn, Progress, Record, Refusal};
+use ledger::{Durability, Keeper, Lsn, Needs, Progress, Record, Refusal};
 
-use crate::record::{Decoder, encode_group};
+use crate::record::{Decoder, Records, encode_group};
 use crate::runner::{Runner, Wake};
 use crate::{
     Committer, Damage, Fault, Log, OpenError, Parts, Preparer, Purpose, Recovery, Report, Settings, Status,
@@ -19,6 +19,8 @@ pub struct Journal {
     durability: Durability,
     /// One group's bytes.
     scratch: Vec<u8>,
+    /// For records that are copied.
+    old: Decoder,
     turn: Turn,
     runner: Option<Runner>,
 }
@@ -86,7 +88,8 @@ impl Opening {
         }
         let durability = self.settings.durability;
         let Parts { log, committer, preparer, report } = self.recovery.finish(self.settings)?;
-        let journal = Journal { log, durability, scratch: Vec::new(), turn: Turn::None, runner: None };
+        let (scratch, old) = (Vec::new(), Decoder::default());
+        let journal = Journal { log, durability, scratch, old, turn: Turn::None, runner: None };
         Ok((journal, committer, preparer, report))
     }
 
@@ -99,7 +102,7 @@ impl Opening {
     /// Reads the next frame; false at the end.
     fn read(&mut self) -> Result<bool, OpenError> {
         let Some(frame) = self.recovery.next_frame()? else { return Ok(false) };
-        let decoded = decode(&mut self.decoder, frame, &mut self.records);
+        let decoded = decode(self.decoder.records(frame), &mut self.records);
         decoded.map(|()| true).map_err(|what| {
             let (file, offset) = self.recovery.place();
             Damage::at(file, offset, Fault::Record(what)).into()
@@ -129,13 +132,9 @@ impl Iterator for Opening {
 }
 
 /// The records of a frame; or what is wrong in it.
-fn decode(
-    decoder: &mut Decoder,
-    frame: &[u8],
-    into: &mut impl Extend<Record<'static>>,
-) -> Result<(), String> {
+fn decode(from: Records<'_>, into: &mut impl Extend<Record<'static>>) -> Result<(), String> {
     let mut is_whole = true;
-    for decoded in decoder.records(frame) {
+    for decoded in from {
         let decoded = decoded.map_err(|error| error.to_string())?;
         is_whole = decoded.is_last;
         into.extend(decoded.record);
@@ -215,10 +214,10 @@ impl Keeper for Journal {
         self.log.progress()
     }
 
-    fn next_to_copy(&mut self) -> Option<Vec<Record<'static>>> {
+    fn next_to_copy(&mut self, needs: Needs<'_>) -> Option<Vec<Record<'static>>> {
         let frame = self.log.next_to_copy()?;
         let mut records = Vec::new();
-        if let Err(what) = decode(&mut Decoder::default(), &frame, &mut records) {
+        if let Err(what) = decode(self.old.needed(&frame, needs), &mut records) {
             let damage = Damage::at("an old segment", 0, Fault::Record(what));
             self.log.give_up_cleaning(damage);
             return None;

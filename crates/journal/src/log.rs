@@ -220,6 +220,7 @@ impl Log {
         }
         if purpose == Purpose::Copy {
             self.counters.copied_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
+            self.cleaning().note_copied(group.len());
         }
         Ok((lsn, wakes))
     }

@@ -1,6 +1,6 @@
 //! Where the records go, seen from the thread on which the ledger runs.
 
-use crate::{Lsn, Record, Refusal};
+use crate::{Incarnation, Lsn, MessageId, Record, Refusal};
 
 /// Keeps the records of a ledger in the order in which they are committed, and hands them back when the space of old ones
 /// is wanted. Nothing here waits for a disk.
@@ -28,13 +28,18 @@ pub trait Keeper: Send {
     fn progress(&self) -> Progress;
 
     /// Some of the oldest records, in their order, if their space is wanted: what of them is still true is to be
-    /// [copied](Self::copy). They are done with when this is called again.
-    fn next_to_copy(&mut self) -> Option<Vec<Record<'static>>>;
+    /// [copied](Self::copy). They are done with when this is called again. Of nearly all of them nothing is true any more:
+    /// messages that no queue needs ([`Ledger::needs`](crate::Ledger::needs)) are left out, and so is what
+    /// [begins nothing](Record::begins_something).
+    fn next_to_copy(&mut self, needs: Needs<'_>) -> Option<Vec<Record<'static>>>;
 
     /// What is still true takes about so much, in bytes ([`Ledger::live_bytes`](crate::Ledger::live_bytes)): it decides
     /// when the space of old records is wanted. One that has space enough need not know.
     fn set_live_bytes(&mut self, _bytes: usize) {}
 }
+
+/// Whether a queue still needs a message that was put into it.
+pub type Needs<'a> = &'a mut dyn FnMut(Incarnation, MessageId) -> bool;
 
 /// How far a [`Keeper`] has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,7 +72,7 @@ impl Keeper for InMemory {
         Progress { written: self.committed, durable: self.committed, has_failed: false }
     }
 
-    fn next_to_copy(&mut self) -> Option<Vec<Record<'static>>> {
+    fn next_to_copy(&mut self, _: Needs<'_>) -> Option<Vec<Record<'static>>> {
         None
     }
 }

@@ -65,7 +65,7 @@ pub use command::{
 };
 pub use effects::{Effects, Lsn, Refusal};
 pub use gauges::Gauges;
-pub use keeper::{InMemory, Keeper, Progress};
+pub use keeper::{InMemory, Keeper, Needs, Progress};
 pub use record::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{Durability, QueueFull, Settings};

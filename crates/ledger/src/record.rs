@@ -245,6 +245,37 @@ pub struct Granted {
 }
 
 impl Record<'_> {
+    /// Whether something is true from here on that is copied as long as it is true. What is only changed or over by a
+    /// record stands in the copy of what has begun it.
+    #[must_use]
+    pub fn begins_something(&self) -> bool {
+        match self {
+            Self::Session { .. }
+            | Self::Connected { .. }
+            | Self::Left { .. }
+            | Self::Subscribed { .. }
+            | Self::Group { .. }
+            | Self::Enqueue { .. }
+            | Self::Opened { .. }
+            | Self::Received { .. }
+            | Self::Cursor { .. }
+            | Self::WillKept { .. } => true,
+            Self::Ended { .. }
+            | Self::Unsubscribed { .. }
+            | Self::GroupEnded { .. }
+            | Self::Cleared { .. }
+            | Self::Closed { .. }
+            | Self::Sent { .. }
+            | Self::Moved { .. }
+            | Self::Finished { .. }
+            | Self::Removed { .. }
+            | Self::CursorMoved { .. }
+            | Self::CursorDone { .. }
+            | Self::WillDue { .. }
+            | Self::WillDone { .. } => false,
+        }
+    }
+
     /// Whether it is one of those for which the last space is reserved: afterwards less has to be kept, or a message
     /// is on its way out.
     #[must_use]

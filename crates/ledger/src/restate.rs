@@ -165,6 +165,12 @@ impl Ledger {
         is_settled && !old.is_empty()
     }
 
+    /// Whether the record of a message is still needed for this queue, into which it was put.
+    pub fn needs(&mut self, queue: Incarnation, message: MessageId) -> bool {
+        self.copied.messages.contains_key(&(queue, message))
+            || self.whereabouts(queue, message) != Whereabouts::Gone
+    }
+
     /// Copies what of an old record is still true, as it is now and not as it was then. See the documentation of the
     /// module for why the record is not needed any more when that is durable, and everything recorded before it.
     ///

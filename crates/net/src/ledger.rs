@@ -135,7 +135,9 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
         ledger.work(clock.now(), &mut replies);
         replies.keeper.set_live_bytes(ledger.live_bytes());
         if old.is_empty() {
-            old.extend(replies.keeper.next_to_copy().into_iter().flatten());
+            old.extend(
+                replies.keeper.next_to_copy(&mut |queue, id| ledger.needs(queue, id)).into_iter().flatten(),
+            );
         }
         let is_handed = !old.is_empty();
         // What was handed out is done with when more is asked for. What can never be copied stays, and nobody waits for it.

@@ -128,7 +128,8 @@ impl LedgerThread {
         self.ledger.work(now, &mut replies);
         replies.keeper.set_live_bytes(self.ledger.live_bytes());
         if self.old.is_empty() {
-            self.old.extend(replies.keeper.next_to_copy().into_iter().flatten());
+            let needs = &mut |queue, id| self.ledger.needs(queue, id);
+            self.old.extend(replies.keeper.next_to_copy(needs).into_iter().flatten());
         }
         let is_handed = !self.old.is_empty();
         self.has_more_to_copy =

@@ -7,7 +7,8 @@ use std::thread;
 use journal::record::encode_group;
 use journal::{Journal, Status};
 use ledger::{
-    Granted, Incarnation, Keeper, Lsn, MessageId, Progress, QueueFull, Queued, Record, Refusal, Settings,
+    Granted, Incarnation, Keeper, Lsn, MessageId, Needs, Progress, QueueFull, Queued, Record, Refusal,
+    Settings,
 };
 use session::Message;
 use topic::TopicName;
@@ -134,9 +135,10 @@ impl Subject for OnItsOwn {
         journal.end_turn();
         while journal.progress().durable < appended {
             journal.check()?;
-            thread::park();
+            if journal.next_to_copy(&mut |_, _| false).is_none() {
+                thread::park();
+            }
         }
-        while journal.next_to_copy().is_some() {}
         Ok(())
     }
 
@@ -204,8 +206,8 @@ impl Keeper for Scales {
         self.journal.progress()
     }
 
-    fn next_to_copy(&mut self) -> Option<Vec<Record<'static>>> {
-        self.journal.next_to_copy()
+    fn next_to_copy(&mut self, needs: Needs<'_>) -> Option<Vec<Record<'static>>> {
+        self.journal.next_to_copy(needs)
     }
 
     fn set_live_bytes(&mut self, bytes: usize) {

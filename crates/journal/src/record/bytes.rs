@@ -53,6 +53,11 @@ impl<'a> Reader<'a> {
         self.at
     }
 
+    /// To where it was.
+    pub(super) fn go_back(&mut self, at: usize) {
+        self.at = at;
+    }
+
     pub(super) fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
     }

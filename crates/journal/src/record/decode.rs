@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-use ledger::{MessageId, Record};
+use ledger::{MessageId, Needs, Record};
 use session::Message;
 
 use super::bytes::Reader;
 use super::error::Fault;
 use super::publishers::Publishers;
-use super::{CONTINUED, DecodeError, LAST, error, field, take};
+use super::{CONTINUED, DecodeError, ENQUEUE, LAST, error, field, take};
 
 /// Makes records again of the bytes of one piece after the other, in their order.
 #[derive(Default)]
@@ -20,11 +20,17 @@ pub struct Decoder {
     head: Option<(MessageId, Arc<Message>)>,
 }
 
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").finish_non_exhaustive()
+    }
+}
+
 /// One record.
 #[derive(Debug)]
 pub struct Decoded {
-    /// `None` for more queues of a message whose body was in a piece that is not there any more: where that was given up,
-    /// what is still true of it was recorded again.
+    /// `None` for what is not needed; and for more queues of a message whose body was in a piece that is not there any
+    /// more: where that was given up, what is still true of it was recorded again.
     pub record: Option<Record<'static>>,
     /// Whether its group ends with it.
     pub is_last: bool,
@@ -34,7 +40,13 @@ impl Decoder {
     /// The records in `bytes`, which are whole; or what is wrong with them, and then no more. What is set aside for them is
     /// bounded by the bytes that are there.
     pub fn records<'a>(&'a mut self, bytes: &'a [u8]) -> Records<'a> {
-        Records { from: Reader::new(bytes, &mut self.publishers), head: &mut self.head }
+        Records { from: Reader::new(bytes, &mut self.publishers), head: &mut self.head, needs: None }
+    }
+
+    /// The same without records that begin nothing, and without messages that no queue needs: those are passed over, which
+    /// takes an eighth of the time.
+    pub fn needed<'a>(&'a mut self, bytes: &'a [u8], needs: Needs<'a>) -> Records<'a> {
+        Records { needs: Some(needs), ..self.records(bytes) }
     }
 }
 
@@ -42,6 +54,7 @@ impl Decoder {
 pub struct Records<'a> {
     from: Reader<'a>,
     head: &'a mut Option<(MessageId, Arc<Message>)>,
+    needs: Option<Needs<'a>>,
 }
 
 impl Records<'_> {
@@ -56,13 +69,37 @@ impl Records<'_> {
             }
             return Ok(Decoded { record, is_last });
         }
+        // Where it is not the last of its group, more queues may follow.
+        if kind == ENQUEUE && is_last && self.passes_over()? {
+            return Ok(Decoded { record: None, is_last });
+        }
         let record = take(kind, &mut self.from)?;
         if is_last {
             *self.head = None;
         } else if let Record::Enqueue { message, body, .. } = &record {
             *self.head = Some((*message, Arc::clone(body)));
         }
-        Ok(Decoded { record: Some(record), is_last })
+        let is_needed = self.needs.is_none() || record.begins_something();
+        Ok(Decoded { record: is_needed.then_some(record), is_last })
+    }
+
+    /// Passes over a message that is not needed; goes nowhere if it is.
+    fn passes_over(&mut self) -> Result<bool, Box<DecodeError>> {
+        let Some(needs) = &mut self.needs else { return Ok(false) };
+        let begins_at = self.from.at();
+        let is_needed = error::of_record("Enqueue", || {
+            let message = self.from.field("message", field::message_id::take)?;
+            let is_retained = self.from.field("is_retained", field::flag::take)?;
+            self.from.field("body", field::message::pass)?;
+            let any = |from: &mut Reader<'_>| field::queues::any(from, |queue| needs(queue, message));
+            Ok(is_retained || self.from.field("queues", any)?)
+        })?;
+        if is_needed {
+            self.from.go_back(begins_at);
+        } else {
+            *self.head = None;
+        }
+        Ok(!is_needed)
     }
 
     fn take_continued(&mut self) -> Result<Option<Record<'static>>, Box<DecodeError>> {

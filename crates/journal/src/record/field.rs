@@ -176,6 +176,16 @@ pub(super) mod granted {
         Ok(Granted { qos, retain: flags & RETAIN != 0, identifiers })
     }
 
+    #[inline]
+    pub(super) fn pass(from: &mut Reader<'_>) -> Result<(), Fault> {
+        if from.byte()? & HAS_IDENTIFIERS != 0 {
+            for _ in 0..from.count(1)? {
+                from.number()?;
+            }
+        }
+        Ok(())
+    }
+
     fn take_identifiers(from: &mut Reader<'_>) -> Result<Box<[NonZeroU32]>, Fault> {
         match from.count(1)? {
             0 => Err(Fault::Identifier),
@@ -209,6 +219,21 @@ pub(super) mod queues {
             queues.push(Queued { queue, granted: granted::take_owned(from)? });
         }
         Ok(Cow::Owned(queues))
+    }
+
+    /// Whether something is the case for one of the queues.
+    #[inline]
+    pub(in super::super) fn any(
+        from: &mut Reader<'_>,
+        mut is_it: impl FnMut(Incarnation) -> bool,
+    ) -> Result<bool, Fault> {
+        let mut is_any = false;
+        for _ in 0..from.count(ENTRY_BYTES_MIN)? {
+            let queue = incarnation::take(from)?;
+            granted::pass(from)?;
+            is_any = is_any || is_it(queue);
+        }
+        Ok(is_any)
     }
 }
 
@@ -254,6 +279,20 @@ pub(super) mod message {
             expires_unix_ms,
         };
         Message::from_parts(&parts).map(|message| Cow::Owned(Arc::new(message))).map_err(Fault::Message)
+    }
+
+    #[inline]
+    pub(in super::super) fn pass(from: &mut Reader<'_>) -> Result<(), Fault> {
+        let flags = from.byte()?;
+        if flags & HAS_PUBLISHER != 0 {
+            from.run()?;
+        }
+        if flags & EXPIRES != 0 {
+            from.number()?;
+        }
+        from.number()?;
+        from.number()?;
+        from.run().map(drop)
     }
 }
 

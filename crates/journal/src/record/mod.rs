@@ -23,6 +23,8 @@ use bytes::Reader;
 
 /// Set in the kind byte of a group's last record.
 const LAST: u8 = 0x80;
+/// A message that is put in queues, as the table below has it.
+const ENQUEUE: u8 = 9;
 /// More queues of the message that was put in queues before, in the same group.
 const CONTINUED: u8 = 10;
 

@@ -297,6 +297,36 @@ fn join(group: &mut Vec<Record<'static>>, record: Record<'static>) {
     }
 }
 
+proptest! {
+    #[test]
+    fn what_is_needed_comes_whole_and_in_order(
+        groups in vec(vec(record(), 1..4), 0..5),
+        needed in vec(any::<bool>(), 1..8),
+    ) {
+        let bytes = groups.iter().flat_map(|group| encode(group)).collect::<Vec<_>>();
+        let needs = |queue: Incarnation, message: MessageId| {
+            needed[usize::try_from((queue.0 ^ message.0) % needed.len() as u64).expect("few")]
+        };
+        let mut decoder = Decoder::default();
+        let mut asks = |queue, message| needs(queue, message);
+        let found: Vec<_> = decoder.needed(&bytes, &mut asks).map(|decoded| decoded.expect("whole")).collect();
+        prop_assert_eq!(found.iter().filter(|decoded| decoded.is_last).count(), groups.len());
+        let found: Vec<_> = found.iter().filter_map(|decoded| decoded.record.as_ref()).map(all_of).collect();
+        let is_needed = |(record, is_last): &(&Record<'_>, bool)| match record {
+            Record::Enqueue { message, queues, is_retained, .. } => {
+                !is_last || *is_retained || queues.iter().any(|queued| needs(queued.queue, *message))
+            }
+            other => other.begins_something(),
+        };
+        let last = |group: &[Record<'_>], at: usize| at + 1 == group.len();
+        let all = groups.iter().flat_map(|group| {
+            group.iter().enumerate().map(|(at, record)| (record, last(group, at)))
+        });
+        let expected: Vec<_> = all.filter(is_needed).map(|(record, _)| all_of(record)).collect();
+        prop_assert_eq!(found, expected);
+    }
+}
+
 fn divided() -> (Vec<u8>, Vec<usize>) {
     let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
     let queues: Vec<_> =

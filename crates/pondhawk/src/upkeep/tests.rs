@@ -211,7 +211,7 @@ fn write_on(dir: &Path, durable: &AtomicU64, is_over: &AtomicBool) {
     journal.set_live_bytes(0);
     let mut number = 1;
     while !is_over.load(Ordering::Acquire) {
-        while journal.next_to_copy().is_some() {}
+        while journal.next_to_copy(&mut |_, _| false).is_some() {}
         let done = Record::WillDone { will: MessageId(number) };
         // Somebody waits for this one, so that it is written at once.
         let left = Record::Left {
