@@ -76,7 +76,8 @@ const RULES: &[Rule] = &[
     // It measures the ledger too, alone and on its journal, without a server around it.
     rule("bench", Layer::Binary, &["topic", "wire", "index", "session", "ledger", "journal", "client"]),
     rule("sim", Layer::Binary, &["topic", "wire", "index", "session", "ledger", "auth", "broker", "journal"]),
-    rule("tests", Layer::Binary, &["topic", "wire", "session", "client"]),
+    // It builds the broker once more, with another file layer below the journal.
+    rule("tests", Layer::Binary, &["topic", "wire", "session", "client", "journal", "pondhawk"]),
     rule(
         "pondhawk",
         Layer::Binary,

@@ -12,7 +12,6 @@ mod field;
 mod mutation;
 mod packets;
 mod peer;
-mod random;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -23,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pondhawk_tests::{Broker, Innocents, Options, until};
 
 use crate::peer::Peer;
-use crate::random::Random;
+use pondhawk_tests::Random;
 
 /// Small bounds, so that they are reached; and what peers leave behind is gone soon.
 const SETTINGS: &str = "[limits]\nretained_bytes = \"1 MiB\"\npacket_bytes = \"64 KiB\"\ntopic_levels = 100\n\

@@ -1,7 +1,7 @@
 //! What makes a good packet a bad one: fields that are changed, left out, doubled or moved, and bytes that are.
 
 use crate::field::{Field, Fields};
-use crate::random::Random;
+use pondhawk_tests::Random;
 
 const TEXTS: &[&[u8]] =
     &[b"", b"\0", b"\xFF", b"\xED\xA0\x80", b"+", b"#", b"a/+/#/b", b"$share//", b"\xEF\xBB\xBF", b"\r\n"];

@@ -4,7 +4,7 @@ use pondhawk_tests::Version;
 use pondhawk_tests::conversation::{PUBACK, PUBCOMP, PUBREC, PUBREL};
 
 use crate::field::{Field, Fields};
-use crate::random::Random;
+use pondhawk_tests::Random;
 
 const CLIENTS: &[&str] = &["frog", "toad", "newt", "heron", "", "#", "a/b"];
 const TOPICS: &[&str] =

@@ -11,7 +11,7 @@ use wire::{Decoded, Limits, Role, decode};
 
 use crate::mutation;
 use crate::packets;
-use crate::random::Random;
+use pondhawk_tests::Random;
 
 /// The packets of a connection in the order in which they are sent.
 const PACKETS_MAX: usize = 24;

@@ -14,17 +14,36 @@ const VARIABLE: &str = "PONDHAWK_BIN";
 /// When it cannot be built.
 pub fn pondhawk() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    let build = || build("pondhawk", "pondhawk");
     BINARY.get_or_init(|| std::env::var_os(VARIABLE).map_or_else(build, PathBuf::from)).clone()
 }
 
-fn build() -> PathBuf {
+/// The path of the broker that writes a trace: where the running program lies if it is there, or else what cargo builds
+/// now.
+///
+/// # Panics
+/// When it cannot be built.
+pub(crate) fn recorded() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    let beside = || {
+        let path = std::env::current_exe().ok()?.with_file_name(RECORDED);
+        path.exists().then_some(path)
+    };
+    BINARY.get_or_init(|| beside().unwrap_or_else(|| build("pondhawk-tests", RECORDED))).clone()
+}
+
+const RECORDED: &str = "pondhawk-recorded";
+
+fn build(package: &str, binary: &str) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args([
         "build",
         "--quiet",
         "--package",
-        "pondhawk",
+        package,
+        "--bin",
+        binary,
         "--message-format",
         "json-render-diagnostics",
     ]);
@@ -32,7 +51,7 @@ fn build() -> PathBuf {
         command.arg("--release");
     }
     let output = command.stderr(Stdio::inherit()).output().expect("cargo can be run");
-    assert!(output.status.success(), "the pondhawk binary cannot be built");
+    assert!(output.status.success(), "{binary} cannot be built");
     let messages = String::from_utf8_lossy(&output.stdout);
     executable(&messages).expect("cargo names the binary that it has built")
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use rustix::fs::statvfs;
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,6 +32,8 @@ pub struct Options {
     pub open_files_max: Option<u16>,
     /// Where it keeps what must last; nothing is a directory of its own, which ends with it.
     pub data_dir: Option<PathBuf>,
+    /// Where a trace of its journal goes, if there is to be one: see [`trace`](crate::trace).
+    pub trace: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -42,6 +45,7 @@ impl Default for Options {
             arguments: Vec::new(),
             open_files_max: None,
             data_dir: None,
+            trace: None,
         }
     }
 }
@@ -70,6 +74,14 @@ impl Broker {
     /// # Errors
     /// What it wrote, if it ended before it listened or did not before the deadline.
     pub fn try_start(options: &Options) -> Result<Self, String> {
+        Self::try_start_within(options, DEADLINE)
+    }
+
+    /// Starts the `pondhawk` binary, and kills it if it does not listen when this time is over.
+    ///
+    /// # Errors
+    /// What it wrote, if it ended before it listened or was killed.
+    pub fn try_start_within(options: &Options, patience: Duration) -> Result<Self, String> {
         let own = options.data_dir.is_none().then(data_dir);
         let data_dir = options.data_dir.as_deref().or(own.as_ref().map(TempDir::path));
         let mut process = program(options)
@@ -85,7 +97,7 @@ impl Broker {
         // Nobody reads it if the arguments are wrong; what the broker says then is in the log.
         let _ = stdin.write_all(configuration(options).as_bytes());
         drop(stdin);
-        let listening = log.wait_for("listening on ", DEADLINE);
+        let listening = log.wait_for("listening on ", patience);
         let Some(address) = listening.as_deref().and_then(listening_address) else {
             let _ = process.kill();
             let _ = process.wait();
@@ -233,6 +245,11 @@ const SHARED_MEMORY_BYTES: u64 = 4 << 30;
 
 /// The broker, started by a shell where it is to have fewer files.
 fn program(options: &Options) -> Command {
+    if let Some(trace) = &options.trace {
+        let mut recorded = Command::new(binary::recorded());
+        recorded.env("PONDHAWK_TRACE", trace);
+        return recorded;
+    }
     let Some(open_files_max) = options.open_files_max else { return Command::new(binary::pondhawk()) };
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("ulimit -n {open_files_max} && exec \"$0\" \"$@\"")]).arg(binary::pondhawk());

@@ -22,8 +22,11 @@ pub mod conversation;
 mod log;
 pub mod packet;
 mod program;
+pub mod promises;
+mod random;
 mod raw;
 mod tools;
+pub mod trace;
 
 use std::time::{Duration, Instant};
 
@@ -31,6 +34,7 @@ pub use binary::pondhawk;
 pub use broker::{Broker, Options, data_dir};
 pub use client::{Client, Innocents};
 pub use program::Program;
+pub use random::Random;
 pub use raw::RawClient;
 pub use tools::{autopaho, hivemq, node, python};
 pub use wire::Version;

@@ -20,7 +20,7 @@ pub struct Connect<'a> {
     pub properties: &'a [u8],
 }
 
-/// A will at QoS 0.
+/// A will.
 #[derive(Debug, Clone, Copy)]
 pub struct Will<'a> {
     /// Where it is published.
@@ -29,14 +29,16 @@ pub struct Will<'a> {
     pub payload: &'a [u8],
     /// Whether it is retained.
     pub retain: bool,
+    /// 0 to 2.
+    pub qos: u8,
     /// Properties, encoded, without the length before them; MQTT 5 only.
     pub properties: &'a [u8],
 }
 
 impl<'a> Will<'a> {
-    /// A will without properties that is not retained.
+    /// A will at QoS 0 without properties that is not retained.
     pub const fn new(topic: &'a str, payload: &'a [u8]) -> Self {
-        Self { topic, payload, retain: false, properties: &[] }
+        Self { topic, payload, retain: false, qos: 0, properties: &[] }
     }
 }
 
@@ -50,7 +52,7 @@ impl<'a> Connect<'a> {
     pub fn bytes(&self) -> Vec<u8> {
         let mut flags = u8::from(self.clean_start) << 1;
         if let Some(will) = &self.will {
-            flags |= 1 << 2 | u8::from(will.retain) << 5;
+            flags |= 1 << 2 | will.qos << 3 | u8::from(will.retain) << 5;
         }
         let mut body = string(self.version.protocol_name());
         body.extend([self.version.protocol_level(), flags]);

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
@@ -130,6 +131,34 @@ impl RawClient {
         }
     }
 
+    /// The control packets that have arrived whole by now, and whether the broker has closed the connection behind them;
+    /// nothing is waited for.
+    ///
+    /// # Panics
+    /// When the connection cannot be read.
+    pub fn arrived(&mut self) -> (Vec<Vec<u8>>, bool) {
+        self.stream.set_nonblocking(true).expect("a TCP stream can be told not to wait");
+        let mut buffer = [0; 65_536];
+        let is_closed = loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => break true,
+                Ok(length) => self.received.extend_from_slice(&buffer[..length]),
+                Err(error) if is_closed(&error) => break true,
+                Err(error) if is_passing(&error) => break false,
+                Err(error) => panic!("cannot read: {error}"),
+            }
+        };
+        self.stream.set_nonblocking(false).expect("a TCP stream can be told to wait");
+        let mut packets = Vec::new();
+        let mut at = 0;
+        while let Some(length) = packet_length(&self.received[at..]) {
+            packets.push(self.received[at..at + length].to_vec());
+            at += length;
+        }
+        self.received.drain(..at);
+        (packets, is_closed)
+    }
+
     /// Waits until the broker has closed the connection, having sent nothing more.
     ///
     /// # Panics
@@ -194,6 +223,12 @@ impl RawClient {
             Err(error) if is_passing(&error) => Arrival::Bytes,
             Err(error) => panic!("cannot read: {error}"),
         }
+    }
+}
+
+impl AsFd for RawClient {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 

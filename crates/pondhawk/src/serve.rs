@@ -13,13 +13,13 @@ use session::Settings;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{banner, logging, store};
+use crate::{FileLayer, banner, logging, store};
 
 /// Runs the broker until SIGTERM or SIGINT, then says goodbye to its clients and returns.
 ///
 /// # Errors
 /// When an address cannot be listened on, the system refuses a thread, or a thread fails.
-pub(crate) fn serve(config: &Config) -> io::Result<()> {
+pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
     // Until the end, whatever it is: what waits to be written is written then.
     let _log = logging::start(&config.log);
     // Before any thread, so that none is interrupted instead.
@@ -27,7 +27,7 @@ pub(crate) fn serve(config: &Config) -> io::Result<()> {
     let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
     let address = |listening: &Listening| listening.socket.local_addr();
     let bound = listeners.iter().map(address).collect::<io::Result<Vec<SocketAddr>>>()?;
-    let store = store::open(config)?;
+    let store = store::open(config, file_layer)?;
     let (ended, events) = mpsc::channel();
     let server = Server::start(listeners, &options(config), store, &ended)?;
     eprint!("{}", banner::text(config, &bound));

@@ -10,17 +10,18 @@ use journal::{Directory, DirectoryError, Log, OpenError, Opening, Storage, Troub
 use ledger::{Keeper, Record};
 use net::{Forgetful, Store};
 
+use crate::FileLayer;
 use crate::serve::durability;
 
 /// Opens the journal, if there is to be one.
 ///
 /// # Errors
 /// Another process uses it, it is not whole, or the file system says no; in words for the operator.
-pub(crate) fn open(config: &Config) -> io::Result<Box<dyn Store>> {
+pub(crate) fn open(config: &Config, file_layer: FileLayer) -> io::Result<Box<dyn Store>> {
     let Some(path) = &config.data_dir else { return Ok(Box::new(Forgetful)) };
     let directory = Directory::open(path).map_err(|error| in_words(path, &error))?;
     let settings = settings(config, &directory)?;
-    let opening = journal::open(Arc::new(directory), settings).map_err(|error| explain(path, &error))?;
+    let opening = journal::open(file_layer(directory), settings).map_err(|error| explain(path, &error))?;
     Ok(Box::new(OnDisk { path: path.display().to_string(), opening, records: 0, began: Instant::now() }))
 }
 

@@ -1,0 +1,76 @@
+//! The `pondhawk` program: reads the command line and hands over.
+//!
+//! It is a library for one reason: the tests build it once more with a file layer below the journal that notes what is
+//! written and synced. Everything else of it is the same then.
+#![forbid(unsafe_code)]
+
+mod args;
+mod banner;
+mod check;
+mod logging;
+mod serve;
+mod store;
+mod upkeep;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use args::{Arguments, Command, ServeArguments};
+use clap::Parser;
+use config::{Config, Machine};
+use journal::{Directory, Storage};
+
+/// What the journal of `serve` writes to: its directory, or something around it.
+pub type FileLayer = fn(Directory) -> Arc<dyn Storage>;
+
+/// Does what the command line of this process asks for.
+#[must_use]
+pub fn run(file_layer: FileLayer) -> ExitCode {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        None => start(arguments.serve, file_layer),
+        Some(Command::Serve(serve)) => start(serve, file_layer),
+        Some(Command::Check { file }) => check(&file),
+        Some(Command::Journal(command)) => upkeep::run(&command),
+        Some(Command::Bench(arguments)) => run_bench(arguments),
+    }
+}
+
+fn start(arguments: ServeArguments, file_layer: FileLayer) -> ExitCode {
+    let file = arguments.config.clone();
+    let config = match Config::load(file.as_deref(), &arguments.into(), &Machine::detect()) {
+        Ok(config) => config,
+        Err(error) => return fail(&error.render(has_colour())),
+    };
+    match serve::serve(&config, file_layer) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("error: {error}")),
+    }
+}
+
+fn check(file: &Path) -> ExitCode {
+    match check::check(file, &Machine::detect()) {
+        Ok(checked) => {
+            eprint!("{}", checked.verdict);
+            print!("{}", checked.settings);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error.render(has_colour())),
+    }
+}
+
+fn run_bench(arguments: bench::BenchArgs) -> ExitCode {
+    bench::run(arguments, &["bench"]).unwrap_or_else(|error| fail(&format!("error: {error}")))
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("{message}");
+    ExitCode::FAILURE
+}
+
+/// Colour for people who look at a terminal and did not ask for none (<https://no-color.org>).
+fn has_colour() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

@@ -1,0 +1,271 @@
+//! A disk that does what a trace says, and what may be on it when its power is cut.
+//!
+//! The model, as bad as a disk may be that keeps its word about syncs:
+//! - What was written to a file before a sync of it began is there when that sync has returned.
+//! - Of what was written since then any 512-byte sectors are there, in any combination; a file may have grown or not.
+//! - Names that were made, changed or removed since the last sync of the directory are as before or as after, each by
+//!   itself; a rename is never half done. A sync of a file does not keep its name.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use pondhawk_tests::Random;
+use pondhawk_tests::trace::{Bytes, Entry, Position};
+
+/// What a disk writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+/// Whether the disk keeps its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Syncs {
+    Kept,
+    /// Nothing is synced, as if the broker did not ask for it: what was done is on the disk when so many other things were
+    /// done after it, as operating systems write back what they have after a while.
+    LeftOut {
+        written_back_after: usize,
+    },
+}
+
+pub(crate) struct Disk {
+    syncs: Syncs,
+    files: Vec<Contents>,
+    /// By the number in the trace.
+    opened: BTreeMap<u64, usize>,
+    /// As processes see them.
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    changed_names: VecDeque<Pending<NameChange>>,
+    /// Entries so far.
+    entries: usize,
+}
+
+/// A file, whatever its name.
+#[derive(Default)]
+struct Contents {
+    durable: Vec<u8>,
+    changes: VecDeque<Pending<Change>>,
+}
+
+/// Something that may be on the disk or not.
+struct Pending<T> {
+    /// Where the trace has it.
+    at: Position,
+    /// How many entries were in front of it.
+    entry: usize,
+    change: T,
+}
+
+enum Change {
+    Write { offset: usize, bytes: Bytes },
+    Grow(usize),
+}
+
+enum NameChange {
+    Made(String, usize),
+    Renamed { from: String, to: String, file: usize },
+    Removed(String),
+}
+
+/// Which of what is not synced is there.
+#[derive(Debug, Clone, Copy)]
+enum Survivors {
+    Nothing,
+    Everything,
+    /// What was done first.
+    First,
+    /// Some writes.
+    Writes,
+    /// Of each write some sectors.
+    Sectors,
+}
+
+impl Disk {
+    /// An empty directory.
+    pub(crate) fn new(syncs: Syncs) -> Self {
+        Self {
+            syncs,
+            files: Vec::new(),
+            opened: BTreeMap::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            changed_names: VecDeque::new(),
+            entries: 0,
+        }
+    }
+
+    /// A directory as it is, all of it on the disk.
+    pub(crate) fn of_directory(path: &Path, syncs: Syncs) -> io::Result<Self> {
+        let mut disk = Self::new(syncs);
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let durable = fs::read(entry.path())?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            disk.names.insert(name, disk.files.len());
+            disk.files.push(Contents { durable, changes: VecDeque::new() });
+        }
+        disk.durable_names = disk.names.clone();
+        Ok(disk)
+    }
+
+    /// Does what the trace says next.
+    pub(crate) fn apply(&mut self, at: Position, entry: Entry) {
+        match entry {
+            Entry::Opened { file, name } => self.open(at, file, name),
+            Entry::Written { file, offset, bytes } => {
+                let offset = usize::try_from(offset).expect("files are small");
+                self.change(at, file, Change::Write { offset, bytes });
+            }
+            Entry::Allocated { file, bytes } => {
+                let bytes = usize::try_from(bytes).expect("files are small");
+                self.change(at, file, Change::Grow(bytes));
+            }
+            Entry::Synced { file, before } if self.syncs == Syncs::Kept => {
+                let file = self.opened[&file];
+                self.files[file].write_back(|pending| pending.at < before);
+            }
+            Entry::NamesSynced { before } if self.syncs == Syncs::Kept => {
+                self.write_back_names(|pending| pending.at < before);
+            }
+            Entry::Synced { .. } | Entry::NamesSynced { .. } => {}
+            Entry::Renamed { from, to } => {
+                let file = self.names.remove(&from).expect("what is renamed is there");
+                self.names.insert(to.clone(), file);
+                self.change_name(at, NameChange::Renamed { from, to, file });
+            }
+            Entry::Removed { name } => {
+                self.names.remove(&name);
+                self.change_name(at, NameChange::Removed(name));
+            }
+        }
+        self.entries += 1;
+        if let Syncs::LeftOut { written_back_after } = self.syncs {
+            let upto = self.entries.saturating_sub(written_back_after);
+            for file in &mut self.files {
+                file.write_back(|pending| pending.entry < upto);
+            }
+            self.write_back_names(|pending| pending.entry < upto);
+        }
+    }
+
+    /// Writes what may be on the disk now into an empty directory.
+    pub(crate) fn write_image(&self, random: &mut Random, path: &Path) -> io::Result<()> {
+        use Survivors::{Everything, First, Nothing, Sectors, Writes};
+        let survivors = random.of_list(&[Nothing, Everything, First, Writes, Sectors, Sectors]);
+        let mut names = self.durable_names.clone();
+        for pending in survive(&self.changed_names, survivors, random) {
+            pending.change.apply(&mut names);
+        }
+        for (name, file) in names {
+            fs::write(path.join(name), self.files[file].survive(survivors, random))?;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, at: Position, number: u64, name: String) {
+        let file = if let Some(file) = self.names.get(&name) {
+            *file
+        } else {
+            let file = self.files.len();
+            self.files.push(Contents::default());
+            self.names.insert(name.clone(), file);
+            self.change_name(at, NameChange::Made(name, file));
+            file
+        };
+        self.opened.insert(number, file);
+    }
+
+    fn change(&mut self, at: Position, file: u64, change: Change) {
+        let file = self.opened[&file];
+        self.files[file].changes.push_back(Pending { at, entry: self.entries, change });
+    }
+
+    fn change_name(&mut self, at: Position, change: NameChange) {
+        self.changed_names.push_back(Pending { at, entry: self.entries, change });
+    }
+
+    fn write_back_names(&mut self, is_on_disk: impl Fn(&Pending<NameChange>) -> bool) {
+        while let Some(pending) = self.changed_names.pop_front_if(|first| is_on_disk(first)) {
+            pending.change.apply(&mut self.durable_names);
+        }
+    }
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            Self::Made(name, file) => {
+                names.insert(name.clone(), *file);
+            }
+            Self::Renamed { from, to, file } => {
+                names.remove(from);
+                names.insert(to.clone(), *file);
+            }
+            Self::Removed(name) => {
+                names.remove(name);
+            }
+        }
+    }
+}
+
+impl Contents {
+    fn write_back(&mut self, is_on_disk: impl Fn(&Pending<Change>) -> bool) {
+        while let Some(pending) = self.changes.pop_front_if(|first| is_on_disk(first)) {
+            pending.change.apply(&mut self.durable, |_| true);
+        }
+    }
+
+    fn survive(&self, survivors: Survivors, random: &mut Random) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        let changes: Vec<&Pending<Change>> = survive(&self.changes, survivors, random).collect();
+        let torn = matches!(survivors, Survivors::First).then(|| changes.len().saturating_sub(1));
+        for (index, pending) in changes.into_iter().enumerate() {
+            let is_torn = matches!(survivors, Survivors::Sectors) || torn == Some(index);
+            pending.change.apply(&mut bytes, |_| !is_torn || random.one_in(2));
+        }
+        bytes
+    }
+}
+
+impl Change {
+    /// Of what was written those sectors that are there.
+    fn apply(&self, contents: &mut Vec<u8>, mut is_there: impl FnMut(usize) -> bool) {
+        match self {
+            Self::Grow(length) => contents.resize((*length).max(contents.len()), 0),
+            Self::Write { offset, bytes } => {
+                let end = offset + bytes.len();
+                let mut at = *offset;
+                while at < end {
+                    let upto = end.min((at / SECTOR_BYTES + 1) * SECTOR_BYTES);
+                    if is_there(at / SECTOR_BYTES) {
+                        contents.resize(upto.max(contents.len()), 0);
+                        match bytes {
+                            Bytes::Zeros(_) => contents[at..upto].fill(0),
+                            Bytes::Given(given) => {
+                                contents[at..upto].copy_from_slice(&given[at - offset..upto - offset]);
+                            }
+                        }
+                    }
+                    at = upto;
+                }
+            }
+        }
+    }
+}
+
+/// Those of them that are on the disk.
+fn survive<'a, T>(
+    pending: &'a VecDeque<Pending<T>>,
+    survivors: Survivors,
+    random: &mut Random,
+) -> impl Iterator<Item = &'a Pending<T>> {
+    let upto = match survivors {
+        Survivors::Nothing => 0,
+        Survivors::First => random.below(pending.len() + 1),
+        Survivors::Everything | Survivors::Writes | Survivors::Sectors => pending.len(),
+    };
+    let each_by_itself = matches!(survivors, Survivors::Writes | Survivors::Sectors);
+    let mut random = Random::of(random.next(), 0);
+    pending.iter().take(upto).filter(move |_| !each_by_itself || random.one_in(2))
+}

@@ -1,0 +1,345 @@
+//! Whether a broker keeps what was promised.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::clients::Subscriber;
+use super::message::{Message, PUBLISHERS};
+use super::subscriber::Fault;
+use super::world::{World, wait_for_any};
+use crate::conversation::{self, Conversation};
+use crate::packet;
+use crate::{Broker, RawClient, Version};
+
+/// A will that was delayed is due a second after the broker has begun, at the latest.
+const WILLS_TAKE: Duration = Duration::from_secs(4);
+/// What flows through the subscriptions that change.
+const PROBES: &[&str] = &["flip/0", "flip/1", "flip/2"];
+
+/// What came of a check.
+#[derive(Debug, Clone, Default)]
+pub struct Findings {
+    /// Messages whose publisher had been told that they were accepted.
+    pub acknowledged: usize,
+    /// How often one of those was still to come, to a session or a group.
+    pub outstanding: usize,
+    /// Acknowledged, and gone: messages, sessions, subscriptions, retained values.
+    pub lost: Vec<String>,
+    /// Of QoS 2, and delivered once more.
+    pub twice: Vec<String>,
+    /// Out of order, from nowhere, or not answered.
+    pub wrong: Vec<String>,
+}
+
+impl Findings {
+    /// Whether everything is as it was promised.
+    pub fn is_good(&self) -> bool {
+        self.lost.is_empty() && self.twice.is_empty() && self.wrong.is_empty()
+    }
+}
+
+/// All clients go on with their sessions, and take and give what there is. Whoever waits longer than `patience` waits in
+/// vain.
+pub fn check(world: &mut World, broker: &Broker, patience: Duration) -> Findings {
+    let due = Due::of(world);
+    let mut findings = Findings { acknowledged: world.acknowledged(), ..Findings::default() };
+    findings.outstanding = due.each.iter().map(BTreeSet::len).sum::<usize>() + due.shared.len();
+    // Before anybody publishes anything again.
+    findings.check_retained(world, broker, patience);
+    findings.go_on(world, broker, patience);
+    let probed = findings.end(world, broker, &due, patience);
+    findings.check_deliveries(world, &due);
+    if probed {
+        findings.check_subscriptions(world);
+    }
+    findings.check_order(world);
+    findings
+}
+
+/// What was acknowledged and has not come yet.
+struct Due {
+    /// For each subscriber.
+    each: Vec<BTreeSet<Message>>,
+    /// For the members of the group together.
+    shared: BTreeSet<Message>,
+}
+
+impl Due {
+    fn of(world: &World) -> Self {
+        let wills = world.ghosts.iter().filter_map(|ghost| ghost.will());
+        let published = world.publishers.iter().flat_map(|publisher| &publisher.history.now().acknowledged);
+        let promised: BTreeSet<Message> = published.copied().chain(wills).collect();
+        let of = |subscriber: &Subscriber| -> BTreeSet<Message> {
+            let owned = &subscriber.history.now().owned;
+            let is_due =
+                |message: &&Message| subscriber.character.is_for(&message.topic()) && !owned.contains(message);
+            promised.iter().filter(is_due).copied().collect()
+        };
+        let (mut each, mut shared) = (Vec::new(), None::<BTreeSet<Message>>);
+        for subscriber in &world.subscribers {
+            if subscriber.character.is_member() {
+                // Whoever has it, has it for all.
+                let due = of(subscriber);
+                shared = Some(shared.map_or_else(|| due.clone(), |others| &others & &due));
+                each.push(BTreeSet::new());
+            } else {
+                each.push(of(subscriber));
+            }
+        }
+        Self { each, shared: shared.unwrap_or_default() }
+    }
+
+    /// What has not come since.
+    fn missing(&self, world: &World) -> Vec<(String, Message)> {
+        let mut missing = Vec::new();
+        let mut taken_by_members = BTreeSet::new();
+        for (due, subscriber) in self.each.iter().zip(&world.subscribers) {
+            let received: BTreeSet<Message> = subscriber.received.iter().map(|one| one.message).collect();
+            let name = subscriber.character.client_id;
+            missing.extend(due.difference(&received).map(|message| (name.to_owned(), *message)));
+            if subscriber.character.is_member() {
+                taken_by_members.extend(received);
+            }
+        }
+        let of_group = self.shared.difference(&taken_by_members);
+        missing.extend(of_group.map(|message| ("the group".to_owned(), *message)));
+        missing
+    }
+}
+
+impl Findings {
+    fn check_retained(&mut self, world: &World, broker: &Broker, patience: Duration) {
+        let bounds: Vec<Bounds> = (0..PUBLISHERS)
+            .flat_map(|publisher| [1, 2].map(|qos| Bounds::of(world, publisher, qos)))
+            .collect();
+        let needed = bounds.iter().filter(|bounds| bounds.is_needed()).map(|bounds| bounds.topic.as_str());
+        let found = retained(broker, &needed.collect(), patience);
+        for bounds in &bounds {
+            if let Some(complaint) = bounds.complaint(found.get(&bounds.topic)) {
+                self.lost.push(complaint);
+            }
+        }
+    }
+
+    /// Everybody comes back, and publishers finish what they have begun.
+    fn go_on(&mut self, world: &mut World, broker: &Broker, patience: Duration) {
+        world.connect_subscribers(broker);
+        let is_greeted =
+            |world: &mut World| world.subscribers.iter().all(|subscriber| subscriber.greeting.is_some());
+        if !world.pump_until(patience, is_greeted) {
+            self.wrong.push("not all subscribers are let in".to_owned());
+        }
+        for subscriber in &world.subscribers {
+            let was_there = subscriber.history.now().has_session;
+            let is_there = subscriber.greeting.is_none_or(|greeting| greeting.is_present);
+            if was_there && !is_there {
+                self.lost.push(format!("the session of {}", subscriber.character.client_id));
+            }
+        }
+        let had_sessions: Vec<bool> =
+            world.publishers.iter().map(|publisher| publisher.history.now().has_session).collect();
+        for publisher in &mut world.publishers {
+            publisher.connect(broker);
+        }
+        let is_finished = |world: &mut World| {
+            world.publishers.iter().all(|one| one.greeting.is_some() && one.history.now().unfinished.is_empty())
+        };
+        if !world.pump_until(patience, is_finished) {
+            self.wrong.push("what publishers have begun is not finished".to_owned());
+        }
+        for (publisher, had_session) in world.publishers.iter().zip(had_sessions) {
+            if had_session && publisher.greeting.is_some_and(|greeting| !greeting.is_present) {
+                self.lost.push(format!("the session of publisher {}", publisher.id));
+            }
+        }
+    }
+
+    /// Publishes what comes last, and waits until it has come; and then for wills, if any is missing. Whether what was to
+    /// show which subscriptions there are has come through.
+    fn end(&mut self, world: &mut World, broker: &Broker, due: &Due, patience: Duration) -> bool {
+        let mut herald = broker.client(Version::V5, "herald");
+        for topic in PROBES {
+            herald.deliver(1, topic, b"probe");
+        }
+        for last in [1, 2].map(Message::last) {
+            herald.deliver(last.qos(), &last.topic(), &last.payload());
+        }
+        let has_ended = world.pump_until(patience, |world| has_ended(world));
+        if !has_ended {
+            self.lost.push("a subscription: what was published last does not come".to_owned());
+        }
+        // What the broker still had on its way has come when it has answered twice.
+        for _ in 0..2 {
+            world.ping();
+            world.pump_until(patience, |world| world.subscribers.iter_mut().all(Subscriber::has_pong));
+        }
+        let is_will = |message: &Message| message.topic().starts_with("will/");
+        if due.missing(world).iter().any(|(_, message)| is_will(message)) {
+            world.pump_until(WILLS_TAKE, |world| {
+                !due.missing(world).iter().any(|(_, message)| is_will(message))
+            });
+        }
+        has_ended
+    }
+
+    fn check_deliveries(&mut self, world: &World, due: &Due) {
+        let missing = due.missing(world).into_iter();
+        self.lost.extend(missing.map(|(name, message)| format!("{message}, for {name}")));
+        let mut of_members = BTreeMap::new();
+        for subscriber in &world.subscribers {
+            let (name, known) = (subscriber.character.client_id, subscriber.history.now());
+            for fault in &known.faults {
+                match fault {
+                    Fault::Twice(message) => self.twice.push(format!("{message}, to {name}")),
+                    Fault::Confused { is, was } => {
+                        self.lost.push(format!("{is}, for {name}, which takes it for {was}"));
+                    }
+                }
+            }
+            if subscriber.character.is_member() {
+                for message in &known.exactly_once {
+                    *of_members.entry(*message).or_insert(0) += 1;
+                }
+            }
+        }
+        let last = Message::last(2);
+        let often = of_members.into_iter().filter(|(message, count)| *count > 1 && *message != last);
+        self.twice.extend(often.map(|(message, _)| format!("{message}, to two members")));
+    }
+
+    /// What is certainly subscribed to has come, and what certainly is not has not.
+    fn check_subscriptions(&mut self, world: &World) {
+        for subscriber in world.subscribers.iter().filter(|one| !one.character.changes.is_empty()) {
+            let filters = &subscriber.history.now().filters;
+            for topic in PROBES {
+                let is_matching = |filter: &&str| [topic, "flip/+", "$share/flips/flip/#"].contains(filter);
+                let matching = subscriber.character.changes.iter().filter(|filter| is_matching(filter));
+                let known: Vec<_> = matching.filter_map(|filter| filters.get(*filter)).collect();
+                let has_come = subscriber.strange.iter().any(|strange| strange == topic);
+                if known.iter().any(|filter| filter.is_certain && filter.is_wanted) && !has_come {
+                    self.lost.push(format!("a subscription that matches {topic}"));
+                }
+                if known.iter().all(|filter| filter.is_certain && !filter.is_wanted) && has_come {
+                    self.lost.push(format!("the end of a subscription that matches {topic}"));
+                }
+            }
+        }
+    }
+
+    /// Messages of one topic and QoS come in their order, and none that nobody has published. [MQTT-4.6.0-6]
+    fn check_order(&mut self, world: &World) {
+        let repeated: BTreeSet<Message> =
+            world.publishers.iter().flat_map(|one| one.history.now().repeated.iter().copied()).collect();
+        for subscriber in &world.subscribers {
+            let name = subscriber.character.client_id;
+            let mut seen = BTreeSet::new();
+            let mut last: BTreeMap<(String, u8), Message> = BTreeMap::new();
+            for delivery in &subscriber.received {
+                let message = delivery.message;
+                // A publisher that repeats some repeats them behind those that it did not have to.
+                let is_out_of_order = message.qos() == 1 && repeated.contains(&message);
+                if !seen.insert(message) || is_out_of_order || subscriber.character.is_member() {
+                    continue;
+                }
+                let before = last.insert((message.topic(), message.qos()), message);
+                if let Some(before) = before.filter(|before| *before > message) {
+                    self.wrong.push(format!("{message} behind {before}, to {name}"));
+                }
+            }
+            let strange = subscriber.strange.iter().filter(|topic| !PROBES.contains(&topic.as_str()));
+            self.wrong.extend(strange.map(|topic| format!("a message on {topic} that nobody has published, to {name}")));
+        }
+    }
+}
+
+/// Whether what was published last has come to everybody who is to get it.
+fn has_ended(world: &mut World) -> bool {
+    let has_last = |subscriber: &Subscriber| {
+        [1, 2].map(Message::last).iter().all(|last| subscriber.received.iter().any(|one| one.message == *last))
+    };
+    let is_to_get_it = |subscriber: &&Subscriber| {
+        let known = subscriber.history.now();
+        let is_certain = |filter: &&str| known.filters.get(*filter).is_some_and(|filter| filter.is_certain);
+        subscriber.greeting.is_some_and(|greeting| greeting.is_present)
+            && subscriber.character.filters.iter().all(|filter| is_certain(&filter))
+    };
+    let (members, others): (Vec<_>, Vec<_>) = world
+        .subscribers
+        .iter()
+        .filter(is_to_get_it)
+        .partition(|subscriber| subscriber.character.is_member());
+    let of_group = |last: &Message| {
+        members.iter().any(|member| member.received.iter().any(|delivery| delivery.message == *last))
+    };
+    others.into_iter().all(has_last)
+        && (members.is_empty() || [1, 2].map(Message::last).iter().all(of_group))
+}
+
+/// What may be retained on one topic.
+struct Bounds {
+    topic: String,
+    /// Published with this QoS, and not earlier than the last that was acknowledged.
+    values: Vec<Message>,
+    /// One was acknowledged.
+    is_certain: bool,
+}
+
+impl Bounds {
+    fn of(world: &World, publisher: u8, qos: u8) -> Self {
+        let now = world.publishers[usize::from(publisher)].history.now();
+        let messages = (1..=now.last).map(|number| Message::of_publisher(publisher, number));
+        let mut values: Vec<Message> =
+            messages.filter(|message| message.is_retained() && message.qos() == qos).collect();
+        let last = values.iter().rposition(|value| now.acknowledged.contains(value));
+        values.drain(..last.unwrap_or(0));
+        Self { topic: format!("kept/{publisher}/{qos}"), values, is_certain: last.is_some() }
+    }
+
+    /// Whether there has to be one.
+    fn is_needed(&self) -> bool {
+        self.is_certain && !self.values.iter().any(|value| value.is_clearing())
+    }
+
+    fn complaint(&self, found: Option<&Option<Message>>) -> Option<String> {
+        match found {
+            None if self.is_needed() => Some(format!("the retained value of {}", self.topic)),
+            None => None,
+            Some(Some(value)) if self.values.contains(value) => None,
+            Some(value) => Some(format!("of {} a newer retained value than {value:?}", self.topic)),
+        }
+    }
+}
+
+/// All retained values of publishers; it waits for those that are needed.
+fn retained(
+    broker: &Broker,
+    needed: &BTreeSet<&str>,
+    patience: Duration,
+) -> BTreeMap<String, Option<Message>> {
+    let mut line: RawClient = broker.client(Version::V5, "collector").into_raw();
+    line.send(&packet::subscribe(Version::V5, 1, "kept/#"));
+    let mut found = BTreeMap::new();
+    let end = Instant::now() + patience;
+    let mut is_asked = false;
+    while Instant::now() < end {
+        let (packets, is_closed) = line.arrived();
+        for packet in packets {
+            if packet[0] & 0xF0 == 0x30 {
+                let publish = conversation::Message::parse(Version::V5, &packet);
+                found.insert(publish.topic.clone(), Message::parse(&publish.topic, &publish.payload));
+            } else if packet[0] == 0xD0 {
+                return found;
+            }
+        }
+        if is_closed {
+            break;
+        }
+        // What else there is comes before the answer to this, or does no harm.
+        if !is_asked && needed.iter().all(|topic| found.contains_key(*topic)) {
+            is_asked = true;
+            line.send(&[0xC0, 0x00]);
+        }
+        wait_for_any(&[&line], Duration::from_millis(20));
+    }
+    found
+}

@@ -1,0 +1,129 @@
+//! Messages of which everything follows from a number.
+
+use std::fmt;
+
+/// Who publishes these; each has topics of its own.
+pub(crate) const PUBLISHERS: u8 = 3;
+/// Those whose only messages are their wills.
+pub(crate) const GHOSTS: u8 = 2;
+const FIRST_GHOST: u8 = 100;
+const CHECK: u8 = 200;
+/// Of as many messages as this, one sets or clears a retained value.
+const ONE_IN_RETAINED: u64 = 6;
+const LONG_BYTES_MAX: u64 = 9_000;
+
+/// A message: whose it is, and which one of theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Message {
+    /// A publisher, a ghost, or the check.
+    from: u8,
+    number: u32,
+}
+
+impl Message {
+    /// The message with this number, from 1 on, of a publisher.
+    pub(crate) fn of_publisher(publisher: u8, number: u32) -> Self {
+        Self { from: publisher, number }
+    }
+
+    /// The will with this number of a ghost.
+    pub(crate) fn of_ghost(ghost: u8, number: u32) -> Self {
+        Self { from: FIRST_GHOST + ghost, number }
+    }
+
+    /// What ends a check: one of each QoS, behind which nothing more of that QoS is to come.
+    pub(crate) fn last(qos: u8) -> Self {
+        Self { from: CHECK, number: u32::from(qos) }
+    }
+
+    /// Which one of its publisher's or ghost's.
+    pub(crate) fn number(self) -> u32 {
+        self.number
+    }
+
+    /// Where it is published.
+    pub(crate) fn topic(self) -> String {
+        match self.from {
+            CHECK => "data/0/last".to_owned(),
+            ghost @ FIRST_GHOST.. => format!("will/{}", ghost - FIRST_GHOST),
+            publisher if self.is_retained() => format!("kept/{publisher}/{}", self.qos()),
+            publisher => format!("data/{publisher}/{}", self.chance() >> 8 & 1),
+        }
+    }
+
+    /// 1 or 2. Values of one retained topic are all of one QoS: their acknowledgements have one order.
+    pub(crate) fn qos(self) -> u8 {
+        match self.from {
+            CHECK => if self.number == 2 { 2 } else { 1 },
+            FIRST_GHOST.. => 2,
+            _ => if self.chance() & 1 == 0 { 1 } else { 2 },
+        }
+    }
+
+    /// Whether RETAIN is 1.
+    pub(crate) fn is_retained(self) -> bool {
+        self.from < FIRST_GHOST && (self.chance() >> 16).is_multiple_of(ONE_IN_RETAINED)
+    }
+
+    /// Whether it clears what is retained.
+    pub(crate) fn is_clearing(self) -> bool {
+        self.is_retained() && (self.chance() >> 32).is_multiple_of(4)
+    }
+
+    /// What it says: which one it is, and a length of its own of what follows from that.
+    pub(crate) fn payload(self) -> Vec<u8> {
+        if self.is_clearing() {
+            return Vec::new();
+        }
+        let mut payload = format!("{} {} ", self.from, self.number).into_bytes();
+        let chance = self.chance();
+        let length = if (chance >> 40).is_multiple_of(12) { chance % LONG_BYTES_MAX } else { 20 + chance % 300 };
+        let filling = (0..length).map(|at| chance.wrapping_mul(at | 1).to_le_bytes()[7]);
+        payload.extend(filling);
+        payload
+    }
+
+    /// Which message this is, if it is one, as it was published.
+    pub(crate) fn parse(topic: &str, payload: &[u8]) -> Option<Self> {
+        let mut words = payload.splitn(3, |byte| *byte == b' ').map(str::from_utf8);
+        let from = words.next()?.ok()?.parse().ok()?;
+        let number = words.next()?.ok()?.parse().ok()?;
+        let message = Self { from, number };
+        (message.topic() == topic && message.payload() == payload).then_some(message)
+    }
+
+    /// A number without a pattern.
+    fn chance(self) -> u64 {
+        let mut bits = (u64::from(self.from) << 32 | u64::from(self.number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} (QoS {})", self.number, self.topic(), self.qos())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_known_by_what_it_says_and_nothing_else_is_one() {
+        for number in 1..200 {
+            let message = Message::of_publisher(2, number);
+            let (topic, payload) = (message.topic(), message.payload());
+            if message.is_clearing() {
+                assert!(payload.is_empty());
+            } else {
+                assert_eq!(Message::parse(&topic, &payload), Some(message));
+                assert_eq!(Message::parse("data/1/7", &payload), None);
+                assert_eq!(Message::parse(&topic, &payload[..payload.len() - 1]), None);
+            }
+        }
+        assert_eq!(Message::parse("a", b""), None);
+    }
+}

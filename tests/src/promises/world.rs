@@ -1,0 +1,198 @@
+//! All clients, and the load that they make.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::clients::{CHARACTERS, Ghost, Party, Publisher, Subscriber};
+use super::history::History;
+use super::message::{GHOSTS, PUBLISHERS};
+use crate::trace::Position;
+use crate::{Broker, DEADLINE, Random, RawClient};
+
+/// What time it is for the broker's disk.
+#[derive(Debug)]
+pub enum Clock {
+    /// As its trace says.
+    Trace(File),
+    /// Always the same, where nothing is traced: everything counts.
+    None,
+}
+
+impl Clock {
+    pub(crate) fn now(&self) -> Position {
+        match self {
+            Self::Trace(file) => file.metadata().expect("a file has a length").len(),
+            Self::None => 0,
+        }
+    }
+}
+
+/// All clients, with what they know.
+pub struct World {
+    clock: Clock,
+    random: Random,
+    pub(crate) publishers: Vec<Publisher>,
+    pub(crate) subscribers: Vec<Subscriber>,
+    pub(crate) ghosts: Vec<Ghost>,
+}
+
+impl World {
+    /// Nobody knows anything yet.
+    pub fn new(random: Random, clock: Clock) -> Self {
+        let subscriber = |character| Subscriber::new(character, History::default(), true);
+        Self {
+            clock,
+            random,
+            publishers: (0..PUBLISHERS).map(|id| Publisher::new(id, History::default())).collect(),
+            subscribers: CHARACTERS.iter().map(subscriber).collect(),
+            ghosts: (0..GHOSTS).map(|id| Ghost::new(id, History::default())).collect(),
+        }
+    }
+
+    /// The clients as they may have been when the disk was as a cut of the trace leaves it. They ask for nothing new.
+    pub fn cut(&self, at: Position) -> Self {
+        let subscriber = |of: &Subscriber| Subscriber::new(of.character, of.history.cut(at), false);
+        Self {
+            clock: Clock::None,
+            random: self.random.clone(),
+            publishers: self.publishers.iter().map(|of| Publisher::new(of.id, of.history.cut(at))).collect(),
+            subscribers: self.subscribers.iter().map(subscriber).collect(),
+            ghosts: self.ghosts.iter().map(|of| Ghost::new(of.id, of.history.cut(at))).collect(),
+        }
+    }
+
+    /// Connects everybody but the ghosts, and waits until all have what they want.
+    ///
+    /// # Panics
+    /// When they have not before the deadline.
+    pub fn gather(&mut self, broker: &Broker) {
+        self.connect(broker);
+        let is_settled = |world: &mut Self| {
+            world.subscribers.iter().all(Subscriber::is_settled)
+                && world.publishers.iter().all(|publisher| publisher.history.now().has_session)
+        };
+        assert!(self.pump_until(DEADLINE, is_settled), "not everybody is let in:\n{}", broker.log());
+    }
+
+    /// Something happens everywhere.
+    pub fn turn(&mut self, broker: &Broker) {
+        let Self { clock, random, publishers, subscribers, ghosts } = self;
+        for publisher in publishers {
+            if publisher.line().is_none() {
+                publisher.connect(broker);
+            }
+            publisher.publish(1 + random.below(4), clock);
+        }
+        for subscriber in subscribers {
+            subscriber.live(random, broker, clock);
+            subscriber.answer(random.of_list(&[0, 0, 0, 3, 10]), clock);
+        }
+        for ghost in ghosts {
+            ghost.live(random, broker, clock);
+        }
+        self.pump(Duration::from_millis(20));
+    }
+
+    /// Hears what a broker that has ended had still said.
+    ///
+    /// # Panics
+    /// When its connections do not close.
+    pub fn hang_up(&mut self) {
+        let is_quiet = |world: &mut Self| world.parties().all(|party| party.line().is_none());
+        assert!(self.pump_until(DEADLINE, is_quiet), "connections of a broker that was killed are open");
+    }
+
+    /// Where a client received something: what is promised changes there.
+    pub fn moments(&self) -> Vec<Position> {
+        let subscribers = self.subscribers.iter().flat_map(|subscriber| subscriber.history.received_at());
+        let publishers = self.publishers.iter().flat_map(|publisher| publisher.history.received_at());
+        let ghosts = self.ghosts.iter().flat_map(|ghost| ghost.history.received_at());
+        publishers.chain(subscribers).chain(ghosts).collect()
+    }
+
+    /// How many messages were acknowledged.
+    pub fn acknowledged(&self) -> usize {
+        self.publishers.iter().map(|publisher| publisher.history.now().acknowledged.len()).sum()
+    }
+
+    pub(crate) fn connect(&mut self, broker: &Broker) {
+        for publisher in &mut self.publishers {
+            publisher.connect(broker);
+        }
+        self.connect_subscribers(broker);
+    }
+
+    pub(crate) fn connect_subscribers(&mut self, broker: &Broker) {
+        for subscriber in &mut self.subscribers {
+            subscriber.connect(broker);
+        }
+    }
+
+    /// Everything is heard and answered until it is as somebody wishes; whether it is, in time.
+    pub(crate) fn pump_until(
+        &mut self,
+        patience: Duration,
+        mut is_so: impl FnMut(&mut Self) -> bool,
+    ) -> bool {
+        let end = Instant::now() + patience;
+        loop {
+            if is_so(self) {
+                return true;
+            }
+            let Some(left) = end.checked_duration_since(Instant::now()) else { return false };
+            self.pump(left.min(Duration::from_millis(50)));
+            for subscriber in &mut self.subscribers {
+                subscriber.answer(0, &self.clock);
+            }
+        }
+    }
+
+    /// Hears what there is; waits for it if there is nothing.
+    fn pump(&mut self, patience: Duration) {
+        let lines: Vec<&RawClient> = self.parties().filter_map(|party| party.line().as_ref()).collect();
+        wait_for_any(&lines, patience);
+        let Self { clock, publishers, subscribers, ghosts, .. } = self;
+        for party in parties(publishers, subscribers, ghosts) {
+            let Some(line) = party.line() else { continue };
+            let (packets, is_closed) = line.arrived();
+            for packet in packets {
+                party.hear(&packet, clock);
+            }
+            if is_closed {
+                *party.line() = None;
+            }
+        }
+    }
+
+    pub(crate) fn ping(&mut self) {
+        for subscriber in &mut self.subscribers {
+            subscriber.ping();
+        }
+    }
+
+    fn parties(&mut self) -> impl Iterator<Item = &mut dyn Party> {
+        parties(&mut self.publishers, &mut self.subscribers, &mut self.ghosts)
+    }
+}
+
+fn parties<'a>(
+    publishers: &'a mut [Publisher],
+    subscribers: &'a mut [Subscriber],
+    ghosts: &'a mut [Ghost],
+) -> impl Iterator<Item = &'a mut dyn Party> {
+    let publishers = publishers.iter_mut().map(|party| party as &mut dyn Party);
+    let subscribers = subscribers.iter_mut().map(|party| party as &mut dyn Party);
+    publishers.chain(subscribers).chain(ghosts.iter_mut().map(|party| party as &mut dyn Party))
+}
+
+/// Returns when one of them has something to read, or after this time.
+pub(crate) fn wait_for_any(lines: &[&RawClient], patience: Duration) {
+    let mut descriptors: Vec<PollFd<'_>> =
+        lines.iter().map(|line| PollFd::from_borrowed_fd(line.as_fd(), PollFlags::IN)).collect();
+    let patience = Timespec::try_from(patience).expect("a patience is short");
+    // An interrupted one is tried again by who wants more.
+    let _ = poll(&mut descriptors, Some(&patience));
+}
