@@ -77,7 +77,11 @@ impl Bytes {
     /// The same, noted in as little as it takes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        if bytes.iter().all(|byte| *byte == 0) { Self::Zeros(bytes.len()) } else { Self::Given(bytes.to_vec()) }
+        if bytes.iter().all(|byte| *byte == 0) {
+            Self::Zeros(bytes.len())
+        } else {
+            Self::Given(bytes.to_vec())
+        }
     }
 
     /// How many there are.
@@ -119,7 +123,9 @@ impl Entry {
             }
             Self::Allocated { file, bytes } => (ALLOCATED, &[*file, *bytes], &[]),
             Self::Synced { file, before } => (SYNCED, &[*file, *before], &[]),
-            Self::Renamed { from, to } => (RENAMED, &[from.len() as u64], &[from.as_bytes(), to.as_bytes()].concat()),
+            Self::Renamed { from, to } => {
+                (RENAMED, &[from.len() as u64], &[from.as_bytes(), to.as_bytes()].concat())
+            }
             Self::Removed { name } => (REMOVED, &[], name.as_bytes()),
             Self::NamesSynced { before } => (NAMES_SYNCED, &[*before], &[]),
         };

@@ -5,6 +5,7 @@
 
 mod bench;
 mod conformance;
+mod crash;
 mod fuzz;
 mod house;
 mod log;
@@ -31,6 +32,9 @@ cargo xtask COMMAND
                   run the fuzz targets for as long as CI does, if nothing else is said; the target `tcp` throws
                   packets at a running broker, and sends the same ones again for the seed that it prints
   abuse [NAME…]   run the rows of tests/abuse, all or these, with their large counts
+  crash [--images N] [--kills N] [--seed S]
+                  cut the power of a broker under load a thousand times, kill it two hundred times, and see whether
+                  what it had acknowledged is there; and whether something is lost if nothing is synced
   sim [--seed S] [--seconds N] [--runs N] [--trace]
                   run the whole broker under the seeded simulator, for a minute if nothing else is said
   bench [--short | NAME…]
@@ -74,6 +78,7 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
         "abuse" => report.step("abuse", |log| suite::abuse(&house, rest, log)),
         "bench" if rest == ["--short"] => report.step("bench", |log| bench::run_in_short(&house, log)),
         "bench" => report.step("bench", |log| bench::run(&house, rest, log)),
+        "crash" => return crash::run(&house, rest),
         "sim" => return sim::run(&house, rest),
         "deny" => report.step("deny", |log| tools::deny(&house, log)),
         "help" | "--help" | "-h" => {

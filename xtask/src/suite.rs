@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::bench;
 use crate::conformance::{self, Aim};
+use crate::crash;
 use crate::fuzz;
 use crate::house::House;
 use crate::log::Log;
@@ -27,6 +28,7 @@ const STEPS: &[(&str, Work)] = &[
     ("tools", tools::install),
     // With the architecture and the features.
     ("end-to-end", end_to_end),
+    ("crash", crash::run_in_short),
     ("bench", bench::run_in_short),
     ("rustdoc", |house, log| {
         let mut rustdoc = house.cargo();

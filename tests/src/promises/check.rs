@@ -71,8 +71,9 @@ impl Due {
         let promised: BTreeSet<Message> = published.copied().chain(wills).collect();
         let of = |subscriber: &Subscriber| -> BTreeSet<Message> {
             let owned = &subscriber.history.now().owned;
-            let is_due =
-                |message: &&Message| subscriber.character.is_for(&message.topic()) && !owned.contains(message);
+            let is_due = |message: &&Message| {
+                subscriber.character.is_for(&message.topic()) && !owned.contains(message)
+            };
             promised.iter().filter(is_due).copied().collect()
         };
         let (mut each, mut shared) = (Vec::new(), None::<BTreeSet<Message>>);
@@ -123,14 +124,15 @@ impl Findings {
 
     /// Everybody comes back, and publishers finish what they have begun.
     fn go_on(&mut self, world: &mut World, broker: &Broker, patience: Duration) {
+        let had_sessions: Vec<bool> =
+            world.subscribers.iter().map(|subscriber| subscriber.history.now().has_session).collect();
         world.connect_subscribers(broker);
         let is_greeted =
             |world: &mut World| world.subscribers.iter().all(|subscriber| subscriber.greeting.is_some());
         if !world.pump_until(patience, is_greeted) {
             self.wrong.push("not all subscribers are let in".to_owned());
         }
-        for subscriber in &world.subscribers {
-            let was_there = subscriber.history.now().has_session;
+        for (subscriber, was_there) in world.subscribers.iter().zip(had_sessions) {
             let is_there = subscriber.greeting.is_none_or(|greeting| greeting.is_present);
             if was_there && !is_there {
                 self.lost.push(format!("the session of {}", subscriber.character.client_id));
@@ -142,7 +144,10 @@ impl Findings {
             publisher.connect(broker);
         }
         let is_finished = |world: &mut World| {
-            world.publishers.iter().all(|one| one.greeting.is_some() && one.history.now().unfinished.is_empty())
+            world
+                .publishers
+                .iter()
+                .all(|one| one.greeting.is_some() && one.history.now().unfinished.is_empty())
         };
         if !world.pump_until(patience, is_finished) {
             self.wrong.push("what publishers have begun is not finished".to_owned());
@@ -164,7 +169,7 @@ impl Findings {
         for last in [1, 2].map(Message::last) {
             herald.deliver(last.qos(), &last.topic(), &last.payload());
         }
-        let has_ended = world.pump_until(patience, |world| has_ended(world));
+        let has_ended = world.pump_until(patience, has_ended);
         if !has_ended {
             self.lost.push("a subscription: what was published last does not come".to_owned());
         }
@@ -236,8 +241,9 @@ impl Findings {
             let mut last: BTreeMap<(String, u8), Message> = BTreeMap::new();
             for delivery in &subscriber.received {
                 let message = delivery.message;
-                // A publisher that repeats some repeats them behind those that it did not have to.
-                let is_out_of_order = message.qos() == 1 && repeated.contains(&message);
+                // A publisher that repeats some, or tries again, does so behind others.
+                let is_out_of_order =
+                    message.qos() == 1 && repeated.contains(&message) || world.refused.contains(&message);
                 if !seen.insert(message) || is_out_of_order || subscriber.character.is_member() {
                     continue;
                 }
@@ -247,7 +253,9 @@ impl Findings {
                 }
             }
             let strange = subscriber.strange.iter().filter(|topic| !PROBES.contains(&topic.as_str()));
-            self.wrong.extend(strange.map(|topic| format!("a message on {topic} that nobody has published, to {name}")));
+            self.wrong.extend(
+                strange.map(|topic| format!("a message on {topic} that nobody has published, to {name}")),
+            );
         }
     }
 }
@@ -255,13 +263,16 @@ impl Findings {
 /// Whether what was published last has come to everybody who is to get it.
 fn has_ended(world: &mut World) -> bool {
     let has_last = |subscriber: &Subscriber| {
-        [1, 2].map(Message::last).iter().all(|last| subscriber.received.iter().any(|one| one.message == *last))
+        [1, 2]
+            .map(Message::last)
+            .iter()
+            .all(|last| subscriber.received.iter().any(|one| one.message == *last))
     };
     let is_to_get_it = |subscriber: &&Subscriber| {
         let known = subscriber.history.now();
         let is_certain = |filter: &&str| known.filters.get(*filter).is_some_and(|filter| filter.is_certain);
         subscriber.greeting.is_some_and(|greeting| greeting.is_present)
-            && subscriber.character.filters.iter().all(|filter| is_certain(&filter))
+            && subscriber.character.filters.iter().all(is_certain)
     };
     let (members, others): (Vec<_>, Vec<_>) = world
         .subscribers
@@ -271,8 +282,7 @@ fn has_ended(world: &mut World) -> bool {
     let of_group = |last: &Message| {
         members.iter().any(|member| member.received.iter().any(|delivery| delivery.message == *last))
     };
-    others.into_iter().all(has_last)
-        && (members.is_empty() || [1, 2].map(Message::last).iter().all(of_group))
+    others.into_iter().all(has_last) && (members.is_empty() || [1, 2].map(Message::last).iter().all(of_group))
 }
 
 /// What may be retained on one topic.

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::history::{History, Knowledge, Step};
 use super::message::Message;
 use super::publisher::{PublisherStep, Publishing, WINDOW};
-use super::subscriber::{Delivery, Subscribing, SubscriberStep};
+use super::subscriber::{Delivery, SubscriberStep, Subscribing};
 use super::world::Clock;
 use crate::conversation::{self, PUBACK, PUBCOMP, PUBREC, PUBREL, lasting};
 use crate::packet::{self, Connect, Will};
@@ -56,8 +56,12 @@ pub(crate) const CHARACTERS: &[Character] = &[
         returns_one_in: 40,
         ..character("newt", &["data/#"])
     },
-    Character { leaves_one_in: 30, returns_one_in: 120, ..character("toad", &["data/#"]) },
-    Character { version: Version::V3_1_1, leaves_one_in: 1, ..character("carp", &["data/0/+"]) },
+    Character { leaves_one_in: 30, returns_one_in: 50, ..character("toad", &["data/#"]) },
+    Character {
+        version: Version::V3_1_1,
+        leaves_one_in: 1,
+        ..character("carp", &["data/0/0", "data/0/last"])
+    },
     Character { leaves_one_in: 200, returns_one_in: 10, ..character("frog", &[SHARED]) },
     Character { leaves_one_in: 40, returns_one_in: 40, ..character("tadpole", &[SHARED]) },
     Character {
@@ -70,7 +74,15 @@ pub(crate) const CHARACTERS: &[Character] = &[
 const SHARED: &str = "$share/frogs/data/#";
 
 const fn character(client_id: &'static str, filters: &'static [&'static str]) -> Character {
-    Character { client_id, version: Version::V5, filters, qos: 2, leaves_one_in: 0, returns_one_in: 0, changes: &[] }
+    Character {
+        client_id,
+        version: Version::V5,
+        filters,
+        qos: 2,
+        leaves_one_in: 0,
+        returns_one_in: 0,
+        changes: &[],
+    }
 }
 
 impl Character {
@@ -83,7 +95,6 @@ impl Character {
     pub(crate) fn is_for(&self, topic: &str) -> bool {
         self.filters.iter().any(|filter| match *filter {
             "data/#" | SHARED => topic.starts_with("data/"),
-            "data/0/+" => topic.starts_with("data/0/"),
             "will/#" => topic.starts_with("will/"),
             name => name == topic,
         })
@@ -272,7 +283,7 @@ impl Subscriber {
             }
         } else if happens(random, leaves_one_in) {
             self.line = None;
-        } else if !changes.is_empty() && self.asked.is_none() && random.one_in(4) {
+        } else if !changes.is_empty() && self.greeting.is_some() && self.asked.is_none() && random.one_in(4) {
             let filter = random.of_list(changes);
             let wanted = self.wanted.get_or_insert_default();
             if !wanted.remove(filter) {
@@ -316,7 +327,9 @@ impl Subscriber {
         let filters = &self.history.now().filters;
         let all = self.character.filters.iter().chain(self.character.changes);
         all.map(|filter| (*filter, wanted.contains(filter))).find(|(filter, is_wanted)| {
-            filters.get(*filter).map_or(*is_wanted, |known| known.is_wanted != *is_wanted || !known.is_certain)
+            filters
+                .get(*filter)
+                .map_or(*is_wanted, |known| known.is_wanted != *is_wanted || !known.is_certain)
         })
     }
 
@@ -364,10 +377,13 @@ impl Party for Subscriber {
                 self.ask(clock);
             }
             SUBACK | UNSUBACK => {
-                if let Some(filter) = self.asked.take() {
+                // The reason code is the last byte, where there is one; who is refused asks again, but not at once.
+                let has_reason = packet[0] == SUBACK || self.character.version.is_5();
+                let is_refused = has_reason && packet.last().is_some_and(|reason| *reason >= 0x80);
+                if let Some(filter) = self.asked.take().filter(|_| !is_refused) {
                     self.history.note(clock.now(), SubscriberStep::Granted { filter });
+                    self.ask(clock);
                 }
-                self.ask(clock);
             }
             PUBREL => {
                 let packet_id = u16::from_be_bytes([packet[2], packet[3]]);

@@ -47,16 +47,28 @@ impl Message {
             CHECK => "data/0/last".to_owned(),
             ghost @ FIRST_GHOST.. => format!("will/{}", ghost - FIRST_GHOST),
             publisher if self.is_retained() => format!("kept/{publisher}/{}", self.qos()),
-            publisher => format!("data/{publisher}/{}", self.chance() >> 8 & 1),
+            publisher => format!("data/{publisher}/{}", u8::from(!(self.chance() >> 8).is_multiple_of(8))),
         }
     }
 
     /// 1 or 2. Values of one retained topic are all of one QoS: their acknowledgements have one order.
     pub(crate) fn qos(self) -> u8 {
         match self.from {
-            CHECK => if self.number == 2 { 2 } else { 1 },
+            CHECK => {
+                if self.number == 2 {
+                    2
+                } else {
+                    1
+                }
+            }
             FIRST_GHOST.. => 2,
-            _ => if self.chance() & 1 == 0 { 1 } else { 2 },
+            _ => {
+                if self.chance() & 1 == 0 {
+                    1
+                } else {
+                    2
+                }
+            }
         }
     }
 
@@ -77,7 +89,8 @@ impl Message {
         }
         let mut payload = format!("{} {} ", self.from, self.number).into_bytes();
         let chance = self.chance();
-        let length = if (chance >> 40).is_multiple_of(12) { chance % LONG_BYTES_MAX } else { 20 + chance % 300 };
+        let length =
+            if (chance >> 40).is_multiple_of(4) { chance % LONG_BYTES_MAX } else { 20 + chance % 300 };
         let filling = (0..length).map(|at| chance.wrapping_mul(at | 1).to_le_bytes()[7]);
         payload.extend(filling);
         payload
@@ -94,7 +107,8 @@ impl Message {
 
     /// A number without a pattern.
     fn chance(self) -> u64 {
-        let mut bits = (u64::from(self.from) << 32 | u64::from(self.number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut bits =
+            (u64::from(self.from) << 32 | u64::from(self.number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         bits ^ (bits >> 31)

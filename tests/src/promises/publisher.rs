@@ -29,6 +29,8 @@ pub(crate) struct Publishing {
     pub(crate) acknowledged: BTreeSet<Message>,
     /// Published more than once, because nobody had said that it had arrived.
     pub(crate) repeated: BTreeSet<Message>,
+    /// The broker has not taken them.
+    pub(crate) refused: BTreeSet<Message>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +70,12 @@ impl Knowledge for Publishing {
                     self.finish(packet_id);
                 }
             }
-            PublisherStep::Refused(packet_id) | PublisherStep::Completed(packet_id) => self.finish(packet_id),
+            PublisherStep::Refused(packet_id) => {
+                let message = self.unfinished(packet_id).map(|unfinished| unfinished.message);
+                self.refused.extend(message);
+                self.finish(packet_id);
+            }
+            PublisherStep::Completed(packet_id) => self.finish(packet_id),
             PublisherStep::Releasing => {}
         }
     }

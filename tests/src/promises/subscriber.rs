@@ -9,9 +9,14 @@ use super::message::Message;
 pub(crate) enum SubscriberStep {
     /// CONNACK.
     Connected,
-    Asked { filter: String, is_wanted: bool },
+    Asked {
+        filter: String,
+        is_wanted: bool,
+    },
     /// SUBACK or UNSUBACK.
-    Granted { filter: String },
+    Granted {
+        filter: String,
+    },
     Delivered(Delivery),
     Answered(Delivery),
     /// PUBREL.

@@ -1,5 +1,6 @@
 //! All clients, and the load that they make.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::clients::{CHARACTERS, Ghost, Party, Publisher, Subscriber};
 use super::history::History;
-use super::message::{GHOSTS, PUBLISHERS};
+use super::message::{GHOSTS, Message, PUBLISHERS};
 use crate::trace::Position;
 use crate::{Broker, DEADLINE, Random, RawClient};
 
@@ -37,6 +38,9 @@ pub struct World {
     pub(crate) publishers: Vec<Publisher>,
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) ghosts: Vec<Ghost>,
+    /// Messages that the broker has not taken, if not before a cut, then behind it: who does not know of that sends them
+    /// again, behind others.
+    pub(crate) refused: BTreeSet<Message>,
 }
 
 impl World {
@@ -49,6 +53,7 @@ impl World {
             publishers: (0..PUBLISHERS).map(|id| Publisher::new(id, History::default())).collect(),
             subscribers: CHARACTERS.iter().map(subscriber).collect(),
             ghosts: (0..GHOSTS).map(|id| Ghost::new(id, History::default())).collect(),
+            refused: BTreeSet::new(),
         }
     }
 
@@ -61,6 +66,7 @@ impl World {
             publishers: self.publishers.iter().map(|of| Publisher::new(of.id, of.history.cut(at))).collect(),
             subscribers: self.subscribers.iter().map(subscriber).collect(),
             ghosts: self.ghosts.iter().map(|of| Ghost::new(of.id, of.history.cut(at))).collect(),
+            refused: self.refused(),
         }
     }
 
@@ -79,7 +85,7 @@ impl World {
 
     /// Something happens everywhere.
     pub fn turn(&mut self, broker: &Broker) {
-        let Self { clock, random, publishers, subscribers, ghosts } = self;
+        let Self { clock, random, publishers, subscribers, ghosts, .. } = self;
         for publisher in publishers {
             if publisher.line().is_none() {
                 publisher.connect(broker);
@@ -116,6 +122,16 @@ impl World {
     /// How many messages were acknowledged.
     pub fn acknowledged(&self) -> usize {
         self.publishers.iter().map(|publisher| publisher.history.now().acknowledged.len()).sum()
+    }
+
+    /// Those that the broker has not taken.
+    fn refused(&self) -> BTreeSet<Message> {
+        self.publishers.iter().flat_map(|one| one.history.now().refused.iter().copied()).collect()
+    }
+
+    /// How many messages the broker has not taken, because it had no space.
+    pub fn refusals(&self) -> usize {
+        self.refused().len()
     }
 
     pub(crate) fn connect(&mut self, broker: &Broker) {

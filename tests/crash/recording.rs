@@ -1,0 +1,98 @@
+//! A run of the real broker under load, of which there is a trace.
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::path::Path;
+
+use pondhawk_tests::promises::{Clock, World, small_segments};
+use pondhawk_tests::trace::{Entry, Position};
+use pondhawk_tests::{Broker, Options, Random, data_dir};
+
+use crate::disk::Disk;
+
+/// Turns of the load: a few thousand messages, so that most segments are used several times.
+const TURNS_MIN: usize = 200;
+const TURNS_MORE: usize = 400;
+
+pub(crate) struct Recording {
+    /// What was done to the files.
+    pub(crate) trace: Vec<u8>,
+    /// The ends of its entries, in order.
+    pub(crate) ends: Vec<Position>,
+    /// What clients know, and since when.
+    pub(crate) world: World,
+    pub(crate) counts: Counts,
+}
+
+/// What was done, in numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) writes: usize,
+    pub(crate) syncs: usize,
+    /// Segments that were used again under another number.
+    pub(crate) recycled: usize,
+    /// Messages that the broker has not taken.
+    pub(crate) refused: usize,
+}
+
+impl Recording {
+    /// Runs a broker from an empty directory until it is killed.
+    pub(crate) fn make(random: &mut Random) -> Self {
+        let (directory, traces) = (data_dir(), data_dir());
+        let trace = traces.path().join("trace");
+        let options = Options {
+            shards: random.of_list(&[1, 2, 4]),
+            settings: small_segments(random),
+            data_dir: Some(directory.path().into()),
+            trace: Some(trace.clone()),
+            ..Options::default()
+        };
+        let broker = Broker::start(&options);
+        let clock = Clock::Trace(File::open(&trace).expect("the broker has begun its trace"));
+        let mut world = World::new(Random::of(random.next(), 0), clock);
+        world.gather(&broker);
+        for _ in 0..TURNS_MIN + random.below(TURNS_MORE) {
+            world.turn(&broker);
+        }
+        drop(broker);
+        world.hang_up();
+        Self::read(&trace, world)
+    }
+
+    fn read(path: &Path, world: World) -> Self {
+        let mut trace = fs::read(path).expect("the trace can be read");
+        let (mut ends, mut counts) = (Vec::new(), Counts::default());
+        let mut at = 0;
+        // What was being noted when the broker was killed had not been begun.
+        while let Some((entry, took)) = Entry::read(&trace[at..]) {
+            at += took;
+            ends.push(at as Position);
+            counts.add(&entry);
+        }
+        trace.truncate(at);
+        counts.refused = world.refusals();
+        Self { trace, ends, world, counts }
+    }
+
+    /// Does what a part of a trace says.
+    pub(crate) fn play(trace: &[u8], part: Range<Position>, disk: &mut Disk) {
+        let [mut at, end] = [part.start, part.end].map(|at| usize::try_from(at).expect("it is in memory"));
+        while at < end
+            && let Some((entry, took)) = Entry::read(&trace[at..])
+        {
+            disk.apply(at as Position, entry);
+            at += took;
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Written { .. } => self.writes += 1,
+            Entry::Synced { .. } | Entry::NamesSynced { .. } => self.syncs += 1,
+            Entry::Renamed { from, .. } if from.starts_with("segment-") => self.recycled += 1,
+            _ => {}
+        }
+    }
+}
