@@ -107,7 +107,8 @@ const SECTIONS: &[Section] = &[
         name: "durable",
         title: "The ledger on its journal",
         text: "In one process, without sockets, on a real disk: how fast messages at QoS 1 become durable, beside the \
-            same bytes appended to one file and synced. What a message takes of the ledger is in all figures.",
+            same bytes appended to one file and synced. What the ledger does with a message is in all figures, and \
+            most of them where commits are large.",
         arguments: "durable",
         in_short: "durable --seconds 0.2 --per-commit 64 --payload 100",
         configuration: None,
