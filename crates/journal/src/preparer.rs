@@ -25,7 +25,8 @@ pub struct Preparer {
     next_number: u64,
     /// All segments together.
     disk_bytes: u64,
-    filling: Option<Filling>,
+    /// Segments that are being filled, in order; the space of all but the last is reserved.
+    filling: VecDeque<Filling>,
     reading: Option<Reading>,
     /// Segments that nothing is needed of, in order, each with the group behind which no frame says that it is.
     released: VecDeque<(Arc<Segment>, u64)>,
@@ -55,7 +56,7 @@ impl Preparer {
         released: VecDeque<Arc<Segment>>,
     ) -> Self {
         let released = released.into_iter().map(|segment| (segment, 0)).collect();
-        Self { log, next_number, disk_bytes, filling: None, reading: None, released }
+        Self { log, next_number, disk_bytes, filling: VecDeque::new(), reading: None, released }
     }
 
     /// The log that it prepares for.
@@ -69,7 +70,12 @@ impl Preparer {
         if self.log.has_failed() {
             return false;
         }
-        self.release_copied() || self.use_again() || self.fill() || self.clean(pace) || self.begin_spare()
+        self.release_copied()
+            || self.use_again()
+            || self.reserve_more()
+            || self.fill()
+            || self.clean(pace)
+            || self.begin_spare()
     }
 
     /// The oldest segment is not needed any more, once everything of it that is still true was copied and is durable.
@@ -104,7 +110,7 @@ impl Preparer {
         }
         let segment = segment.clone();
         self.released.pop_front();
-        let is_wanted = self.filling.is_none() && self.log.plan().spares.len() < SPARES;
+        let is_wanted = self.may_begin() && self.log.plan().spares.len() < SPARES;
         let bytes = self.bytes_wanted();
         let least = self.log.settings.segment_bytes_min.max(bytes / 2);
         let done = if is_wanted && (least..=bytes.saturating_mul(2)).contains(&segment.bytes) {
@@ -139,29 +145,35 @@ impl Preparer {
     /// Fills the next piece of a new segment, at the pace at which the one that is written to fills; as fast as possible
     /// if it is waited for.
     fn fill(&mut self) -> bool {
-        let Some(filling) = &mut self.filling else { return false };
+        let Some(filling) = self.filling.front_mut() else { return false };
         if !is_due(filling, &self.log) {
             return false;
         }
         match filling.fill_some(self.log.salt) {
             Ok(false) => {}
             Ok(true) => {
-                let Some(Filling { segment, is_reserved, .. }) = self.filling.take() else { return true };
+                let Some(Filling { segment, is_reserved, .. }) = self.filling.pop_front() else {
+                    return true;
+                };
                 if !is_reserved {
                     self.log.plan().add_spare(segment);
                 }
                 self.log.wake_committer();
             }
-            Err(error) => self.give_up_filling(&error),
+            Err(error) => {
+                while let Some(filling) = self.filling.pop_back() {
+                    self.give_up_filling(&filling, &error);
+                }
+            }
         }
         true
     }
 
     /// What could not be filled is no spare; if something was to be written to it already, that is lost.
-    fn give_up_filling(&mut self, error: &io::Error) {
-        let Some(Filling { segment, is_reserved, .. }) = self.filling.take() else { return };
+    fn give_up_filling(&mut self, filling: &Filling, error: &io::Error) {
+        let Filling { segment, is_reserved, .. } = filling;
         let mut plan = self.log.plan();
-        if is_reserved && plan.spares.pop_back_if(|last| last.number == segment.number).is_none() {
+        if *is_reserved && plan.spares.pop_back_if(|last| last.number == segment.number).is_none() {
             drop(plan);
             return self.log.fail(error);
         }
@@ -174,12 +186,23 @@ impl Preparer {
         }
     }
 
+    /// Whether the next number is that of the last spare.
+    fn may_begin(&self) -> bool {
+        self.filling.back().is_none_or(|last| last.is_reserved)
+    }
+
+    /// Where what is written comes faster than segments are filled, it waits for them; it is not refused as long as there is
+    /// space.
+    fn reserve_more(&mut self) -> bool {
+        !self.filling.is_empty() && self.begin_spare()
+    }
+
     /// Begins another segment if there are too few.
     fn begin_spare(&mut self) -> bool {
         // Asked before the plan is held: who holds the cleaning may ask for the plan.
         let is_cleaning = self.is_cleaning();
         let plan = self.log.plan();
-        let has_enough = self.filling.is_some() || plan.spares.len() >= SPARES;
+        let has_enough = !self.may_begin() || plan.spares.len() >= SPARES;
         // An old segment that is ready soon is better than a new one.
         let may_wait = !plan.spares.is_empty() && is_cleaning && !self.is_half_full(&plan);
         drop(plan);
@@ -196,7 +219,7 @@ impl Preparer {
                 drop(plan);
                 self.next_number += 1;
                 self.disk_bytes += u64::from(filling.segment.bytes);
-                self.filling = Some(filling);
+                self.filling.push_back(filling);
                 true
             }
             Err(error) => {
@@ -330,7 +353,7 @@ impl Preparer {
     pub(crate) fn wake_when_written(&self) {
         let plan = self.log.plan();
         // A piece of a segment is due with each half of a piece written, and the rest when a segment is full.
-        let is_filling = self.filling.is_some();
+        let is_filling = !self.filling.is_empty();
         let step = if is_filling { crate::segment::PIECE_BYTES / 2 } else { plan.segment.bytes / 4 };
         drop(plan);
         let at = self.log.position() + u64::from(step);

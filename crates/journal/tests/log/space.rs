@@ -41,6 +41,18 @@ fn what_is_not_needed_is_given_back_when_nothing_happens() {
     assert!(!scene.parts.preparer.prepare_once(Pace::Idle), "and then there is nothing more to do");
 }
 
+#[test]
+fn nothing_is_refused_while_there_is_space_however_slowly_segments_are_filled() {
+    let mut scene = Scene::new(3);
+    for round in 0..200 {
+        assert!(scene.put(4_000, Urgency::Durable), "round {round}: {:?}", scene.log().status());
+        if round % 12 == 0 {
+            scene.parts.preparer.prepare_once(Pace::Busy);
+        }
+        while scene.parts.committer.commit_once() {}
+    }
+}
+
 /// A segment that goes without being copied again is not read either: who reads a record and later a copy of it counts
 /// on both being handed back.
 #[test]
