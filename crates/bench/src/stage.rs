@@ -207,9 +207,11 @@ impl<K: Keeper> Stage<K> {
         self.outside.keeper.begin_turn();
     }
 
-    /// Whoever keeps the records wakes this thread, which has nothing to do before.
+    /// Waits, if there is nothing to hear, until whoever keeps the records wakes this thread.
     pub(crate) fn rest(&self) {
-        thread::park_timeout(RECORDED_MAX);
+        if self.outside.replies.is_empty() {
+            thread::park_timeout(RECORDED_MAX);
+        }
     }
 
     /// The other half: what was put off, and what has become safe meanwhile. Whether there is more to do at once.

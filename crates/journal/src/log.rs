@@ -80,6 +80,8 @@ pub(crate) struct Preparation {
 pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) syncs: AtomicU64,
+    /// Groups that are no copies.
+    pub(crate) news: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) copied_bytes: AtomicU64,
     pub(crate) recycled: AtomicU64,
@@ -218,7 +220,9 @@ impl Log {
             // Another is begun now, and not when this one is written to: the disk may be slow.
             self.prepare();
         }
-        if purpose == Purpose::Copy {
+        if purpose != Purpose::Copy {
+            self.counters.news.fetch_add(1, Ordering::Relaxed);
+        } else if !group.is_empty() {
             self.counters.copied_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
             self.cleaning().note_copied(group.len());
         }
@@ -319,10 +323,6 @@ impl Log {
         self.cleaning().has_records()
     }
 
-    pub(crate) fn is_cleaning(&self) -> bool {
-        !self.cleaning().is_idle()
-    }
-
     /// An old segment has something that is no record: it stays.
     pub(crate) fn give_up_cleaning(&self, damage: Damage) {
         self.cleaning().give_up(damage);
@@ -365,6 +365,11 @@ impl Log {
     pub(crate) fn set_durable(&self, upto: u64) {
         self.durable.store(upto, Ordering::SeqCst);
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many groups were appended that are no copies.
+    pub(crate) fn news(&self) -> u64 {
+        self.counters.news.load(Ordering::Relaxed)
     }
 
     pub(crate) fn position(&self) -> u64 {

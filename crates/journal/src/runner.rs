@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::log::Call;
 use crate::{Committer, Log, Pace, Preparer};
 
-/// When nothing was written for so long, nobody else uses the disk much. It is also tried again then whether there is
+/// When nothing has happened for so long, nobody else uses the disk much. It is also tried again then whether there is
 /// space.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -79,7 +79,7 @@ fn prepare(mut preparer: Preparer, is_closed: &AtomicBool, wake: &dyn Fn()) {
     let mut pace = Pace::Busy;
     while !is_finished(&log, is_closed) {
         let had_space = log.has_space();
-        let position = log.position();
+        let news = log.news();
         while preparer.prepare_once(pace) && !is_finished(&log, is_closed) {
             if log.has_old_records() {
                 wake();
@@ -90,8 +90,8 @@ fn prepare(mut preparer: Preparer, is_closed: &AtomicBool, wake: &dyn Fn()) {
         }
         preparer.wake_when_written();
         let is_late = wait(&log);
-        // Copies are written too; who has begun to clean goes on until everything is clean.
-        let is_idle = log.position() == position || (pace == Pace::Idle && log.is_cleaning());
+        // Copies are written too, and who has begun to clean goes on until everything is clean.
+        let is_idle = log.news() == news;
         pace = if is_idle && (is_late || pace == Pace::Idle) { Pace::Idle } else { Pace::Busy };
     }
 }
