@@ -164,6 +164,15 @@ keys! {
         retained_bytes: u64 {
             kind: Size<u64>, auto: memory_budget_bytes / 2, "half of `memory_budget_bytes`", bounds: 0..=MEMORY_MAX
         }
+        /// The memory for messages that wait in the queues of sessions and shared subscriptions, all together, as long as
+        /// there is a journal: those that come on top of it wait on disk alone, and are read when their turn comes. With
+        /// `dispatch = "key-ordered"` those of shared subscriptions stay in memory.
+        queued_bytes_in_memory: u64 {
+            kind: Size<u64>,
+            auto: (memory_budget_bytes / 8).min(256 << 20),
+            "an eighth of `memory_budget_bytes`, and not more than 256 MiB",
+            bounds: 0..=MEMORY_MAX,
+        }
         /// The memory for messages that wait to be written, of all connections together. Past it, messages are dropped
         /// and counted.
         waiting_bytes: u64 {

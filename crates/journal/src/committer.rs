@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::frame::{HEADER_BYTES, Header, Kind, PAGE_BYTES, padded};
-use crate::plan::Batch;
+use crate::plan::{Batch, address};
 use crate::segment::{FIRST_FRAME, Segment};
 use crate::{Log, Urgency};
 
@@ -88,7 +88,8 @@ impl Committer {
         batch.bytes.resize(padded(bytes) as usize, 0);
         self.segment.file.write_at(u64::from(self.end), &batch.bytes)?;
         self.end += padded(bytes);
-        self.log.set_written(batch.last, u64::from(padded(bytes)));
+        let readable = address(self.segment.number, self.end);
+        self.log.set_written(batch.last, u64::from(padded(bytes)), readable);
         Ok(())
     }
 

@@ -138,6 +138,11 @@ impl FrameReader {
         Ok(is_whole.then_some((header, payload)))
     }
 
+    /// The payload of a frame that was [read](Self::read) just now and found to be valid: it is in the window still.
+    pub(crate) fn payload(&mut self, file: &dyn File, offset: u32, header: Header) -> io::Result<&[u8]> {
+        self.bytes(file, offset + HEADER_BYTES, header.payload_bytes)
+    }
+
     /// Whether a frame was begun at this place: its header is right, whatever became of its payload.
     pub(crate) fn is_begun(&mut self, file: &dyn File, place: Place, segment_bytes: u32) -> io::Result<bool> {
         let front = self.bytes(file, place.offset, HEADER_BYTES)?;

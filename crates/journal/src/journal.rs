@@ -1,10 +1,15 @@
 //! The log as the ledger sees it: records.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::sync::Arc;
 
-use ledger::{Durability, Keeper, Lsn, Needs, Progress, Record, Refusal};
+use ledger::{
+    Address, Addressed, Durability, Fetched, Keeper, Lsn, Needs, Progress, Record, Refusal, Wanted,
+};
 
+use crate::fetcher::{Counter, Fetcher};
 use crate::record::{Decoder, Records, encode_group};
 use crate::runner::{Runner, Wake};
 use crate::{
@@ -17,12 +22,33 @@ use crate::{
 pub struct Journal {
     log: Arc<Log>,
     durability: Durability,
-    /// One group's bytes.
+    /// The bytes of the group that was appended last.
     scratch: Vec<u8>,
     /// For records that are copied.
     old: Decoder,
+    /// Of the group that was appended last: where it is, and how long its first record is.
+    last: Option<(u64, usize)>,
     turn: Turn,
+    fetching: Fetching,
     runner: Option<Runner>,
+}
+
+/// Messages on their way back from the disk.
+#[derive(Default)]
+struct Fetching {
+    /// What waits for its own record to be written...
+    unwritten: Vec<Wanted>,
+    /// ... or for the end of the turn.
+    wanted: Vec<Wanted>,
+    under_way: usize,
+    fetched: VecDeque<Fetched>,
+    counter: Arc<Counter>,
+}
+
+impl std::fmt::Debug for Fetching {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fetching").field("under_way", &self.under_way).finish_non_exhaustive()
+    }
 }
 
 /// Whether the thread that commits is woken at once.
@@ -42,7 +68,7 @@ pub struct Opening {
     settings: Settings,
     decoder: Decoder,
     /// Of the frame that was read last.
-    records: VecDeque<Record<'static>>,
+    records: VecDeque<Addressed<'static>>,
     error: Option<OpenError>,
 }
 
@@ -71,7 +97,8 @@ impl Opening {
     /// The journal is damaged, there is no space for a new one, or the file system has failed.
     pub fn start(self, wake: &Wake) -> Result<(Journal, Report), OpenError> {
         let (mut journal, committer, preparer, report) = self.finish()?;
-        let runner = Runner::start(committer, preparer, wake).map_err(OpenError::directory)?;
+        let counter = journal.fetching.counter.clone();
+        let runner = Runner::start(committer, preparer, counter, wake).map_err(OpenError::directory)?;
         journal.runner = Some(runner);
         Ok((journal, report))
     }
@@ -88,8 +115,9 @@ impl Opening {
         }
         let durability = self.settings.durability;
         let Parts { log, committer, preparer, report } = self.recovery.finish(self.settings)?;
-        let (scratch, old) = (Vec::new(), Decoder::default());
-        let journal = Journal { log, durability, scratch, old, turn: Turn::None, runner: None };
+        let (scratch, old, fetching) = (Vec::new(), Decoder::default(), Fetching::default());
+        let (last, turn, runner) = (None, Turn::None, None);
+        let journal = Journal { log, durability, scratch, old, last, turn, fetching, runner };
         Ok((journal, committer, preparer, report))
     }
 
@@ -101,8 +129,15 @@ impl Opening {
 
     /// Reads the next frame; false at the end.
     fn read(&mut self) -> Result<bool, OpenError> {
-        let Some(frame) = self.recovery.next_frame()? else { return Ok(false) };
-        let decoded = decode(self.decoder.records(frame), &mut self.records);
+        let Some((at, frame)) = self.recovery.next_frame_at()? else { return Ok(false) };
+        let records = &mut self.records;
+        let decoded = decode(self.decoder.records(frame), |record, bytes| {
+            let address = match record {
+                Record::Enqueue { .. } => address_of(at + bytes.start as u64, &frame[bytes]),
+                _ => None,
+            };
+            records.push_back(Addressed { record, address });
+        });
         decoded.map(|()| true).map_err(|what| {
             let (file, offset) = self.recovery.place();
             Damage::at(file, offset, Fault::Record(what)).into()
@@ -117,9 +152,9 @@ impl std::fmt::Debug for Opening {
 }
 
 impl Iterator for Opening {
-    type Item = Record<'static>;
+    type Item = Addressed<'static>;
 
-    fn next(&mut self) -> Option<Record<'static>> {
+    fn next(&mut self) -> Option<Addressed<'static>> {
         while self.records.is_empty() && self.error.is_none() {
             match self.read() {
                 Ok(true) => {}
@@ -131,13 +166,21 @@ impl Iterator for Opening {
     }
 }
 
-/// The records of a frame; or what is wrong in it.
-fn decode(from: Records<'_>, into: &mut impl Extend<Record<'static>>) -> Result<(), String> {
+/// The records of a frame, and where in it they stand; or what is wrong in it.
+fn decode(
+    mut records: Records<'_>,
+    mut each: impl FnMut(Record<'static>, Range<usize>),
+) -> Result<(), String> {
     let mut is_whole = true;
-    for decoded in from {
+    let mut begins_at = 0;
+    while let Some(decoded) = records.next() {
         let decoded = decoded.map_err(|error| error.to_string())?;
+        let bytes = begins_at..records.offset();
+        begins_at = bytes.end;
         is_whole = decoded.is_last;
-        into.extend(decoded.record);
+        if let Some(record) = decoded.record {
+            each(record, bytes);
+        }
     }
     if is_whole { Ok(()) } else { Err("a group without its end".to_owned()) }
 }
@@ -162,23 +205,39 @@ impl Journal {
 
     fn append(&mut self, group: &[Record<'_>], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
         let mut cuts = Vec::new();
+        if self.scratch.capacity() > SCRATCH_BYTES_MAX {
+            self.scratch = Vec::new();
+        }
         self.scratch.clear();
-        encode_group(group, usize::MAX, &mut self.scratch, &mut cuts);
+        let first_bytes = encode_group(group, usize::MAX, &mut self.scratch, &mut cuts);
         let appended = self.log.append_quietly(&self.scratch, purpose, urgency);
+        self.last = appended.as_ref().ok().map(|(appended, _)| (appended.at, first_bytes));
         let wakes = matches!(appended, Ok((_, true)));
         match &mut self.turn {
             Turn::Under { has_waiter } => *has_waiter |= wakes,
             Turn::None if wakes => self.log.wake_committer(),
             Turn::None => {}
         }
-        if self.scratch.capacity() > SCRATCH_BYTES_MAX {
-            self.scratch = Vec::new();
+        appended.map(|(appended, _)| appended.lsn)
+    }
+
+    /// Hands on what can be read by now.
+    fn ask(&mut self) {
+        let Fetching { unwritten, wanted, counter, .. } = &mut self.fetching;
+        wanted.extend(unwritten.extract_if(.., |wanted| self.log.is_readable(wanted.address.at.get())));
+        if !wanted.is_empty() && self.runner.is_some() {
+            counter.ask(wanted);
         }
-        appended.map(|(lsn, _)| lsn)
     }
 }
 
-/// More memory than most groups need is given back at once.
+/// Of these bytes, which stand there.
+fn address_of(at: u64, record: &[u8]) -> Option<Address> {
+    let (at, bytes) = (NonZeroU64::new(at)?, u32::try_from(record.len()).ok()?);
+    Some(Address { at, bytes, checksum: crc32c::crc32c(record) })
+}
+
+/// More memory than most groups need is given back when the next is appended.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 impl Keeper for Journal {
@@ -198,6 +257,38 @@ impl Keeper for Journal {
         self.append(group, Purpose::Copy, Urgency::Later)
     }
 
+    fn address(&mut self) -> Option<Address> {
+        let (at, bytes) = self.last?;
+        address_of(at, self.scratch.get(..bytes)?)
+    }
+
+    fn fetch(&mut self, wanted: Wanted) {
+        self.fetching.under_way += 1;
+        self.fetching.unwritten.push(wanted);
+        if self.turn == Turn::None {
+            self.ask();
+        }
+    }
+
+    fn next_fetched(&mut self) -> Option<Fetched> {
+        if self.fetching.under_way == 0 {
+            return None;
+        }
+        if self.fetching.fetched.is_empty() {
+            self.ask();
+            let Fetching { wanted, fetched, counter, .. } = &mut self.fetching;
+            match self.runner {
+                Some(_) => counter.collect(fetched),
+                // Without threads it is read here and now.
+                None => Fetcher::new(self.log.clone())
+                    .fetch(std::mem::take(wanted), |found| fetched.push_back(found)),
+            }
+        }
+        let next = self.fetching.fetched.pop_front();
+        self.fetching.under_way -= usize::from(next.is_some());
+        next
+    }
+
     fn begin_turn(&mut self) {
         if self.turn == Turn::None {
             self.turn = Turn::Under { has_waiter: false };
@@ -208,6 +299,7 @@ impl Keeper for Journal {
         if std::mem::replace(&mut self.turn, Turn::None) == (Turn::Under { has_waiter: true }) {
             self.log.wake_committer();
         }
+        self.ask();
     }
 
     fn progress(&self) -> Progress {
@@ -217,7 +309,8 @@ impl Keeper for Journal {
     fn next_to_copy(&mut self, needs: Needs<'_>) -> Option<Vec<Record<'static>>> {
         let frame = self.log.next_to_copy()?;
         let mut records = Vec::new();
-        if let Err(what) = decode(self.old.needed(&frame, needs), &mut records) {
+        let decoded = decode(self.old.needed(&frame, needs), |record, _| records.push(record));
+        if let Err(what) = decoded {
             let damage = Damage::at("an old segment", 0, Fault::Record(what));
             self.log.give_up_cleaning(damage);
             return None;

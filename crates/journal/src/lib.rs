@@ -11,6 +11,7 @@ mod committer;
 mod directory;
 mod discard;
 mod error;
+mod fetcher;
 mod frame;
 mod journal;
 mod latency;

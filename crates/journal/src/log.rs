@@ -12,7 +12,7 @@ use ledger::{Lsn, Progress, Refusal};
 
 use crate::cleaning::Cleaning;
 use crate::latency::{Latencies, Latency};
-use crate::plan::{Batch, Plan, Waiter};
+use crate::plan::{Appended, Batch, Plan, Waiter, address};
 use crate::{Damage, Settings, Storage};
 
 /// What a group of records is appended for.
@@ -56,6 +56,8 @@ pub struct Log {
     has_failed: AtomicBool,
     /// The segment that frames are written to now.
     active: AtomicU64,
+    /// What is in front of this address can be read.
+    readable: AtomicU64,
     /// What has been written to segments, in bytes.
     position: AtomicU64,
     live_bytes: AtomicU64,
@@ -152,6 +154,7 @@ impl Log {
         active: u64,
         plan: Plan,
     ) -> Self {
+        let readable = address(active, plan.offset());
         Self {
             storage,
             settings,
@@ -163,6 +166,7 @@ impl Log {
             durable: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             active: AtomicU64::new(active),
+            readable: AtomicU64::new(readable),
             position: AtomicU64::new(0),
             // Nothing is cleaned before somebody has said what is live.
             live_bytes: AtomicU64::new(u64::MAX),
@@ -182,11 +186,11 @@ impl Log {
     /// # Errors
     /// There is no space for it, or it is longer than [`Settings::group_bytes_max`]; or a write or sync has failed.
     pub fn append(&self, group: &[u8], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
-        let (lsn, wakes) = self.append_quietly(group, purpose, urgency)?;
+        let (appended, wakes) = self.append_quietly(group, purpose, urgency)?;
         if wakes {
             self.commit.notify_one();
         }
-        Ok(lsn)
+        Ok(appended.lsn)
     }
 
     /// The same, and whether [`wake_committer`](Self::wake_committer) is to be called soon.
@@ -195,10 +199,10 @@ impl Log {
         group: &[u8],
         purpose: Purpose,
         urgency: Urgency,
-    ) -> Result<(Lsn, bool), Refusal> {
+    ) -> Result<(Appended, bool), Refusal> {
         let mut plan = self.plan();
         let segment = plan.segment.number;
-        let lsn = match plan.append(group, purpose, urgency, &self.settings) {
+        let appended = match plan.append(group, purpose, urgency, &self.settings) {
             Err(Refusal::NoSpace) if purpose == Purpose::Copy => {
                 drop(plan);
                 // Its segment stays as it is, until there is more space.
@@ -226,7 +230,7 @@ impl Log {
             self.counters.copied_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
             self.cleaning().note_copied(group.len());
         }
-        Ok((lsn, wakes))
+        Ok((appended, wakes))
     }
 
     /// How far it has come.
@@ -351,7 +355,13 @@ impl Log {
         self.written.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_written(&self, upto: u64, bytes: u64) {
+    /// Whether what stands at an address is with the operating system.
+    pub(crate) fn is_readable(&self, at: u64) -> bool {
+        at < self.readable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_written(&self, upto: u64, bytes: u64, readable: u64) {
+        self.readable.store(readable, Ordering::Release);
         self.written.store(upto, Ordering::Release);
         self.position.fetch_add(bytes, Ordering::Relaxed);
         self.counters.commits.fetch_add(1, Ordering::Relaxed);

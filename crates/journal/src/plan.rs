@@ -30,6 +30,17 @@ pub(crate) struct Batch {
     pub(crate) urgency: Urgency,
 }
 
+/// Where a group is.
+pub(crate) struct Appended {
+    pub(crate) lsn: Lsn,
+    pub(crate) at: u64,
+}
+
+/// A place in the log, in a way that it grows from one group to the next.
+pub(crate) fn address(segment: u64, offset: u32) -> u64 {
+    segment << 32 | u64::from(offset)
+}
+
 /// Everything that those who append and those who write and prepare have to agree on.
 pub(crate) struct Plan {
     /// Batches that take no more groups, in order.
@@ -121,7 +132,7 @@ impl Plan {
         purpose: Purpose,
         urgency: Urgency,
         settings: &Settings,
-    ) -> Result<Lsn, Refusal> {
+    ) -> Result<Appended, Refusal> {
         if self.failure.is_some() {
             return Err(Refusal::Poisoned);
         }
@@ -138,10 +149,12 @@ impl Plan {
             self.last_news = self.segment.number;
         }
         let batch = self.open.as_mut().expect("there is one, or it was begun just now");
+        // A batch is not longer than its segment.
+        let at = address(batch.segment.number, batch.offset + batch.bytes.len() as u32);
         batch.bytes.extend_from_slice(group);
         batch.last = self.appended;
         batch.urgency = batch.urgency.max(urgency);
-        Ok(Lsn(self.appended))
+        Ok(Appended { lsn: Lsn(self.appended), at })
     }
 
     fn open_takes(&self, group_bytes: usize, purpose: Purpose, settings: &Settings) -> bool {
@@ -224,6 +237,16 @@ impl Plan {
         let offset = self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes);
         self.fits(offset, HEADER_BYTES as usize + bytes, self.kept(bytes, copy))
             || self.next_holds(bytes, copy)
+    }
+
+    /// The segment with this number, as long as its records are needed.
+    pub(crate) fn segment(&self, number: u64) -> Option<Arc<Segment>> {
+        if self.segment.number == number {
+            return Some(self.segment.clone());
+        }
+        let first = self.sealed.front()?.number;
+        let index = usize::try_from(number.checked_sub(first)?).ok()?;
+        self.sealed.get(index).cloned()
     }
 
     pub(crate) fn has_pending(&self) -> bool {

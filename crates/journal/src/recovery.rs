@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
-use crate::frame::{FrameReader, Header, Kind, PAGE_BYTES};
+use crate::frame::{FrameReader, HEADER_BYTES, Header, Kind, PAGE_BYTES};
 use crate::meta::{META, Meta};
+use crate::plan::address;
 use crate::segment::{self, FIRST_FRAME, Segment, SegmentHeader, name};
 use crate::{Committer, Damage, Fault, Log, OpenError, Preparer, Storage};
 
@@ -174,6 +175,11 @@ impl Recovery {
     /// # Errors
     /// Something is damaged, and whatever the file system says.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, OpenError> {
+        Ok(self.next_frame_at()?.map(|(_, payload)| payload))
+    }
+
+    /// The same, and the address of the first record.
+    pub(crate) fn next_frame_at(&mut self) -> Result<Option<(u64, &[u8])>, OpenError> {
         let Some(Meta { salt }) = self.meta else { return Ok(None) };
         while self.groups_end.is_none() {
             let LogFile { segment, is_begun } = &self.files[self.index];
@@ -194,7 +200,10 @@ impl Recovery {
                     if header.payload_bytes > 0 {
                         self.report.frames += 1;
                         self.report.bytes += u64::from(header.payload_bytes);
-                        return self.payload(&segment, at, salt);
+                        let address = address(segment.number, at + HEADER_BYTES);
+                        let payload = self.reader.payload(&*segment.file, at, header);
+                        let payload = payload.map_err(|error| OpenError::io(&name(segment.number), error))?;
+                        return Ok(Some((address, payload)));
                     }
                 }
                 Kind::Discarded => {
@@ -237,13 +246,6 @@ impl Recovery {
         let read = self.reader.read(&*segment.file, place, segment.bytes);
         let frame = read.map_err(|error| OpenError::io(&name(segment.number), error))?;
         Ok(frame.map(|(header, _)| header))
-    }
-
-    /// Those of a frame that was found to be valid: they are in the reader's window still.
-    fn payload(&mut self, segment: &Segment, at: u32, salt: u64) -> Result<Option<&[u8]>, OpenError> {
-        let read = self.reader.read(&*segment.file, segment.place(salt, at), segment.bytes);
-        let frame = read.map_err(|error| OpenError::io(&name(segment.number), error))?;
-        Ok(frame.map(|(_, payload)| payload))
     }
 
     /// There is no valid frame here: it is the end of the log, unless something follows that was written later than this

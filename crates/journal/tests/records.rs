@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use journal::simulated::Simulated;
 use journal::{Directory, DirectoryError, Fault, Journal, OpenError, Settings, Storage, Wake};
-use ledger::{Granted, Incarnation, Keeper, Lsn, MessageId, Queued, Record};
+use ledger::{Addressed, Granted, Incarnation, Keeper, Lsn, MessageId, Queued, Record};
 use session::{Message, Now};
 use wire::{PacketId, Publish, Qos};
 
@@ -36,9 +36,9 @@ fn commit(journal: &mut Journal, message: u64) -> Lsn {
 }
 
 /// The numbers of the messages that are there.
-fn messages(records: impl Iterator<Item = Record<'static>>) -> Vec<u64> {
+fn messages(records: impl Iterator<Item = impl Into<Addressed<'static>>>) -> Vec<u64> {
     let number = |record| if let Record::Enqueue { message, .. } = record { Some(message.0) } else { None };
-    records.filter_map(number).collect()
+    records.filter_map(|found| number(found.into().record)).collect()
 }
 
 /// A directory that is gone afterwards.
@@ -106,7 +106,7 @@ fn what_is_durable_is_there_when_the_directory_is_opened_again() {
             .expect("space");
     }
     let mut opening = journal::open(scratch.open(), settings()).expect("it is whole");
-    let finished = opening.by_ref().filter(|record| matches!(record, Record::Finished { .. })).count();
+    let finished = opening.by_ref().filter(|found| matches!(found.record, Record::Finished { .. })).count();
     assert_eq!(finished, 3, "what was committed is written before the journal is gone");
 }
 

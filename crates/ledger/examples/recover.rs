@@ -3,11 +3,14 @@
 //! Messages of 100 bytes, each to one of the sessions in turn, none of which is connected.
 
 use std::borrow::Cow;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
 use index::{Interest, Subscriptions};
-use ledger::{Granted, Incarnation, Ledger, MessageId, Queued, Record, Settings, WillFate};
+use ledger::{
+    Address, Addressed, Granted, Incarnation, Ledger, MessageId, Queued, Record, Settings, WillFate,
+};
 use session::{Message, Now};
 use topic::TopicName;
 use wire::{Delivery, PacketId, Publish, Qos};
@@ -20,8 +23,11 @@ fn main() {
     let sessions = args.next().unwrap_or(10_000);
     let before = resident_bytes();
     let start = Instant::now();
-    let records =
-        (1..=sessions).flat_map(session).chain((1..=messages).map(|id| enqueue(id, id % sessions + 1)));
+    let sessions_begun = (1..=sessions).flat_map(session).map(Addressed::from);
+    // As if each stood somewhere on a disk.
+    let address = |id| NonZeroU64::new(id).map(|at| Address { at, bytes: 150, checksum: 0 });
+    let enqueue = |id| Addressed { record: enqueue(id, id % sessions + 1), address: address(id) };
+    let records = sessions_begun.chain((1..=messages).map(enqueue));
     let index = Arc::new(Subscriptions::new([1, 2]));
     let settings = Settings { queue_messages_max: usize::MAX, ..Settings::default() };
     let ledger = Ledger::recover(settings, index, records, NOW);

@@ -117,7 +117,7 @@ fn count_session(session: &Session) -> Option<SessionCensus> {
         queue: QueueCensus {
             messages: session.queue.len(),
             bytes: session.queue.bytes(),
-            oldest: oldest.map(keep),
+            oldest: oldest.and_then(keep),
         },
         in_flight: session.in_flight.len(),
         unreleased: session.unreleased.len(),
@@ -137,13 +137,13 @@ fn count_group(group: &Group) -> GroupCensus {
         queue: QueueCensus {
             messages: group.queue.len() + group.returned.len(),
             bytes: group.queue.bytes() + returned_bytes,
-            oldest: oldest.map(keep),
+            oldest: oldest.and_then(keep),
         },
     }
 }
 
-fn keep((id, entry): (MessageId, &Entry)) -> (MessageId, Arc<Message>) {
-    (id, Arc::clone(&entry.message))
+fn keep((id, entry): (MessageId, &Entry)) -> Option<(MessageId, Arc<Message>)> {
+    entry.message.message().map(|message| (id, Arc::clone(message)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! The outside of the ledger: where its replies go and what becomes of its records.
 
+use std::num::NonZeroU64;
+
 use index::ShardId;
 
+use crate::bodies::Wanted;
 use crate::{Record, Reply};
 
 /// What a ledger does to the world.
@@ -25,6 +28,15 @@ pub trait Effects {
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
+    /// Where the first record can be read again of the group that was taken last; none if it cannot.
+    fn address(&mut self) -> Option<Address> {
+        None
+    }
+
+    /// Asks for a message that is on disk alone. It is brought to [`Ledger::fetched`](crate::Ledger::fetched), however
+    /// much later; only of what has an [`address`](Self::address) this is asked.
+    fn fetch(&mut self, _wanted: Wanted) {}
+
     /// Whether the shards take what nobody waits for: wills, steps of cursors. They are put off meanwhile.
     fn has_room(&self) -> bool {
         true
@@ -34,6 +46,17 @@ pub trait Effects {
 /// How far the records have come: grows with each group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
+
+/// Where a record stands with those who keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// The place, in a way that is theirs alone; it grows from one group to the next.
+    pub at: NonZeroU64,
+    /// Its length in bytes.
+    pub bytes: u32,
+    /// By which it is told that it is still the same.
+    pub checksum: u32,
+}
 
 /// Why a group of records was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Messages that leave their queue, as many as their client takes.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use index::{Place, QueueId};
 use session::{Message, Now};
@@ -145,7 +146,12 @@ impl Ledger {
             let Some(packet_id) = online.again.pop_front() else { break };
             let Some(exchange) = in_flight.find(packet_id) else { continue };
             let State::Own(_, entry) = &exchange.state else { continue };
-            if is_too_large(&entry.message, &entry.granted.identifiers, online.packet_bytes_max, now) {
+            let Some(message) = entry.message.message() else {
+                online.again.push_front(packet_id);
+                self.want_again(id, to);
+                break;
+            };
+            if is_too_large(message, &entry.granted.identifiers, online.packet_bytes_max, now) {
                 self.pass_over(id, packet_id, now, to)?;
                 done += 1;
                 continue;
@@ -153,7 +159,8 @@ impl Ledger {
             online.begun(exchange.bytes);
             let Place { shard, connection } = online.place;
             let what = Delivered::Session { queue: id, packet_id };
-            to.post(shard, Reply::Deliver(Box::new(deliver(connection, what, entry, true))));
+            let (message, granted) = (Arc::clone(message), &entry.granted);
+            to.post(shard, Reply::Deliver(Box::new(deliver(connection, what, message, granted, true))));
             done += 1;
         }
         Ok(done)
@@ -218,12 +225,15 @@ impl Ledger {
         let (Some(online), Some(incarnation)) = (&session.online, session.incarnation) else { return Ok(0) };
         let mut turns = std::mem::take(&mut self.turns);
         let (mut sent, mut bytes) = (0, 0);
-        for (message, entry) in session.queue.iter().take(messages) {
+        for (id, entry) in session.queue.iter().take(messages) {
             let turn = if entry.message.is_expired(now) {
                 Turn::Expired
-            } else if is_too_large(&entry.message, &entry.granted.identifiers, online.packet_bytes_max, now) {
+            } else if let Some(message) = entry.message.message()
+                && is_too_large(message, &entry.granted.identifiers, online.packet_bytes_max, now)
+            {
                 Turn::TooLarge
-            } else if online.takes_new_behind(sent, bytes, &session.in_flight)
+            } else if entry.message.message().is_some()
+                && online.takes_new_behind(sent, bytes, &session.in_flight)
                 && let Some(packet_id) = session.in_flight.allocate()
             {
                 sent += 1;
@@ -232,7 +242,7 @@ impl Ledger {
             } else {
                 break;
             };
-            turns.push(turn, incarnation, message);
+            turns.push(turn, incarnation, id);
         }
         let committed = match &turns.records[..] {
             [] => Ok(()),
@@ -240,6 +250,7 @@ impl Ledger {
         };
         if committed.is_ok() {
             turns.turns.iter().for_each(|turn| self.take_turn(id, *turn, now, to));
+            self.want_first(QueueOf::Session(id), to);
             self.unpark(id);
         }
         let done = turns.turns.len();
@@ -252,7 +263,7 @@ impl Ledger {
     fn take_turn(&mut self, id: QueueId, turn: Turn, now: Now, to: &mut impl Effects) {
         let Some(session) = self.sessions.find_mut(id) else { return };
         let Some(online) = &mut session.online else { return };
-        let Some((message, entry)) = session.queue.pop() else { return };
+        let Some((id_of_message, entry)) = session.queue.pop() else { return };
         online.growth.shrink(&session.queue);
         let bytes = entry.message.size_bytes();
         subtract(&self.gauges.queued_bytes, bytes);
@@ -265,9 +276,14 @@ impl Ledger {
         online.begun(bytes);
         let Place { shard, connection } = online.place;
         let what = Delivered::Session { queue: id, packet_id };
-        let reply = Reply::Deliver(Box::new(deliver(connection, what, &entry, false)));
+        let deliver = entry
+            .message
+            .message()
+            .map(|message| deliver(connection, what, Arc::clone(message), &entry.granted, false));
         let qos = entry.granted.qos;
-        session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
+        session.in_flight.insert(packet_id, bytes, State::Own(id_of_message, entry));
+        debug_assert!(deliver.is_some(), "it was in memory when its turn came");
+        let Some(reply) = deliver.map(|deliver| Reply::Deliver(Box::new(deliver))) else { return };
         if qos == Qos::ExactlyOnce {
             self.answer(Answer { shard, reply, brake: None }, now, to);
         } else {

@@ -93,6 +93,11 @@ impl Group {
         }
     }
 
+    /// Whether the next message is on disk alone.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.returned.is_empty() && self.queue.is_away_within(0)
+    }
+
     /// A new message, behind all others.
     pub(crate) fn push(&mut self, id: MessageId, entry: Entry) {
         self.notice(id, &entry);
@@ -127,6 +132,12 @@ impl Group {
         waiting.or_else(held).is_some_and(|entry| entry.is_recorded)
     }
 
+    /// A message that waits, or that a member may give back.
+    pub(crate) fn entry(&mut self, id: MessageId) -> Option<&mut Entry> {
+        let held = self.held.get_mut(&id).and_then(|held| held.entry.as_mut());
+        self.queue.find_mut(id).or_else(|| self.returned.get_mut(&id)).or(held)
+    }
+
     /// Takes a message out, wherever it waits.
     pub(crate) fn take(&mut self, id: MessageId) -> Option<Entry> {
         let entry = self.returned.remove(&id).or_else(|| self.queue.remove(id))?;
@@ -146,24 +157,29 @@ impl Group {
         lane_of(self.subscriber.members()?, message)
     }
 
+    /// Where keys keep their order, all messages are in memory.
+    fn lane_of_entry(&self, entry: &Entry) -> Option<Lane> {
+        self.lane_of(entry.message.message()?)
+    }
+
     /// What waits is what was read from records.
     pub(crate) fn restore_lanes(&mut self) {
         let Some(mut lanes) = self.lanes.take() else { return };
         for (id, entry) in self.queue.iter() {
-            self.lane_of(&entry.message).into_iter().for_each(|lane| lanes.add(lane, id));
+            self.lane_of_entry(entry).into_iter().for_each(|lane| lanes.add(lane, id));
         }
         self.lanes = Some(lanes);
     }
 
     fn notice(&mut self, id: MessageId, entry: &Entry) {
-        let lane = self.lane_of(&entry.message);
+        let lane = self.lane_of_entry(entry);
         if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
             lanes.add(lane, id);
         }
     }
 
     fn forget(&mut self, id: MessageId, entry: &Entry) {
-        let lane = self.lane_of(&entry.message);
+        let lane = self.lane_of_entry(entry);
         if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
             lanes.remove(lane, id);
         }

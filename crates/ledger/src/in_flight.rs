@@ -102,6 +102,14 @@ impl InFlight {
         self.exchanges.find_mut(hash(packet_id), |exchange| exchange.packet_id == packet_id)
     }
 
+    /// The session's own message under this identifier.
+    pub(crate) fn own(&mut self, packet_id: PacketId) -> Option<&mut Entry> {
+        match &mut self.find_mut(packet_id)?.state {
+            State::Own(_, entry) => Some(entry),
+            _ => None,
+        }
+    }
+
     pub(crate) fn remove(&mut self, packet_id: PacketId) -> Option<Exchange> {
         let found = self.exchanges.find_entry(hash(packet_id), |exchange| exchange.packet_id == packet_id);
         let exchange = found.ok()?.remove().0;

@@ -1,6 +1,6 @@
 //! Where the records go, seen from the thread on which the ledger runs.
 
-use crate::{Incarnation, Lsn, MessageId, Record, Refusal};
+use crate::{Address, Fetched, Incarnation, Lsn, MessageId, Record, Refusal, Wanted};
 
 /// Keeps the records of a ledger in the order in which they are committed, and hands them back when the space of old ones
 /// is wanted. Nothing here waits for a disk.
@@ -17,6 +17,19 @@ pub trait Keeper: Send {
     /// # Errors
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
+
+    /// Where the first record can be read again of the group that was taken last; none if it cannot.
+    fn address(&mut self) -> Option<Address> {
+        None
+    }
+
+    /// Asks for a message that is on disk alone; see [`next_fetched`](Self::next_fetched).
+    fn fetch(&mut self, _wanted: Wanted) {}
+
+    /// What has come of what was asked for, in any order.
+    fn next_fetched(&mut self) -> Option<Fetched> {
+        None
+    }
 
     /// What is committed from now on is begun to be written when the turn ends. Without turns each commit is begun at once.
     fn begin_turn(&mut self) {}

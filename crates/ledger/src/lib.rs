@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod bodies;
 mod census;
 mod claims;
 mod command;
@@ -59,18 +60,20 @@ use index::{ConnectionId, Place, QueueId, ShardId, Subscriptions};
 use topic::TopicFilter;
 use wire::ReasonCode;
 
+pub use bodies::{Fetched, Found, Wanted};
 pub use census::{Census, GroupCensus, QueueCensus, SessionCensus};
 pub use command::{
     Cause, Claim, Claimed, Command, CursorId, Deliver, Delivered, EntryId, Left, Origin, Publish, Reply, Will,
 };
-pub use effects::{Effects, Lsn, Refusal};
+pub use effects::{Address, Effects, Lsn, Refusal};
 pub use gauges::Gauges;
 pub use keeper::{InMemory, Keeper, Needs, Progress};
-pub use record::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
+pub use record::{Addressed, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{Durability, QueueFull, Settings};
 
 use acknowledge::Outcome;
+use bodies::Bodies;
 use claims::Claims;
 use cursors::Cursors;
 use end::Ending;
@@ -121,6 +124,7 @@ pub struct Ledger {
     moved: Moved,
     copied: Copied,
     live: Live,
+    bodies: Bodies,
     retained: Retained,
     cursors: Cursors,
     replies: Replies,
@@ -161,6 +165,7 @@ impl Ledger {
             moved: Moved::default(),
             copied: Copied::default(),
             live: Live::default(),
+            bodies: Bodies::default(),
             groups: Groups::new(settings.seed, settings.dispatch.clone()),
             retained: Retained::new(settings.retained_bytes_max),
             cursors: Cursors::default(),

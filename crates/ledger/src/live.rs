@@ -1,26 +1,46 @@
-//! How much would have to be on disk, if only what is live was.
+//! Messages that are on the record and still needed: how much of the disk they take if only what is live was there, and
+//! how much of memory.
 
-use std::ops::Deref;
+use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use session::Message;
+use session::{Message, Now};
 
-/// The bytes of messages that are on the record and still needed, each counted once, as long as somebody has it.
+use crate::Address;
+
+/// The bytes of messages that are on the record, each counted once, as long as somebody has it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Live(Arc<AtomicUsize>);
+pub(crate) struct Live(Arc<Bytes>);
+
+#[derive(Debug, Default)]
+struct Bytes {
+    /// Needed.
+    all: AtomicUsize,
+    /// Needed by queues, and in memory.
+    in_memory: AtomicUsize,
+}
 
 /// What one message counts for.
 #[derive(Debug)]
 pub(crate) struct LiveBytes {
     live: Live,
     bytes: usize,
+    /// How many queues have it in memory.
+    in_memory: AtomicU32,
 }
 
-/// A message in one queue, or on its way out of it.
+/// A message in one queue, or on its way out of it. It may be on disk alone until its turn comes.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    message: Arc<Message>,
+    message: Option<Arc<Message>>,
+    /// Where it can be read again, if it is on disk alone, or was.
+    address: Option<Address>,
+    size_bytes: u32,
+    /// It is on its way from the disk.
+    is_wanted: bool,
+    /// Milliseconds since 1970.
+    expires_unix_ms: Option<NonZeroU64>,
     share: Share,
 }
 
@@ -28,6 +48,7 @@ pub(crate) struct Kept {
 #[derive(Debug)]
 pub(crate) struct Keeping<'a> {
     message: &'a Arc<Message>,
+    address: Option<Address>,
     share: Share,
 }
 
@@ -43,73 +64,173 @@ enum Share {
 
 impl Live {
     pub(crate) fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.all.load(Ordering::Relaxed)
+    }
+
+    /// What of it waits in memory.
+    pub(crate) fn in_memory_bytes(&self) -> usize {
+        self.0.in_memory.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count(&self, message: &Message) -> LiveBytes {
-        let bytes = bytes(message);
-        self.add(bytes);
-        LiveBytes { live: self.clone(), bytes }
-    }
-
-    /// There is one writer, the ledger: no need for an atomic addition.
-    fn add(&self, bytes: usize) {
-        self.0.store(self.bytes().wrapping_add(bytes), Ordering::Relaxed);
-    }
-
-    fn subtract(&self, bytes: usize) {
-        self.0.store(self.bytes().wrapping_sub(bytes), Ordering::Relaxed);
+        let bytes = message.size_bytes();
+        add(&self.0.all, bytes);
+        LiveBytes { live: self.clone(), bytes, in_memory: AtomicU32::new(0) }
     }
 }
 
-/// About what a record of it takes: what a message holds of memory beside its bytes is as much.
-fn bytes(message: &Message) -> usize {
-    message.size_bytes()
+/// There is one writer, the ledger: no need for an atomic addition.
+fn add(count: &AtomicUsize, bytes: usize) {
+    count.store(count.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+}
+
+fn subtract(count: &AtomicUsize, bytes: usize) {
+    count.store(count.load(Ordering::Relaxed).wrapping_sub(bytes), Ordering::Relaxed);
 }
 
 impl<'a> Keeping<'a> {
-    /// A message that goes into so many queues; `live` counts it if it is on the record.
-    pub(crate) fn new(message: &'a Arc<Message>, queues: usize, live: Option<&Live>) -> Self {
+    /// A message that goes into so many queues; `live` counts it if it is on the record. With an address it need not stay
+    /// in memory.
+    pub(crate) fn new(
+        message: &'a Arc<Message>,
+        queues: usize,
+        live: Option<&Live>,
+        address: Option<Address>,
+    ) -> Self {
         let share = match (live, queues) {
             (None, _) => Share::None,
             (Some(live), 0 | 1) => Share::Sole(live.clone()),
             (Some(live), _) => Share::Shared(Arc::new(live.count(message))),
         };
-        Self { message, share }
+        Self { message, address, share }
     }
 
-    /// For one of its queues.
-    pub(crate) fn one(&self) -> Kept {
+    /// For one of its queues, of which it may be the only one that it is recorded in.
+    pub(crate) fn one(&self, is_recorded: bool) -> Kept {
+        let size_bytes = self.message.size_bytes();
         let share = match &self.share {
             Share::None => Share::None,
             Share::Sole(live) => {
-                live.add(bytes(self.message));
+                add(&live.0.all, size_bytes);
                 Share::Sole(live.clone())
             }
             Share::Shared(bytes) => Share::Shared(Arc::clone(bytes)),
         };
-        Kept { message: Arc::clone(self.message), share }
+        let mut kept = Kept {
+            message: None,
+            address: self.address.filter(|_| is_recorded),
+            // No packet is longer.
+            size_bytes: u32::try_from(size_bytes).unwrap_or(u32::MAX),
+            is_wanted: false,
+            expires_unix_ms: self.message.expires_unix_ms().and_then(NonZeroU64::new),
+            share,
+        };
+        kept.bring(Arc::clone(self.message));
+        kept
+    }
+}
+
+impl Kept {
+    /// The message, if it is in memory.
+    pub(crate) fn message(&self) -> Option<&Arc<Message>> {
+        self.message.as_ref()
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes as usize
+    }
+
+    pub(crate) fn expires(&self) -> bool {
+        self.expires_unix_ms.is_some()
+    }
+
+    /// As [`Message::is_expired`].
+    pub(crate) fn is_expired(&self, now: Now) -> bool {
+        self.expires_unix_ms.is_some_and(|expires| expires.get() < now.unix_ms)
+    }
+
+    pub(crate) fn address(&self) -> Option<Address> {
+        self.address
+    }
+
+    /// Its record was copied there. Where it was not known where it stands, it stays in memory.
+    pub(crate) fn set_address(&mut self, address: Option<Address>) {
+        if self.address.is_some() && address.is_some() {
+            self.address = address;
+        }
+    }
+
+    /// Out of memory, if it can be read again.
+    pub(crate) fn put_away(&mut self) {
+        if self.address.is_some() && self.message.take().is_some() {
+            self.uncount();
+        }
+    }
+
+    /// Into memory.
+    pub(crate) fn bring(&mut self, message: Arc<Message>) {
+        self.is_wanted = false;
+        if self.message.replace(message).is_none() {
+            match &self.share {
+                Share::None => {}
+                Share::Sole(live) => add(&live.0.in_memory, self.size_bytes()),
+                Share::Shared(bytes) => bytes.bring(),
+            }
+        }
+    }
+
+    /// Where it is to be read from, if it is not in memory nor on its way there. It is from then on.
+    pub(crate) fn want(&mut self) -> Option<Address> {
+        let is_away = self.message.is_none() && !self.is_wanted;
+        self.is_wanted |= is_away;
+        self.address.filter(|_| is_away)
+    }
+
+    /// What was on its way has not come.
+    pub(crate) fn miss(&mut self) {
+        self.is_wanted = false;
+    }
+
+    fn uncount(&self) {
+        match &self.share {
+            Share::None => {}
+            Share::Sole(live) => subtract(&live.0.in_memory, self.size_bytes()),
+            Share::Shared(bytes) => bytes.put_away(),
+        }
+    }
+}
+
+impl LiveBytes {
+    fn bring(&self) {
+        let queues = self.in_memory.load(Ordering::Relaxed);
+        self.in_memory.store(queues + 1, Ordering::Relaxed);
+        if queues == 0 {
+            add(&self.live.0.in_memory, self.bytes);
+        }
+    }
+
+    fn put_away(&self) {
+        let queues = self.in_memory.load(Ordering::Relaxed);
+        self.in_memory.store(queues - 1, Ordering::Relaxed);
+        if queues == 1 {
+            subtract(&self.live.0.in_memory, self.bytes);
+        }
     }
 }
 
 impl Drop for LiveBytes {
     fn drop(&mut self) {
-        self.live.subtract(self.bytes);
+        subtract(&self.live.0.all, self.bytes);
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if let Share::Sole(live) = &self.share {
-            live.subtract(bytes(&self.message));
+        if self.message.is_some() {
+            self.uncount();
         }
-    }
-}
-
-impl Deref for Kept {
-    type Target = Arc<Message>;
-
-    fn deref(&self) -> &Arc<Message> {
-        &self.message
+        if let Share::Sole(live) = &self.share {
+            subtract(&live.0.all, self.size_bytes());
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, QueueOf};
 use crate::retained::is_of_server;
 use crate::retained::{Stored, behind_topic};
-use crate::{Effects, Ledger, QueueFull, Record, Refusal};
+use crate::{Address, Effects, Ledger, QueueFull, Record, Refusal};
 
 /// A message with everything that decides its way.
 pub(crate) struct Routing<'a> {
@@ -36,6 +36,14 @@ pub(crate) struct Routing<'a> {
 pub(crate) struct Publisher {
     /// Its own queue, if its session lasts.
     pub(crate) queue: Option<QueueId>,
+}
+
+/// A message that has its place in the order.
+#[derive(Debug, Clone, Copy)]
+struct Recorded {
+    id: MessageId,
+    /// It need not stay in memory.
+    address: Option<Address>,
 }
 
 /// What has become of a message.
@@ -142,12 +150,12 @@ impl Ledger {
             let Some(planned) = self.plan_to_bring(queue, message, interest) else { return };
             let id = self.next_message();
             let mut group = Vec::with_capacity(1);
-            self.record_room(&planned, &mut group);
             if planned.is_taken() {
                 let queues = Cow::Owned(vec![planned.queued.clone()]);
                 let body = Cow::Borrowed(message);
                 group.push(Record::Enqueue { message: id, body, queues, is_retained: false });
             }
+            self.record_room(&planned, &mut group);
             let from = behind_topic(message.topic());
             if let Some(filter) = &filter
                 && planned.room != Room::Ends
@@ -161,7 +169,8 @@ impl Ledger {
                     self.move_cursor(queue, filter.as_deref(), &from);
                     let routing =
                         Routing { message, targets: &targets, publisher: None, opens: None, will: None };
-                    self.enqueue(&routing, id, &mut vec![planned], to);
+                    let recorded = Recorded { id, address: self.address_if_full(message, to) };
+                    self.enqueue(&routing, recorded, &mut vec![planned], to);
                 }
                 Err(refusal) => {
                     let _ = self.reason(refusal);
@@ -199,15 +208,15 @@ impl Ledger {
         let decided = self
             .plan(routing, is_retained, &mut plan)
             .and_then(|()| self.record(routing, is_retained, &plan, to));
-        let id = match decided {
-            Ok(id) => id,
+        let recorded = match decided {
+            Ok(recorded) => recorded,
             Err(reason) => {
                 plan.clear();
                 self.plan = plan;
                 return Err(reason);
             }
         };
-        let brake = self.enqueue(routing, id, &mut plan, to);
+        let brake = self.enqueue(routing, recorded, &mut plan, to);
         self.plan = plan;
         if let Some((session, packet_id)) = opens
             && let Some(session) = self.sessions.find_mut(session)
@@ -216,7 +225,7 @@ impl Ledger {
         }
         if message.retain() {
             if is_retained || message.payload().is_empty() {
-                let stored = self.retained.set(id, message);
+                let stored = self.retained.set(recorded.id, message);
                 debug_assert_eq!(stored, Stored::Done, "there was room a moment ago");
             } else {
                 // What there was is out of date.
@@ -347,17 +356,29 @@ impl Ledger {
         }
     }
 
-    /// Writes down what will happen, all of it together. Returns the message's number.
+    /// Writes down what will happen, all of it together: the message first, since it is found by where the group begins.
     fn record(
         &mut self,
         routing: &Routing<'_>,
         is_retained: bool,
         plan: &[Planned],
         to: &mut impl Effects,
-    ) -> Result<MessageId, ReasonCode> {
+    ) -> Result<Recorded, ReasonCode> {
         let Routing { message, opens, will, .. } = *routing;
         let id = self.next_message();
         let mut group: Vec<Record<'_>> = Vec::with_capacity(2);
+        let ended = self.ended_by(plan);
+        let takes = plan
+            .iter()
+            .filter(|planned| planned.is_recorded && planned.is_taken() && !ended.contains(&planned.queue));
+        let queues: Vec<Queued> = takes.map(|planned| planned.queued.clone()).collect();
+        let is_queued = !queues.is_empty();
+        // The server's own values are those of this process.
+        let is_retained = is_retained && !is_of_server(message);
+        if is_retained || is_queued {
+            let (body, queues) = (Cow::Borrowed(message), Cow::Owned(queues));
+            group.push(Record::Enqueue { message: id, body, queues, is_retained });
+        }
         if let Some((session, packet_id)) = opens
             && let Some(session) = self.sessions.find(session).and_then(|session| session.incarnation)
         {
@@ -366,23 +387,13 @@ impl Ledger {
         for planned in plan {
             self.record_room(planned, &mut group);
         }
-        let ended = self.ended_by(plan);
-        let takes = plan
-            .iter()
-            .filter(|planned| planned.is_recorded && planned.is_taken() && !ended.contains(&planned.queue));
-        let queues: Vec<Queued> = takes.map(|planned| planned.queued.clone()).collect();
-        // The server's own values are those of this process.
-        let is_retained = is_retained && !is_of_server(message);
-        if is_retained || !queues.is_empty() {
-            let (body, queues) = (Cow::Borrowed(message), Cow::Owned(queues));
-            group.push(Record::Enqueue { message: id, body, queues, is_retained });
-        }
         if message.retain() && !is_retained && !is_of_server(message) {
             group.push(Record::Cleared { topic: Cow::Borrowed(message.topic().as_str()) });
         }
         group.extend(will.map(|will| Record::WillDone { will }));
+        let in_memory = Recorded { id, address: None };
         if group.is_empty() {
-            return Ok(id);
+            return Ok(in_memory);
         }
         // Nobody was promised that a retained message of QoS 0 is kept, and a will is better published twice than never.
         let can_do_without = opens.is_none() && plan.is_empty() && message.qos() == Qos::AtMostOnce;
@@ -393,10 +404,11 @@ impl Ledger {
                     self.retained.note_unrecorded(id);
                 }
                 add(&self.gauges.unrecorded, 1);
-                Ok(id)
+                Ok(in_memory)
             }
             Err(refusal) => Err(self.reason(refusal)),
-            Ok(()) => Ok(id),
+            Ok(()) if is_queued => Ok(Recorded { id, address: self.address_if_full(message, to) }),
+            Ok(()) => Ok(in_memory),
         }
     }
 }
@@ -453,7 +465,7 @@ impl Ledger {
     fn enqueue(
         &mut self,
         routing: &Routing<'_>,
-        id: MessageId,
+        Recorded { id, address }: Recorded,
         plan: &mut Vec<Planned>,
         to: &mut impl Effects,
     ) -> Option<QueueOf> {
@@ -468,7 +480,7 @@ impl Ledger {
             self.end_for_full_queue(planned.queue, to);
         }
         let is_recorded = plan.iter().any(|planned| planned.is_recorded);
-        let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(&self.live));
+        let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(&self.live), address);
         for Planned { queue, queued, is_recorded, room } in plan.drain(..) {
             match room {
                 Room::Ends => continue,
@@ -483,7 +495,8 @@ impl Ledger {
                 Room::Enough => {}
                 Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
             }
-            let entry = Entry { message: keeping.one(), granted: queued.granted, is_recorded };
+            let message = keeping.one(is_recorded);
+            let entry = Entry { message, granted: queued.granted, is_recorded };
             self.push(queue, id, entry);
             if brake.is_none() && own != Some(queue) && routing.publisher.is_some() && self.has_grown(queue) {
                 brake = Some(queue);
@@ -504,16 +517,25 @@ impl Ledger {
         }
     }
 
-    fn push(&mut self, queue: QueueOf, id: MessageId, entry: Entry) {
-        let (expires, bytes) = (entry.message.expires_unix_ms().is_some(), entry.message.size_bytes());
+    fn push(&mut self, queue: QueueOf, id: MessageId, mut entry: Entry) {
+        let (expires, bytes) = (entry.message.expires(), entry.message.size_bytes());
         let has_reader = match queue {
             QueueOf::Session(session) => self.sessions.find_mut(session).map(|session| {
+                let has_reader = session.online.is_some();
+                if !(has_reader && session.queue.is_empty()) {
+                    entry.message.put_away();
+                }
                 session.queue.push(id, entry);
-                session.online.is_some()
+                has_reader
             }),
             QueueOf::Group(group) => self.groups.table.find_mut(group).map(|group| {
+                let has_reader = group.has_turns();
+                // Where keys keep their order, it is decided by the message whose turn it is.
+                if group.lanes.is_none() && !(has_reader && group.queue.is_empty()) {
+                    entry.message.put_away();
+                }
                 group.push(id, entry);
-                group.has_turns()
+                has_reader || group.has_turns()
             }),
         };
         // One of its groups has just ended it.

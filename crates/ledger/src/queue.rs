@@ -63,15 +63,16 @@ impl Queue {
     ///
     /// [`settle`](Self::settle) comes before anything but this and [`remove`](Self::remove).
     pub(crate) fn restore(&mut self, id: MessageId, entry: Entry) -> bool {
-        if self.late.contains_key(&id) {
+        if let Some(known) = self.find_mut(id) {
+            // The younger record stays for longer.
+            known.message.set_address(entry.message.address());
             return false;
         }
-        let (bytes, expires) = (entry.message.size_bytes(), entry.message.expires_unix_ms().is_some());
+        let (bytes, expires) = (entry.message.size_bytes(), entry.message.expires());
         if self.places.back().is_none_or(|(last, _)| *last < id) {
             self.places.push_back((id, Some(entry)));
         } else {
             match self.places.binary_search_by_key(&id, |(id, _)| *id) {
-                Ok(place) if self.places[place].1.is_some() => return false,
                 Ok(place) => self.places[place].1 = Some(entry),
                 Err(_) => drop(self.late.insert(id, entry)),
             }
@@ -108,6 +109,23 @@ impl Queue {
         self.places[place].1.as_ref()
     }
 
+    pub(crate) fn find_mut(&mut self, id: MessageId) -> Option<&mut Entry> {
+        match self.places.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(place) => self.places[place].1.as_mut(),
+            Err(_) => self.late.get_mut(&id),
+        }
+    }
+
+    /// Whether the first message, or one about so many places behind it, is on disk alone.
+    pub(crate) fn is_away_within(&self, places: usize) -> bool {
+        let last = places.min(self.places.len().saturating_sub(1));
+        let is_away = |place: usize| match self.places.get(place) {
+            Some((_, Some(entry))) => entry.message.message().is_none(),
+            _ => false,
+        };
+        is_away(0) || is_away(last)
+    }
+
     pub(crate) fn pop(&mut self) -> Option<(MessageId, Entry)> {
         let (id, entry) = self.places.pop_front()?;
         let entry = entry?;
@@ -139,6 +157,10 @@ impl Queue {
         self.places.iter().filter_map(|(id, entry)| entry.as_ref().map(|entry| (*id, entry)))
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (MessageId, &mut Entry)> {
+        self.places.iter_mut().filter_map(|(id, entry)| entry.as_mut().map(|entry| (*id, entry)))
+    }
+
     /// Looks at `visits` places behind `after` and notes which of their messages are expired. Returns where it stopped,
     /// or nothing at the end.
     pub(crate) fn look_for_expired(
@@ -168,13 +190,13 @@ impl Queue {
     fn count(&mut self, entry: &Entry) {
         self.messages += 1;
         self.bytes += entry.message.size_bytes();
-        self.expiring += usize::from(entry.message.expires_unix_ms().is_some());
+        self.expiring += usize::from(entry.message.expires());
     }
 
     fn forget(&mut self, entry: &Entry) {
         self.messages -= 1;
         self.bytes -= entry.message.size_bytes();
-        self.expiring -= usize::from(entry.message.expires_unix_ms().is_some());
+        self.expiring -= usize::from(entry.message.expires());
     }
 
     fn trim(&mut self) {

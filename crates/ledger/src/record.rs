@@ -8,6 +8,8 @@ use index::Interest;
 use session::Message;
 use wire::{PacketId, Qos};
 
+use crate::Address;
+
 /// A session or a group that lasts, from its beginning to its end. None is ever given twice, so that it also names the
 /// queue, without the client identifier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -200,6 +202,21 @@ pub enum Record<'a> {
         /// Its number, as it was recorded when its client connected.
         will: MessageId,
     },
+}
+
+/// A record, and where it can be read again, if it can.
+#[derive(Clone)]
+pub struct Addressed<'a> {
+    /// Itself.
+    pub record: Record<'a>,
+    /// Where it stands, if that is known, and it is one with a message.
+    pub address: Option<Address>,
+}
+
+impl<'a> From<Record<'a>> for Addressed<'a> {
+    fn from(record: Record<'a>) -> Self {
+        Self { record, address: None }
+    }
 }
 
 /// A will, as it is recorded.

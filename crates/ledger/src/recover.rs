@@ -13,21 +13,22 @@ use crate::replay::Replay;
 use crate::replies::QueueOf;
 use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
-use crate::{Effects, Ledger, Record, Settings};
+use crate::{Addressed, Effects, Ledger, Record, Settings};
 
 impl Ledger {
     /// The ledger that has made these records, which are whole groups, in their order; without the first of them if what
     /// was true of those was [copied](Self::copy_some). Nobody is connected to it: clients that were when the records end
-    /// are taken as disconnected `now`. `index` gets the subscriptions.
+    /// are taken as disconnected `now`. `index` gets the subscriptions. Messages whose records can be read again need not
+    /// stay in memory.
     #[must_use]
     pub fn recover<'a>(
         settings: Settings,
         index: Arc<Subscriptions>,
-        records: impl IntoIterator<Item = Record<'a>>,
+        records: impl IntoIterator<Item = impl Into<Addressed<'a>>>,
         now: Now,
     ) -> Self {
         let mut replay = Replay::new(Self::new(settings, index));
-        records.into_iter().for_each(|record| replay.apply(record));
+        records.into_iter().for_each(|record| replay.apply(record.into()));
         replay.finish(now)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use index::{QueueId, Subscriber};
+use index::{Dispatch, QueueId, Subscriber};
 use session::Message;
 use wire::PacketId;
 
@@ -13,7 +13,7 @@ use crate::live::Keeping;
 use crate::queue::Entry;
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::{PendingWill, Session, Unfinished};
-use crate::{Ledger, Record};
+use crate::{Address, Addressed, Ledger, Record};
 
 /// A ledger that comes to be from its records, and what is only needed while they are read.
 ///
@@ -31,6 +31,13 @@ pub(crate) struct Replay {
     pub(crate) due: BTreeMap<MessageId, Arc<Message>>,
 }
 
+/// A message in the records.
+struct Found<'a> {
+    id: MessageId,
+    body: &'a Arc<Message>,
+    address: Option<Address>,
+}
+
 impl Replay {
     pub(crate) fn new(ledger: Ledger) -> Self {
         Self {
@@ -44,7 +51,7 @@ impl Replay {
     }
 
     /// Reads one record.
-    pub(crate) fn apply(&mut self, record: Record<'_>) {
+    pub(crate) fn apply(&mut self, Addressed { record, address }: Addressed<'_>) {
         match record {
             Record::Session { session, client_id } => self.begin(session, &client_id),
             Record::Connected { session, expiry_secs, will } => self.connect(session, expiry_secs, will),
@@ -66,7 +73,8 @@ impl Replay {
                 }
             }
             Record::Enqueue { message, body, queues, is_retained } => {
-                self.enqueue(message, &body, queues.into_owned(), is_retained);
+                let found = Found { id: message, body: &body, address };
+                self.enqueue(&found, queues.into_owned(), is_retained);
             }
             Record::Cleared { topic } => self.ledger.retained.clear(&topic),
             Record::Removed { queue, message } => drop(self.take(queue, message)),
@@ -233,12 +241,17 @@ impl Replay {
         }
     }
 
-    fn enqueue(&mut self, id: MessageId, body: &Arc<Message>, queues: Vec<Queued>, is_retained: bool) {
+    fn enqueue(&mut self, found: &Found<'_>, queues: Vec<Queued>, is_retained: bool) {
+        let Found { id, body, address } = *found;
         self.ledger.last_message = self.ledger.last_message.max(id);
         let live = self.ledger.live.clone();
-        let keeping = Keeping::new(body, queues.len(), Some(&live));
+        let is_full = live.in_memory_bytes() > self.ledger.settings.queued_bytes_in_memory;
+        let keeping = Keeping::new(body, queues.len(), Some(&live), address);
         for Queued { queue, granted } in queues {
-            let entry = Entry { message: keeping.one(), granted, is_recorded: true };
+            let mut entry = Entry { message: keeping.one(true), granted, is_recorded: true };
+            if is_full && !self.may_need_lane(queue) {
+                entry.message.put_away();
+            }
             let is_new = match self.group(queue) {
                 Some(group) => group.queue.restore(id, entry),
                 None => self.session_or_begin(queue).queue.restore(id, entry),
@@ -250,6 +263,12 @@ impl Replay {
         if is_retained {
             self.ledger.retained.set(id, body);
         }
+    }
+
+    /// Whether it is, or may turn out to be, a group whose messages keep an order by their keys: these stay in memory.
+    fn may_need_lane(&self, queue: Incarnation) -> bool {
+        matches!(self.ledger.settings.dispatch, Dispatch::KeyOrdered(_))
+            && !self.ledger.lasting.contains_key(&queue)
     }
 
     /// Takes a message out of a session's queue or a group's.

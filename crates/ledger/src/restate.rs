@@ -66,6 +66,7 @@ use wire::PacketId;
 
 use crate::group::Groups;
 use crate::in_flight::{Exchange, State};
+use crate::queue::Entry;
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::Session;
 use crate::table::Table;
@@ -224,12 +225,15 @@ impl Ledger {
         let slices = kept.len().div_ceil(queues_at_a_time(body)).max(usize::from(is_retained));
         let mut kept = kept.into_iter();
         for slice in 0..slices {
-            let (queues, on_the_way): (Vec<_>, Vec<_>) = kept.by_ref().take(queues_at_a_time(body)).unzip();
-            let (body, queues) = (Cow::Borrowed(body), Cow::Owned(queues));
+            let (queues, on_the_way): (Vec<Queued>, Vec<_>) =
+                kept.by_ref().take(queues_at_a_time(body)).unzip();
+            let body = Cow::Borrowed(body);
             let is_retained = is_retained && slice == 0;
-            let mut group = vec![Record::Enqueue { message: id, body, queues, is_retained }];
+            let named = Cow::Borrowed(&queues[..]);
+            let mut group = vec![Record::Enqueue { message: id, body, queues: named, is_retained }];
             group.extend(on_the_way.into_iter().flatten());
             self.replies.copy(&group, to)?;
+            self.readdress(id, &queues, to);
         }
         if let Some((message, body)) = latest {
             let (body, queues) = (Cow::Borrowed(&body), Cow::Owned(Vec::new()));
@@ -237,6 +241,37 @@ impl Ledger {
             self.retained.note_recorded(message);
         }
         Ok(())
+    }
+
+    /// A message stands in another place, where it is to be read from if it is not in memory.
+    fn readdress(&mut self, id: MessageId, queues: &[Queued], to: &mut impl Effects) {
+        let mut address = None;
+        for Queued { queue, .. } in queues {
+            let entry = self.entry(*queue, id).filter(|entry| entry.message.address().is_some());
+            if let Some(entry) = entry {
+                address = address.or_else(|| to.address());
+                entry.message.set_address(address);
+            }
+        }
+    }
+
+    /// A message that is where it was put, or on its way to a client.
+    fn entry(&mut self, queue: Incarnation, id: MessageId) -> Option<&mut Entry> {
+        let Some(session) = self.lasting.get(&queue).copied() else {
+            if let Some(group) = self.groups.of_incarnation(queue)
+                && self.groups.table.find(group).is_some_and(|group| group.keeps(id))
+            {
+                return self.groups.table.find_mut(group)?.entry(id);
+            }
+            let (session, packet_id) = *self.moved.messages.get(&(queue, id))?;
+            return self.sessions.find_mut(session)?.in_flight.own(packet_id);
+        };
+        let session = self.sessions.find_mut(session)?;
+        if session.queue.find(id).is_some() {
+            return session.queue.find_mut(id);
+        }
+        let packet_id = session.in_flight.find_message(id)?.packet_id;
+        session.in_flight.own(packet_id)
     }
 
     /// Where a message is that was in a queue.

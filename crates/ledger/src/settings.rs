@@ -13,7 +13,10 @@ pub struct Settings {
     pub queue_messages_max: usize,
     /// ... and so many bytes of them.
     pub queue_bytes_max: usize,
-    /// What happens then.
+    /// Messages that wait take about so much of memory; what comes on top of it is read again when its turn comes, where
+    /// that is possible.
+    pub queued_bytes_in_memory: usize,
+    /// What happens when there is no room in a queue.
     pub queue_full: QueueFull,
     /// Acknowledgements are withheld from publishers while a queue has grown by more than so many messages since its
     /// reader came...
@@ -61,6 +64,7 @@ impl Default for Settings {
             sessions_max: 1_000_000,
             queue_messages_max: 100_000,
             queue_bytes_max: 256 << 20,
+            queued_bytes_in_memory: 256 << 20,
             queue_full: QueueFull::default(),
             brake_messages: 1_000,
             brake_bytes: 256 << 10,

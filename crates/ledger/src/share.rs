@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use index::{Change, Interest, Lane, Member, Place, QueueId, Subscriber, Target};
-use session::Now;
+use session::{Message, Now};
 use topic::TopicFilter;
 use wire::{PacketId, Qos};
 
@@ -224,6 +224,10 @@ impl Ledger {
             if !(group.has_waiting() && group.has_turns()) {
                 return Feeding::Done(done);
             }
+            if group.waits_for_disk() {
+                self.want_first(QueueOf::Group(id), to);
+                return Feeding::Done(done);
+            }
             let Some(member) = self.next_member(id) else { return Feeding::Done(done) };
             if self.give(id, member, now, to).is_err() {
                 self.put_back_in_ring(id, member);
@@ -299,11 +303,15 @@ impl Ledger {
         };
         let (Some(online), Some(share)) = (&session.online, session.shares.get(&id)) else { return Ok(()) };
         let Some((_, entry)) = group.next_for(member) else { return Ok(()) };
-        let granted = granted(entry, share.interest);
         if entry.message.is_expired(now) {
             return self.take_next(id, member, |gauges| &gauges.expired, to).map(drop);
         }
-        if is_too_large(&entry.message, &granted.identifiers, online.packet_bytes_max, now) {
+        let Some(message) = entry.message.message() else {
+            self.want_first(QueueOf::Group(id), to);
+            return Ok(());
+        };
+        let granted = granted(message, share.interest);
+        if is_too_large(message, &granted.identifiers, online.packet_bytes_max, now) {
             return self.take_next(id, member, |gauges| &gauges.too_large, to).map(drop);
         }
         if granted.qos > Qos::AtMostOnce {
@@ -313,8 +321,10 @@ impl Ledger {
         let subscriber = Arc::clone(&session.subscriber);
         let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
         let taken = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
-        if let Some(Entry { message, is_recorded, .. }) = taken {
-            let message = Arc::clone(&message);
+        if let Some(Entry { message, is_recorded, .. }) = taken
+            && let Some(message) = message.message()
+        {
+            let message = Arc::clone(message);
             let reply = Reply::Live { message, targets, stored: false };
             let answer = Answer { shard: place.shard, reply, brake: None };
             // At most once: after a crash nobody else may get it.
@@ -366,7 +376,8 @@ impl Ledger {
             self.replies.commit(&records, to)?;
         }
         let Some(entry) = group.take(message) else { return Ok(()) };
-        let lane = group.lane_of(&entry.message);
+        let Some(body) = entry.message.message().map(Arc::clone) else { return Ok(()) };
+        let lane = group.lane_of(&body);
         if let (Some(lane), Some(lanes)) = (lane, &mut group.lanes) {
             lanes.lend(lane, member);
         }
@@ -379,7 +390,7 @@ impl Ledger {
             None => Delivered::Group { group: id, entry: EntryId(message.0) },
         };
         let Place { shard, connection } = online.place;
-        let reply = Reply::Deliver(Box::new(deliver(connection, what, &entry, false)));
+        let reply = Reply::Deliver(Box::new(deliver(connection, what, body, &entry.granted, false)));
         if owner.is_some() {
             // It will not come back, and its place was free because others were acknowledged.
             group.growth.progress();
@@ -455,28 +466,26 @@ fn moved<'a>(
     }
     // It came when the group had no member that lasts. The identifier is in use even after a restart.
     let queues = Cow::Owned(vec![Queued { queue: group, granted: entry.granted.clone() }]);
-    let body = Cow::Borrowed(&*entry.message);
+    let Some(body) = entry.message.message().map(Cow::Borrowed) else { return vec![moved] };
     vec![Record::Enqueue { message, body, queues, is_retained: false }, moved]
 }
 
 /// As what a member gets a message: its own subscription says that, not the group's.
-fn granted(entry: &Entry, interest: Interest) -> Granted {
+fn granted(message: &Message, interest: Interest) -> Granted {
     Granted {
-        qos: entry.message.qos().min(interest.qos()),
-        retain: entry.message.retain() && interest.retain_as_published(),
+        qos: message.qos().min(interest.qos()),
+        retain: message.retain() && interest.retain_as_published(),
         identifiers: interest.identifier().into_iter().collect(),
     }
 }
 
-pub(crate) fn deliver(connection: index::ConnectionId, what: Delivered, entry: &Entry, dup: bool) -> Deliver {
-    let Granted { qos, retain, identifiers } = &entry.granted;
-    Deliver {
-        connection,
-        what,
-        message: Arc::clone(&entry.message),
-        qos: *qos,
-        retain: *retain,
-        dup,
-        identifiers: identifiers.clone(),
-    }
+pub(crate) fn deliver(
+    connection: index::ConnectionId,
+    what: Delivered,
+    message: Arc<Message>,
+    granted: &Granted,
+    dup: bool,
+) -> Deliver {
+    let Granted { qos, retain, identifiers } = granted;
+    Deliver { connection, what, message, qos: *qos, retain: *retain, dup, identifiers: identifiers.clone() }
 }

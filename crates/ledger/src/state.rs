@@ -85,12 +85,16 @@ fn write_group(text: &mut String, group: &Group) -> fmt::Result {
     let returned = group.returned.iter().map(|(id, entry)| (*id, entry));
     let recorded = held.chain(returned).chain(group.queue.iter()).filter(|(_, entry)| entry.is_recorded);
     let entries: BTreeMap<MessageId, &Entry> = recorded.collect();
-    entries.into_iter().try_for_each(|(id, entry)| {
-        writeln!(text, "  {id:?} {} {:?}", entry.message.topic().as_str(), entry.message.payload())
-    })
+    entries.into_iter().try_for_each(|(id, entry)| writeln!(text, "  {id:?} {}", body(entry)))
 }
 
 fn write_entry(text: &mut String, id: MessageId, entry: &Entry) -> fmt::Result {
-    let (topic, payload) = (entry.message.topic(), entry.message.payload());
-    writeln!(text, "  {id:?} {} {payload:?} {:?}", topic.as_str(), entry.granted)
+    writeln!(text, "  {id:?} {} {:?}", body(entry), entry.granted)
+}
+
+fn body(entry: &Entry) -> String {
+    match entry.message.message() {
+        Some(message) => format!("{} {:?}", message.topic().as_str(), message.payload()),
+        None => entry.message.address().map_or_else(String::new, |address| format!("at {}", address.at)),
+    }
 }

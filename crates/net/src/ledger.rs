@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use index::ShardId;
-use ledger::{Command, Keeper, Ledger, Lsn, Record, Refusal, Reply};
+use ledger::{Address, Command, Keeper, Ledger, Lsn, Record, Refusal, Reply, Wanted};
 
 use crate::clock::Clock;
 use crate::inbox::UnderWay;
@@ -87,6 +87,14 @@ impl ledger::Effects for Replies {
         self.keeper.copy(group)
     }
 
+    fn address(&mut self) -> Option<Address> {
+        self.keeper.address()
+    }
+
+    fn fetch(&mut self, wanted: Wanted) {
+        self.keeper.fetch(wanted);
+    }
+
     fn has_room(&self) -> bool {
         let mut shards = self.weights.iter().zip(self.unread.iter());
         shards.all(|(bytes, unread)| bytes + unread.bytes() <= ANSWERS_BYTES)
@@ -131,6 +139,9 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
                 ToLedger::RepliesRead => {}
                 ToLedger::Stop => return,
             }
+        }
+        while let Some(fetched) = replies.keeper.next_fetched() {
+            ledger.fetched(fetched);
         }
         ledger.work(clock.now(), &mut replies);
         replies.keeper.set_live_bytes(ledger.live_bytes());

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
-use ::ledger::{Gauges, InMemory, Keeper, Ledger, Record};
+use ::ledger::{Addressed, Gauges, InMemory, Keeper, Ledger};
 use broker::{Counters, Peers, Shard};
 use index::{ShardId, Subscriptions};
 use session::{Budget, Settings};
@@ -72,7 +72,7 @@ pub struct Limits {
 }
 
 /// What earlier processes have recorded, in its order, and who keeps what comes behind it.
-pub trait Store: Iterator<Item = Record<'static>> + Send {
+pub trait Store: Iterator<Item = Addressed<'static>> + Send {
     /// Goes on behind the records. `wake` is to be called, from any thread, when the [`Keeper`] has come further or has
     /// something to copy.
     ///
@@ -86,9 +86,9 @@ pub trait Store: Iterator<Item = Record<'static>> + Send {
 pub struct Forgetful;
 
 impl Iterator for Forgetful {
-    type Item = Record<'static>;
+    type Item = Addressed<'static>;
 
-    fn next(&mut self) -> Option<Record<'static>> {
+    fn next(&mut self) -> Option<Addressed<'static>> {
         None
     }
 }

@@ -134,6 +134,7 @@ fn ledger(limits: &Limits, sessions: &Sessions, shared: &Shared) -> ledger::Sett
         sessions_max: size(sessions.lasting_max),
         queue_messages_max: size(sessions.queue_messages),
         queue_bytes_max: size(sessions.queue_bytes),
+        queued_bytes_in_memory: size(limits.queued_bytes_in_memory),
         queue_full: match sessions.queue_full {
             config::QueueFull::EndSession => QueueFull::EndSession,
             config::QueueFull::Refuse => QueueFull::Refuse,

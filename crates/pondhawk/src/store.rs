@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use config::Config;
 use journal::{Directory, DirectoryError, Log, OpenError, Opening, Storage, Trouble};
-use ledger::{Keeper, Record};
+use ledger::{Addressed, Keeper};
 use net::{Forgetful, Store};
 
 use crate::FileLayer;
@@ -56,9 +56,9 @@ struct OnDisk {
 }
 
 impl Iterator for OnDisk {
-    type Item = Record<'static>;
+    type Item = Addressed<'static>;
 
-    fn next(&mut self) -> Option<Record<'static>> {
+    fn next(&mut self) -> Option<Addressed<'static>> {
         let record = self.opening.next();
         self.records += u64::from(record.is_some());
         record

@@ -58,6 +58,12 @@ pub struct Records<'a> {
 }
 
 impl Records<'_> {
+    /// How far it is in the bytes of the piece.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.from.at()
+    }
+
     #[inline]
     fn take(&mut self) -> Result<Decoded, Box<DecodeError>> {
         let first = self.from.field("kind", Reader::byte)?;

@@ -14,15 +14,27 @@ use super::{CONTINUED, LAST, field, kind, put};
 /// offsets in `into` where all but the first begin: none for nearly every group. Pieces are no longer than that, but for
 /// one with a single record that is longer by itself. A message with so many queues that it is longer is divided: records
 /// behind the first repeat its number without its body.
-pub fn encode_group(group: &[Record<'_>], piece_bytes_max: usize, into: &mut Vec<u8>, cuts: &mut Vec<usize>) {
-    let mut piece = Piece { begins_at: into.len(), bytes_max: piece_bytes_max, into, cuts };
-    let mut last_at = None;
+///
+/// Returns how long the first record is, if there is one and it was not divided.
+pub fn encode_group(
+    group: &[Record<'_>],
+    piece_bytes_max: usize,
+    into: &mut Vec<u8>,
+    cuts: &mut Vec<usize>,
+) -> usize {
+    let begins_at = into.len();
+    let mut piece = Piece { begins_at, bytes_max: piece_bytes_max, into, cuts };
+    let (mut last_at, mut first_bytes) = (None, 0);
     for record in group {
         last_at = Some(piece.put(record));
+        if first_bytes == 0 {
+            first_bytes = piece.into.len() - begins_at;
+        }
     }
     if let Some(last_at) = last_at {
         into[last_at] |= LAST;
     }
+    first_bytes
 }
 
 /// The piece that is being written.

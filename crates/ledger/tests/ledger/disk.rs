@@ -19,7 +19,7 @@ fn one_packet_is_one_group_of_records() {
     stage.sink.groups.clear();
     stage.publish(&publisher, 9, &retained("a", b"1", QOS_2));
     let [(_, group)] = &stage.sink.groups[..] else { panic!("one group") };
-    let [Record::Opened { packet_id: opened, .. }, Record::Enqueue { queues, is_retained, body, .. }] =
+    let [Record::Enqueue { queues, is_retained, body, .. }, Record::Opened { packet_id: opened, .. }] =
         &group[..]
     else {
         panic!("{group:?}")

@@ -44,7 +44,7 @@ fn a_session_whose_queue_is_full_is_ended() {
     stage.publish(&publisher, 9, &message("last", b"4", QOS_1));
     assert_eq!(stage.stored(&publisher)[0].1, ReasonCode::Success);
     let (_, group) = &stage.sink.groups[0];
-    let [Record::Ended { .. }, Record::Enqueue { queues, .. }] = &group[..] else { panic!("{group:?}") };
+    let [Record::Enqueue { queues, .. }, Record::Ended { .. }] = &group[..] else { panic!("{group:?}") };
     assert_eq!(queues.len(), 1);
     assert_eq!(payloads(&stage.delivered(&watcher)), ["will"], "its session has ended");
     assert_eq!(found(&mut stage, "full"), None);

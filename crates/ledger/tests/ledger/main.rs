@@ -1,5 +1,6 @@
 //! The ledger, seen from its shards and its disk.
 
+mod bodies;
 mod cursors;
 mod delivery;
 mod disk;

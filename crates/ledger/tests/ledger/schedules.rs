@@ -137,6 +137,7 @@ impl World {
             queue_full,
             brake_messages: 3,
             sessions_max: if is_calm { 100 } else { 3 },
+            queued_bytes_in_memory: dice.pick(&[0, 400, usize::MAX]),
             dispatch: dice.pick(&[&Dispatch::RoundRobin, &Dispatch::KeyOrdered(Key::Publisher)]).clone(),
             ..Settings::default()
         };
@@ -171,14 +172,14 @@ impl World {
     }
 
     fn note_state(&mut self) {
-        let state = self.stage.ledger.durable_state();
+        let state = self.stage.state();
         self.states.insert(self.stage.last(), state);
     }
 
     fn step(&mut self) {
         let name = self.dice.pick(&[LASTING[0], LASTING[1], LASTING[2], LASTING[3], CLEAN[0], CLEAN[1]]);
         let is_connected = self.peers[name].client.is_some();
-        match self.dice.below(27) {
+        match self.dice.below(29) {
             0 | 1 => self.connect(name),
             2 if is_connected => self.leave(name),
             3 | 4 if is_connected => self.subscribe(name),
@@ -192,6 +193,7 @@ impl World {
             22 if self.dice.one_in(4) => self.stage.sink.no_space = !self.stage.sink.no_space,
             23 if self.dice.one_in(8) => self.crash(),
             24..=26 => self.clean(),
+            27 | 28 => self.stage.read(),
             _ => {}
         }
     }
@@ -211,13 +213,8 @@ impl World {
                 self.cut = cleaning.upto;
                 self.cleaning = None;
                 self.stage.sink.groups.retain(|(lsn, _)| *lsn > self.cut);
-                let state = self.stage.ledger.durable_state();
-                assert_eq!(
-                    self.replay(self.stage.last()).0.durable_state(),
-                    state,
-                    "cut off at {:?}",
-                    self.cut
-                );
+                let replayed = self.replay(self.stage.last()).0;
+                assert_eq!(self.stage.state_of(&replayed), self.stage.state(), "cut off at {:?}", self.cut);
             }
             Some(_) => {}
         }
@@ -236,8 +233,7 @@ impl World {
 
     /// What comes to be from the records up to there.
     fn replay(&self, last: Lsn) -> (Ledger, Arc<Subscriptions>) {
-        let groups = self.stage.sink.groups.iter().filter(|(lsn, _)| *lsn <= last);
-        let records: Vec<Record<'static>> = groups.flat_map(|(_, group)| group.iter().cloned()).collect();
+        let records = self.stage.sink.records(last);
         let index = Arc::new(Subscriptions::new([3, 4]));
         let settings = Settings { seed: 9, ..self.weather.settings.clone() };
         (Ledger::recover(settings, Arc::clone(&index), records, self.stage.now), index)
@@ -529,7 +525,7 @@ impl World {
         if self.stage.is_verbose {
             eprintln!("crash at {last:?} of {:?}\n{expected}", self.stage.last());
         }
-        assert_eq!(ledger.durable_state(), expected, "replayed up to {last:?}");
+        assert_eq!(self.stage.state_of(&ledger), expected, "replayed up to {last:?}");
         self.stage.restart(ledger, index, last);
         self.stage.check_account();
         if self.weather.is_calm {
@@ -548,7 +544,7 @@ impl World {
 
     /// What was not recorded is not remembered.
     fn subscriptions_after_restart(&mut self) {
-        let state = self.stage.ledger.durable_state();
+        let state = self.stage.state();
         let sections = sections(&state);
         self.subscriptions.retain(|(name, filter), _| {
             let section = sections.get(*name).map(String::as_str).unwrap_or_default();
@@ -558,7 +554,7 @@ impl World {
 
     /// Everything that was acknowledged to its publisher is with a subscriber, or in a queue, or on its way.
     fn check_promises(&self) {
-        let state = self.stage.ledger.durable_state();
+        let state = self.stage.state();
         let sections = sections(&state);
         for (payload, queue) in self.promises.difference(&self.kept) {
             let bytes = format!("{:?}", payload.as_bytes());

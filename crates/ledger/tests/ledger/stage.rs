@@ -1,5 +1,6 @@
 //! A ledger with shards and a disk that are the test's: nothing is durable before the test says so.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,8 +8,9 @@ use index::{
     Change, ConnectionId, Interest, Place, QueueId, ShardId, Subscriber, Subscriptions, Target, Targets,
 };
 use ledger::{
-    Cause, Claim, Claimed, Command, Deliver, Delivered, Durability, Effects, Gauges, Ledger, Left, Lsn,
-    Origin, Progress, Publish, Record, Refusal, Reply, Settings, Will,
+    Address, Addressed, Cause, Claim, Claimed, Command, Deliver, Delivered, Durability, Effects, Fetched,
+    Found, Gauges, Ledger, Left, Lsn, Origin, Progress, Publish, Record, Refusal, Reply, Settings, Wanted,
+    Will,
 };
 use session::{Message, Now, Ticket};
 use topic::{TopicFilter, TopicName};
@@ -27,6 +29,8 @@ pub(crate) struct Sink {
     pub(crate) no_space: bool,
     pub(crate) is_poisoned: bool,
     pub(crate) has_no_room: bool,
+    /// What is to be read again.
+    pub(crate) wanted: Vec<Wanted>,
     last: Lsn,
 }
 
@@ -58,6 +62,65 @@ impl Effects for Sink {
     fn has_room(&self) -> bool {
         !self.has_no_room
     }
+
+    fn address(&mut self) -> Option<Address> {
+        address_of(self.last, &self.groups.last()?.1[0])
+    }
+
+    fn fetch(&mut self, wanted: Wanted) {
+        self.wanted.push(wanted);
+    }
+}
+
+impl Sink {
+    /// What stands where a message is to be read again.
+    fn read(&self, wanted: Wanted) -> Fetched {
+        let group = self.groups.iter().find(|(lsn, _)| lsn.0 == wanted.address.at.get());
+        let found = match group.map(|(_, group)| &group[0]) {
+            Some(Record::Enqueue { body, .. }) => {
+                Found::Message(Message::from_parts(&body.parts()).expect("the same parts"))
+            }
+            _ => Found::Moved,
+        };
+        Fetched { wanted, found }
+    }
+
+    /// The records up to there, each with its address.
+    pub(crate) fn records(&self, last: Lsn) -> Vec<Addressed<'static>> {
+        let groups = self.groups.iter().filter(|(lsn, _)| *lsn <= last);
+        let addressed = |(lsn, group): &(Lsn, Vec<Record<'static>>)| {
+            let lsn = *lsn;
+            let first = group.iter().take(1).cloned();
+            let first = first.map(move |record| Addressed { address: address_of(lsn, &record), record });
+            first.chain(group.iter().skip(1).cloned().map(Addressed::from)).collect::<Vec<_>>()
+        };
+        groups.flat_map(addressed).collect()
+    }
+
+    /// What is not in memory, in place of where it stands.
+    fn resolve(&self, state: &str) -> String {
+        let mut lines = Vec::new();
+        for line in state.lines() {
+            let mut line = line.to_owned();
+            if let Some((before, rest)) = line.split_once(" at ") {
+                let (at, behind) = rest.split_once(' ').unwrap_or((rest, ""));
+                let group = self.groups.iter().find(|(lsn, _)| Ok(lsn.0) == at.parse());
+                let Some(Record::Enqueue { body, .. }) = group.map(|(_, group)| &group[0]) else {
+                    panic!("nothing to read at {at}: {line}")
+                };
+                let space = if behind.is_empty() { "" } else { " " };
+                line = format!("{before} {} {:?}{space}{behind}", body.topic().as_str(), body.payload());
+            }
+            lines.push(line + "\n");
+        }
+        lines.concat()
+    }
+}
+
+/// Where a message can be read again.
+fn address_of(lsn: Lsn, record: &Record<'_>) -> Option<Address> {
+    let at = NonZeroU64::new(lsn.0)?;
+    matches!(record, Record::Enqueue { .. }).then_some(Address { at, bytes: 1, checksum: 0 })
 }
 
 /// Everything in one thread.
@@ -171,10 +234,27 @@ impl Stage {
     pub(crate) fn work(&mut self) {
         self.ledger.work(self.now, &mut self.sink);
         self.settle();
-        while self.ledger.has_work() && !self.sink.has_no_room {
+        while !self.sink.wanted.is_empty() || (self.ledger.has_work() && !self.sink.has_no_room) {
+            self.read();
             self.ledger.work(self.now, &mut self.sink);
             self.settle();
         }
+    }
+
+    /// Reads everything that is wanted.
+    pub(crate) fn read(&mut self) {
+        for wanted in std::mem::take(&mut self.sink.wanted) {
+            self.ledger.fetched(self.sink.read(wanted));
+        }
+    }
+
+    /// What would be there after a restart.
+    pub(crate) fn state(&self) -> String {
+        self.state_of(&self.ledger)
+    }
+
+    pub(crate) fn state_of(&self, ledger: &Ledger) -> String {
+        self.sink.resolve(&ledger.durable_state())
     }
 
     /// Everything is durable.
@@ -333,6 +413,7 @@ impl Stage {
         self.index = index;
         self.sink.groups.retain(|(lsn, _)| *lsn <= last);
         self.sink.replies.clear();
+        self.sink.wanted.clear();
         self.sink.last = last;
     }
 

@@ -123,9 +123,13 @@ impl Inspection {
         let storage: Arc<dyn Storage> = Arc::new(storage);
         let unix_ms = unix_ms();
         let mut reading = Reading::begin(Arc::clone(&storage), dir)?;
-        // Nothing that was recorded may be left out because a bound is lower here. With both clocks the same, times of
+        // Nothing that was recorded may be left out because a bound is lower here, nor the oldest message of a queue. With both clocks the same, times of
         // the one are times of the other.
-        let settings = Settings { retained_bytes_max: usize::MAX, ..Settings::default() };
+        let settings = Settings {
+            retained_bytes_max: usize::MAX,
+            queued_bytes_in_memory: usize::MAX,
+            ..Settings::default()
+        };
         let index = Arc::new(Subscriptions::new([0, 0]));
         let now = Now { monotonic_ms: unix_ms, unix_ms };
         let census = Ledger::recover(settings, index, reading.by_ref(), now).census();

@@ -1,0 +1,176 @@
+//! Messages that wait on disk alone, and come back into memory when their turn comes.
+//!
+//! ```text
+//!                        more waits than memory is for                 its turn comes soon
+//!   recorded, in memory ──────────────────────────────► on disk alone ────────────────────► wanted
+//!            ▲                                                  ▲                             │  │
+//!            │                                                  └──── copied meanwhile ───────┘  │
+//!            └──────────────────────────────── fetched ──────────────────────────────────────────┘
+//! ```
+//!
+//! What comes last goes first: the oldest messages of a queue are the next that are sent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use index::QueueId;
+use session::Message;
+use wire::PacketId;
+
+use crate::in_flight::State;
+use crate::live::Kept;
+use crate::record::MessageId;
+use crate::replies::QueueOf;
+use crate::{Address, Effects, Ledger};
+
+/// So far ahead of its reader a queue is read...
+const MESSAGES_AHEAD: usize = 64;
+/// ... or so many bytes, and one message.
+const BYTES_AHEAD: usize = 64 << 10;
+/// So much is on its way from the disk at most, and one message. Queues that want more wait for each other.
+const BYTES_UNDER_WAY: usize = 8 << 20;
+
+/// A message that is to be read again.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Where its record stands, which is [`Record::Enqueue`](crate::Record::Enqueue).
+    pub address: Address,
+    of: Whose,
+    size_bytes: usize,
+}
+
+/// Who waits for it.
+#[derive(Debug, Clone, Copy)]
+struct Whose {
+    queue: QueueOf,
+    message: MessageId,
+    /// It has left the queue, and is to be sent again.
+    packet_id: Option<PacketId>,
+}
+
+/// What has come of it.
+#[derive(Debug)]
+pub struct Fetched {
+    /// What was asked for.
+    pub wanted: Wanted,
+    /// What stood there.
+    pub found: Found,
+}
+
+/// What stands at an address.
+#[derive(Debug)]
+pub enum Found {
+    /// The message.
+    Message(Message),
+    /// Something else by now: the record was copied, and its address has changed.
+    Moved,
+    /// Nothing that can be read: whoever keeps the records tells the operator. Its queue goes no further.
+    Damaged,
+}
+
+/// How much is on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Bodies {
+    under_way_bytes: usize,
+    /// Queues that wait until less is.
+    waiting: VecDeque<QueueOf>,
+}
+
+impl Bodies {
+    fn has_room(&self) -> bool {
+        self.under_way_bytes < BYTES_UNDER_WAY
+    }
+}
+
+impl Ledger {
+    /// Where the message that was recorded last can be read again, if it need not stay in memory.
+    pub(crate) fn address_if_full(&self, message: &Message, to: &mut impl Effects) -> Option<Address> {
+        let bytes = self.live.in_memory_bytes() + message.size_bytes();
+        if bytes > self.settings.queued_bytes_in_memory { to.address() } else { None }
+    }
+
+    /// Asks for the first messages of a queue that are not in memory.
+    pub(crate) fn want_first(&mut self, queue: QueueOf, to: &mut impl Effects) {
+        let waiting = match queue {
+            QueueOf::Session(id) => self.sessions.find_mut(id).map(|session| &mut session.queue),
+            QueueOf::Group(id) => self.groups.table.find_mut(id).map(|group| &mut group.queue),
+        };
+        let Some(waiting) = waiting.filter(|waiting| waiting.is_away_within(MESSAGES_AHEAD / 2)) else {
+            return;
+        };
+        if !self.bodies.has_room() {
+            return self.bodies.waiting.push_back(queue);
+        }
+        let mut bytes = 0;
+        for (message, entry) in waiting.iter_mut().take(MESSAGES_AHEAD) {
+            if bytes > 0 && bytes + entry.message.size_bytes() > BYTES_AHEAD {
+                break;
+            }
+            bytes += entry.message.size_bytes();
+            let of = Whose { queue, message, packet_id: None };
+            self.bodies.under_way_bytes += want(&mut entry.message, of, to);
+        }
+    }
+
+    /// Asks for the first messages that are to be sent again and are not in memory.
+    pub(crate) fn want_again(&mut self, id: QueueId, to: &mut impl Effects) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        let Some(online) = &session.online else { return };
+        if !self.bodies.has_room() {
+            return self.bodies.waiting.push_back(QueueOf::Session(id));
+        }
+        for packet_id in online.again.iter().take(MESSAGES_AHEAD) {
+            if let Some(exchange) = session.in_flight.find_mut(*packet_id)
+                && let State::Own(message, entry) = &mut exchange.state
+            {
+                let (queue, message, packet_id) = (QueueOf::Session(id), *message, Some(*packet_id));
+                let of = Whose { queue, message, packet_id };
+                self.bodies.under_way_bytes += want(&mut entry.message, of, to);
+            }
+        }
+    }
+
+    /// A message that was [asked for](Effects::fetch) has come, or is to be asked for again.
+    pub fn fetched(&mut self, fetched: Fetched) {
+        let Fetched { wanted: Wanted { of, size_bytes, .. }, found } = fetched;
+        self.bodies.under_way_bytes -= size_bytes;
+        let budget = Arc::clone(self.tally.budget());
+        if let Some(kept) = self.kept(of) {
+            match found {
+                Found::Message(message) => kept.bring(Arc::new(message.charged_to(&budget))),
+                Found::Moved => kept.miss(),
+                Found::Damaged => {}
+            }
+            self.is_ready(of.queue);
+        }
+        while self.bodies.has_room()
+            && let Some(queue) = self.bodies.waiting.pop_front()
+        {
+            self.is_ready(queue);
+        }
+    }
+
+    /// A message that is where it was when it was asked for.
+    fn kept(&mut self, of: Whose) -> Option<&mut Kept> {
+        let Whose { queue, message, packet_id } = of;
+        let entry = match (queue, packet_id) {
+            (QueueOf::Group(id), _) => self.groups.table.find_mut(id)?.queue.find_mut(message)?,
+            (QueueOf::Session(id), None) => self.sessions.find_mut(id)?.queue.find_mut(message)?,
+            (QueueOf::Session(id), Some(packet_id)) => {
+                match &mut self.sessions.find_mut(id)?.in_flight.find_mut(packet_id)?.state {
+                    State::Own(id, entry) if *id == message => entry,
+                    _ => return None,
+                }
+            }
+        };
+        Some(&mut entry.message)
+    }
+}
+
+/// Asks for a message, unless it is in memory or was asked for. Returns how much more is under way.
+fn want(kept: &mut Kept, of: Whose, to: &mut impl Effects) -> usize {
+    let Some(address) = kept.want() else { return 0 };
+    let size_bytes = kept.size_bytes();
+    to.fetch(Wanted { address, of, size_bytes });
+    size_bytes
+}

@@ -1,0 +1,155 @@
+//! Messages that wait on disk alone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use index::{Dispatch, Key, Subscriptions};
+use ledger::{Cause, Ledger, Record, Settings};
+use wire::ReasonCode;
+
+use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, message, message_with, payloads, shapes};
+
+fn settings() -> Settings {
+    Settings { queued_bytes_in_memory: 0, ..Settings::default() }
+}
+
+/// A session that is away and has a subscription, and a publisher.
+fn away(stage: &mut Stage, filter: &str) -> Client {
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    stage.subscribe(&subscriber, filter, at_qos(QOS_2));
+    stage.leave(&subscriber, Cause::Normal);
+    stage.client("publisher", &Ask::clean())
+}
+
+fn publish(stage: &mut Stage, publisher: &Client, numbers: std::ops::Range<u16>) {
+    for number in numbers {
+        stage.publish(publisher, number + 1, &message("a", number.to_string().as_bytes(), QOS_1));
+    }
+}
+
+fn numbers(range: std::ops::Range<u16>) -> Vec<String> {
+    range.map(|number| number.to_string()).collect()
+}
+
+/// Everything that a client gets and acknowledges, until nothing more comes.
+fn drain(stage: &mut Stage, client: &Client) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let delivered = stage.delivered(client);
+        if delivered.is_empty() {
+            return all;
+        }
+        all.extend(payloads(&delivered));
+        delivered.iter().for_each(|deliver| stage.acknowledge(client, deliver.what, ReasonCode::Success));
+    }
+}
+
+#[test]
+fn what_waits_on_disk_comes_in_its_order() {
+    let mut stage = Stage::with(settings());
+    let publisher = away(&mut stage, "a");
+    publish(&mut stage, &publisher, 0..500);
+    assert!(stage.sink.wanted.is_empty(), "nobody is there to read it");
+    let subscriber = stage.client("subscriber", &Ask::lasting(60).window(10));
+    stage.ledger.work(stage.now, &mut stage.sink);
+    let wanted = stage.sink.wanted.len();
+    assert!((1..=100).contains(&wanted), "{wanted} are read ahead");
+    assert_eq!(drain(&mut stage, &subscriber), numbers(0..500));
+    stage.check_account();
+}
+
+/// What is in memory first is sent first, and what comes while others are read stays behind them.
+#[test]
+fn what_comes_meanwhile_stays_behind() {
+    let mut stage = Stage::with(Settings { queued_bytes_in_memory: 1_000, ..Settings::default() });
+    let publisher = away(&mut stage, "a");
+    publish(&mut stage, &publisher, 0..20);
+    let subscriber = stage.client("subscriber", &Ask::lasting(60).window(3));
+    stage.ledger.work(stage.now, &mut stage.sink);
+    publish(&mut stage, &publisher, 20..30);
+    assert_eq!(drain(&mut stage, &subscriber), numbers(0..30));
+}
+
+#[test]
+fn a_group_reads_its_messages_again() {
+    for dispatch in [Dispatch::RoundRobin, Dispatch::KeyOrdered(Key::Publisher)] {
+        let mut stage = Stage::with(Settings { dispatch, ..settings() });
+        let publisher = away(&mut stage, "$share/g/a");
+        publish(&mut stage, &publisher, 0..200);
+        let subscriber = stage.client("subscriber", &Ask::lasting(60).window(10));
+        assert_eq!(drain(&mut stage, &subscriber), numbers(0..200));
+        stage.check_account();
+    }
+}
+
+/// One that was under way when the process ended is sent again under its identifier.
+#[test]
+fn what_was_sent_before_a_restart_is_read_again() {
+    let mut stage = Stage::with(settings());
+    let publisher = away(&mut stage, "a");
+    publish(&mut stage, &publisher, 0..5);
+    let subscriber = stage.client("subscriber", &Ask::lasting(60).window(3));
+    let first = shapes(&stage.delivered(&subscriber));
+    assert_eq!(first.len(), 3);
+    let (last, index) = (stage.last(), Arc::new(Subscriptions::new([1, 2])));
+    let records = stage.sink.records(last);
+    let ledger = Ledger::recover(settings(), Arc::clone(&index), records, stage.now);
+    stage.restart(ledger, index, last);
+    let subscriber = stage.client("subscriber", &Ask::lasting(60).window(3));
+    let again = stage.delivered(&subscriber);
+    let expected: Vec<_> = first.into_iter().map(|(payload, qos, _)| (payload, qos, true)).collect();
+    assert_eq!(shapes(&again), expected);
+    again.iter().for_each(|deliver| stage.acknowledge(&subscriber, deliver.what, ReasonCode::Success));
+    assert_eq!(drain(&mut stage, &subscriber), numbers(3..5));
+}
+
+/// The record is copied after it was asked for, and its place is used again before it is read.
+#[test]
+fn what_was_copied_meanwhile_is_asked_for_again() {
+    let mut stage = Stage::with(settings());
+    let publisher = away(&mut stage, "a");
+    publish(&mut stage, &publisher, 0..5);
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    stage.ledger.work(stage.now, &mut stage.sink);
+    assert_eq!(stage.sink.wanted.len(), 5);
+    let last = stage.last();
+    let old = stage.sink.groups.iter().flat_map(|(_, group)| group.iter().cloned());
+    let mut old: VecDeque<Record<'static>> = old.collect();
+    while stage.ledger.copy_some(&mut old, &mut stage.sink) {}
+    stage.sink.groups.retain(|(lsn, _)| *lsn > last);
+    assert_eq!(drain(&mut stage, &subscriber), numbers(0..5));
+}
+
+/// Old records and their copies are both there after a restart: what is read is the copy, for the old ones go first.
+#[test]
+fn after_a_restart_the_younger_record_is_read() {
+    let mut stage = Stage::with(settings());
+    let publisher = away(&mut stage, "a");
+    publish(&mut stage, &publisher, 0..5);
+    let before = stage.last();
+    let old = stage.sink.groups.iter().flat_map(|(_, group)| group.iter().cloned());
+    let mut copied: VecDeque<Record<'static>> = old.collect();
+    let mut old = copied.clone();
+    while stage.ledger.copy_some(&mut copied, &mut stage.sink) {}
+    let (last, index) = (stage.last(), Arc::new(Subscriptions::new([1, 2])));
+    let ledger = Ledger::recover(settings(), Arc::clone(&index), stage.sink.records(last), stage.now);
+    stage.restart(ledger, index, last);
+    stage.work();
+    while stage.ledger.copy_some(&mut old, &mut stage.sink) {}
+    stage.sink.groups.retain(|(lsn, _)| *lsn > before);
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    assert_eq!(drain(&mut stage, &subscriber), numbers(0..5));
+}
+
+#[test]
+fn what_has_expired_is_not_read() {
+    let mut stage = Stage::with(settings());
+    let publisher = away(&mut stage, "a");
+    stage.publish(&publisher, 1, &message_with("a", b"late", QOS_1, false, Some(1)));
+    stage.now.unix_ms += 2_000;
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    stage.ledger.work(stage.now, &mut stage.sink);
+    assert!(stage.sink.wanted.is_empty());
+    assert!(drain(&mut stage, &subscriber).is_empty());
+    stage.check_account();
+}
