@@ -50,6 +50,56 @@ fn a_restart_keeps_sessions_with_their_subscriptions_retained_messages_and_queue
     frog.expect(&packet::publish(Version::V3_1_1, "pond/b", b"0"));
 }
 
+/// More than the journal's first segments hold, so that what waits is copied from old ones meanwhile.
+#[test]
+fn messages_that_wait_on_disk_alone_come_in_their_order() {
+    const MESSAGES: u32 = 3_000;
+    const PAYLOAD_BYTES: usize = 12 << 10;
+    let directory = data_dir();
+    let start = |shards| {
+        let settings = "[limits]\nqueued_bytes_in_memory = 0\n".to_owned();
+        let data_dir = Some(directory.path().into());
+        Broker::start(&Options { shards, settings, data_dir, ..Options::default() })
+    };
+    let away = Connect { clean_start: false, ..Connect::new(Version::V3_1_1, "away") };
+    let publish = |broker: &Broker, numbers: std::ops::Range<u32>| {
+        let mut publisher = broker.client(Version::V3_1_1, "publisher");
+        for number in numbers {
+            let mut payload = number.to_be_bytes().to_vec();
+            payload.resize(PAYLOAD_BYTES, 7);
+            publisher.send(&numbered::publish(0x32, "numbers", 1, &payload));
+            publisher.expect(&[0x40, 2, 0, 1]);
+        }
+    };
+    let hear = |broker: &Broker, numbers: std::ops::Range<u32>| {
+        let mut client = broker.greet(&away).0;
+        for number in numbers {
+            let packet = client.read_packet();
+            let payload = &packet[packet.len() - PAYLOAD_BYTES..];
+            assert_eq!(payload[..4], number.to_be_bytes());
+            let packet_id = &packet[packet.len() - PAYLOAD_BYTES - 2..][..2];
+            client.send(&[0x40, 2, packet_id[0], packet_id[1]]);
+        }
+        client.finish();
+        client.expect_closed();
+    };
+    {
+        let broker = start(2);
+        let mut client = broker.client_with(&away);
+        client.send(&packet::subscribe_with(Version::V3_1_1, 1, "numbers", 1));
+        client.expect(&packet::suback(Version::V3_1_1, 1, 1));
+        client.finish();
+        client.expect_closed();
+        publish(&broker, 0..MESSAGES / 2);
+        hear(&broker, 0..MESSAGES / 4);
+        publish(&broker, MESSAGES / 2..MESSAGES);
+    }
+    let broker = start(1);
+    hear(&broker, MESSAGES / 4..MESSAGES / 2);
+    publish(&broker, MESSAGES..MESSAGES + MESSAGES / 4);
+    hear(&broker, MESSAGES / 2..MESSAGES + MESSAGES / 4);
+}
+
 #[test]
 fn a_second_broker_on_the_same_directory_is_told_who_has_it() {
     let directory = data_dir();

@@ -69,6 +69,8 @@ pub struct Peers {
     pub counters: Vec<Arc<Counters>>,
     /// What the ledger holds.
     pub ledger: Arc<ledger::Gauges>,
+    /// How what must last is kept, if it is.
+    pub keeper: Option<Arc<dyn ledger::Instruments>>,
     /// How often `$SYS` is brought up to date, in milliseconds.
     pub interval_ms: u64,
 }
@@ -539,6 +541,7 @@ impl Shard {
         let totals = Totals::of(topics.peers.counters.iter().map(|counters| &**counters));
         let facts = Facts {
             ledger: &topics.peers.ledger,
+            keeper: topics.peers.keeper.as_deref(),
             subscriptions: self.index.len(),
             budget: self.tally.budget(),
             uptime_secs: now.monotonic_ms / 1_000,

@@ -26,6 +26,8 @@ pub(crate) struct Sys {
 pub struct Facts<'a> {
     /// What the ledger holds and has done.
     pub ledger: &'a ledger::Gauges,
+    /// How what must last is kept, if it is.
+    pub keeper: Option<&'a dyn ledger::Instruments>,
     /// Subscriptions of all sessions; a group's count as one.
     pub subscriptions: usize,
     /// What memory is held for.
@@ -77,6 +79,9 @@ impl Sys {
         say("uptime", format!("{} seconds", facts.uptime_secs));
         totals.topics().for_each(|(topic, value)| say(topic, value.to_string()));
         facts.ledger.topics().for_each(|(topic, value)| say(topic, value.to_string()));
+        if let Some(keeper) = facts.keeper {
+            keeper.read(&mut say);
+        }
         for purpose in Purpose::ALL {
             let held_bytes = facts.budget.held_bytes(purpose);
             say(&format!("memory/{}", purpose.topic()), held_bytes.to_string());
@@ -130,7 +135,7 @@ mod tests {
     fn facts(ledger: &ledger::Gauges) -> Facts<'_> {
         static NOTHING: LazyLock<Budget> = LazyLock::new(Budget::default);
         ledger.retained_messages.store(2, Ordering::Relaxed);
-        Facts { ledger, subscriptions: 0, budget: &NOTHING, uptime_secs: 11 }
+        Facts { ledger, keeper: None, subscriptions: 0, budget: &NOTHING, uptime_secs: 11 }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Messages read back, one record at a time, from wherever they stand.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ledger::{Fetched, Found, Record, Wanted};
@@ -95,6 +96,7 @@ impl Fetcher {
             Some(Record::Enqueue { body, .. }) => {
                 // Nobody else has it.
                 let body = Arc::try_unwrap(body.into_owned());
+                self.log.counters.fetched.fetch_add(1, Ordering::Relaxed);
                 body.map_or_else(|_| self.fail(wanted, "it is shared".to_owned()), Found::Message)
             }
             _ => self.fail(wanted, "it is not a message".to_owned()),

@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ledger::{
-    Address, Addressed, Durability, Fetched, Keeper, Lsn, Needs, Progress, Record, Refusal, Wanted,
+    Address, Addressed, Durability, Fetched, Instruments, Keeper, Lsn, Needs, Progress, Record, Refusal, Wanted,
 };
 
 use crate::fetcher::{Counter, Fetcher};
+use crate::panel::Panel;
 use crate::record::{Decoder, Records, encode_group};
 use crate::runner::{Runner, Wake};
 use crate::{
@@ -316,6 +317,10 @@ impl Keeper for Journal {
             return None;
         }
         Some(records)
+    }
+
+    fn instruments(&self) -> Option<Arc<dyn Instruments>> {
+        Some(Arc::new(Panel::new(self.log.clone())))
     }
 
     fn set_live_bytes(&mut self, bytes: usize) {

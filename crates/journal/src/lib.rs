@@ -17,6 +17,7 @@ mod journal;
 mod latency;
 mod log;
 mod meta;
+mod panel;
 mod plan;
 mod preparer;
 pub mod record;

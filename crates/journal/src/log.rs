@@ -27,9 +27,10 @@ pub enum Purpose {
 }
 
 /// How long a group of records may wait in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// Until something more urgent comes, or for [`REST_MS`].
+    #[default]
     Later,
     /// It is to be with the operating system as soon as possible.
     Written,
@@ -87,6 +88,7 @@ pub(crate) struct Counters {
     pub(crate) bytes: AtomicU64,
     pub(crate) copied_bytes: AtomicU64,
     pub(crate) recycled: AtomicU64,
+    pub(crate) fetched: AtomicU64,
 }
 
 /// What is wrong with a journal that is in use.
@@ -121,7 +123,9 @@ pub struct Status {
     pub spares: u64,
     /// Segments that were given a new number when nothing in them was needed any more.
     pub recycled: u64,
-    /// What the ledger says is live, in bytes.
+    /// Messages that were read again because they waited on disk alone.
+    pub fetched: u64,
+    /// What the ledger says is live, in bytes; [`u64::MAX`] before it has said anything.
     pub live_bytes: u64,
     /// How long commits took, where threads do them.
     pub latencies: Latencies,
@@ -290,6 +294,7 @@ impl Log {
             log_bytes: plan.log_bytes,
             spares: plan.spares.len() as u64,
             recycled: count(&self.counters.recycled),
+            fetched: count(&self.counters.fetched),
             live_bytes: self.live_bytes(),
             latencies: self.latency.read(),
             no_space: plan.no_space.clone(),

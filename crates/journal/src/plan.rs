@@ -70,8 +70,22 @@ pub(crate) struct Plan {
     pub(crate) waiter: Waiter,
     pub(crate) no_space: Option<String>,
     pub(crate) failure: Option<String>,
+    held: Held,
     buffers: Vec<Vec<u8>>,
 }
+
+/// Groups that free space and have no place yet, because there is no spare: the disk is slow, or full. Nothing else is
+/// appended before they have one.
+#[derive(Default)]
+struct Held {
+    bytes: Vec<u8>,
+    /// How long each group is.
+    lengths: VecDeque<usize>,
+    urgency: Urgency,
+}
+
+/// So many bytes of them.
+const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// What the thread that commits waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +136,7 @@ impl Plan {
             waiter: Waiter::Nobody,
             no_space: None,
             failure: None,
+            held: Held::default(),
             buffers: Vec::new(),
         }
     }
@@ -140,10 +155,30 @@ impl Plan {
         if is_too_long || (purpose == Purpose::News && self.spares.is_empty()) {
             return Err(Refusal::NoSpace);
         }
+        let lsn = Lsn(self.appended + 1);
+        let at = match self.put(group, lsn, purpose, urgency, settings) {
+            Err(Refusal::NoSpace) if purpose == Purpose::FreesSpace => self.hold(group, urgency)?,
+            put => put?,
+        };
+        self.appended = lsn.0;
+        Ok(Appended { lsn, at })
+    }
+
+    /// Puts a group into a batch, and says where that will be.
+    fn put(
+        &mut self,
+        group: &[u8],
+        lsn: Lsn,
+        purpose: Purpose,
+        urgency: Urgency,
+        settings: &Settings,
+    ) -> Result<u64, Refusal> {
+        if !self.held.lengths.is_empty() {
+            return Err(Refusal::NoSpace);
+        }
         if !self.open_takes(group.len(), purpose, settings) {
             self.begin_batch(group.len(), purpose)?;
         }
-        self.appended += 1;
         self.urgency = self.urgency.max(urgency);
         if purpose != Purpose::Copy {
             self.last_news = self.segment.number;
@@ -152,9 +187,36 @@ impl Plan {
         // A batch is not longer than its segment.
         let at = address(batch.segment.number, batch.offset + batch.bytes.len() as u32);
         batch.bytes.extend_from_slice(group);
-        batch.last = self.appended;
+        batch.last = lsn.0;
         batch.urgency = batch.urgency.max(urgency);
-        Ok(Appended { lsn: Lsn(self.appended), at })
+        Ok(at)
+    }
+
+    /// Keeps a group until there is a place for it. It has no message in it that would be read again.
+    fn hold(&mut self, group: &[u8], urgency: Urgency) -> Result<u64, Refusal> {
+        let Held { bytes, lengths, urgency: most_urgent } = &mut self.held;
+        if bytes.len() + group.len() > HELD_BYTES_MAX {
+            return Err(Refusal::NoSpace);
+        }
+        bytes.extend_from_slice(group);
+        lengths.push_back(group.len());
+        *most_urgent = urgency.max(*most_urgent);
+        Ok(0)
+    }
+
+    /// There is space again: what was held gets its place.
+    fn put_held(&mut self, settings: &Settings) {
+        let Held { bytes, mut lengths, urgency } = std::mem::take(&mut self.held);
+        let mut from = 0;
+        while let Some(length) = lengths.pop_front() {
+            let (group, lsn) = (&bytes[from..from + length], Lsn(self.appended - lengths.len() as u64));
+            if self.put(group, lsn, Purpose::FreesSpace, urgency, settings).is_err() {
+                lengths.push_front(length);
+                self.held = Held { bytes: bytes[from..].to_vec(), lengths, urgency };
+                return;
+            }
+            from += length;
+        }
     }
 
     fn open_takes(&self, group_bytes: usize, purpose: Purpose, settings: &Settings) -> bool {
@@ -295,9 +357,10 @@ impl Plan {
         self.offset
     }
 
-    pub(crate) fn add_spare(&mut self, segment: Arc<Segment>) {
+    pub(crate) fn add_spare(&mut self, segment: Arc<Segment>, settings: &Settings) {
         self.spares.push_back(segment);
         self.no_space = None;
+        self.put_held(settings);
     }
 
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {

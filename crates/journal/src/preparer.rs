@@ -132,7 +132,9 @@ impl Preparer {
         let segment = Segment::new(number, old.bytes, old.file.clone(), false);
         segment.begin(self.log.salt)?;
         self.next_number += 1;
-        self.log.plan().add_spare(Arc::new(segment));
+        self.log.plan().add_spare(Arc::new(segment), &self.log.settings);
+        // Something may have waited for it.
+        self.log.wake_committer();
         self.log.counters.recycled.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -156,7 +158,7 @@ impl Preparer {
                     return true;
                 };
                 if !is_reserved {
-                    self.log.plan().add_spare(segment);
+                    self.log.plan().add_spare(segment, &self.log.settings);
                 }
                 self.log.wake_committer();
             }
@@ -213,7 +215,7 @@ impl Preparer {
             Ok(filling) => {
                 let mut plan = self.log.plan();
                 if filling.is_reserved {
-                    plan.add_spare(filling.segment.clone());
+                    plan.add_spare(filling.segment.clone(), &self.log.settings);
                 }
                 plan.no_space = None;
                 drop(plan);

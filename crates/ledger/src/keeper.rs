@@ -1,5 +1,8 @@
 //! Where the records go, seen from the thread on which the ledger runs.
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::{Address, Fetched, Incarnation, Lsn, MessageId, Record, Refusal, Wanted};
 
 /// Keeps the records of a ledger in the order in which they are committed, and hands them back when the space of old ones
@@ -46,6 +49,11 @@ pub trait Keeper: Send {
     /// [begins nothing](Record::begins_something).
     fn next_to_copy(&mut self, needs: Needs<'_>) -> Option<Vec<Record<'static>>>;
 
+    /// Who tells how it is, to anybody who asks; none if there is nothing to tell.
+    fn instruments(&self) -> Option<Arc<dyn Instruments>> {
+        None
+    }
+
     /// What is still true takes about so much, in bytes ([`Ledger::live_bytes`](crate::Ledger::live_bytes)): it decides
     /// when the space of old records is wanted. One that has space enough need not know.
     fn set_live_bytes(&mut self, _bytes: usize) {}
@@ -53,6 +61,11 @@ pub trait Keeper: Send {
 
 /// Whether a queue still needs a message that was put into it.
 pub type Needs<'a> = &'a mut dyn FnMut(Incarnation, MessageId) -> bool;
+/// What a [`Keeper`] tells about itself.
+pub trait Instruments: fmt::Debug + Send + Sync {
+    /// Says each value with its topic below `$SYS/broker/`. Rates are those since the last time.
+    fn read(&self, say: &mut dyn FnMut(&str, String));
+}
 
 /// How far a [`Keeper`] has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

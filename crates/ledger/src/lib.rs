@@ -67,7 +67,7 @@ pub use command::{
 };
 pub use effects::{Address, Effects, Lsn, Refusal};
 pub use gauges::Gauges;
-pub use keeper::{InMemory, Keeper, Needs, Progress};
+pub use keeper::{InMemory, Instruments, Keeper, Needs, Progress};
 pub use record::{Addressed, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{Durability, QueueFull, Settings};

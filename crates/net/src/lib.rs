@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
-use ::ledger::{Addressed, Gauges, InMemory, Keeper, Ledger};
+use ::ledger::{Addressed, Gauges, InMemory, Instruments, Keeper, Ledger};
 use broker::{Counters, Peers, Shard};
 use index::{ShardId, Subscriptions};
 use session::{Budget, Settings};
@@ -154,6 +154,7 @@ impl Server {
         })?;
         let thread = ledger_thread.thread().clone();
         let keeper = store.keep(Arc::new(move || thread.unpark()))?;
+        let instruments = keeper.instruments();
         let inboxes = wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect();
         let ledger_inbox = Inbox::new(Wake::Thread(ledger_thread.thread().clone()));
         let board = Arc::new(Switchboard::new(inboxes, ledger_inbox, budget));
@@ -165,6 +166,7 @@ impl Server {
             clock,
             index,
             gauges,
+            instruments,
             board: Arc::clone(&board),
             counters: Vec::new(),
             listeners,
@@ -200,6 +202,7 @@ struct Started<'a> {
     clock: Clock,
     index: Arc<Subscriptions>,
     gauges: Arc<Gauges>,
+    instruments: Option<Arc<dyn Instruments>>,
     board: Arc<Switchboard>,
     counters: Vec<Arc<Counters>>,
     listeners: Vec<Listening>,
@@ -219,6 +222,7 @@ impl Started<'_> {
         let peers = self.options.sys_interval_ms.filter(|_| is_first).map(|interval_ms| Peers {
             counters: self.counters.clone(),
             ledger: Arc::clone(&self.gauges),
+            keeper: self.instruments.clone(),
             interval_ms,
         });
         let settings = Arc::new(self.options.settings.clone());

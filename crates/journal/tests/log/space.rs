@@ -2,7 +2,7 @@
 
 use journal::{Pace, Recovery, Storage as _, Urgency};
 
-use crate::scene::{Scene, settings, storage};
+use crate::scene::{Event, Scene, settings, storage};
 
 #[test]
 fn disk_use_stays_bounded_while_the_log_turns_over() {
@@ -23,6 +23,32 @@ fn disk_use_stays_bounded_while_the_log_turns_over() {
     assert!(used_bytes_max <= 10 * (64 << 10), "{used_bytes_max} bytes for 50 messages");
     let durable = scene.durable();
     let disk = scene.disk.after_power_cut();
+    scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// The disk is slow: the next segment is not there when one is wanted. What frees space cannot be refused, and waits.
+#[test]
+fn what_frees_space_waits_for_a_slow_disk() {
+    let mut scene = Scene::new(3);
+    while scene.put(600, Urgency::Durable) {}
+    assert!(scene.log().status().spares < 2, "nobody prepares any");
+    let mut dropped = 0;
+    while scene.log().status().spares > 0 || dropped < 40 {
+        // The last spare is taken, and is filled to its end.
+        assert!(scene.append(Event::Drop(dropped), 1_000, Urgency::Durable), "{:?}", scene.log().status());
+        dropped += 1;
+    }
+    for which in dropped..dropped + 200 {
+        assert!(scene.append(Event::Drop(which), 1_000, Urgency::Durable), "{:?}", scene.log().status());
+    }
+    while scene.parts.committer.commit_once() {}
+    let before = scene.durable();
+    assert!(before < scene.events.len(), "some have no place yet");
+    assert!(!scene.put(600, Urgency::Durable), "and nothing else overtakes them");
+    while scene.parts.preparer.prepare_once(Pace::Busy) || scene.parts.committer.commit_once() {}
+    assert_eq!(scene.durable(), scene.events.len(), "{:?}", scene.log().status());
+    assert!(scene.put(600, Urgency::Durable));
+    let (disk, durable) = (scene.disk.after_power_cut(), scene.durable());
     scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
 }
 
