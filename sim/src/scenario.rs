@@ -350,6 +350,11 @@ fn ledger_settings(random: &mut Random) -> ledger::Settings {
     if settings.seed.is_multiple_of(2) {
         settings.dispatch = Dispatch::KeyOrdered(Key::Publisher);
     }
+    settings.queued_bytes_in_memory = match settings.seed / 2 % 3 {
+        0 => 0,
+        1 => 1_000,
+        _ => usize::MAX,
+    };
     settings
 }
 

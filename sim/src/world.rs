@@ -6,7 +6,7 @@ use broker::Totals;
 use index::Subscriptions;
 use journal::simulated::Failure;
 use journal::{OpenError, Trouble};
-use ledger::{Ledger, Record};
+use ledger::{Addressed, Ledger};
 use session::Now;
 
 use crate::broker::Process;
@@ -18,7 +18,7 @@ use crate::random::Random;
 use crate::scenario::{Profile, SHARDS_MAX, Scenario};
 use crate::scene::Scene;
 use crate::trace::{Mode, Trace, note};
-use crate::witness::difference;
+use crate::witness::{difference, resolved};
 
 /// How long everybody has, once all is well, for everything to arrive: longer than the broker waits for anybody.
 const RECOVERY_MS: u64 = 100_000;
@@ -509,14 +509,15 @@ impl World {
         let Some(process) = &self.process else { return Ok(()) };
         let records = self.records().map_err(|error| error.to_string())?;
         let index = Arc::new(Subscriptions::new([1, 2]));
-        let again = Ledger::recover(self.scenario.ledger.clone(), index, records, self.scene.now);
-        let (lives, recorded) = (process.durable_state(), again.durable_state());
+        let again = Ledger::recover(self.scenario.ledger.clone(), index, records.clone(), self.scene.now);
+        let (lives, recorded) =
+            (resolved(&process.durable_state(), &records), resolved(&again.durable_state(), &records));
         let is_same = process.has_unrecorded() || lives == recorded;
         if is_same { Ok(()) } else { Err(difference(&lives, &recorded)) }
     }
 
     /// What is on the disk, which is not changed by that.
-    fn records(&self) -> Result<Vec<Record<'static>>, OpenError> {
+    fn records(&self) -> Result<Vec<Addressed<'static>>, OpenError> {
         let mut opening = journal::open(self.disk.storage(), self.scenario.journal.clone())?;
         Ok(opening.by_ref().collect())
     }

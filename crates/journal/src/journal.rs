@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ledger::{
-    Address, Addressed, Durability, Fetched, Instruments, Keeper, Lsn, Needs, Progress, Record, Refusal, Wanted,
+    Address, Addressed, Durability, Fetched, Instruments, Keeper, Lsn, Needs, Progress, Record, Refusal,
+    Wanted,
 };
 
 use crate::fetcher::{Counter, Fetcher};
@@ -220,6 +221,14 @@ impl Journal {
             Turn::None => {}
         }
         appended.map(|(appended, _)| appended.lsn)
+    }
+
+    /// Without threads: whether [`next_fetched`](Keeper::next_fetched) has something.
+    #[must_use]
+    pub fn has_fetched(&self) -> bool {
+        let Fetching { unwritten, wanted, fetched, .. } = &self.fetching;
+        let is_readable = |wanted: &Wanted| self.log.is_readable(wanted.address.at.get());
+        !(wanted.is_empty() && fetched.is_empty()) || unwritten.iter().any(is_readable)
     }
 
     /// Hands on what can be read by now.

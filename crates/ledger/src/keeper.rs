@@ -61,6 +61,7 @@ pub trait Keeper: Send {
 
 /// Whether a queue still needs a message that was put into it.
 pub type Needs<'a> = &'a mut dyn FnMut(Incarnation, MessageId) -> bool;
+
 /// What a [`Keeper`] tells about itself.
 pub trait Instruments: fmt::Debug + Send + Sync {
     /// Says each value with its topic below `$SYS/broker/`. Rates are those since the last time.

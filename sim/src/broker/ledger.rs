@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use ::journal::Journal;
 use index::ShardId;
-use ledger::{Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Reply};
+use ledger::{Address, Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Reply, Wanted};
 
 use super::post::{Addressed, Board, Commands, Letter};
 use crate::random::Random;
@@ -60,6 +60,15 @@ impl Effects for Replies<'_> {
         copied.inspect(|at| self.witness.recorded(*at, group))
     }
 
+    fn address(&mut self) -> Option<Address> {
+        self.keeper.address()
+    }
+
+    fn fetch(&mut self, wanted: Wanted) {
+        note!(self.trace, ("ledger"), "{wanted:?}");
+        self.keeper.fetch(wanted);
+    }
+
     fn has_room(&self) -> bool {
         self.has_room
     }
@@ -86,6 +95,7 @@ impl LedgerThread {
             || self.has_more_to_copy
             || self.ledger.has_work()
             || self.is_woken
+            || self.keeper.has_fetched()
             || self.keeper.progress() != self.told
             || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms);
         is_wanted && self.board.has_room_for_answers()
@@ -124,6 +134,13 @@ impl LedgerThread {
             {
                 self.outbox.push_back(Addressed::Shard(from, Letter::CommandsRead));
             }
+        }
+        // Some of what was read back, in the order in which it stands on the disk.
+        let fetched = if replies.keeper.has_fetched() { 1 + random.some_of(40) } else { 0 };
+        for _ in 0..fetched {
+            let Some(fetched) = replies.keeper.next_fetched() else { break };
+            note!(replies.trace, ("ledger"), "{fetched:?}");
+            self.ledger.fetched(fetched);
         }
         self.ledger.work(now, &mut replies);
         replies.keeper.set_live_bytes(self.ledger.live_bytes());

@@ -50,7 +50,8 @@ impl Process {
     ) -> Result<Self, OpenError> {
         let count = scenario.shards;
         let mut opening = ::journal::open(disk.storage(), scenario.journal.clone())?;
-        let records: Vec<Record<'static>> = opening.by_ref().collect();
+        let found: Vec<::ledger::Addressed<'static>> = opening.by_ref().collect();
+        let records: Vec<Record<'static>> = found.iter().map(|found| found.record.clone()).collect();
         let opened = opening.finish();
         if !matches!(opened, Err(OpenError::Damaged(_)))
             && let Err(finding) = disk.witness.judge(&records, &scenario.ledger, scene.now)
@@ -58,9 +59,9 @@ impl Process {
             scene.oracle.fail(finding);
         }
         let (keeper, committer, preparer, _) = opened?;
-        disk.witness.begin(records.clone());
+        disk.witness.begin(records);
         let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
-        let ledger = Ledger::recover(scenario.ledger.clone(), Arc::clone(&index), records, scene.now);
+        let ledger = Ledger::recover(scenario.ledger.clone(), Arc::clone(&index), found, scene.now);
         let gauges = ledger.gauges();
         let board = Board::new(count, scenario.bounds);
         let settings = Arc::new(scenario.session.clone());
