@@ -90,17 +90,13 @@ impl Fetcher {
         let Some(bytes) = bytes.filter(is_same) else {
             return self.fail(wanted, "the checksum is wrong".to_owned());
         };
-        let decoded = self.decoder.records(bytes).next();
-        let record = decoded.and_then(Result::ok).and_then(|decoded| decoded.record);
-        match record {
-            Some(Record::Enqueue { body, .. }) => {
-                // Nobody else has it.
-                let body = Arc::try_unwrap(body.into_owned());
-                self.log.counters.fetched.fetch_add(1, Ordering::Relaxed);
-                body.map_or_else(|_| self.fail(wanted, "it is shared".to_owned()), Found::Message)
-            }
-            _ => self.fail(wanted, "it is not a message".to_owned()),
-        }
+        let body = match self.decoder.first(bytes) {
+            Some(Record::Enqueue { body, .. }) => Arc::into_inner(body.into_owned()),
+            _ => None,
+        };
+        let Some(body) = body else { return self.fail(wanted, "it is not a message".to_owned()) };
+        self.log.counters.fetched.fetch_add(1, Ordering::Relaxed);
+        Found::Message(body)
     }
 
     /// What was wanted is not there. Its segment may have been given another number meanwhile.

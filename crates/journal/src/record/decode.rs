@@ -37,6 +37,14 @@ pub struct Decoded {
 }
 
 impl Decoder {
+    /// The first record in `bytes`, without those of its group; none if there is none.
+    pub(crate) fn first(&mut self, bytes: &[u8]) -> Option<Record<'static>> {
+        let decoded = self.records(bytes).next();
+        // Nobody else has its message.
+        self.head = None;
+        decoded?.ok()?.record
+    }
+
     /// The records in `bytes`, which are whole; or what is wrong with them, and then no more. What is set aside for them is
     /// bounded by the bytes that are there.
     pub fn records<'a>(&'a mut self, bytes: &'a [u8]) -> Records<'a> {
