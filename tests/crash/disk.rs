@@ -163,6 +163,11 @@ impl Disk {
         Ok(())
     }
 
+    /// All files as processes see them.
+    pub(crate) fn seen(&self) -> BTreeMap<String, Vec<u8>> {
+        self.names.iter().map(|(name, file)| (name.clone(), self.files[*file].seen())).collect()
+    }
+
     fn open(&mut self, at: Position, number: u64, name: String) {
         let file = if let Some(file) = self.names.get(&name) {
             *file
@@ -214,6 +219,12 @@ impl Contents {
         while let Some(pending) = self.changes.pop_front_if(|first| is_on_disk(first)) {
             pending.change.apply(&mut self.durable, |_| true);
         }
+    }
+
+    fn seen(&self) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        self.changes.iter().for_each(|pending| pending.change.apply(&mut bytes, |_| true));
+        bytes
     }
 
     fn survive(&self, survivors: Survivors, random: &mut Random) -> Vec<u8> {

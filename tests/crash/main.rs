@@ -12,6 +12,7 @@
 
 mod disk;
 mod images;
+mod interruption;
 mod recording;
 mod report;
 

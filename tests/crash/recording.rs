@@ -9,10 +9,13 @@ use pondhawk_tests::trace::{Entry, Position};
 use pondhawk_tests::{Broker, Options, Random, data_dir};
 
 use crate::disk::Disk;
+use crate::interruption;
 
 /// Turns of the load: a few thousand messages, so that most segments are used several times.
 const TURNS_MIN: usize = 200;
 const TURNS_MORE: usize = 400;
+/// The broker is killed so often at the most, and goes on: what it had not synced is not lost then, and may be later.
+const LIVES_MAX: usize = 3;
 
 pub(crate) struct Recording {
     /// What was done to the files.
@@ -36,26 +39,35 @@ pub(crate) struct Counts {
 }
 
 impl Recording {
-    /// Runs a broker from an empty directory until it is killed.
+    /// Runs a broker from an empty directory until it is killed, and again from what it has left, a few times.
     pub(crate) fn make(random: &mut Random) -> Self {
         let (directory, traces) = (data_dir(), data_dir());
         let trace = traces.path().join("trace");
         let options = Options {
-            shards: random.of_list(&[1, 2, 4]),
             settings: small_segments(random),
             data_dir: Some(directory.path().into()),
             trace: Some(trace.clone()),
             ..Options::default()
         };
-        let broker = Broker::start(&options);
+        let start = |random: &mut Random| {
+            Broker::start(&Options { shards: random.of_list(&[1, 2, 4]), ..options.clone() })
+        };
+        let broker = start(random);
         let clock = Clock::Trace(File::open(&trace).expect("the broker has begun its trace"));
         let mut world = World::new(Random::of(random.next(), 0), clock);
         world.gather(&broker);
-        for _ in 0..TURNS_MIN + random.below(TURNS_MORE) {
-            world.turn(&broker);
+        let lives = 1 + random.below(LIVES_MAX);
+        let mut next = Some(broker);
+        for _ in 0..lives {
+            let broker = next.take().unwrap_or_else(|| start(random));
+            for _ in 0..(TURNS_MIN + random.below(TURNS_MORE)) / lives {
+                world.turn(&broker);
+            }
+            drop(broker);
+            // What it had still said was a promise.
+            world.hang_up();
+            interruption::settle(&trace, directory.path());
         }
-        drop(broker);
-        world.hang_up();
         Self::read(&trace, world)
     }
 
