@@ -280,3 +280,84 @@ fn survive<'a, T>(
     let mut random = Random::of(random.next(), 0);
     pending.iter().take(upto).filter(move |_| !each_by_itself || random.one_in(2))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files that are left by many power cuts.
+    fn left(disk: &Disk) -> Vec<BTreeMap<String, Vec<u8>>> {
+        let mut random = Random::of(1, 0);
+        let image = |_| {
+            let directory = tempfile::tempdir().unwrap();
+            disk.write_image(&mut random, directory.path()).unwrap();
+            Disk::of_directory(directory.path(), Syncs::Kept).unwrap().seen()
+        };
+        (0..100).map(image).collect()
+    }
+
+    fn write(disk: &mut Disk, at: Position, offset: u64, bytes: &[u8]) {
+        disk.apply(at, Entry::Written { file: 0, offset, bytes: Bytes::of(bytes) });
+    }
+
+    /// A file with a name on the disk, and 1,024 bytes that were synced.
+    fn synced(syncs: Syncs) -> Disk {
+        let mut disk = Disk::new(syncs);
+        disk.apply(0, Entry::Opened { file: 0, name: "a".into() });
+        disk.apply(1, Entry::NamesSynced { before: 1 });
+        write(&mut disk, 2, 0, &[1; 1_024]);
+        disk.apply(3, Entry::Synced { file: 0, before: 3 });
+        disk
+    }
+
+    #[test]
+    fn what_was_synced_is_there_whenever_the_power_is_cut() {
+        let disk = synced(Syncs::Kept);
+        assert!(left(&disk).iter().all(|files| files["a"] == [1; 1_024]));
+    }
+
+    #[test]
+    fn of_what_was_not_synced_any_sectors_are_there() {
+        let mut disk = synced(Syncs::Kept);
+        write(&mut disk, 4, 0, &[2; 1_024]);
+        let images: Vec<[u8; 2]> = left(&disk).iter().map(|files| [files["a"][0], files["a"][512]]).collect();
+        for sectors in [[1, 1], [1, 2], [2, 1], [2, 2]] {
+            assert!(images.contains(&sectors), "{sectors:?}");
+        }
+        assert_eq!(disk.seen()["a"], [2; 1_024]);
+    }
+
+    #[test]
+    fn a_sync_covers_what_was_done_before_it_began() {
+        let mut disk = synced(Syncs::Kept);
+        write(&mut disk, 4, 0, &[2]);
+        write(&mut disk, 5, 1, &[3]);
+        disk.apply(6, Entry::Synced { file: 0, before: 5 });
+        let images = left(&disk);
+        assert!(images.iter().all(|files| files["a"][0] == 2));
+        assert!(
+            images.iter().any(|files| files["a"][1] == 1) && images.iter().any(|files| files["a"][1] == 3)
+        );
+    }
+
+    #[test]
+    fn a_name_is_the_old_one_or_the_new_one_until_the_directory_is_synced() {
+        let mut disk = synced(Syncs::Kept);
+        disk.apply(4, Entry::Renamed { from: "a".into(), to: "b".into() });
+        let names = |disk: &Disk| -> std::collections::BTreeSet<String> {
+            left(disk).iter().flat_map(|files| files.keys().cloned().collect::<Vec<_>>()).collect()
+        };
+        assert_eq!(names(&disk), ["a".to_owned(), "b".to_owned()].into());
+        assert!(left(&disk).iter().all(|files| files.len() == 1));
+        disk.apply(5, Entry::NamesSynced { before: 5 });
+        assert_eq!(names(&disk), ["b".to_owned()].into());
+    }
+
+    #[test]
+    fn without_syncs_what_was_done_long_ago_is_there() {
+        let mut disk = synced(Syncs::LeftOut { written_back_after: 3 });
+        assert!(left(&disk).iter().any(|files| files.get("a").is_none_or(Vec::is_empty)));
+        (4..10).for_each(|at| write(&mut disk, at, 0, &[1]));
+        assert!(left(&disk).iter().all(|files| files["a"] == [1; 1_024]));
+    }
+}

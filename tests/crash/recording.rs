@@ -30,6 +30,8 @@ pub(crate) struct Recording {
 /// What was done, in numbers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
+    /// How often the broker was killed.
+    pub(crate) lives: usize,
     pub(crate) writes: usize,
     pub(crate) syncs: usize,
     /// Segments that were used again under another number.
@@ -68,12 +70,12 @@ impl Recording {
             world.hang_up();
             interruption::settle(&trace, directory.path());
         }
-        Self::read(&trace, world)
+        Self::read(&trace, world, lives)
     }
 
-    fn read(path: &Path, world: World) -> Self {
+    fn read(path: &Path, world: World, lives: usize) -> Self {
         let mut trace = fs::read(path).expect("the trace can be read");
-        let (mut ends, mut counts) = (Vec::new(), Counts::default());
+        let (mut ends, mut counts) = (Vec::new(), Counts { lives, ..Counts::default() });
         let mut at = 0;
         // What was being noted when the broker was killed had not been begun.
         while let Some((entry, took)) = Entry::read(&trace[at..]) {

@@ -82,6 +82,7 @@ impl Tally {
 impl Report {
     pub(crate) fn add(&mut self, counts: Counts) {
         self.traces += 1;
+        self.counts.lives += counts.lives;
         self.counts.writes += counts.writes;
         self.counts.syncs += counts.syncs;
         self.counts.recycled += counts.recycled;
@@ -111,47 +112,59 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { writes, syncs, recycled, refused } = self.counts;
         if self.synced.images > 0 {
-            writeln!(
-                f,
-                "Power cuts: {} traces with {writes} writes and {syncs} syncs; {recycled} times a segment was used again; {refused} \
-                 messages were refused for want of space.\n",
-                self.traces
-            )?;
-            writeln!(f, "{:<44} {:>12} {:>12}", "", "as it is", "without sync")?;
-            let row = |f: &mut fmt::Formatter<'_>, name: &str, of: fn(&Tally) -> usize| {
-                writeln!(f, "{name:<44} {:>12} {:>12}", of(&self.synced), of(&self.control))
-            };
-            row(f, "images", |tally| tally.images)?;
-            row(f, "of these, cut once more while recovering", |tally| tally.cut_twice)?;
-            row(f, "opened", |tally| tally.opened)?;
-            row(f, "acknowledged messages checked", |tally| tally.acknowledged)?;
-            row(f, "of these, deliveries still to come", |tally| tally.outstanding)?;
-            row(f, "acknowledged and lost", |tally| tally.lost)?;
-            row(f, "QoS 2 twice", |tally| tally.twice)?;
-            row(f, "otherwise wrong", |tally| tally.wrong)?;
+            self.show_cuts(f)?;
         }
         if let Some((kills, killed)) = &self.killed {
-            let Findings { acknowledged, lost, twice, wrong, .. } = &killed.findings;
-            writeln!(
-                f,
-                "\nKills: {kills}, {} of them before the broker listened; {acknowledged} acknowledged messages checked, {} lost, \
-                 {} of QoS 2 twice, {} otherwise wrong.",
-                killed.at_start,
-                lost.len(),
-                twice.len(),
-                wrong.len()
-            )?;
-            [lost, twice, wrong]
-                .into_iter()
-                .flatten()
-                .take(EXAMPLES_MAX)
-                .try_for_each(|one| writeln!(f, "  {one}"))?;
+            show_kills(f, *kills, killed)?;
         }
         if self.synced.images > 0 && self.control.lost == 0 {
             writeln!(f, "The control has lost nothing: this proves nothing.")?;
         }
         Ok(())
     }
+}
+
+/// One of its numbers.
+type Figure = fn(&Tally) -> usize;
+
+impl Report {
+    fn show_cuts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { lives, writes, syncs, recycled, refused } = self.counts;
+        writeln!(
+            f,
+            "Power cuts: {} traces of {lives} lives of a broker, with {writes} writes and {syncs} syncs; {recycled} times a \
+             segment was used again, and {refused} messages were refused for want of space.\n",
+            self.traces
+        )?;
+        let rows: [(&str, Figure); 8] = [
+            ("images", |tally| tally.images),
+            ("of these, cut once more while recovering", |tally| tally.cut_twice),
+            ("opened", |tally| tally.opened),
+            ("acknowledged messages checked", |tally| tally.acknowledged),
+            ("deliveries of these that were still to come", |tally| tally.outstanding),
+            ("acknowledged and lost", |tally| tally.lost),
+            ("QoS 2 twice", |tally| tally.twice),
+            ("otherwise wrong", |tally| tally.wrong),
+        ];
+        writeln!(f, "{:<44} {:>12} {:>12}", "", "as it is", "without sync")?;
+        rows.into_iter().try_for_each(|(name, of)| {
+            writeln!(f, "{name:<44} {:>12} {:>12}", of(&self.synced), of(&self.control))
+        })
+    }
+}
+
+fn show_kills(f: &mut fmt::Formatter<'_>, kills: usize, killed: &Killed) -> fmt::Result {
+    let Findings { acknowledged, outstanding, lost, twice, wrong } = &killed.findings;
+    writeln!(
+        f,
+        "\nKills: {kills}, {} of them before the broker listened; {acknowledged} acknowledged messages checked, of which \
+         {outstanding} deliveries were still to come; {} lost, {} of QoS 2 twice, {} otherwise wrong.",
+        killed.at_start,
+        lost.len(),
+        twice.len(),
+        wrong.len()
+    )?;
+    let complaints = [lost, twice, wrong].into_iter().flatten();
+    complaints.take(EXAMPLES_MAX).try_for_each(|complaint| writeln!(f, "  {complaint}"))
 }
