@@ -20,9 +20,10 @@ use crate::disk::{Disk, Syncs};
 use crate::recording::Recording;
 use crate::report::{Report, Tally, Verdict};
 
-/// Of one trace; the control takes one for ten of them.
+/// Of one trace.
 const IMAGES_PER_TRACE: usize = 50;
-const CONTROL_SHARE: usize = 10;
+/// Of one trace without syncs: about half of them lose something that was acknowledged.
+const CONTROLS_PER_TRACE: usize = 10;
 /// Without syncs what is written gets to the disk after so many other things: some hundredths of a second of the load.
 const LEFT_OUT: Syncs = Syncs::LeftOut { written_back_after: 40 };
 /// A control that has lost something is not waited for as long.
@@ -52,13 +53,12 @@ pub(crate) fn run(images: usize, seed: u64, report: &mut Report) {
         let mut random = Random::of(seed, number as u64);
         let recording = Arc::new(Recording::make(&mut random));
         report.add(recording.counts);
-        let is_good =
-            [(Syncs::Kept, count), (LEFT_OUT, count.div_ceil(CONTROL_SHARE))].map(|(syncs, count)| {
-                let tally = check_images(&recording, syncs, count, &mut random);
-                let is_good = tally.is_good();
-                report.tally_of(syncs).add(&tally);
-                is_good
-            });
+        let is_good = [(Syncs::Kept, count), (LEFT_OUT, CONTROLS_PER_TRACE)].map(|(syncs, count)| {
+            let tally = check_images(&recording, syncs, count, &mut random);
+            let is_good = tally.is_good();
+            report.tally_of(syncs).add(&tally);
+            is_good
+        });
         if !is_good[0] {
             keep(&recording, seed, number);
         }

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use pondhawk_tests::promises::{Clock, World, small_segments};
 use pondhawk_tests::trace::{Entry, Position};
-use pondhawk_tests::{Broker, Options, Random, data_dir};
+use pondhawk_tests::{Broker, Options, Random, data_dir, until};
 
 use crate::disk::Disk;
 use crate::interruption;
 
-/// Turns of the load: a few thousand messages, so that most segments are used several times.
-const TURNS_MIN: usize = 200;
-const TURNS_MORE: usize = 400;
+/// So many messages are acknowledged, and more: most segments are used several times then.
+const MESSAGES_MIN: usize = 1_000;
+const MESSAGES_MORE: usize = 3_000;
 /// The broker is killed so often at the most, and goes on: what it had not synced is not lost then, and may be later.
 const LIVES_MAX: usize = 3;
 
@@ -62,9 +62,11 @@ impl Recording {
         let mut next = Some(broker);
         for _ in 0..lives {
             let broker = next.take().unwrap_or_else(|| start(random));
-            for _ in 0..(TURNS_MIN + random.below(TURNS_MORE)) / lives {
+            let messages = world.acknowledged() + (MESSAGES_MIN + random.below(MESSAGES_MORE)) / lives;
+            until("messages are acknowledged", || {
                 world.turn(&broker);
-            }
+                (world.acknowledged() >= messages).then_some(())
+            });
             drop(broker);
             // What it had still said was a promise.
             world.hang_up();
