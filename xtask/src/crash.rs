@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 
 use crate::house::House;
 use crate::log::Log;
+use crate::sim;
 
 /// So many images take less than a minute on two cores. Kills are among the end-to-end tests.
 const SHORT: &[&str] = &["--images", "60", "--kills", "0"];
@@ -40,7 +41,7 @@ fn command(
 /// When something acknowledged is lost, or comes twice at QoS 2; or when nothing is lost without syncs.
 pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
     let mut crash = command(house, "dev", |build| log.run(build))?;
-    log.run(crash.args(SHORT))
+    log.run(crash.args(SHORT).args(["--seed", &sim::seed_of_tree(house).to_string()]))
 }
 
 /// Shows what it prints as it prints it.

@@ -22,7 +22,7 @@ pub struct Killed {
 
 /// How a broker is started whose segments are used again and again, because they are small.
 pub fn small_segments(random: &mut Random) -> String {
-    let (least, most) = random.of_list(&[(64, 64), (64, 64), (64, 256), (128, 128), (256, 1024)]);
+    let (least, most) = random.of_list(&[(64, 64), (64, 64), (64, 64), (64, 256), (128, 128), (128, 1024)]);
     format!(
         "[limits]\npacket_bytes = \"16 KiB\"\n\
          [journal]\nsegment_bytes_min = \"{least} KiB\"\nsegment_bytes_max = \"{most} KiB\"\n"
