@@ -369,7 +369,7 @@ fn journal_settings(durability: Durability, random: &mut Random) -> journal::Set
     journal::Settings {
         segment_bytes_min,
         segment_bytes_max: segment_bytes_min * *random.pick(&[1, 2, 4]),
-        disk_bytes_max: u64::from(segment_bytes_min) * *random.pick(&[1 << 20]),
+        disk_bytes_max: u64::from(segment_bytes_min) * *random.pick(&[1 << 20, 1 << 20, 1 << 20, 16]),
         free_bytes_min: *random.pick(&[0, 0, 50_000]),
         durability,
     }

@@ -252,8 +252,7 @@ const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 impl Keeper for Journal {
     fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        let is_freeing = group.iter().all(Record::frees_space);
-        let purpose = if is_freeing { Purpose::FreesSpace } else { Purpose::News };
+        let purpose = purpose_of(group);
         let is_waited_for = group.iter().any(is_waited_for);
         let urgency = match self.durability {
             Durability::Fsync if is_waited_for => Urgency::Durable,
@@ -334,6 +333,18 @@ impl Keeper for Journal {
 
     fn set_live_bytes(&mut self, bytes: usize) {
         self.log.set_live_bytes(bytes as u64);
+    }
+}
+
+/// Who begins a session is recorded with its name as well: a client alone that is connected has come back.
+fn purpose_of(group: &[Record<'_>]) -> Purpose {
+    let is_return = |record: &Record<'_>| matches!(record, Record::Connected { .. }) || record.frees_space();
+    if group.iter().all(Record::frees_space) {
+        Purpose::FreesSpace
+    } else if group.iter().all(is_return) {
+        Purpose::Return
+    } else {
+        Purpose::News
     }
 }
 

@@ -20,6 +20,9 @@ use crate::{Damage, Settings, Storage};
 pub enum Purpose {
     /// Something has happened.
     News,
+    /// Somebody comes back for what is kept: taken as long as half of the last space is left, for without it nothing would
+    /// ever get less.
+    Return,
     /// Less has to be kept afterwards: the last space is for these and for copies.
     FreesSpace,
     /// It is kept already, and its old place is to be used again.

@@ -235,6 +235,7 @@ impl Plan {
         let is_last = self.spares.is_empty() && group_bytes > 0;
         match purpose {
             Purpose::News if self.spares.len() == 1 && self.no_space.is_some() => self.segment.bytes / 2,
+            Purpose::Return if is_last => self.segment.bytes / 2,
             Purpose::Copy if is_last => self.segment.bytes / KEPT_FROM_COPIES,
             Purpose::FreesSpace if is_last => MARK_PAGES * PAGE_BYTES,
             _ => 0,
@@ -253,7 +254,7 @@ impl Plan {
         let spares_needed = match (is_here, purpose) {
             (true, _) => 0,
             (false, Purpose::News) => 2,
-            (false, Purpose::FreesSpace | Purpose::Copy) => 1,
+            (false, Purpose::Return | Purpose::FreesSpace | Purpose::Copy) => 1,
         };
         if self.spares.len() < spares_needed {
             return Err(Refusal::NoSpace);

@@ -4,7 +4,7 @@ use journal::simulated::{Failure, Simulated};
 use journal::{Pace, Purpose, Recovery, Urgency};
 use ledger::Refusal;
 
-use crate::scene::{Scene, settings, storage};
+use crate::scene::{Event, Scene, settings, storage};
 
 /// What is done before, during and after the failure is the same in all runs.
 fn play(scene: &mut Scene) {
@@ -114,6 +114,25 @@ fn a_full_disk_refuses_news_until_there_is_space_again() {
     let durable = scene.durable();
     let disk = scene.disk.after_power_cut();
     scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Without those who come back for it nothing of what fills the disk would ever go; and they leave some of the last space
+/// to what goes then.
+#[test]
+fn who_comes_back_is_taken_when_the_disk_is_full() {
+    let mut scene = Scene::new(4);
+    scene.disk.set_capacity(12 * (64 << 10));
+    while scene.put(900, Urgency::Durable) {
+        scene.settle(Pace::Busy);
+    }
+    let mut returned = 0;
+    while scene.append(Event::Return(0), 0, Urgency::Durable) {
+        scene.parts.committer.commit_once();
+        returned += 1;
+        assert!(returned < 100, "they take the last of the space");
+    }
+    assert!(returned > 5, "only {returned} could come back");
+    assert!(scene.drop_one(Urgency::Durable) && scene.log().status().failure.is_none());
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(crate) enum Event {
     Drop(u64),
     /// This is kept still.
     Copy(u64),
+    /// Somebody comes back for this.
+    Return(u64),
 }
 
 /// Numbers that look random, from a seed.
@@ -83,6 +85,7 @@ impl Scene {
             Event::Put(_) => Purpose::News,
             Event::Drop(_) => Purpose::FreesSpace,
             Event::Copy(_) => Purpose::Copy,
+            Event::Return(_) => Purpose::Return,
         };
         let group = encode(self.events.len() as u64, event, bytes);
         if self.log().append(&group, purpose, urgency).is_err() {
@@ -100,7 +103,7 @@ impl Scene {
                     self.live_bytes = 0;
                 }
             }
-            Event::Copy(_) => {}
+            Event::Copy(_) | Event::Return(_) => {}
         }
         let all = self.next.max(1);
         self.log().set_live_bytes(self.live_bytes * self.live.len() as u64 / all);
@@ -244,7 +247,7 @@ pub(crate) fn storage(disk: &Simulated) -> Arc<Simulated> {
 }
 
 fn which(event: Event) -> u64 {
-    let (Event::Put(which) | Event::Drop(which) | Event::Copy(which)) = event;
+    let (Event::Put(which) | Event::Drop(which) | Event::Copy(which) | Event::Return(which)) = event;
     which
 }
 
@@ -254,6 +257,7 @@ fn live(events: &[Event]) -> BTreeSet<u64> {
         match event {
             Event::Put(which) | Event::Copy(which) => live.insert(*which),
             Event::Drop(which) => live.remove(which),
+            Event::Return(_) => false,
         };
     }
     live
@@ -265,6 +269,7 @@ fn encode(number: u64, event: Event, bytes: usize) -> Vec<u8> {
         Event::Put(_) => 0,
         Event::Drop(_) => 1,
         Event::Copy(_) => 2,
+        Event::Return(_) => 3,
     };
     let mut group = number.to_le_bytes().to_vec();
     group.push(kind);
@@ -296,6 +301,7 @@ pub(crate) fn groups(mut frame: &[u8]) -> Vec<(u64, Event, usize)> {
             0 => Event::Put(which),
             1 => Event::Drop(which),
             2 => Event::Copy(which),
+            3 => Event::Return(which),
             kind => panic!("a group of the kind {kind}"),
         };
         let bytes = u32::from_le_bytes(frame[17..21].try_into().expect("a whole group")) as usize;
