@@ -51,6 +51,8 @@ impl Recovery {
     /// Everything on stable storage, the last segment ended, and the next one chosen. What is left in `files` are spares.
     fn go_on(&mut self, meta: Meta, tail: Tail, settings: &Settings) -> Result<Resumed, OpenError> {
         let _ = self.storage.remove(META_NEW);
+        // META may have got its name just before the last process ended.
+        self.storage.sync().map_err(OpenError::directory)?;
         self.remove_unfinished(settings)?;
         let here = self.index;
         self.write_again(meta)?;
@@ -100,7 +102,8 @@ impl Recovery {
 
     /// What the last frames wrote may be in memory only, and a sync that failed before may have made the operating system
     /// believe that it is on the disk: it is written once more, so that it is there after the next sync. That is in the
-    /// segment of the last frame, which is the one before this if that frame has ended it.
+    /// segment of the last frame, which is the one before this if that frame has ended it. The same goes for the headers of
+    /// this one and of the spares behind it.
     fn write_again(&self, meta: Meta) -> Result<(), OpenError> {
         if let Some((header, index, offset)) = self.last {
             let segment = &self.files[index].segment;
@@ -108,8 +111,10 @@ impl Recovery {
             let rewritten = rewrite(segment, from, offset + header.frame_bytes());
             rewritten.map_err(|error| OpenError::io(&name(segment.number), error))?;
         }
-        let segment = &self.files[self.index].segment;
-        segment.begin(meta.salt).map_err(|error| OpenError::io(&name(segment.number), error))
+        for LogFile { segment, .. } in &self.files[self.index..] {
+            segment.begin(meta.salt).map_err(|error| OpenError::io(&name(segment.number), error))?;
+        }
+        Ok(())
     }
 
     fn end_tail(&self, meta: Meta) -> Result<(), OpenError> {

@@ -45,8 +45,14 @@ fn any_failure_of_the_disk_loses_nothing_that_was_durable() {
             for disk in [scene.disk.copy().after_kill(), scene.disk.after_power_cut()] {
                 let opened = scene.reopen(disk, durable);
                 opened.unwrap_or_else(|error| panic!("{failure:?} at {at}: {error}"));
-                assert!(scene.put(4_000, Urgency::Durable) && scene.drop_one(Urgency::Later));
-                scene.settle(Pace::Busy);
+                // Far enough for every segment that was found to be written to.
+                for _ in 0..40 {
+                    assert!(scene.put(4_000, Urgency::Durable) && scene.drop_one(Urgency::Later));
+                    scene.settle(Pace::Busy);
+                }
+                let (durable, disk) = (scene.durable(), scene.disk.after_power_cut());
+                let opened = scene.reopen(disk, durable);
+                opened.unwrap_or_else(|error| panic!("{failure:?} at {at}, and a loss of power: {error}"));
                 assert_eq!(scene.durable(), scene.events.len());
             }
         }
@@ -82,7 +88,15 @@ fn opening_can_fail_anywhere_and_be_tried_again() {
             let first = open(&disk).map(drop);
             for disk in [disk.copy().after_kill(), disk.copy().after_power_cut()] {
                 let again = open(&disk);
-                assert!(again.is_ok(), "{failure:?} at {at}: first {first:?}, then {:?}", again.err());
+                let Ok(mut parts) = again else {
+                    panic!("{failure:?} at {at}: first {first:?}, then {:?}", again.err());
+                };
+                assert!(parts.log.append(&[7], Purpose::News, Urgency::Durable).is_ok());
+                assert!(parts.committer.commit_once());
+                let disk = disk.after_power_cut();
+                let opened = Recovery::begin(storage(&disk));
+                let frame = opened.and_then(|mut it| it.next_frame().map(|frame| frame.map(<[u8]>::to_vec)));
+                assert!(matches!(&frame, Ok(Some(frame)) if *frame == [7]), "{failure:?} at {at}: {frame:?}");
             }
         }
     }
