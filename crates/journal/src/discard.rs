@@ -146,7 +146,8 @@ impl<'a> Repair<'a> {
     fn frame_with_damage(&self, segment: &Segment) -> Result<(u32, Option<Header>), OpenError> {
         let mut reader = FrameReader::default();
         let mut at = FIRST_FRAME;
-        while at < segment.room_ends() {
+        // In the last page there is only room for the end.
+        while at < segment.bytes {
             let Some(header) = self.frame_at(&mut reader, segment, at)? else { return Ok((at, None)) };
             let next = at + header.frame_bytes();
             if self.damage.offset < u64::from(next) {

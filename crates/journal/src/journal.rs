@@ -336,9 +336,14 @@ impl Keeper for Journal {
     }
 }
 
-/// Who begins a session is recorded with its name as well: a client alone that is connected has come back.
+/// A client that comes back to its session, or ends it and begins another, is not news: so what fills the disk may go.
 fn purpose_of(group: &[Record<'_>]) -> Purpose {
-    let is_return = |record: &Record<'_>| matches!(record, Record::Connected { .. }) || record.frees_space();
+    let ends_another = group.iter().any(|record| matches!(record, Record::Ended { .. }));
+    let is_return = |record: &Record<'_>| match record {
+        Record::Connected { .. } => true,
+        Record::Session { .. } => ends_another,
+        other => other.frees_space(),
+    };
     if group.iter().all(Record::frees_space) {
         Purpose::FreesSpace
     } else if group.iter().all(is_return) {

@@ -67,6 +67,25 @@ fn goes_on(disk: &Simulated, frames: &[Vec<u8>]) {
     assert_eq!(read(&disk.after_kill()).0, frames);
 }
 
+/// A segment that is full to the last page has its end there.
+#[test]
+fn the_end_of_a_full_segment_can_be_repaired() {
+    let mut scene = Scene::new(1);
+    for _ in 0..40 {
+        assert!(scene.put(100, Urgency::Durable) && scene.parts.committer.commit_once());
+        scene.settle(Pace::Busy);
+    }
+    let disk = scene.disk.after_kill();
+    let (before, _) = read(&disk);
+    let first = &segments(&disk)[0];
+    let last_page = disk.contents(first).expect("it is there").len() - 4096;
+    disk.flip_bit(first, last_page * 8);
+    let (faults, after) = repair(&disk);
+    assert_eq!(faults, [Fault::Frame]);
+    assert!(after == before, "{} frames of {}", after.len(), before.len());
+    goes_on(&disk, &before);
+}
+
 #[test]
 fn a_flipped_bit_costs_its_frame_and_nothing_else() {
     let mut all_faults = Vec::new();
