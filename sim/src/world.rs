@@ -27,6 +27,8 @@ const PATIENCE_MS: u64 = 300_000;
 /// How long everybody is well when the disk is not: longer than a connection before MQTT 5 is kept whose message could not
 /// be stored.
 const WITHOUT_DISK_MS: u64 = 10_000;
+/// So many pieces of its work the thread does that sees to the space, while the other one commits once.
+const PIECES_MAX: usize = 40;
 /// Rounds without the clock going on: more are a loop without end.
 const ROUNDS_MAX: usize = 100_000;
 
@@ -244,7 +246,9 @@ impl World {
         let Some(process) = &mut self.process else { return false };
         let now_ms = self.scene.now.monotonic_ms;
         if self.random.chance(500) {
-            process.run_preparer(now_ms)
+            // A piece takes no sync, or is rare: it does many in the time of a commit.
+            let pieces = self.random.between(1, PIECES_MAX);
+            (0..pieces).take_while(|_| process.run_preparer(now_ms)).count() > 0
         } else {
             let is_slow = self.random.chance(self.scenario.weather.slow_per_mille);
             let slow_ms = if is_slow { self.random.below(1_500) as u64 } else { 0 };
@@ -261,7 +265,6 @@ impl World {
         } else if has_failed && self.ends_ms.is_none() {
             let trouble = self.process.as_ref().map(Process::trouble);
             note!(self.scene.trace, ("disk"), "has failed: {trouble:?}");
-            self.scene.oracle.journal_failed();
             self.ends_ms = Some(self.scene.now.monotonic_ms + self.random.below(2_000) as u64);
         }
     }
@@ -315,7 +318,12 @@ impl World {
 
     fn run_ledger(&mut self) -> bool {
         let Some(process) = &mut self.process else { return false };
-        process.run_ledger(&mut self.disk, &mut self.scene, &mut self.random)
+        let has_run = process.run_ledger(&mut self.disk, &mut self.scene, &mut self.random);
+        if process.progress().has_failed {
+            // Whom the ledger tells is told from now on.
+            self.scene.oracle.journal_failed();
+        }
+        has_run
     }
 
     fn act(&mut self, client: usize, mood: Mood) -> bool {
@@ -355,13 +363,7 @@ impl World {
     fn heal(&mut self) -> Result<(), String> {
         note!(self.scene.trace, ("world"), "everybody is well from now on");
         self.disk.heal();
-        if self.process.as_ref().is_some_and(|process| process.progress().has_failed) {
-            let crash = self.draw_crash();
-            self.crash(crash);
-        }
-        if self.process.is_none() {
-            self.start();
-        }
+        self.restart_if_failed();
         let begun_ms = self.scene.now.monotonic_ms;
         let mut rounds = 0;
         loop {
@@ -376,6 +378,8 @@ impl World {
                 continue;
             }
             rounds = 0;
+            // It may have been too full even for what frees space.
+            self.restart_if_failed();
             let healing_ms = self.scene.now.monotonic_ms - begun_ms;
             if healing_ms >= RECOVERY_MS {
                 match self.unfinished() {
@@ -386,6 +390,17 @@ impl World {
             }
             self.scene.network.reset_silent();
             self.sleep();
+        }
+    }
+
+    /// The way back from a journal that has failed is another process.
+    fn restart_if_failed(&mut self) {
+        if self.process.as_ref().is_some_and(|process| process.progress().has_failed) {
+            let crash = self.draw_crash();
+            self.crash(crash);
+        }
+        if self.process.is_none() {
+            self.start();
         }
     }
 

@@ -16,8 +16,9 @@ use crate::{Purpose, Settings, Urgency};
 const BUFFER_BYTES_MAX: usize = 2 << 20;
 const BUFFERS_MAX: usize = 4;
 const MARK_PAGES: u32 = 2;
-/// The part of the very last segment that copies leave alone.
-pub(crate) const KEPT_FROM_COPIES: u32 = 8;
+/// The part of the very last segment that copies leave alone, and so much of it at least.
+const KEPT_FROM_COPIES: u32 = 8;
+const KEPT_FROM_COPIES_PAGES: u32 = 6;
 
 /// Groups that are written as one frame.
 pub(crate) struct Batch {
@@ -236,7 +237,7 @@ impl Plan {
         match purpose {
             Purpose::News if self.spares.len() == 1 && self.no_space.is_some() => self.segment.bytes / 2,
             Purpose::Return if is_last => self.segment.bytes / 2,
-            Purpose::Copy if is_last => self.segment.bytes / KEPT_FROM_COPIES,
+            Purpose::Copy if is_last => kept_from_copies(&self.segment),
             Purpose::FreesSpace if is_last => MARK_PAGES * PAGE_BYTES,
             _ => 0,
         }
@@ -288,8 +289,7 @@ impl Plan {
     fn next_holds(&self, group_bytes: usize, purpose: Purpose) -> bool {
         self.spares.front().is_some_and(|next| {
             let will_be_last = self.spares.len() == 1;
-            let kept =
-                if will_be_last && purpose == Purpose::Copy { next.bytes / KEPT_FROM_COPIES } else { 0 };
+            let kept = if will_be_last && purpose == Purpose::Copy { kept_from_copies(next) } else { 0 };
             HEADER_BYTES as usize + group_bytes <= (next.room_ends() - kept - FIRST_FRAME) as usize
         })
     }
@@ -370,6 +370,11 @@ impl Plan {
             self.buffers.push(buffer);
         }
     }
+}
+
+/// So much of the last segment copies leave to what frees space, in bytes.
+pub(crate) fn kept_from_copies(last: &Segment) -> u32 {
+    (last.bytes / KEPT_FROM_COPIES).max(KEPT_FROM_COPIES_PAGES * PAGE_BYTES)
 }
 
 impl Batch {

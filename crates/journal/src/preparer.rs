@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::frame::{FrameReader, Kind};
-use crate::plan::{KEPT_FROM_COPIES, Plan};
+use crate::plan::{Plan, kept_from_copies};
 use crate::segment::{FIRST_FRAME, Filling, Segment, name};
 use crate::{Damage, Fault, Log, Purpose, Urgency};
 
@@ -324,7 +324,7 @@ impl Preparer {
             // Whatever is in it, half of the last one is left to what frees space.
             Some(last) if plan.spares.len() == 1 => return left + last.bytes / 2 >= segment.bytes,
             Some(_) => return true,
-            None => left.saturating_sub(plan.segment.bytes / KEPT_FROM_COPIES),
+            None => left.saturating_sub(kept_from_copies(&plan.segment)),
         };
         // Where there was none, a quarter of what was live then has to be gone.
         let is_less = abandoned_at.is_none_or(|then| self.log.live_bytes() < then - then / 4);
