@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use ::ledger::{
-    Cause, Claim, Claimed, Command, Deliver, Durability, Effects, Keeper, Ledger, Left, Lsn, Progress,
-    Publish, Record, Refusal, Reply, Settings,
+    Address, Cause, Claim, Claimed, Command, Deliver, Durability, Effects, Keeper, Ledger, Left, Lsn,
+    Progress, Publish, Record, Refusal, Reply, Settings, Wanted,
 };
 use index::{Change, ConnectionId, Generation, Interest, ShardId, Subscriber, Subscriptions, Targets};
 use session::{Message, Now, Ticket};
@@ -73,6 +73,14 @@ impl<K: Keeper> Effects for Outside<K> {
 
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
         self.keeper.copy(group)
+    }
+
+    fn address(&mut self) -> Option<Address> {
+        self.keeper.address()
+    }
+
+    fn fetch(&mut self, wanted: Wanted) {
+        self.keeper.fetch(wanted);
     }
 }
 
@@ -218,6 +226,9 @@ impl<K: Keeper> Stage<K> {
     pub(crate) fn end_turn(&mut self) -> bool {
         let Outside { keeper, .. } = &mut self.outside;
         keeper.begin_turn();
+        while let Some(fetched) = keeper.next_fetched() {
+            self.ledger.fetched(fetched);
+        }
         self.ledger.work(NOW, &mut self.outside);
         let Outside { keeper, .. } = &mut self.outside;
         keeper.set_live_bytes(self.ledger.live_bytes());

@@ -7,8 +7,8 @@ use std::thread;
 use journal::record::encode_group;
 use journal::{Journal, Status};
 use ledger::{
-    Granted, Incarnation, Keeper, Lsn, MessageId, Needs, Progress, QueueFull, Queued, Record, Refusal,
-    Settings,
+    Address, Fetched, Granted, Incarnation, Keeper, Lsn, MessageId, Needs, Progress, QueueFull, Queued,
+    Record, Refusal, Settings, Wanted,
 };
 use session::Message;
 use topic::TopicName;
@@ -192,6 +192,18 @@ impl Keeper for Scales {
 
     fn copy(&mut self, group: &[Record<'_>]) -> std::result::Result<Lsn, Refusal> {
         self.journal.copy(group)
+    }
+
+    fn address(&mut self) -> Option<Address> {
+        self.journal.address()
+    }
+
+    fn fetch(&mut self, wanted: Wanted) {
+        self.journal.fetch(wanted);
+    }
+
+    fn next_fetched(&mut self) -> Option<Fetched> {
+        self.journal.next_fetched()
     }
 
     fn begin_turn(&mut self) {
