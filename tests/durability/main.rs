@@ -67,8 +67,8 @@ fn messages_that_wait_on_disk_alone_come_in_their_order() {
         for number in numbers {
             let mut payload = number.to_be_bytes().to_vec();
             payload.resize(PAYLOAD_BYTES, 7);
-            publisher.send(&numbered::publish(0x32, "numbers", 1, &payload));
-            publisher.expect(&[0x40, 2, 0, 1]);
+            publisher.send(&conversation::publish(Version::V3_1_1, 0x32, 1, "numbers", &[], &payload));
+            publisher.expect(&conversation::ack(conversation::PUBACK, 1));
         }
     };
     let hear = |broker: &Broker, numbers: std::ops::Range<u32>| {
@@ -78,10 +78,12 @@ fn messages_that_wait_on_disk_alone_come_in_their_order() {
             let payload = &packet[packet.len() - PAYLOAD_BYTES..];
             assert_eq!(payload[..4], number.to_be_bytes());
             let packet_id = &packet[packet.len() - PAYLOAD_BYTES - 2..][..2];
-            client.send(&[0x40, 2, packet_id[0], packet_id[1]]);
+            let packet_id = u16::from_be_bytes([packet_id[0], packet_id[1]]);
+            client.send(&conversation::ack(conversation::PUBACK, packet_id));
         }
+        // What is under way meanwhile comes again.
         client.finish();
-        client.expect_closed();
+        client.read_to_end();
     };
     {
         let broker = start(2);
