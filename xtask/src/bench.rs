@@ -146,7 +146,7 @@ const SECTIONS: &[Section] = &[
         title: "Messages for sessions that are away",
         text: "At QoS 1, then fetched by those who come back: nothing may be missing. Mosquitto keeps them in memory \
             only; ours acknowledges what is synced.",
-        arguments: "offline-sessions",
+        arguments: "offline-sessions --duration 15",
         in_short: "offline-sessions --sessions 40 --publishers 8 --duration 0.2 --window 20",
         configuration: None,
         peers: &[Peer::Mosquitto],
