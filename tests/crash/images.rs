@@ -175,6 +175,9 @@ impl Image {
             ..Findings::default()
         });
         findings.wrong.extend([broker.log_lines("panicked"), broker.log_lines("ERROR")].concat());
+        if !findings.wrong.is_empty() {
+            findings.wrong.push(format!("the broker's log:\n{}", broker.log()));
+        }
         Verdict::Opened(findings)
     }
 }

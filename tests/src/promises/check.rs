@@ -150,7 +150,14 @@ impl Findings {
                 .all(|one| one.greeting.is_some() && one.history.now().unfinished.is_empty())
         };
         if !world.pump_until(patience, is_finished) {
-            self.wrong.push("what publishers have begun is not finished".to_owned());
+            for publisher in &world.publishers {
+                let unfinished = &publisher.history.now().unfinished;
+                let is_let_in = publisher.greeting.is_some();
+                self.wrong.push(format!(
+                    "publisher {}, let in: {is_let_in}, waits for {unfinished:?}",
+                    publisher.id
+                ));
+            }
         }
         for (publisher, had_session) in world.publishers.iter().zip(had_sessions) {
             if had_session && publisher.greeting.is_some_and(|greeting| !greeting.is_present) {

@@ -20,11 +20,13 @@ pub struct Killed {
     pub findings: Findings,
 }
 
-/// How a broker is started whose segments are used again and again, because they are small.
+/// How a broker is started whose segments are used again and again, because they are small; and most of whose messages wait
+/// on disk alone, sometimes.
 pub fn small_segments(random: &mut Random) -> String {
     let (least, most) = random.of_list(&[(64, 64), (64, 64), (64, 64), (64, 256), (128, 128), (128, 1024)]);
+    let in_memory = random.of_list(&[0, 16, 65_536]);
     format!(
-        "[limits]\npacket_bytes = \"16 KiB\"\n\
+        "[limits]\npacket_bytes = \"16 KiB\"\nqueued_bytes_in_memory = \"{in_memory} KiB\"\n\
          [journal]\nsegment_bytes_min = \"{least} KiB\"\nsegment_bytes_max = \"{most} KiB\"\n"
     )
 }
