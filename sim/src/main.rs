@@ -30,7 +30,7 @@ pondhawk-sim [--seed S] [--seconds N] [--runs N] [--trace] [--twice]
 
   --seed S     run this seed only; with --runs, so many beginning with this one
   --seconds N  run the fixed seeds, then fresh ones for N seconds; 60 if nothing is said
-  --runs N     run so many seeds
+  --runs N     run so many seeds, and those that have failed once
   --trace      print every event
   --twice      run each seed twice before it counts, and fail if the runs differ";
 

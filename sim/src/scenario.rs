@@ -227,7 +227,7 @@ impl Scenario {
 
     /// Whether the journal may find that there is no space.
     pub(crate) fn may_run_full(&self) -> bool {
-        self.weather.full_per_mille > 0 || self.journal.disk_bytes_max < u64::from(u32::MAX)
+        self.weather.full_per_mille > 0
     }
 
     /// Whether sessions end because a queue is full.
@@ -369,7 +369,7 @@ fn journal_settings(durability: Durability, random: &mut Random) -> journal::Set
     journal::Settings {
         segment_bytes_min,
         segment_bytes_max: segment_bytes_min * *random.pick(&[1, 2, 4]),
-        disk_bytes_max: u64::from(segment_bytes_min) * *random.pick(&[1 << 20, 1 << 20, 1 << 20, 16]),
+        disk_bytes_max: u64::MAX,
         free_bytes_min: *random.pick(&[0, 0, 50_000]),
         durability,
     }
