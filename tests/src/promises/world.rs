@@ -147,33 +147,38 @@ impl World {
         }
     }
 
-    /// Everything is heard and answered until it is as somebody wishes; whether it is, in time.
+    /// Everything is heard and answered until it is as somebody wishes; whether it is, before nobody has heard anything for
+    /// so long.
     pub(crate) fn pump_until(
         &mut self,
         patience: Duration,
         mut is_so: impl FnMut(&mut Self) -> bool,
     ) -> bool {
-        let end = Instant::now() + patience;
+        let mut end = Instant::now() + patience;
         loop {
             if is_so(self) {
                 return true;
             }
             let Some(left) = end.checked_duration_since(Instant::now()) else { return false };
-            self.pump(left.min(Duration::from_millis(50)));
+            if self.pump(left.min(Duration::from_millis(50))) {
+                end = Instant::now() + patience;
+            }
             for subscriber in &mut self.subscribers {
                 subscriber.answer(0, &self.clock);
             }
         }
     }
 
-    /// Hears what there is; waits for it if there is nothing.
-    fn pump(&mut self, patience: Duration) {
+    /// Hears what there is, and whether there was anything; waits for it if there is nothing.
+    fn pump(&mut self, patience: Duration) -> bool {
         let lines: Vec<&RawClient> = self.parties().filter_map(|party| party.line().as_ref()).collect();
         wait_for_any(&lines, patience);
         let Self { clock, publishers, subscribers, ghosts, .. } = self;
+        let mut has_heard = false;
         for party in parties(publishers, subscribers, ghosts) {
             let Some(line) = party.line() else { continue };
             let (packets, is_closed) = line.arrived();
+            has_heard |= !packets.is_empty();
             for packet in packets {
                 party.hear(&packet, clock);
             }
@@ -181,6 +186,7 @@ impl World {
                 *party.line() = None;
             }
         }
+        has_heard
     }
 
     pub(crate) fn ping(&mut self) {
