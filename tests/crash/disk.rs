@@ -152,7 +152,11 @@ impl Disk {
     /// Writes what may be on the disk now into an empty directory.
     pub(crate) fn write_image(&self, random: &mut Random, path: &Path) -> io::Result<()> {
         use Survivors::{Everything, First, Nothing, Sectors, Writes};
-        let survivors = random.of_list(&[Nothing, Everything, First, Writes, Sectors, Sectors]);
+        let survivors = match self.syncs {
+            Syncs::Kept => random.of_list(&[Nothing, Everything, First, Writes, Sectors, Sectors]),
+            // In their order, mostly: what is out of order is seen to be damaged, and the broker does not start.
+            Syncs::LeftOut { .. } => random.of_list(&[Nothing, Nothing, First, First, Sectors]),
+        };
         let mut names = self.durable_names.clone();
         for pending in survive(&self.changed_names, survivors, random) {
             pending.change.apply(&mut names);
