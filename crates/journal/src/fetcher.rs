@@ -63,7 +63,7 @@ impl Fetcher {
             for wanted in together {
                 let found = match &found {
                     Ok(()) => self.find(&wanted, begins_at),
-                    Err(error) => self.fail(&wanted, error.clone()),
+                    Err(error) => self.fail(&wanted, error),
                 };
                 answer(Fetched { wanted, found });
             }
@@ -88,19 +88,19 @@ impl Fetcher {
         let bytes = self.window.get(from..).and_then(|rest| rest.get(..wanted.address.bytes as usize));
         let is_same = |bytes: &&[u8]| crc32c::crc32c(bytes) == wanted.address.checksum;
         let Some(bytes) = bytes.filter(is_same) else {
-            return self.fail(wanted, "the checksum is wrong".to_owned());
+            return self.fail(wanted, "the checksum is wrong");
         };
         let body = match self.decoder.first(bytes) {
             Some(Record::Enqueue { body, .. }) => Arc::into_inner(body.into_owned()),
             _ => None,
         };
-        let Some(body) = body else { return self.fail(wanted, "it is not a message".to_owned()) };
+        let Some(body) = body else { return self.fail(wanted, "it is not a message") };
         self.log.counters.fetched.fetch_add(1, Ordering::Relaxed);
         Found::Message(body)
     }
 
     /// What was wanted is not there. Its segment may have been given another number meanwhile.
-    fn fail(&self, wanted: &Wanted, what: String) -> Found {
+    fn fail(&self, wanted: &Wanted, what: &str) -> Found {
         let (number, offset) = place(wanted.address.at.get());
         if self.log.plan().segment(number).is_none() {
             return Found::Moved;

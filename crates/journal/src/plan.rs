@@ -185,8 +185,8 @@ impl Plan {
             self.last_news = self.segment.number;
         }
         let batch = self.open.as_mut().expect("there is one, or it was begun just now");
-        // A batch is not longer than its segment.
-        let at = address(batch.segment.number, batch.offset + batch.bytes.len() as u32);
+        let behind = u32::try_from(batch.bytes.len()).expect("a batch is not longer than its segment");
+        let at = address(batch.segment.number, batch.offset + behind);
         batch.bytes.extend_from_slice(group);
         batch.last = lsn.0;
         batch.urgency = batch.urgency.max(urgency);
