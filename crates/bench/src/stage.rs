@@ -142,10 +142,12 @@ impl<K: Keeper> Stage<K> {
         self.connect(number);
         loop {
             self.turn();
-            let claimed = |reply: &Reply| matches!(reply, Reply::Claimed(_));
-            if let Some(at) = self.outside.replies.iter().position(claimed)
-                && let Reply::Claimed(claimed) = self.outside.replies.swap_remove(at)
-            {
+            let claimed = self.outside.replies.drain(..).find_map(|reply| match reply {
+                Reply::Claimed(claimed) => Some(claimed),
+                // Nobody else is told anything that matters yet.
+                _ => None,
+            });
+            if let Some(claimed) = claimed {
                 return claimed;
             }
             // What it holds is promised when it is recorded.
