@@ -110,6 +110,27 @@ pub(crate) fn bytes(record: &Record<'static>) -> Vec<u8> {
     bytes
 }
 
+/// A state with the messages themselves in place of where they stand on the disk.
+pub(crate) fn resolved(state: &str, records: &[Addressed<'static>]) -> String {
+    let body = |at: &str| {
+        let stands_there =
+            |found: &&Addressed<'_>| found.address.is_some_and(|address| Ok(address.at.get()) == at.parse());
+        match records.iter().find(stands_there).map(|found| &found.record) {
+            Some(Record::Enqueue { body, .. }) => format!("{} {:?}", body.topic().as_str(), body.payload()),
+            _ => format!("nothing at {at}"),
+        }
+    };
+    let resolve = |line: &str| match line.split_once(" at ") {
+        Some((before, behind)) => {
+            let (at, rest) =
+                behind.split_once(' ').map_or((behind, String::new()), |(at, rest)| (at, format!(" {rest}")));
+            format!("{before} {}{rest}\n", body(at))
+        }
+        None => format!("{line}\n"),
+    };
+    state.lines().map(resolve).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,25 +176,4 @@ mod tests {
         other.ended(all(1));
         assert!(!judge(&other, &[1]), "a session is lost");
     }
-}
-
-/// A state with the messages themselves in place of where they stand on the disk.
-pub(crate) fn resolved(state: &str, records: &[Addressed<'static>]) -> String {
-    let body = |at: &str| {
-        let stands_there =
-            |found: &&Addressed<'_>| found.address.is_some_and(|address| Ok(address.at.get()) == at.parse());
-        match records.iter().find(stands_there).map(|found| &found.record) {
-            Some(Record::Enqueue { body, .. }) => format!("{} {:?}", body.topic().as_str(), body.payload()),
-            _ => format!("nothing at {at}"),
-        }
-    };
-    let resolve = |line: &str| match line.split_once(" at ") {
-        Some((before, behind)) => {
-            let (at, rest) =
-                behind.split_once(' ').map_or((behind, String::new()), |(at, rest)| (at, format!(" {rest}")));
-            format!("{before} {}{rest}\n", body(at))
-        }
-        None => format!("{line}\n"),
-    };
-    state.lines().map(resolve).collect()
 }

@@ -63,7 +63,8 @@ fn main() {
             assert_eq!(decoder.records(black_box(&bytes)).flatten().map(black_box).count(), GROUPS as usize);
         });
         let passed = measure(|| {
-            let needed = decoder.needed(black_box(&bytes), &mut |_, _| false).flatten();
+            let mut is_needed = |_, _| false;
+            let needed = decoder.needed(black_box(&bytes), &mut is_needed).flatten();
             assert_eq!(needed.filter(|decoded| decoded.record.is_none()).count(), GROUPS as usize);
         });
         let size = bytes.len() / GROUPS as usize;
