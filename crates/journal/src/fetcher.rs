@@ -27,7 +27,7 @@ pub(crate) struct Fetcher {
 
 /// What is asked of a fetcher on a thread of its own, and what it has answered.
 #[derive(Default)]
-pub(crate) struct Counter {
+pub(crate) struct Desk {
     orders: Mutex<Orders>,
     called: Condvar,
 }
@@ -111,7 +111,7 @@ impl Fetcher {
     }
 }
 
-impl Counter {
+impl Desk {
     pub(crate) fn ask(&self, wanted: &mut Vec<Wanted>) {
         self.orders().wanted.append(wanted);
         self.called.notify_one();

@@ -10,7 +10,7 @@ use ledger::{
     Wanted,
 };
 
-use crate::fetcher::{Counter, Fetcher};
+use crate::fetcher::{Desk, Fetcher};
 use crate::panel::Panel;
 use crate::record::{Decoder, Records, encode_group};
 use crate::runner::{Runner, Wake};
@@ -44,7 +44,7 @@ struct Fetching {
     wanted: Vec<Wanted>,
     under_way: usize,
     fetched: VecDeque<Fetched>,
-    counter: Arc<Counter>,
+    desk: Arc<Desk>,
 }
 
 impl std::fmt::Debug for Fetching {
@@ -99,8 +99,8 @@ impl Opening {
     /// The journal is damaged, there is no space for a new one, or the file system has failed.
     pub fn start(self, wake: &Wake) -> Result<(Journal, Report), OpenError> {
         let (mut journal, committer, preparer, report) = self.finish()?;
-        let counter = journal.fetching.counter.clone();
-        let runner = Runner::start(committer, preparer, counter, wake).map_err(OpenError::directory)?;
+        let desk = journal.fetching.desk.clone();
+        let runner = Runner::start(committer, preparer, desk, wake).map_err(OpenError::directory)?;
         journal.runner = Some(runner);
         Ok((journal, report))
     }
@@ -233,10 +233,10 @@ impl Journal {
 
     /// Hands on what can be read by now.
     fn ask(&mut self) {
-        let Fetching { unwritten, wanted, counter, .. } = &mut self.fetching;
+        let Fetching { unwritten, wanted, desk, .. } = &mut self.fetching;
         wanted.extend(unwritten.extract_if(.., |wanted| self.log.is_readable(wanted.address.at.get())));
         if !wanted.is_empty() && self.runner.is_some() {
-            counter.ask(wanted);
+            desk.ask(wanted);
         }
     }
 }
@@ -285,9 +285,9 @@ impl Keeper for Journal {
         }
         if self.fetching.fetched.is_empty() {
             self.ask();
-            let Fetching { wanted, fetched, counter, .. } = &mut self.fetching;
+            let Fetching { wanted, fetched, desk, .. } = &mut self.fetching;
             match self.runner {
-                Some(_) => counter.collect(fetched),
+                Some(_) => desk.collect(fetched),
                 // Without threads it is read here and now.
                 None => Fetcher::new(self.log.clone())
                     .fetch(std::mem::take(wanted), |found| fetched.push_back(found)),

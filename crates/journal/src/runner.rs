@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::fetcher::{Counter, Fetcher};
+use crate::fetcher::{Desk, Fetcher};
 use crate::log::Call;
 use crate::{Committer, Log, Pace, Preparer};
 
@@ -20,32 +20,32 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// The threads of a log. When it is dropped they write what was appended, and end.
 pub(crate) struct Runner {
     log: Arc<Log>,
-    counter: Arc<Counter>,
+    desk: Arc<Desk>,
     is_closed: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Runner {
-    /// `counter` is where messages are asked for that are to be read again.
+    /// `desk` is where messages are asked for that are to be read again.
     pub(crate) fn start(
         committer: Committer,
         preparer: Preparer,
-        counter: Arc<Counter>,
+        desk: Arc<Desk>,
         wake: &Wake,
     ) -> io::Result<Self> {
         let log = committer.log().clone();
         let is_closed = Arc::new(AtomicBool::new(false));
         let fetcher = Fetcher::new(log.clone());
-        let mut runner = Self { log, counter, is_closed: is_closed.clone(), threads: Vec::new() };
+        let mut runner = Self { log, desk, is_closed: is_closed.clone(), threads: Vec::new() };
         let of = wake.clone();
         let committing = thread::Builder::new().name("journal".to_owned());
         runner.threads.push(committing.spawn(move || commit(committer, &is_closed, &*of))?);
         let (of, is_closed) = (wake.clone(), runner.is_closed.clone());
         let preparing = thread::Builder::new().name("segments".to_owned());
         runner.threads.push(preparing.spawn(move || prepare(preparer, &is_closed, &*of))?);
-        let (of, counter) = (wake.clone(), runner.counter.clone());
+        let (of, desk) = (wake.clone(), runner.desk.clone());
         let fetching = thread::Builder::new().name("messages".to_owned());
-        runner.threads.push(fetching.spawn(move || counter.serve(fetcher, &*of))?);
+        runner.threads.push(fetching.spawn(move || desk.serve(fetcher, &*of))?);
         Ok(runner)
     }
 }
@@ -53,7 +53,7 @@ impl Runner {
 impl Drop for Runner {
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::Release);
-        self.counter.close();
+        self.desk.close();
         self.log.wake_committer();
         // The one that commits ends first: it may wait for the other.
         for thread in self.threads.drain(..) {
