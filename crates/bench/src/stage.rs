@@ -226,10 +226,9 @@ impl<K: Keeper> Stage<K> {
 
     /// The other half: what was put off, and what has become safe meanwhile. Whether there is more to do at once.
     pub(crate) fn end_turn(&mut self) -> bool {
-        let Outside { keeper, .. } = &mut self.outside;
-        keeper.begin_turn();
-        while let Some(fetched) = keeper.next_fetched() {
-            self.ledger.fetched(fetched);
+        self.outside.keeper.begin_turn();
+        while let Some(fetched) = self.outside.keeper.next_fetched() {
+            self.ledger.fetched(fetched, &mut self.outside);
         }
         self.ledger.work(NOW, &mut self.outside);
         let Outside { keeper, .. } = &mut self.outside;

@@ -59,20 +59,30 @@ impl Fetcher {
                 ends_at = ends_at.max(end(&next));
                 together.push(next);
             }
-            let found = self.read(begins_at, ends_at);
+            let read = self.read(begins_at, ends_at);
             for wanted in together {
-                let found = match &found {
+                let found = match &read {
                     Ok(()) => self.find(&wanted, begins_at),
-                    Err(error) => self.fail(&wanted, error),
+                    Err(_) => self.read_alone(&wanted),
                 };
                 answer(Fetched { wanted, found });
             }
         }
     }
 
+    /// Its neighbours may be what cannot be read.
+    fn read_alone(&mut self, wanted: &Wanted) -> Found {
+        let begins_at = wanted.address.at.get();
+        match self.read(begins_at, end(wanted)) {
+            Ok(()) => self.find(wanted, begins_at),
+            Err(error) => self.fail(wanted, error),
+        }
+    }
+
     /// Reads from one address to another, in one segment, into the window.
     fn read(&mut self, begins_at: u64, ends_at: u64) -> Result<(), String> {
         self.window.clear();
+        self.window.shrink_to(WINDOW_BYTES);
         let (number, offset) = place(begins_at);
         let segment = self.log.plan().segment(number);
         let Some(segment) = segment else { return Ok(()) };

@@ -322,6 +322,16 @@ impl Log {
         self.commit.notify_all();
     }
 
+    /// There is no space for another segment now. What has waited for one waits no longer: it cannot be refused any more.
+    pub(crate) fn run_out_of_space(&self, mut plan: MutexGuard<'_, Plan>, error: &io::Error) {
+        plan.no_space = Some(error.to_string());
+        let is_lost = plan.has_held();
+        drop(plan);
+        if is_lost {
+            self.fail(error);
+        }
+    }
+
     pub(crate) fn has_space(&self) -> bool {
         self.plan().no_space.is_none()
     }

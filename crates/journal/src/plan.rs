@@ -75,8 +75,8 @@ pub(crate) struct Plan {
     buffers: Vec<Vec<u8>>,
 }
 
-/// Groups that free space and have no place yet, because there is no spare: the disk is slow, or full. Nothing else is
-/// appended before they have one.
+/// Groups that free space and have no place yet, because there is no spare and the disk is slow. Nothing else is appended
+/// before they have one. When there is no space for a spare, they never get one.
 #[derive(Default)]
 struct Held {
     bytes: Vec<u8>,
@@ -196,7 +196,7 @@ impl Plan {
     /// Keeps a group until there is a place for it. It has no message in it that would be read again.
     fn hold(&mut self, group: &[u8], urgency: Urgency) -> Result<u64, Refusal> {
         let Held { bytes, lengths, urgency: most_urgent } = &mut self.held;
-        if bytes.len() + group.len() > HELD_BYTES_MAX {
+        if self.no_space.is_some() || bytes.len() + group.len() > HELD_BYTES_MAX {
             return Err(Refusal::NoSpace);
         }
         bytes.extend_from_slice(group);
@@ -313,7 +313,12 @@ impl Plan {
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        self.first().is_some()
+        self.first().is_some() || self.has_held()
+    }
+
+    /// Whether something waits for a spare that has none to wait for when there is no space.
+    pub(crate) fn has_held(&self) -> bool {
+        !self.held.lengths.is_empty()
     }
 
     fn first(&self) -> Option<&Batch> {
@@ -342,7 +347,7 @@ impl Plan {
             self.offset += batch.frame_bytes();
             Some(batch)
         });
-        if !self.has_pending() {
+        if self.first().is_none() {
             self.urgency = Urgency::Later;
         }
         batch

@@ -179,8 +179,7 @@ impl Preparer {
             drop(plan);
             return self.log.fail(error);
         }
-        plan.no_space = Some(error.to_string());
-        drop(plan);
+        self.log.run_out_of_space(plan, error);
         self.next_number = segment.number;
         self.disk_bytes -= u64::from(segment.bytes);
         if let Err(error) = self.remove(segment.number) {
@@ -219,13 +218,15 @@ impl Preparer {
                 }
                 plan.no_space = None;
                 drop(plan);
+                // Something may have waited for it, and have its place in the segment before.
+                self.log.wake_committer();
                 self.next_number += 1;
                 self.disk_bytes += u64::from(filling.segment.bytes);
                 self.filling.push_back(filling);
                 true
             }
             Err(error) => {
-                self.log.plan().no_space = Some(error.to_string());
+                self.log.run_out_of_space(self.log.plan(), &error);
                 false
             }
         }

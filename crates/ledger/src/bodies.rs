@@ -10,7 +10,7 @@
 //!
 //! What comes last goes first: the oldest messages of a queue are the next that are sent.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use index::QueueId;
@@ -19,11 +19,12 @@ use wire::PacketId;
 
 use crate::in_flight::State;
 use crate::live::Kept;
+use crate::queue::Queue;
 use crate::record::MessageId;
 use crate::replies::QueueOf;
 use crate::{Address, Effects, Ledger};
 
-/// So far ahead of its reader a queue is read...
+/// So far ahead of its reader a queue is read; and what comes so near to a reader who is there stays in memory...
 const MESSAGES_AHEAD: usize = 64;
 /// ... or so many bytes, and one message.
 const BYTES_AHEAD: usize = 64 << 10;
@@ -72,14 +73,34 @@ pub enum Found {
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
     under_way_bytes: usize,
-    /// Queues that wait until less is.
+    /// Queues that wait until less is, in turn; each once.
     waiting: VecDeque<QueueOf>,
+    are_waiting: BTreeSet<QueueOf>,
 }
 
 impl Bodies {
     fn has_room(&self) -> bool {
         self.under_way_bytes < BYTES_UNDER_WAY
     }
+
+    /// Puts a queue into the line of those that wait, if it does not stand there.
+    fn put_off(&mut self, queue: QueueOf) {
+        if self.are_waiting.insert(queue) {
+            self.waiting.push_back(queue);
+        }
+    }
+
+    /// The next queue that waits, if it need not any longer.
+    fn next(&mut self) -> Option<QueueOf> {
+        let next = if self.has_room() { self.waiting.pop_front() } else { None }?;
+        self.are_waiting.remove(&next);
+        Some(next)
+    }
+}
+
+/// Whether what comes behind these messages is soon wanted by a reader who is there.
+pub(crate) fn is_near(queue: &Queue) -> bool {
+    queue.len() < MESSAGES_AHEAD && queue.bytes() < BYTES_AHEAD
 }
 
 impl Ledger {
@@ -99,7 +120,7 @@ impl Ledger {
             return;
         };
         if !self.bodies.has_room() {
-            return self.bodies.waiting.push_back(queue);
+            return self.bodies.put_off(queue);
         }
         let mut bytes = 0;
         for (message, entry) in waiting.iter_mut().take(MESSAGES_AHEAD) {
@@ -117,7 +138,7 @@ impl Ledger {
         let Some(session) = self.sessions.find_mut(id) else { return };
         let Some(online) = &session.online else { return };
         if !self.bodies.has_room() {
-            return self.bodies.waiting.push_back(QueueOf::Session(id));
+            return self.bodies.put_off(QueueOf::Session(id));
         }
         for packet_id in online.again.iter().take(MESSAGES_AHEAD) {
             if let Some(exchange) = session.in_flight.find_mut(*packet_id)
@@ -131,7 +152,7 @@ impl Ledger {
     }
 
     /// A message that was [asked for](Effects::fetch) has come, or is to be asked for again.
-    pub fn fetched(&mut self, fetched: Fetched) {
+    pub fn fetched(&mut self, fetched: Fetched, to: &mut impl Effects) {
         let Fetched { wanted: Wanted { of, size_bytes, .. }, found } = fetched;
         self.bodies.under_way_bytes -= size_bytes;
         let budget = Arc::clone(self.tally.budget());
@@ -141,12 +162,28 @@ impl Ledger {
                 Found::Moved => kept.miss(),
                 Found::Damaged => {}
             }
-            self.is_ready(of.queue);
         }
-        while self.bodies.has_room()
-            && let Some(queue) = self.bodies.waiting.pop_front()
-        {
+        // It may have left meanwhile, and what is behind it was not asked for.
+        self.is_ready(of.queue);
+        while let Some(queue) = self.bodies.next() {
+            if let QueueOf::Session(id) = queue {
+                self.want_again(id, to);
+            }
+            self.want_first(queue, to);
             self.is_ready(queue);
+        }
+    }
+
+    /// The reader of a queue has gone: what was read for it, or kept near it, goes out of memory where there is too much.
+    pub(crate) fn put_away(&mut self, id: QueueId) {
+        let bytes_max = self.settings.queued_bytes_in_memory;
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        let near = session.queue.iter_mut().take(2 * MESSAGES_AHEAD).map(|(_, entry)| entry);
+        for entry in session.in_flight.own_all().chain(near) {
+            if self.live.in_memory_bytes() <= bytes_max {
+                return;
+            }
+            entry.message.put_away();
         }
     }
 

@@ -347,6 +347,7 @@ impl Ledger {
         }
         lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane));
         self.part(id);
+        self.put_away(id);
     }
 }
 

@@ -110,6 +110,14 @@ impl InFlight {
         }
     }
 
+    /// All messages of the session's own.
+    pub(crate) fn own_all(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.exchanges.iter_mut().filter_map(|exchange| match &mut exchange.state {
+            State::Own(_, entry) => Some(entry),
+            _ => None,
+        })
+    }
+
     pub(crate) fn remove(&mut self, packet_id: PacketId) -> Option<Exchange> {
         let found = self.exchanges.find_entry(hash(packet_id), |exchange| exchange.packet_id == packet_id);
         let exchange = found.ok()?.remove().0;

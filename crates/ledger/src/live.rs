@@ -2,8 +2,8 @@
 //! how much of memory.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use session::{Message, Now};
 
@@ -28,6 +28,8 @@ pub(crate) struct LiveBytes {
     bytes: usize,
     /// How many queues have it in memory.
     in_memory: AtomicU32,
+    /// Itself, while anybody has: it is not read once for each queue.
+    message: Mutex<Weak<Message>>,
 }
 
 /// A message in one queue, or on its way out of it. It may be on disk alone until its turn comes.
@@ -75,7 +77,7 @@ impl Live {
     pub(crate) fn count(&self, message: &Message) -> LiveBytes {
         let bytes = message.size_bytes();
         add(&self.0.all, bytes);
-        LiveBytes { live: self.clone(), bytes, in_memory: AtomicU32::new(0) }
+        LiveBytes { live: self.clone(), bytes, in_memory: AtomicU32::new(0), message: Mutex::default() }
     }
 }
 
@@ -160,6 +162,12 @@ impl Kept {
         }
     }
 
+    /// It is in memory, and its record may go.
+    pub(crate) fn stay(&mut self) {
+        debug_assert!(self.message.is_some(), "a member has it");
+        self.address = None;
+    }
+
     /// Out of memory, if it can be read again.
     pub(crate) fn put_away(&mut self) {
         if self.address.is_some() && self.message.take().is_some() {
@@ -170,17 +178,26 @@ impl Kept {
     /// Into memory.
     pub(crate) fn bring(&mut self, message: Arc<Message>) {
         self.is_wanted = false;
-        if self.message.replace(message).is_none() {
+        if self.message.is_none() {
             match &self.share {
                 Share::None => {}
                 Share::Sole(live) => add(&live.0.in_memory, self.size_bytes()),
-                Share::Shared(bytes) => bytes.bring(),
+                Share::Shared(bytes) => bytes.bring(&message),
             }
+            self.message = Some(message);
         }
     }
 
-    /// Where it is to be read from, if it is not in memory nor on its way there. It is from then on.
+    /// Where it is to be read from, if it is not in memory nor on its way there. It is from then on. What another queue has
+    /// in memory is not read.
     pub(crate) fn want(&mut self) -> Option<Address> {
+        let elsewhere = match &self.share {
+            Share::Shared(bytes) if self.message.is_none() => bytes.message().upgrade(),
+            _ => None,
+        };
+        if let Some(message) = elsewhere {
+            self.bring(message);
+        }
         let is_away = self.message.is_none() && !self.is_wanted;
         self.is_wanted |= is_away;
         self.address.filter(|_| is_away)
@@ -201,7 +218,12 @@ impl Kept {
 }
 
 impl LiveBytes {
-    fn bring(&self) {
+    fn message(&self) -> MutexGuard<'_, Weak<Message>> {
+        self.message.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bring(&self, message: &Arc<Message>) {
+        *self.message() = Arc::downgrade(message);
         let queues = self.in_memory.load(Ordering::Relaxed);
         self.in_memory.store(queues + 1, Ordering::Relaxed);
         if queues == 0 {
@@ -232,5 +254,34 @@ impl Drop for Kept {
         if let Share::Sole(live) = &self.share {
             subtract(&live.0.all, self.size_bytes());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_for_one_of_its_queues_and_counted_once() {
+        let live = Live::default();
+        let address = Some(Address { at: NonZeroU64::MIN, bytes: 1, checksum: 0 });
+        let read = || Arc::new(Message::of_server("t", b"payload").expect("a topic"));
+        let mut queues: Vec<Kept> = {
+            let message = read();
+            let keeping = Keeping::new(&message, 2, Some(&live), address);
+            (0..2).map(|_| keeping.one(true)).collect()
+        };
+        let bytes = queues[0].size_bytes();
+        assert_eq!((live.bytes(), live.in_memory_bytes()), (bytes, bytes));
+        queues.iter_mut().for_each(Kept::put_away);
+        assert_eq!((live.bytes(), live.in_memory_bytes()), (bytes, 0));
+        assert_eq!(queues[0].want(), address);
+        assert_eq!(queues[0].want(), None, "it is on its way");
+        queues[0].bring(read());
+        assert_eq!(queues[1].want(), None, "another queue has it");
+        assert!(queues[1].message().is_some());
+        assert_eq!(live.in_memory_bytes(), bytes);
+        drop(queues);
+        assert_eq!((live.bytes(), live.in_memory_bytes()), (0, 0));
     }
 }

@@ -7,6 +7,7 @@ use index::{Interest, Place, QueueId, ShardId, Target, Targets};
 use session::{Budget, Message, Now, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
+use crate::bodies::is_near;
 use crate::command::{Publish, Reply};
 use crate::cursors::WalkKey;
 use crate::gauges::{add, shift, subtract};
@@ -522,7 +523,7 @@ impl Ledger {
         let has_reader = match queue {
             QueueOf::Session(session) => self.sessions.find_mut(session).map(|session| {
                 let has_reader = session.online.is_some();
-                if !(has_reader && session.queue.is_empty()) {
+                if !(has_reader && is_near(&session.queue)) {
                     entry.message.put_away();
                 }
                 session.queue.push(id, entry);
@@ -531,7 +532,7 @@ impl Ledger {
             QueueOf::Group(group) => self.groups.table.find_mut(group).map(|group| {
                 let has_reader = group.has_turns();
                 // Where keys keep their order, it is decided by the message whose turn it is.
-                if group.lanes.is_none() && !(has_reader && group.queue.is_empty()) {
+                if group.lanes.is_none() && !(has_reader && is_near(&group.queue)) {
                     entry.message.put_away();
                 }
                 group.push(id, entry);

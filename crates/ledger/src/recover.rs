@@ -98,6 +98,14 @@ impl Replay {
         session.queue.settle();
         session.in_flight.restore_order();
         session.in_flight.iter().for_each(|exchange| self.ledger.moved.note(exchange, id));
+        // Of what might have been a group's all was kept until now.
+        let bytes_max = self.ledger.settings.queued_bytes_in_memory;
+        for (_, entry) in session.queue.iter_mut() {
+            if self.ledger.live.in_memory_bytes() <= bytes_max {
+                return;
+            }
+            entry.message.put_away();
+        }
     }
 
     /// Writes a session's subscriptions into the index, and makes it a member of its groups.

@@ -13,8 +13,8 @@ pub struct Settings {
     pub queue_messages_max: usize,
     /// ... and so many bytes of them.
     pub queue_bytes_max: usize,
-    /// Messages that wait take about so much of memory; what comes on top of it is read again when its turn comes, where
-    /// that is possible.
+    /// Messages that wait take about so much of memory, beside those that are about to be sent; what comes on top of it is
+    /// read again when its turn comes, where that is possible.
     pub queued_bytes_in_memory: usize,
     /// What happens when there is no room in a queue.
     pub queue_full: QueueFull,

@@ -176,7 +176,8 @@ impl Ledger {
     fn finish_without_group(&mut self, message: MessageId, held: Held) {
         let session = self.sessions.find_mut(held.holder);
         match (session, held.entry) {
-            (Some(session), Some(entry)) if session.incarnation.is_some() => {
+            (Some(session), Some(mut entry)) if session.incarnation.is_some() => {
+                entry.message.stay();
                 if let Some(exchange) = session.in_flight.find_mut(held.packet_id) {
                     exchange.state = State::Own(message, Entry { is_recorded: false, ..entry });
                 }
@@ -234,6 +235,7 @@ impl Ledger {
                 return Feeding::Stalled;
             }
             self.put_back_in_ring(id, member);
+            self.want_first(QueueOf::Group(id), to);
         }
         Feeding::More
     }

@@ -123,6 +123,8 @@ impl Ledger {
             if let QueueOf::Session(id) = queue {
                 self.unpark(id);
             }
+            // What has gone may have been on its way from the disk, and what is behind it was not asked for.
+            self.is_ready(queue);
         }
         next
     }

@@ -141,7 +141,7 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
             }
         }
         while let Some(fetched) = replies.keeper.next_fetched() {
-            ledger.fetched(fetched);
+            ledger.fetched(fetched, &mut replies);
         }
         ledger.work(clock.now(), &mut replies);
         replies.keeper.set_live_bytes(ledger.live_bytes());

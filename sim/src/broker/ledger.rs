@@ -140,7 +140,7 @@ impl LedgerThread {
         for _ in 0..fetched {
             let Some(fetched) = replies.keeper.next_fetched() else { break };
             note!(replies.trace, ("ledger"), "{fetched:?}");
-            self.ledger.fetched(fetched);
+            self.ledger.fetched(fetched, &mut replies);
         }
         self.ledger.work(now, &mut replies);
         replies.keeper.set_live_bytes(self.ledger.live_bytes());

@@ -52,6 +52,23 @@ fn what_frees_space_waits_for_a_slow_disk() {
     scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// Where there is no space it does not wait for ever: nobody would be told.
+#[test]
+fn what_frees_space_does_not_wait_for_a_full_disk() {
+    let mut scene = Scene::new(3);
+    while scene.put(600, Urgency::Durable) {}
+    scene.disk.set_capacity(scene.disk.used_bytes());
+    let mut dropped = 0;
+    while scene.append(Event::Drop(dropped), 1_000, Urgency::Durable) {
+        dropped += 1;
+        if dropped % 50 == 0 {
+            scene.parts.preparer.prepare_once(Pace::Busy);
+        }
+        assert!(dropped < 1_000, "{:?}", scene.log().status());
+    }
+    assert!(scene.log().status().failure.is_some());
+}
+
 #[test]
 fn what_is_not_needed_is_given_back_when_nothing_happens() {
     let mut scene = Scene::new(2);

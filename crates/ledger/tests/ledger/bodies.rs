@@ -153,3 +153,39 @@ fn what_has_expired_is_not_read() {
     assert!(drain(&mut stage, &subscriber).is_empty());
     stage.check_account();
 }
+
+/// Nothing else is asked for meanwhile, and nothing is under way whose acknowledgement would feed the queue.
+#[test]
+fn what_expires_on_its_way_does_not_stop_its_queue() {
+    let mut stage = Stage::with(settings());
+    let publisher = away(&mut stage, "a");
+    let large = vec![b'x'; 100_000];
+    stage.publish(&publisher, 1, &message_with("a", &large, QOS_1, false, Some(1)));
+    publish(&mut stage, &publisher, 1..5);
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    stage.ledger.work(stage.now, &mut stage.sink);
+    assert_eq!(stage.sink.wanted.len(), 1, "the large one alone");
+    let wanted = std::mem::take(&mut stage.sink.wanted);
+    stage.now.monotonic_ms += 5_000;
+    stage.now.unix_ms += 5_000;
+    stage.ledger.work(stage.now, &mut stage.sink);
+    stage.sink.wanted.splice(..0, wanted);
+    assert_eq!(drain(&mut stage, &subscriber), numbers(1..5));
+    stage.check_account();
+}
+
+/// What was read for a client that goes without having taken it goes out of memory again.
+#[test]
+fn what_was_read_ahead_goes_with_its_reader() {
+    let mut stage = Stage::with(settings());
+    let publisher = away(&mut stage, "a");
+    publish(&mut stage, &publisher, 0..100);
+    for _ in 0..3 {
+        let subscriber = stage.client("subscriber", &Ask::lasting(60).window(5));
+        assert_eq!(payloads(&stage.delivered(&subscriber)), numbers(0..5));
+        stage.leave(&subscriber, Cause::Normal);
+        assert_eq!(stage.ledger.durable_state().matches(" at ").count(), 100, "nothing is in memory");
+    }
+    let subscriber = stage.client("subscriber", &Ask::lasting(60));
+    assert_eq!(drain(&mut stage, &subscriber), numbers(0..100));
+}

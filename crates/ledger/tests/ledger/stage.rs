@@ -244,7 +244,8 @@ impl Stage {
     /// Reads everything that is wanted.
     pub(crate) fn read(&mut self) {
         for wanted in std::mem::take(&mut self.sink.wanted) {
-            self.ledger.fetched(self.sink.read(wanted));
+            let fetched = self.sink.read(wanted);
+            self.ledger.fetched(fetched, &mut self.sink);
         }
     }
 
