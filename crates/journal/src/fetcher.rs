@@ -75,7 +75,7 @@ impl Fetcher {
         let begins_at = wanted.address.at.get();
         match self.read(begins_at, end(wanted)) {
             Ok(()) => self.find(wanted, begins_at),
-            Err(error) => self.fail(wanted, error),
+            Err(error) => self.fail(wanted, &error),
         }
     }
 
