@@ -233,11 +233,13 @@ impl<K: Keeper> Stage<K> {
         self.ledger.work(NOW, &mut self.outside);
         let Outside { keeper, .. } = &mut self.outside;
         keeper.set_live_bytes(self.ledger.live_bytes());
-        if self.old.is_empty() {
-            let needs = &mut |queue, id| self.ledger.needs(queue, id);
-            self.old.extend(keeper.next_to_copy(needs).into_iter().flatten());
+        let mut is_handed = !self.old.is_empty();
+        if self.old.is_empty()
+            && let Some(records) = keeper.next_to_copy(&mut |queue, id| self.ledger.needs(queue, id))
+        {
+            is_handed = true;
+            self.old.extend(records);
         }
-        let is_handed = !self.old.is_empty();
         let is_copying = self.ledger.copy_some(&mut self.old, &mut self.outside);
         self.outside.keeper.end_turn();
         let progress: Progress = self.outside.keeper.progress();

@@ -63,14 +63,13 @@ impl Queue {
     ///
     /// [`settle`](Self::settle) comes before anything but this and [`remove`](Self::remove).
     pub(crate) fn restore(&mut self, id: MessageId, entry: Entry) -> bool {
-        if let Some(known) = self.find_mut(id) {
-            // The younger record stays for longer.
-            known.message.set_address(entry.message.address());
-            return false;
-        }
         let (bytes, expires) = (entry.message.size_bytes(), entry.message.expires());
         if self.places.back().is_none_or(|(last, _)| *last < id) {
             self.places.push_back((id, Some(entry)));
+        } else if let Some(known) = self.find_mut(id) {
+            // The younger record stays for longer.
+            known.message.set_address(entry.message.address());
+            return false;
         } else {
             match self.places.binary_search_by_key(&id, |(id, _)| *id) {
                 Ok(place) => self.places[place].1 = Some(entry),

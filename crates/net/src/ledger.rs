@@ -145,12 +145,14 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
         }
         ledger.work(clock.now(), &mut replies);
         replies.keeper.set_live_bytes(ledger.live_bytes());
-        if old.is_empty() {
-            old.extend(
-                replies.keeper.next_to_copy(&mut |queue, id| ledger.needs(queue, id)).into_iter().flatten(),
-            );
+        let mut is_handed = !old.is_empty();
+        if old.is_empty()
+            && let Some(records) = replies.keeper.next_to_copy(&mut |queue, id| ledger.needs(queue, id))
+        {
+            // Mostly none of them is needed: then the next are asked for.
+            is_handed = true;
+            old.extend(records);
         }
-        let is_handed = !old.is_empty();
         // What was handed out is done with when more is asked for. What can never be copied stays, and nobody waits for it.
         is_copying = ledger.copy_some(&mut old, &mut replies) || (is_handed && old.is_empty());
         replies.keeper.end_turn();

@@ -144,11 +144,13 @@ impl LedgerThread {
         }
         self.ledger.work(now, &mut replies);
         replies.keeper.set_live_bytes(self.ledger.live_bytes());
-        if self.old.is_empty() {
-            let needs = &mut |queue, id| self.ledger.needs(queue, id);
-            self.old.extend(replies.keeper.next_to_copy(needs).into_iter().flatten());
+        let mut is_handed = !self.old.is_empty();
+        if self.old.is_empty()
+            && let Some(records) = replies.keeper.next_to_copy(&mut |queue, id| self.ledger.needs(queue, id))
+        {
+            is_handed = true;
+            self.old.extend(records);
         }
-        let is_handed = !self.old.is_empty();
         self.has_more_to_copy =
             self.ledger.copy_some(&mut self.old, &mut replies) || (is_handed && self.old.is_empty());
         replies.keeper.end_turn();
