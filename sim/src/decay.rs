@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use journal::simulated::Simulated;
-use journal::{OpenError, Report, Settings, Storage};
+use journal::{Damage, Fault, OpenError, Report, Settings, Storage};
 use ledger::Record;
 
 use crate::random::Random;
@@ -39,7 +39,7 @@ pub(crate) fn check(directory: &Simulated, settings: &Settings, random: &mut Ran
             let (records, whole) = (records.len(), whole.len());
             finding(&format!("{records} of {whole} records are read, and nobody is told: {report:?}"))
         }
-        Err(OpenError::Damaged(damage)) if place.is_in(&damage) => {
+        Err(OpenError::Damaged(damage)) if place.is_in(&damage) || is_in_front(&damage, &rotten) => {
             let discarded = journal::discard_damaged(&(Arc::new(rotten.clone()) as Arc<dyn Storage>));
             match discarded.and_then(|_| read(&rotten, settings)) {
                 Ok((records, _)) if records.len() <= whole.len() => Ok(()),
@@ -95,13 +95,24 @@ impl Place {
     }
 
     /// The damage was found where it is.
-    fn is_in(&self, damage: &journal::Damage) -> bool {
+    fn is_in(&self, damage: &Damage) -> bool {
         damage.file == self.file && damage.offset <= self.bit as u64 / 8
     }
 
-    /// Something behind the end of the records is said to be torn, and it is that.
+    /// Something behind the end of the records is said to be torn, and it is that. A frame whose own header is not right
+    /// cannot be told from what an earlier life of the segment has left there: of that nothing is said.
     fn is_behind(&self, report: &Report) -> bool {
-        let end = report.end.as_ref().filter(|_| report.is_torn);
-        end.is_some_and(|(file, offset)| *file == self.file && *offset <= self.bit as u64 / 8)
+        const HEADER_BYTES: u64 = 32;
+        let Some((file, offset)) = &report.end else { return false };
+        let byte = self.bit as u64 / 8;
+        let is_told = report.is_torn || byte < offset + HEADER_BYTES;
+        *file == self.file && *offset <= byte && is_told
     }
+}
+
+/// A segment is missed that was not needed any more: the frame that has said so, the last one, cannot be read.
+fn is_in_front(damage: &Damage, directory: &Simulated) -> bool {
+    let first =
+        directory.list().ok().and_then(|names| names.into_iter().find(|name| name.starts_with("segment")));
+    damage.fault == Fault::Missing && first.is_some_and(|first| damage.file < first)
 }
