@@ -122,14 +122,20 @@ impl Ledger {
         if !self.bodies.has_room() {
             return self.bodies.put_off(queue);
         }
-        let mut bytes = 0;
+        let (mut bytes, mut has_come) = (0, false);
         for (message, entry) in waiting.iter_mut().take(MESSAGES_AHEAD) {
             if bytes > 0 && bytes + entry.message.size_bytes() > BYTES_AHEAD {
                 break;
             }
             bytes += entry.message.size_bytes();
             let of = Whose { queue, message, packet_id: None };
+            let was_away = entry.message.message().is_none();
             self.bodies.under_way_bytes += want(&mut entry.message, of, to);
+            has_come |= was_away && entry.message.message().is_some();
+        }
+        if has_come {
+            // Another queue had it: nothing is read that would tell.
+            self.is_ready(queue);
         }
     }
 
@@ -140,14 +146,20 @@ impl Ledger {
         if !self.bodies.has_room() {
             return self.bodies.put_off(QueueOf::Session(id));
         }
+        let mut has_come = false;
         for packet_id in online.again.iter().take(MESSAGES_AHEAD) {
             if let Some(exchange) = session.in_flight.find_mut(*packet_id)
                 && let State::Own(message, entry) = &mut exchange.state
             {
                 let (queue, message, packet_id) = (QueueOf::Session(id), *message, Some(*packet_id));
                 let of = Whose { queue, message, packet_id };
+                let was_away = entry.message.message().is_none();
                 self.bodies.under_way_bytes += want(&mut entry.message, of, to);
+                has_come |= was_away && entry.message.message().is_some();
             }
+        }
+        if has_come {
+            self.is_ready(QueueOf::Session(id));
         }
     }
 
