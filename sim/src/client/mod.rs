@@ -207,11 +207,6 @@ impl Client {
                 Ok(Decoded::Packet { packet, len }) => {
                     self.note("->", &packet, scene);
                     self.watch.sends(&packet);
-                    if let Packet::Publish(publish) = &packet
-                        && let Some(no) = message_of(publish)
-                    {
-                        scene.oracle.sent(no);
-                    }
                     rest = &rest[len..];
                 }
                 other => {

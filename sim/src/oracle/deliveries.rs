@@ -182,10 +182,11 @@ impl Oracle {
     /// Whether the first time that the broker was given a message counted for this session: it had subscribed, nothing
     /// was refused or dropped, and nothing can have expired. Otherwise what is sent again comes behind later messages.
     fn was_first_meant_for(&self, session: &Session, message: &Message, qos: Qos) -> bool {
-        let sent = message.sent.unwrap_or(message.published);
+        // Until it is acknowledged nobody knows whether the broker has read it before the end of a subscription.
+        let read = message.acknowledged.unwrap_or(self.tick);
         let had_subscribed = session.spans.iter().any(|span| {
             self.leads_to(span, session, message)
-                && span.surely_covers(message.published, sent)
+                && span.surely_covers(message.published, read)
                 && span.wish.qos >= qos
         });
         // Where it has been granted another QoS since, the first copies may be under way still with that one.

@@ -39,8 +39,6 @@ struct Message {
     expires: bool,
     bytes: usize,
     published: Tick,
-    /// When its PUBLISH was written for the first time: it may have waited for its turn.
-    sent: Option<Tick>,
     /// The connection that it was published on, if there was one.
     link: Option<LinkId>,
     acknowledged: Option<Tick>,
@@ -180,7 +178,6 @@ impl Oracle {
             expires,
             bytes,
             published,
-            sent: None,
             link,
             acknowledged: None,
             is_refused: false,
@@ -198,12 +195,6 @@ impl Oracle {
             self.presence.set_will(link, no);
         }
         no
-    }
-
-    /// Its PUBLISH is written.
-    pub(crate) fn sent(&mut self, no: MessageNo) {
-        let tick = self.next_tick();
-        self.message_mut(no).sent.get_or_insert(tick);
     }
 
     /// PUBACK or PUBREC has come. From here on the message is the broker's.

@@ -189,3 +189,23 @@ fn what_was_read_ahead_goes_with_its_reader() {
     let subscriber = stage.client("subscriber", &Ask::lasting(60));
     assert_eq!(drain(&mut stage, &subscriber), numbers(0..100));
 }
+
+/// A message that one reader has in memory is not read for another: nothing comes that would feed its queue.
+#[test]
+fn what_another_reader_has_in_memory_is_sent_without_being_read() {
+    let mut stage = Stage::with(settings());
+    for name in ["first", "second"] {
+        let subscriber = stage.client(name, &Ask::lasting(60));
+        stage.subscribe(&subscriber, "a", at_qos(QOS_2));
+        stage.leave(&subscriber, Cause::Normal);
+    }
+    let publisher = stage.client("publisher", &Ask::clean());
+    publish(&mut stage, &publisher, 0..5);
+    let first = stage.client("first", &Ask::lasting(60).window(1));
+    assert_eq!(payloads(&stage.delivered(&first)), numbers(0..1));
+    let second = stage.client("second", &Ask::lasting(60));
+    stage.ledger.work(stage.now, &mut stage.sink);
+    assert!(stage.sink.wanted.is_empty(), "all of it is in memory");
+    assert_eq!(drain(&mut stage, &second), numbers(0..5));
+    stage.check_account();
+}
