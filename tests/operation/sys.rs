@@ -77,6 +77,7 @@ fn every_topic_of_mosquitto_is_there() {
             match topic.as_str() {
                 "$SYS/broker/version" => assert!(payload.starts_with("Pondhawk "), "{payload}"),
                 "$SYS/broker/uptime" => assert!(payload.ends_with(" seconds"), "{payload}"),
+                "$SYS/broker/journal/durability" => assert_eq!(payload, "fsync"),
                 _ => assert!(payload.parse::<f64>().is_ok(), "{topic} {payload}"),
             }
             missing.is_empty().then_some(())

@@ -109,7 +109,13 @@ impl Oracle {
     ) -> Result<(), String> {
         let message = self.message(no);
         let is_connected = |link: LinkId| standings.iter().any(|standing| standing.link == Some(link));
-        if dropped > 0 || message.will.is_some() || !message.link.is_some_and(is_connected) {
+        // A subscription that has just begun gets what is retained from its cursor and not live; until the client has room
+        // for that, another value may have taken its place.
+        let is_superseded = message.retain
+            && self.messages.iter().any(|later| {
+                later.retain && later.topic == message.topic && later.published > message.published
+            });
+        if dropped > 0 || is_superseded || message.will.is_some() || !message.link.is_some_and(is_connected) {
             return Ok(());
         }
         for session in alive.iter().map(|session| &self.sessions[session.0]).filter(|session| !session.lasts)
