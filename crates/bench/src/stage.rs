@@ -1,13 +1,12 @@
 //! A ledger without a broker around it: its sessions, and what a shard knows of them.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use ::ledger::{
     Address, Cause, Claim, Claimed, Command, Deliver, Durability, Effects, Keeper, Ledger, Left, Lsn,
-    Progress, Publish, Record, Refusal, Reply, Settings, Wanted,
+    Progress, Publish, Record, Refusal, Reply, Settings, Turnover, Wanted,
 };
 use index::{Change, ConnectionId, Generation, Interest, ShardId, Subscriber, Subscriptions, Targets};
 use session::{Message, Now, Ticket};
@@ -40,7 +39,7 @@ pub(crate) struct Stage<K> {
     routes: Vec<Route>,
     sessions: Vec<Arc<Subscriber>>,
     /// Old records whose space is wanted.
-    old: VecDeque<Record<'static>>,
+    turnover: Turnover,
     payload: Vec<u8>,
     next_topic: usize,
     /// Messages that have been acknowledged to their publishers.
@@ -106,7 +105,7 @@ impl<K: Keeper> Stage<K> {
             outside: Outside { replies: Vec::new(), keeper },
             routes: Vec::new(),
             sessions: Vec::new(),
-            old: VecDeque::new(),
+            turnover: Turnover::default(),
             payload: vec![b'x'; cast.payload as usize],
             next_topic: 0,
             stored: 0,
@@ -231,20 +230,12 @@ impl<K: Keeper> Stage<K> {
             self.ledger.fetched(fetched, &mut self.outside);
         }
         self.ledger.work(NOW, &mut self.outside);
-        let Outside { keeper, .. } = &mut self.outside;
-        keeper.set_live_bytes(self.ledger.live_bytes());
-        let mut is_handed = !self.old.is_empty();
-        if self.old.is_empty()
-            && let Some(records) = keeper.next_to_copy(&mut |queue, id| self.ledger.needs(queue, id))
-        {
-            is_handed = true;
-            self.old.extend(records);
-        }
-        let is_copying = self.ledger.copy_some(&mut self.old, &mut self.outside);
+        let is_copying =
+            self.turnover.work(&mut self.ledger, &mut self.outside, |outside| &mut outside.keeper);
         self.outside.keeper.end_turn();
         let progress: Progress = self.outside.keeper.progress();
         self.ledger.progress(progress, NOW, &mut self.outside);
-        is_copying || (is_handed && self.old.is_empty()) || self.ledger.has_work()
+        is_copying || self.ledger.has_work()
     }
 
     /// A turn in which nothing comes, with everything that it leads to at once.

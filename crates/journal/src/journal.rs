@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ledger::{
-    Address, Addressed, Durability, Fetched, Instruments, Keeper, Lsn, Needs, Progress, Record, Refusal,
-    Wanted,
+    Address, Addressed, Durability, Fetched, Found, Instruments, Keeper, Lsn, Needs, Progress, Record,
+    Refusal, Wanted,
 };
 
 use crate::fetcher::{Desk, Fetcher};
@@ -231,10 +231,16 @@ impl Journal {
         !(wanted.is_empty() && fetched.is_empty()) || unwritten.iter().any(is_readable)
     }
 
-    /// Hands on what can be read by now.
+    /// Hands on what can be read by now. What was not written when writing failed never can: those who wait for it take
+    /// the place of others who can be served.
     fn ask(&mut self) {
-        let Fetching { unwritten, wanted, desk, .. } = &mut self.fetching;
+        // In this order: what is written before it fails is readable.
+        let has_failed = self.log.has_failed();
+        let Fetching { unwritten, wanted, fetched, desk, .. } = &mut self.fetching;
         wanted.extend(unwritten.extract_if(.., |wanted| self.log.is_readable(wanted.address.at.get())));
+        if has_failed {
+            fetched.extend(unwritten.drain(..).map(|wanted| Fetched { wanted, found: Found::Damaged }));
+        }
         if !wanted.is_empty() && self.runner.is_some() {
             desk.ask(wanted);
         }

@@ -65,7 +65,7 @@ pub enum Found {
     Message(Message),
     /// Something else by now: the record was copied, and its address has changed.
     Moved,
-    /// Nothing that can be read: whoever keeps the records tells the operator. Its queue goes no further.
+    /// Nothing that can be read, or ever will be: whoever keeps the records tells the operator. Its queue goes no further.
     Damaged,
 }
 

@@ -46,6 +46,7 @@ mod sweep;
 mod table;
 mod timers;
 mod trace;
+mod turnover;
 mod will;
 
 use std::collections::VecDeque;
@@ -71,6 +72,7 @@ pub use keeper::{InMemory, Instruments, Keeper, Needs, Progress};
 pub use record::{Addressed, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{Durability, QueueFull, Settings};
+pub use turnover::Turnover;
 
 use acknowledge::Outcome;
 use bodies::Bodies;

@@ -1,12 +1,11 @@
 //! The thread on which the ledger runs.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use index::ShardId;
-use ledger::{Address, Command, Keeper, Ledger, Lsn, Record, Refusal, Reply, Wanted};
+use ledger::{Address, Command, Keeper, Ledger, Lsn, Record, Refusal, Reply, Turnover, Wanted};
 
 use crate::clock::Clock;
 use crate::inbox::UnderWay;
@@ -108,8 +107,8 @@ impl ledger::Effects for Replies {
 pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switchboard>, mut clock: Clock) {
     let (mut letters, mut fresh) = (Vec::new(), Vec::new());
     let mut replies = Replies::new(&board.answers, keeper);
-    // Records whose space is wanted, and whether there is more to do about them at once.
-    let (mut old, mut is_copying) = (VecDeque::new(), false);
+    // Of records whose space is wanted, and whether there is more to do about them at once.
+    let (mut turnover, mut is_copying) = (Turnover::default(), false);
     loop {
         board.ledger.take(&mut fresh);
         letters.append(&mut fresh);
@@ -144,17 +143,7 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
             ledger.fetched(fetched, &mut replies);
         }
         ledger.work(clock.now(), &mut replies);
-        replies.keeper.set_live_bytes(ledger.live_bytes());
-        let mut is_handed = !old.is_empty();
-        if old.is_empty()
-            && let Some(records) = replies.keeper.next_to_copy(&mut |queue, id| ledger.needs(queue, id))
-        {
-            // Mostly none of them is needed: then the next are asked for.
-            is_handed = true;
-            old.extend(records);
-        }
-        // What was handed out is done with when more is asked for. What can never be copied stays, and nobody waits for it.
-        is_copying = ledger.copy_some(&mut old, &mut replies) || (is_handed && old.is_empty());
+        is_copying = turnover.work(&mut ledger, &mut replies, |replies| &mut *replies.keeper);
         replies.keeper.end_turn();
         let progress = replies.keeper.progress();
         ledger.progress(progress, clock.now(), &mut replies);

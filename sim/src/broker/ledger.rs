@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use ::journal::Journal;
 use index::ShardId;
-use ledger::{Address, Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Reply, Wanted};
+use ledger::{Address, Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Reply, Turnover, Wanted};
 
 use super::post::{Addressed, Board, Commands, Letter};
 use crate::random::Random;
@@ -21,7 +21,7 @@ pub(crate) struct LedgerThread {
     pub(crate) inbox: VecDeque<Commands>,
     pub(crate) outbox: VecDeque<Addressed>,
     /// Records that are to be copied, as far as they are still true.
-    old: VecDeque<Record<'static>>,
+    turnover: Turnover,
     has_more_to_copy: bool,
     /// It was told how far the journal has come.
     told: Progress,
@@ -82,7 +82,7 @@ impl LedgerThread {
             board,
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
-            old: VecDeque::new(),
+            turnover: Turnover::default(),
             has_more_to_copy: false,
             told: Progress::default(),
             is_woken: false,
@@ -143,16 +143,8 @@ impl LedgerThread {
             self.ledger.fetched(fetched, &mut replies);
         }
         self.ledger.work(now, &mut replies);
-        replies.keeper.set_live_bytes(self.ledger.live_bytes());
-        let mut is_handed = !self.old.is_empty();
-        if self.old.is_empty()
-            && let Some(records) = replies.keeper.next_to_copy(&mut |queue, id| self.ledger.needs(queue, id))
-        {
-            is_handed = true;
-            self.old.extend(records);
-        }
         self.has_more_to_copy =
-            self.ledger.copy_some(&mut self.old, &mut replies) || (is_handed && self.old.is_empty());
+            self.turnover.work(&mut self.ledger, &mut replies, |replies| &mut *replies.keeper);
         replies.keeper.end_turn();
         self.told = replies.keeper.progress();
         self.ledger.progress(self.told, now, &mut replies);

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use index::Subscriptions;
-use ledger::{Cause, Command, CursorId, Ledger, Record, Reply, Settings};
+use index::{ShardId, Subscriptions};
+use ledger::{
+    Cause, Command, CursorId, Effects, Keeper, Ledger, Lsn, Needs, Progress, Record, Refusal, Reply,
+    Settings, Turnover,
+};
 use wire::ReasonCode;
 
 use crate::stage::{
-    Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, id_of, message, packet_id, payloads, retained,
+    Ask, Client, QOS_0, QOS_1, QOS_2, Sink, Stage, at_qos, id_of, message, packet_id, payloads, retained,
 };
 
 type Group = Vec<Record<'static>>;
@@ -361,4 +364,59 @@ fn what_is_live_is_known() {
     }
     stage.work();
     assert!(stage.ledger.live_bytes() < 1_000, "what has ended is not live");
+}
+
+/// Frames of old records, the last of which is read at the end, and how often more was asked for.
+struct Frames {
+    sink: Sink,
+    frames: VecDeque<Vec<Record<'static>>>,
+}
+
+impl Effects for Frames {
+    fn post(&mut self, to: ShardId, reply: Reply) {
+        self.sink.post(to, reply);
+    }
+
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        Effects::commit(&mut self.sink, group)
+    }
+
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        Effects::copy(&mut self.sink, group)
+    }
+}
+
+impl Keeper for Frames {
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        Effects::commit(&mut self.sink, group)
+    }
+
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        Effects::copy(&mut self.sink, group)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    fn next_to_copy(&mut self, _: Needs<'_>) -> Option<Vec<Record<'static>>> {
+        self.frames.pop_front()
+    }
+}
+
+/// Nobody wakes who stops in between: the next frames would be asked for a second later, if at all.
+#[test]
+fn frames_of_which_nothing_is_needed_are_followed_by_the_next_at_once() {
+    let mut stage = Stage::new();
+    stage.client("lasting", &Ask::lasting(60));
+    let old = stage.sink.groups.iter().flat_map(|(_, group)| group.iter().cloned()).collect();
+    let mut frames = Frames {
+        sink: std::mem::take(&mut stage.sink),
+        frames: VecDeque::from([Vec::new(), Vec::new(), old, Vec::new()]),
+    };
+    let before = frames.sink.groups.len();
+    let mut turnover = Turnover::default();
+    while turnover.work(&mut stage.ledger, &mut frames, |frames| frames) {}
+    assert!(frames.frames.is_empty(), "all were asked for");
+    assert!(frames.sink.groups.len() > before, "and what is true was copied");
 }
