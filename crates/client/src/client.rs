@@ -1,5 +1,6 @@
 //! The handle: what an application calls.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as Task, Poll};
@@ -47,22 +48,52 @@ pub struct Acknowledgement {
 }
 
 impl Client {
-    /// Connects over TCP, as to `"localhost:1883"`.
+    /// Connects over TCP, as to `"localhost:1883"`; and again, with [`Options::reconnect`].
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
-    pub async fn connect_tcp(address: impl ToSocketAddrs, options: Options) -> Result<Self, ConnectError> {
-        let timeout = options.connect_timeout;
-        let stream = tokio::time::timeout(timeout, TcpStream::connect(address)).await;
-        let stream = stream.map_err(|_| Ended::TimedOut(session::client::TimedOut::Connect));
-        let stream = stream.map_err(ConnectError::Ended)??;
-        // The driver writes as much as there is at a time.
-        stream.set_nodelay(true)?;
-        Self::connect(stream, options).await
+    pub async fn connect_tcp<A>(address: A, options: Options) -> Result<Self, ConnectError>
+    where
+        A: ToSocketAddrs + Clone + Send + Sync + 'static,
+    {
+        let connector = move || {
+            let address = address.clone();
+            Box::pin(async move {
+                let stream = TcpStream::connect(address).await?;
+                // The driver writes as much as there is at a time.
+                stream.set_nodelay(true)?;
+                Ok(stream)
+            }) as Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>
+        };
+        Self::connect_by(connector, options).await
+    }
+
+    /// Connects over what `connector` gives; and again, with [`Options::reconnect`]. The first attempt is the only one
+    /// whose failure is returned.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; then there is no connection.
+    pub async fn connect_by<C, F, S>(mut connector: C, options: Options) -> Result<Self, ConnectError>
+    where
+        C: FnMut() -> F + Send + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let stream = tokio::time::timeout(options.connect_timeout, connector()).await;
+        let timed_out = |_| ConnectError::Ended(Ended::TimedOut(session::client::TimedOut::Connect));
+        let stream = stream.map_err(timed_out)??;
+        let back_off = options.reconnect;
+        Self::drive(options, |driver| {
+            match back_off {
+                Some(back_off) => tokio::spawn(driver.run_again(stream, connector, back_off)),
+                None => tokio::spawn(driver.run(stream)),
+            };
+        })
+        .await
     }
 
     /// Connects over anything that takes and gives bytes in order, and returns when the server has accepted. On a tokio
-    /// runtime, where the driver becomes a task.
+    /// runtime, where the driver becomes a task. It ends with the stream.
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
@@ -70,16 +101,19 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
+        Self::drive(options, |driver| drop(tokio::spawn(driver.run(stream)))).await
+    }
+
+    async fn drive(options: Options, spawn: impl FnOnce(Driver)) -> Result<Self, ConnectError> {
         let (commands, receiver) = mpsc::channel(options.commands_max);
         let (accepted, answer) = oneshot::channel();
         let ended = Arc::new(OnceLock::new());
-        let driver = Driver::new(stream, options, receiver, accepted, Arc::clone(&ended))?;
-        tokio::spawn(driver.run());
+        spawn(Driver::new(options, receiver, accepted, Arc::clone(&ended))?);
         let server = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
         Ok(Self { commands, shared: Arc::new(Shared { server, ended }) })
     }
 
-    /// What the server said when it accepted the connection.
+    /// What the server said when it accepted the first connection.
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.shared.server

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::back_off::BackOff;
 use crate::command::Command;
 use crate::engine::Engine;
 use crate::error::{ConnectError, DisconnectError, Ended};
@@ -29,17 +30,22 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// ```text
 ///             CONNACK                disconnect, last handle dropped          all acknowledged, or time-out
 /// Connecting ─────────► Open ────────────────────────────────────────► Closing ─────────────► gone
-///     │                   │                                               │                    ▲
+///     │  ▲                │                                               │                    ▲
+///     │  └─ Reconnecting ◄┤ a fault, where a connector is there           │                    │
 ///     └───────────────────┴───────── a fault, of either side ─────────────┴────────────────────┘
 /// ```
-pub(crate) struct Driver<S> {
-    reader: ReadHalf<S>,
-    writer: WriteHalf<S>,
+pub(crate) struct Driver {
     engine: Engine,
     commands: mpsc::Receiver<Command>,
     accepted: mpsc::UnboundedReceiver<Accepted>,
     /// The handles look here when an answer fails to come.
     ended: Arc<OnceLock<Ended>>,
+}
+
+/// A connection's two ways.
+struct Link<S> {
+    reader: ReadHalf<S>,
+    writer: WriteHalf<S>,
     /// What was written is still in the buffer of a layer below.
     needs_flush: bool,
 }
@@ -54,39 +60,105 @@ enum Turn {
     Timeout,
 }
 
-impl<S: AsyncRead + AsyncWrite + Send + 'static> Driver<S> {
+impl Driver {
     /// A driver that has CONNECT to send, and tells `connected` how that ends.
     pub(crate) fn new(
-        stream: S,
         options: Options,
         commands: mpsc::Receiver<Command>,
         connected: oneshot::Sender<Result<Server, ConnectError>>,
         ended: Arc<OnceLock<Ended>>,
     ) -> Result<Self, ConnectError> {
-        let (reader, writer) = tokio::io::split(stream);
         let (acknowledge, accepted) = mpsc::unbounded_channel();
         let engine = Engine::new(options, connected, acknowledge)?;
-        Ok(Self { reader, writer, engine, commands, accepted, ended, needs_flush: false })
+        Ok(Self { engine, commands, accepted, ended })
     }
 
-    /// Drives the connection to its end.
-    pub(crate) async fn run(mut self) {
+    /// Drives one connection to its end.
+    pub(crate) async fn run(mut self, stream: impl AsyncRead + AsyncWrite + Send) {
+        let ended = self.serve(stream).await;
+        self.finish(ended);
+    }
+
+    /// Drives one connection after the other, until the application or a refusal ends it.
+    pub(crate) async fn run_again<S, C, F>(mut self, mut stream: S, mut connector: C, back_off: BackOff)
+    where
+        S: AsyncRead + AsyncWrite + Send,
+        C: FnMut() -> F,
+        F: Future<Output = io::Result<S>>,
+    {
         let ended = loop {
-            let turn = self.next().await;
-            if let Err(ended) = self.take(turn) {
+            let ended = self.serve(stream).await;
+            if !self.engine.may_reconnect(&ended) {
+                break ended;
+            }
+            self.engine.suspend(&ended);
+            match self.reconnect(&mut connector, back_off).await {
+                Ok(new) => stream = new,
+                Err(ended) => break ended,
+            }
+        };
+        self.finish(ended);
+    }
+
+    /// Tries until there is a stream, with CONNECT to be written to it.
+    async fn reconnect<S, C, F>(&mut self, connector: &mut C, back_off: BackOff) -> Result<S, Ended>
+    where
+        C: FnMut() -> F,
+        F: Future<Output = io::Result<S>>,
+    {
+        loop {
+            let delay = back_off.delay(self.engine.count_attempt());
+            let limit = self.engine.connect_timeout();
+            let attempt = async {
+                sleep_until(Instant::now() + delay).await;
+                timeout(limit, connector()).await
+            };
+            if let Ok(Ok(stream)) = self.meanwhile(attempt).await? {
+                self.engine.connect()?;
+                return Ok(stream);
+            }
+        }
+    }
+
+    /// Carries out commands as far as that goes without a connection.
+    async fn meanwhile<T>(&mut self, attempt: impl Future<Output = T>) -> Result<T, Ended> {
+        let mut attempt = std::pin::pin!(attempt);
+        loop {
+            let mut taken = Vec::new();
+            tokio::select! {
+                outcome = &mut attempt => return Ok(outcome),
+                _ = self.commands.recv_many(&mut taken, COMMANDS_PER_TURN) => {
+                    self.engine.handle_commands(taken)?;
+                    if self.engine.is_closing() {
+                        return Err(Ended::ByUs);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn serve<S: AsyncRead + AsyncWrite + Send>(&mut self, stream: S) -> Ended {
+        let (reader, writer) = tokio::io::split(stream);
+        let mut link = Link { reader, writer, needs_flush: false };
+        let ended = loop {
+            let turn = self.next(&mut link).await;
+            if let Err(ended) = self.take(turn, &mut link.needs_flush) {
                 break ended;
             }
         };
-        let unacknowledged = self.engine.unacknowledged();
-        let farewell = timeout(FAREWELL, self.say_farewell()).await;
-        let ended = match (ended, farewell) {
+        let farewell = timeout(FAREWELL, self.say_farewell(&mut link.writer)).await;
+        match (ended, farewell) {
             (Ended::ByUs, Ok(Err(error))) => Ended::from(error),
             (ended, _) => ended,
-        };
+        }
+    }
+
+    /// What waits for an answer hears of the end when the engine is dropped, and looks into `ended`.
+    fn finish(mut self, ended: Ended) {
         // Nobody else sets it.
         let _ = self.ended.set(ended.clone());
         if let Some(reply) = self.engine.take_disconnect() {
-            let outcome = match (ended, unacknowledged) {
+            let outcome = match (ended, self.engine.unacknowledged()) {
                 (Ended::ByUs, 0) => Ok(()),
                 (Ended::ByUs, messages) => Err(DisconnectError::Unacknowledged { messages }),
                 (ended, _) => Err(DisconnectError::Ended(ended)),
@@ -94,12 +166,12 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Driver<S> {
             // Whoever asked may have gone.
             let _ = reply.send(outcome);
         }
-        // What waits for an answer hears of the end when the engine is dropped, and looks into `ended`.
     }
 
     /// Waits for what happens next. A branch that is not taken has done nothing.
-    async fn next(&mut self) -> Turn {
-        let Self { reader, writer, engine, commands, accepted, .. } = self;
+    async fn next<S: AsyncRead + AsyncWrite>(&mut self, link: &mut Link<S>) -> Turn {
+        let Self { engine, commands, accepted, .. } = self;
+        let Link { reader, writer, needs_flush } = link;
         let (may_read, due, full) = (engine.may_read(), engine.poll_timeout(), engine.full_stream());
         let may_command = engine.may_command() && engine.output_bytes() < OUTPUT_BYTES_MAX;
         let mut taken = Vec::new();
@@ -107,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Driver<S> {
         input.reserve(READ_BYTES);
         tokio::select! {
             read = reader.read_buf(input), if may_read => Turn::Read(read),
-            written = write(writer, output), if !output.is_empty() || self.needs_flush => Turn::Written(written),
+            written = write(writer, output), if !output.is_empty() || *needs_flush => Turn::Written(written),
             _ = commands.recv_many(&mut taken, COMMANDS_PER_TURN), if may_command => Turn::Commands(taken),
             Some(accepted) = accepted.recv() => Turn::Accepted(accepted),
             () = room(full.as_ref()), if full.is_some() => Turn::Room,
@@ -115,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Driver<S> {
         }
     }
 
-    fn take(&mut self, turn: Turn) -> Result<(), Ended> {
+    fn take(&mut self, turn: Turn, needs_flush: &mut bool) -> Result<(), Ended> {
         match turn {
             Turn::Read(read) => match read? {
                 0 => Err(Ended::Closed),
@@ -123,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Driver<S> {
             },
             Turn::Written(written) => {
                 let count = written?;
-                self.needs_flush = count > 0;
+                *needs_flush = count > 0;
                 self.engine.handle_written(count);
                 Ok(())
             }
@@ -141,11 +213,11 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Driver<S> {
     }
 
     /// What is still to be written, DISCONNECT as the last, and the end of the stream.
-    async fn say_farewell(&mut self) -> io::Result<()> {
+    async fn say_farewell<W: AsyncWrite + Unpin>(&mut self, writer: &mut W) -> io::Result<()> {
         let (_, output) = self.engine.buffers();
-        self.writer.write_all(output).await?;
-        self.writer.flush().await?;
-        self.writer.shutdown().await
+        writer.write_all(output).await?;
+        writer.flush().await?;
+        writer.shutdown().await
     }
 }
 

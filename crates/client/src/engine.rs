@@ -37,6 +37,8 @@ pub(crate) struct Engine {
     routes: Routes,
     acknowledge: mpsc::UnboundedSender<Accepted>,
     closing: Option<Closing>,
+    /// How often a connection was tried for since the last one that was accepted.
+    attempts: u32,
     input: Vec<u8>,
     output: Output,
     start: Instant,
@@ -108,10 +110,69 @@ impl Engine {
             routes,
             acknowledge,
             closing: None,
+            attempts: 0,
             input: Vec::new(),
             output,
             start,
         })
+    }
+
+    /// Begins another connection: CONNECT is in the output.
+    pub(crate) fn connect(&mut self) -> Result<(), Ended> {
+        let now = self.now();
+        // The first CONNECT had the same options, and there is no connection.
+        let connect = self.options.connect_again().map_err(|_| Ended::ByUs)?;
+        self.session.connect(&connect, now, &mut self.output.bytes).map_err(|_| Ended::ByUs)
+    }
+
+    /// The connection is lost, and there will be another. What was asked for on this one and has no answer has failed;
+    /// messages are sent again if the server still has the session.
+    pub(crate) fn suspend(&mut self, ended: &Ended) {
+        self.session.connection_lost();
+        self.input.clear();
+        self.output = Output::default();
+        self.routes.forget_unclaimed();
+        for (_, Request { filter, answer, .. }) in self.requests.drain() {
+            match answer {
+                Answer::Subscribe(reply, _) => {
+                    self.routes.remove(filter.filter());
+                    let _ = reply.send(Err(SubscribeError::Ended(ended.clone())));
+                }
+                Answer::Unsubscribe(reply) => {
+                    let _ = reply.send(Err(UnsubscribeError::Ended(ended.clone())));
+                }
+                Answer::Nobody => {}
+            }
+        }
+        self.tell_failed();
+    }
+
+    /// Whether another connection may go better.
+    pub(crate) fn may_reconnect(&self, ended: &Ended) -> bool {
+        use wire::ConnectRefusal::{QuotaExceeded, ServerBusy, ServerUnavailable};
+        let was_accepted = self.connecting.is_none();
+        was_accepted
+            && self.closing.is_none()
+            && match ended {
+                // Two who take the session from each other would go on for ever.
+                Ended::ByUs | Ended::ByServer(DisconnectReason::SessionTakenOver) => false,
+                Ended::Refused(reason) => matches!(reason, ServerBusy | ServerUnavailable | QuotaExceeded),
+                _ => true,
+            }
+    }
+
+    /// How often it was tried before this time.
+    pub(crate) fn count_attempt(&mut self) -> u32 {
+        self.attempts += 1;
+        self.attempts - 1
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.options.connect_timeout
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_some()
     }
 
     /// Where bytes are read to, and what is to be written.
@@ -226,13 +287,17 @@ impl Engine {
     /// What follows from any change: failed messages are told, and a connection that is to close does so when nothing is
     /// under way.
     fn settle(&mut self) -> Result<(), Ended> {
+        self.tell_failed();
+        let is_idle = self.session.in_flight() == 0 && self.session.waiting_messages() == 0;
+        if self.closing.is_some() && is_idle { Err(self.disconnect()) } else { Ok(()) }
+    }
+
+    fn tell_failed(&mut self) {
         while let Some(failed) = self.session.next_failed() {
             if let Some(reply) = self.publishing.remove(&failed.tag) {
                 let _ = reply.send(Err(PublishError::Protocol(failed.why)));
             }
         }
-        let is_idle = self.session.in_flight() == 0 && self.session.waiting_messages() == 0;
-        if self.closing.is_some() && is_idle { Err(self.disconnect()) } else { Ok(()) }
     }
 
     fn close(&mut self, reply: Option<Reply<(), DisconnectError>>) {
@@ -311,8 +376,28 @@ impl Engine {
             .subscribe(OneOrMore::one(&subscription), properties, now, &mut self.output.bytes)
             .map_err(SubscribeError::Protocol)?;
         let (to, messages) = mpsc::channel(self.options.messages_max);
-        self.routes.insert(filter.clone(), identifier, to);
+        self.routes.insert(filter.clone(), options, identifier, to);
         Ok((packet_id, messages))
+    }
+
+    /// The server has begun a new session: it is told of every subscription that there is.
+    fn subscribe_again(&mut self) {
+        let now = self.now();
+        for (filter, options, identifier) in self.routes.subscriptions() {
+            let Ok(subscription) = Subscription::new(filter.filter(), options) else { continue };
+            let identifier = identifier.filter(|_| self.has_identifiers);
+            let properties =
+                SubscribeProperties { subscription_identifier: identifier, ..SubscribeProperties::EMPTY };
+            let only = OneOrMore::one(&subscription);
+            match self.session.subscribe(only, properties, now, &mut self.output.bytes) {
+                Ok(packet_id) => {
+                    let due = Instant::now() + self.options.request_timeout;
+                    self.requests.insert(packet_id, Request { due, filter, answer: Answer::Nobody });
+                }
+                // The server does not offer any more what it did: the stream ends.
+                Err(_) => self.routes.remove(filter.filter()),
+            }
+        }
     }
 
     fn unsubscribe(&mut self, filter: TopicFilterBuf, answer: Answer) {
@@ -340,14 +425,18 @@ impl Engine {
                 let version = self.session.version().unwrap_or(wire::Version::V5);
                 let server = Server::of(session_present, self.session.client_id(), version, &properties);
                 self.has_identifiers = server.subscription_identifiers_available;
+                self.attempts = 0;
                 self.connected(Ok(server))?;
+                if !session_present {
+                    self.subscribe_again();
+                }
             }
             Event::Refused { reason, properties } => {
                 let owned = |text: Option<wire::Utf8<'_>>| text.map(|text| text.as_str().to_owned());
                 let text = owned(properties.reason_string);
                 let server_reference = owned(properties.server_reference);
                 self.connected(Err(ConnectError::Refused { reason, text, server_reference }))?;
-                return Err(Ended::Closed);
+                return Err(Ended::Refused(reason));
             }
             Event::Message { message, receipt } => {
                 let is_automatic = self.options.acknowledge == Acknowledge::AtOnce;
@@ -356,7 +445,12 @@ impl Engine {
                 let dup = matches!(message.packet.delivery, Delivery::AtLeastOnce { dup: true, .. });
                 let content = session::Message::new(message.topic(), &message.packet, None, now);
                 let identifiers = message.packet.subscription_identifiers;
-                self.routes.deliver(Message::new(content, now, dup, owed), identifiers);
+                let is_routed = self.routes.deliver(Message::new(content, now, dup, owed), identifiers);
+                // What is accepted only later comes again if the connection is lost before, and would be there twice.
+                let is_once = matches!(message.packet.delivery, Delivery::ExactlyOnce { .. });
+                if let Some(receipt) = receipt.filter(|_| is_routed && is_once && is_automatic) {
+                    self.handle_accepted(&Accepted { receipt, reason: ReasonCode::Success });
+                }
             }
             Event::Published { tag, reason, .. } => {
                 if let Some(reply) = self.publishing.remove(&tag) {
@@ -385,14 +479,13 @@ impl Engine {
     }
 
     fn subscribed(&mut self, packet: &SubAck<'_>) {
-        let Some(Request { filter, answer: Answer::Subscribe(reply, messages), .. }) =
-            self.requests.remove(&packet.packet_id)
-        else {
-            return;
-        };
+        let Some(Request { filter, answer, .. }) = self.requests.remove(&packet.packet_id) else { return };
         let Some(reason) = packet.reasons.iter().next().map(wire::SubAckReason::reason) else { return };
         if reason.is_error() {
             self.routes.remove(filter.filter());
+        }
+        let Answer::Subscribe(reply, messages) = answer else { return };
+        if reason.is_error() {
             let _ = reply.send(Err(SubscribeError::Refused(reason)));
             return;
         }

@@ -26,6 +26,8 @@ pub enum Ended {
     ByUs,
     /// The server has ended it with DISCONNECT (section 3.14).
     ByServer(DisconnectReason),
+    /// The server has refused it, after it had accepted an earlier one.
+    Refused(ConnectRefusal),
     /// The server has closed it without a word.
     Closed,
     /// The server has broken the protocol; it was told so.
@@ -136,7 +138,9 @@ impl Ended {
     pub fn fault(&self) -> Fault {
         match self {
             Self::ByUs => Fault::Application,
-            Self::ByServer(_) | Self::Violation(_) | Self::RequestTimedOut => Fault::Server,
+            Self::ByServer(_) | Self::Refused(_) | Self::Violation(_) | Self::RequestTimedOut => {
+                Fault::Server
+            }
             Self::Closed | Self::TimedOut(_) | Self::Io(_) => Fault::Network,
         }
     }
@@ -160,6 +164,9 @@ impl PublishError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Protocol(protocol::PublishError::SessionEnded) | Self::Refused(_) => Fault::Server,
+            Self::Protocol(protocol::PublishError::NotConnected | protocol::PublishError::Full) => {
+                Fault::Network
+            }
             Self::Protocol(_) => Fault::Application,
             Self::Ended(ended) => ended.fault(),
         }
@@ -171,6 +178,7 @@ impl SubscribeError {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
+            Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
             Self::Subscribed | Self::NoLocalOnShared | Self::Protocol(_) => Fault::Application,
             Self::Refused(_) => Fault::Server,
             Self::Ended(ended) => ended.fault(),
@@ -183,6 +191,7 @@ impl UnsubscribeError {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
+            Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
             Self::Protocol(_) => Fault::Application,
             Self::Refused(_) => Fault::Server,
             Self::Ended(ended) => ended.fault(),
@@ -206,6 +215,9 @@ impl fmt::Display for Ended {
         match self {
             Self::ByUs => f.write_str("this client has disconnected: connect anew"),
             Self::ByServer(reason) => write!(f, "the server has ended the connection: {}", reason.reason()),
+            Self::Refused(reason) => {
+                write!(f, "the server has refused to connect again: {}", reason.reason())
+            }
             Self::Closed => f.write_str("the server has closed the connection without a word: try again"),
             Self::Violation(violation) => write!(f, "the server has broken the protocol: {violation}"),
             Self::TimedOut(what) => write!(f, "{what}: look at the network, or try again"),
@@ -296,7 +308,7 @@ impl std::error::Error for Ended {
             Self::Violation(violation) => Some(violation),
             Self::TimedOut(what) => Some(what),
             Self::Io(error) => Some(&**error),
-            Self::ByUs | Self::ByServer(_) | Self::Closed | Self::RequestTimedOut => None,
+            Self::ByUs | Self::ByServer(_) | Self::Refused(_) | Self::Closed | Self::RequestTimedOut => None,
         }
     }
 }

@@ -46,8 +46,17 @@
 //! - [`Client::publish`] waits while the queue of commands is full. The driver takes no command while too many bytes
 //!   wait for the socket, or too many messages for their turn in the server's Receive Maximum.
 //! - Each [`Messages`] holds so many messages ([`Options::messages_max`]). When one is full, the driver stops reading
-//!   from the server, and goes on with everything else. Messages of QoS 1 and 2 are acknowledged when they are taken
-//!   out, so that with a Receive Maximum that is not above that number only QoS 0 can fill it.
+//!   from the server, and goes on with everything else. Messages of QoS 1 are acknowledged when they are taken out,
+//!   so that Receive Maximum bounds how many wait there; those of QoS 2, which may not be there twice, when they are put
+//!   in.
+//!
+//! # Reconnecting
+//! With [`Options::reconnect`], [`Client::connect_tcp`] and [`Client::connect_by`] make a lost connection anew. If the
+//! server still has the session ([`Options::session_expiry_secs`]; Clean Session 0 before MQTT 5), messages of QoS 1 and 2
+//! that were under way are sent again, and subscriptions go on. If not, those messages have failed with
+//! [`SessionEnded`](session::client::PublishError::SessionEnded), and the server is told of the subscriptions again: their
+//! [`Messages`] go on, with a gap. Between connections QoS 0 and requests are refused, and QoS 1 and 2 wait, up to a bound.
+//! After DISCONNECT with Session taken over, or a refusal that will not pass, the client gives up.
 //!
 //! # What becomes of an operation
 //!
@@ -65,6 +74,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod back_off;
 mod client;
 mod command;
 mod driver;

@@ -7,7 +7,12 @@ use session::client::Acknowledge;
 use topic::TopicNameBuf;
 use wire::{Binary, ConnAckProperties, Connect, MessageProperties, Qos, Utf8, Version, Will};
 
+use crate::back_off::BackOff;
 use crate::error::OptionsError;
+
+/// So many messages of QoS 1 and 2 may wait for a connection that is being tried for. While there is one, publishers wait
+/// before as many do.
+const WAITING_MESSAGES_MAX: usize = 10_000;
 
 /// How to connect: CONNECT (section 3.1), and the client's own bounds.
 ///
@@ -40,6 +45,7 @@ pub struct Options {
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) flush_timeout: Duration,
+    pub(crate) reconnect: Option<BackOff>,
 }
 
 /// Not to be printed.
@@ -88,6 +94,7 @@ impl Options {
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(10),
             flush_timeout: Duration::from_secs(10),
+            reconnect: None,
         }
     }
 
@@ -170,7 +177,7 @@ impl Options {
         self
     }
 
-    /// Who acknowledges messages of QoS 1 and 2: the client, when one is taken out of its [`Messages`], or the
+    /// Who acknowledges messages of QoS 1 and 2: the client, when one of QoS 1 is taken out of its [`Messages`], and one of QoS 2 put in; or the
     /// application ([`Message::acknowledge`]). At first the client.
     ///
     /// [`Messages`]: crate::Messages
@@ -216,13 +223,31 @@ impl Options {
         self
     }
 
+    /// A connection that is lost is made anew, by those of the `connect` functions that can: after a random time that is
+    /// at most `first`, and twice as long with each attempt in vain, up to `max`. See [the crate](crate#reconnecting).
+    /// At first this is not done.
+    #[must_use]
+    pub fn reconnect(mut self, first: Duration, max: Duration) -> Self {
+        self.reconnect = Some(BackOff { first, max });
+        self
+    }
+
     /// The bounds of the state machine. It always leaves the acknowledgement to us: to wait until a message is taken.
     pub(crate) fn settings(&self) -> session::client::Settings {
         session::client::Settings {
             acknowledge: Acknowledge::ByApplication,
+            waiting_messages_max: WAITING_MESSAGES_MAX,
             connect_timeout_ms: u64::try_from(self.connect_timeout.as_millis()).unwrap_or(u64::MAX / 2),
             ..session::client::Settings::default()
         }
+    }
+
+    /// CONNECT, after a connection was lost: the session goes on, if there is one that outlives connections. Before
+    /// MQTT 5 one flag says both, and stays as it was.
+    pub(crate) fn connect_again(&self) -> Result<Connect<'_>, OptionsError> {
+        let mut connect = self.connect()?;
+        connect.clean_start &= !self.version.is_5();
+        Ok(connect)
     }
 
     /// CONNECT.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::mpsc::{Sender, error::TrySendError};
 use topic::{TopicFilter, TopicFilterBuf};
-use wire::{SubscriptionIdentifier, SubscriptionIdentifiers};
+use wire::{SubscriptionIdentifier, SubscriptionIdentifiers, SubscriptionOptions};
 
 use crate::message::Message;
 
@@ -23,6 +23,7 @@ pub(crate) struct Routes {
 #[derive(Debug)]
 struct Route {
     filter: TopicFilterBuf,
+    options: SubscriptionOptions,
     identifier: Option<SubscriptionIdentifier>,
     to: Sender<Message>,
 }
@@ -53,6 +54,7 @@ impl Routes {
     pub(crate) fn insert(
         &mut self,
         filter: TopicFilterBuf,
+        options: SubscriptionOptions,
         identifier: Option<SubscriptionIdentifier>,
         to: Sender<Message>,
     ) {
@@ -64,8 +66,21 @@ impl Routes {
                 self.unclaimed.push_back(message);
             }
         }
-        self.routes.push(Route { filter, identifier, to });
+        self.routes.push(Route { filter, options, identifier, to });
         self.flush();
+    }
+
+    /// What the server is to know, if it knows nothing: streams that somebody reads.
+    pub(crate) fn subscriptions(
+        &self,
+    ) -> Vec<(TopicFilterBuf, SubscriptionOptions, Option<SubscriptionIdentifier>)> {
+        let read = self.routes.iter().filter(|route| !route.to.is_closed());
+        read.map(|route| (route.filter.clone(), route.options, route.identifier)).collect()
+    }
+
+    /// What nobody has claimed is not acknowledged, and comes again on the next connection.
+    pub(crate) fn forget_unclaimed(&mut self) {
+        self.unclaimed.clear();
     }
 
     /// The stream of this filter ends.
@@ -73,9 +88,9 @@ impl Routes {
         self.routes.retain(|route| route.filter.filter() != filter);
     }
 
-    /// Sends a message to the streams it is for. Where the server names subscriptions, it is for those, as far as they
+    /// Sends a message to the streams it is for, and tells whether there is any. Where the server names subscriptions, it is for those, as far as they
     /// match: the identifiers of a session that was there before may be those of other filters.
-    pub(crate) fn deliver(&mut self, message: Message, identifiers: SubscriptionIdentifiers<'_>) {
+    pub(crate) fn deliver(&mut self, message: Message, identifiers: SubscriptionIdentifiers<'_>) -> bool {
         let topic = message.topic();
         let matching = || self.routes.iter().filter(|route| route.filter.filter().matches(topic));
         let is_named =
@@ -84,7 +99,8 @@ impl Routes {
         let targets = matching().filter(|route| !has_name || is_named(route)).map(|route| route.to.clone());
         let mut targets: VecDeque<_> = targets.collect();
         if targets.is_empty() {
-            return self.leave(message);
+            self.leave(message);
+            return false;
         }
         message.is_for(targets.len());
         while let Some(to) = targets.pop_front() {
@@ -92,6 +108,7 @@ impl Routes {
             self.held.push_back((to, copy));
         }
         self.flush();
+        true
     }
 
     /// Nobody is there for it. At QoS 0 that is the end of it; otherwise it is not acknowledged, and comes again.

@@ -4,3 +4,4 @@ mod ended;
 mod peer;
 mod published;
 mod received;
+mod reconnected;

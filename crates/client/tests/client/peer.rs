@@ -42,6 +42,11 @@ impl Peer {
         (peer, client)
     }
 
+    /// A server on a stream that a client has made itself.
+    pub(crate) fn on(stream: DuplexStream, version: Version) -> Self {
+        Self { stream, version, input: Vec::new() }
+    }
+
     /// The next packet of the client, on one line.
     pub(crate) async fn next(&mut self) -> String {
         let limits = Limits { sender: Some(Role::Client), ..Limits::default() };

@@ -36,6 +36,9 @@ async fn an_acknowledgement_has_the_servers_reason() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;
     let nobody = client.publish(&reading(Qos::AtLeastOnce)).await.expect("it is queued");
     let refused = client.publish(&reading(Qos::AtLeastOnce)).await.expect("it is queued");
+    for _ in 0..2 {
+        assert!(peer.next().await.starts_with("PUBLISH q1"));
+    }
     peer.send(PubAck::new(id(1), PubAckReason::NoMatchingSubscribers)).await;
     peer.send(PubAck::new(id(2), PubAckReason::QuotaExceeded)).await;
     assert_eq!(nobody.await.expect("that is no error"), ReasonCode::NoMatchingSubscribers);
