@@ -119,6 +119,32 @@ pub enum UnsubscribeError {
     Ended(Ended),
 }
 
+/// Why there is no [`Requester`](crate::Requester).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum RequesterError {
+    /// Before MQTT 5 there is no Response Topic.
+    Version,
+    /// The response topic cannot be subscribed to.
+    Filter(topic::FilterError),
+    /// There is no subscription to it.
+    Subscribe(SubscribeError),
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// It was not published.
+    Publish(PublishError),
+    /// The server says that nobody gets it; only with QoS 1 and 2.
+    Nobody,
+    /// The answer did not come in time; if it does later, it is thrown away.
+    TimedOut,
+    /// The subscription or the connection is over.
+    Ended(Ended),
+}
+
 /// Why a connection did not end as it should. It is over in any case.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -194,6 +220,29 @@ impl UnsubscribeError {
             Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
             Self::Protocol(_) => Fault::Application,
             Self::Refused(_) => Fault::Server,
+            Self::Ended(ended) => ended.fault(),
+        }
+    }
+}
+
+impl RequesterError {
+    /// Whose fault it was.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Version | Self::Filter(_) => Fault::Application,
+            Self::Subscribe(error) => error.fault(),
+        }
+    }
+}
+
+impl RequestError {
+    /// Whose fault it was. Who does not answer is taken for the server here.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Publish(error) => error.fault(),
+            Self::Nobody | Self::TimedOut => Fault::Server,
             Self::Ended(ended) => ended.fault(),
         }
     }
@@ -291,6 +340,27 @@ impl fmt::Display for UnsubscribeError {
     }
 }
 
+impl fmt::Display for RequesterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version => f.write_str("requests need MQTT 5"),
+            Self::Filter(error) => write!(f, "the response topic: {error}"),
+            Self::Subscribe(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Publish(error) => error.fmt(f),
+            Self::Nobody => f.write_str("nobody has subscribed to the topic of the request"),
+            Self::TimedOut => f.write_str("no answer in time"),
+            Self::Ended(ended) => ended.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for DisconnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -319,6 +389,8 @@ impl std::error::Error for PublishError {}
 impl std::error::Error for SubscribeError {}
 impl std::error::Error for UnsubscribeError {}
 impl std::error::Error for DisconnectError {}
+impl std::error::Error for RequesterError {}
+impl std::error::Error for RequestError {}
 
 impl From<io::Error> for Ended {
     fn from(error: io::Error) -> Self {

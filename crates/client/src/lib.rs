@@ -82,14 +82,17 @@ mod engine;
 mod error;
 mod message;
 mod options;
+mod requester;
 mod routes;
 
 pub use client::{Acknowledgement, Client};
 pub use error::{
-    ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, SubscribeError, UnsubscribeError,
+    ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, RequestError, RequesterError,
+    SubscribeError, UnsubscribeError,
 };
 pub use message::{Message, Messages};
 pub use options::{Options, Server};
+pub use requester::Requester;
 pub use session::client::{Acknowledge, Outgoing};
 pub use topic::{TopicFilter, TopicName, filter, topic};
 pub use wire::{

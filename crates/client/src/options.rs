@@ -290,6 +290,8 @@ impl OwnedWill {
 /// What the server said in CONNACK (section 3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
+    /// What the connection speaks.
+    pub version: Version,
     /// It goes on with the session that an earlier connection has left.
     pub session_present: bool,
     /// Whose session it is: as asked for, or as the server has assigned.
@@ -320,6 +322,7 @@ impl Server {
         use wire::MaximumQos;
         let unless_denied = |said: Option<bool>| said != Some(false);
         Self {
+            version,
             session_present,
             client_id: client_id.to_owned(),
             qos_max: match properties.maximum_qos {

@@ -5,3 +5,4 @@ mod peer;
 mod published;
 mod received;
 mod reconnected;
+mod requested;
