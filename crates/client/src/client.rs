@@ -1,6 +1,8 @@
 //! The handle: what an application calls.
 
 use std::io;
+#[cfg(unix)]
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as Task, Poll};
@@ -9,6 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use session::Now;
 use session::client::Outgoing;
 use tokio::io::{AsyncRead, AsyncWrite};
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::sync::{mpsc, oneshot};
 use topic::TopicFilter;
@@ -66,6 +70,16 @@ impl Client {
             }) as Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>
         };
         Self::connect_by(connector, options).await
+    }
+
+    /// Connects over a socket of this machine; and again, with [`Options::reconnect`].
+    ///
+    /// # Errors
+    /// [`ConnectError`]; then there is no connection.
+    #[cfg(unix)]
+    pub async fn connect_unix(path: impl Into<PathBuf>, options: Options) -> Result<Self, ConnectError> {
+        let path = path.into();
+        Self::connect_by(move || UnixStream::connect(path.clone()), options).await
     }
 
     /// Connects over what `connector` gives; and again, with [`Options::reconnect`]. The first attempt is the only one

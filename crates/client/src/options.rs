@@ -14,6 +14,10 @@ use crate::error::OptionsError;
 /// before as many do.
 const WAITING_MESSAGES_MAX: usize = 10_000;
 
+/// Before MQTT 5 a server that has enough can only close the connection, as Mosquitto does when more than its
+/// `max_inflight_messages`, 20, are under way at QoS 2.
+const INFLIGHT_MAX_3: u16 = 20;
+
 /// How to connect: CONNECT (section 3.1), and the client's own bounds.
 ///
 /// ```
@@ -39,6 +43,7 @@ pub struct Options {
     receive_max: NonZeroU16,
     packet_bytes_max: Option<NonZeroU32>,
     topic_alias_max: u16,
+    inflight_max: NonZeroU16,
     pub(crate) acknowledge: Acknowledge,
     pub(crate) messages_max: usize,
     pub(crate) commands_max: usize,
@@ -88,6 +93,8 @@ impl Options {
             receive_max: NonZeroU16::new(256).unwrap_or(NonZeroU16::MIN),
             packet_bytes_max: None,
             topic_alias_max: 16,
+            inflight_max: NonZeroU16::new(if version.is_5() { 1_000 } else { INFLIGHT_MAX_3 })
+                .unwrap_or(NonZeroU16::MIN),
             acknowledge: Acknowledge::AtOnce,
             messages_max: 256,
             commands_max: 256,
@@ -177,6 +184,14 @@ impl Options {
         self
     }
 
+    /// So many messages of QoS 1 and 2 are under way to the server at a time, if it takes as many (its Receive Maximum).
+    /// At first 1,000; before MQTT 5, where servers cannot say how many they take, 20.
+    #[must_use]
+    pub fn inflight_max(mut self, messages: NonZeroU16) -> Self {
+        self.inflight_max = messages;
+        self
+    }
+
     /// Who acknowledges messages of QoS 1 and 2: the client, when one of QoS 1 is taken out of its [`Messages`], and one of QoS 2 put in; or the
     /// application ([`Message::acknowledge`]). At first the client.
     ///
@@ -236,6 +251,7 @@ impl Options {
     pub(crate) fn settings(&self) -> session::client::Settings {
         session::client::Settings {
             acknowledge: Acknowledge::ByApplication,
+            inflight_max: self.inflight_max.get(),
             waiting_messages_max: WAITING_MESSAGES_MAX,
             connect_timeout_ms: u64::try_from(self.connect_timeout.as_millis()).unwrap_or(u64::MAX / 2),
             ..session::client::Settings::default()
