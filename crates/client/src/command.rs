@@ -1,0 +1,20 @@
+//! What handles ask of the driver.
+
+use tokio::sync::oneshot;
+use topic::TopicFilterBuf;
+use wire::{ReasonCode, SubscriptionOptions};
+
+use crate::error::{DisconnectError, PublishError, SubscribeError, UnsubscribeError};
+use crate::message::Messages;
+
+/// Where the answer to a command goes. Nobody may wait for it any more.
+pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
+
+/// An operation, whole. Each has its answer; without one, the connection has ended.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Publish { message: session::Message, reply: Reply<ReasonCode, PublishError> },
+    Subscribe { filter: TopicFilterBuf, options: SubscriptionOptions, reply: Reply<Messages, SubscribeError> },
+    Unsubscribe { filter: TopicFilterBuf, reply: Reply<ReasonCode, UnsubscribeError> },
+    Disconnect { reply: Reply<(), DisconnectError> },
+}

@@ -1,0 +1,241 @@
+//! The task that owns a connection: what happens next, and in which order.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::back_off::BackOff;
+use crate::command::Command;
+use crate::engine::Engine;
+use crate::error::{ConnectError, DisconnectError, Ended};
+use crate::message::{Accepted, Message};
+use crate::options::{Options, Server};
+
+/// So many commands are carried out before what they write is sent: few enough that the server is not kept waiting.
+const COMMANDS_PER_TURN: usize = 64;
+
+/// So many bytes are read at a time, where that many are there.
+const READ_BYTES: usize = 16 << 10;
+
+/// While so many bytes wait for the socket, no command is taken.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
+
+/// So long is waited for the last bytes to leave, where nothing more than a farewell is lost.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// ```text
+///             CONNACK                disconnect, last handle dropped          all acknowledged, or time-out
+/// Connecting ─────────► Open ────────────────────────────────────────► Closing ─────────────► gone
+///     │  ▲                │                                               │                    ▲
+///     │  └─ Reconnecting ◄┤ a fault, where a connector is there           │                    │
+///     └───────────────────┴───────── a fault, of either side ─────────────┴────────────────────┘
+/// ```
+pub(crate) struct Driver {
+    engine: Engine,
+    commands: mpsc::Receiver<Command>,
+    accepted: mpsc::UnboundedReceiver<Accepted>,
+    /// The handles look here when an answer fails to come.
+    ended: Arc<OnceLock<Ended>>,
+}
+
+/// A connection's two ways.
+struct Link<S> {
+    reader: ReadHalf<S>,
+    writer: WriteHalf<S>,
+    /// What was written is still in the buffer of a layer below.
+    needs_flush: bool,
+}
+
+/// What has happened.
+enum Turn {
+    Read(io::Result<usize>),
+    Written(io::Result<usize>),
+    Commands(Vec<Command>),
+    Accepted(Accepted),
+    Room,
+    Timeout,
+}
+
+impl Driver {
+    /// A driver that has CONNECT to send, and tells `connected` how that ends.
+    pub(crate) fn new(
+        options: Options,
+        commands: mpsc::Receiver<Command>,
+        connected: oneshot::Sender<Result<Server, ConnectError>>,
+        ended: Arc<OnceLock<Ended>>,
+    ) -> Result<Self, ConnectError> {
+        let (acknowledge, accepted) = mpsc::unbounded_channel();
+        let engine = Engine::new(options, connected, acknowledge)?;
+        Ok(Self { engine, commands, accepted, ended })
+    }
+
+    /// Drives one connection to its end.
+    pub(crate) async fn run(mut self, stream: impl AsyncRead + AsyncWrite + Send) {
+        let ended = self.serve(stream).await;
+        self.finish(ended);
+    }
+
+    /// Drives one connection after the other, until the application or a refusal ends it.
+    pub(crate) async fn run_again<S, C, F>(mut self, mut stream: S, mut connector: C, back_off: BackOff)
+    where
+        S: AsyncRead + AsyncWrite + Send,
+        C: FnMut() -> F,
+        F: Future<Output = io::Result<S>>,
+    {
+        let ended = loop {
+            let ended = self.serve(stream).await;
+            if !self.engine.may_reconnect(&ended) {
+                break ended;
+            }
+            self.engine.suspend(&ended);
+            match self.reconnect(&mut connector, back_off).await {
+                Ok(new) => stream = new,
+                Err(ended) => break ended,
+            }
+        };
+        self.finish(ended);
+    }
+
+    /// Tries until there is a stream, with CONNECT to be written to it.
+    async fn reconnect<S, C, F>(&mut self, connector: &mut C, back_off: BackOff) -> Result<S, Ended>
+    where
+        C: FnMut() -> F,
+        F: Future<Output = io::Result<S>>,
+    {
+        loop {
+            let delay = back_off.delay(self.engine.count_attempt());
+            let limit = self.engine.connect_timeout();
+            let attempt = async {
+                sleep_until(Instant::now() + delay).await;
+                timeout(limit, connector()).await
+            };
+            if let Ok(Ok(stream)) = self.meanwhile(attempt).await? {
+                self.engine.connect()?;
+                return Ok(stream);
+            }
+        }
+    }
+
+    /// Carries out commands as far as that goes without a connection.
+    async fn meanwhile<T>(&mut self, attempt: impl Future<Output = T>) -> Result<T, Ended> {
+        let mut attempt = std::pin::pin!(attempt);
+        loop {
+            let mut taken = Vec::new();
+            tokio::select! {
+                outcome = &mut attempt => return Ok(outcome),
+                _ = self.commands.recv_many(&mut taken, COMMANDS_PER_TURN) => {
+                    self.engine.handle_commands(taken)?;
+                    if self.engine.is_closing() {
+                        return Err(Ended::ByUs);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn serve<S: AsyncRead + AsyncWrite + Send>(&mut self, stream: S) -> Ended {
+        let (reader, writer) = tokio::io::split(stream);
+        let mut link = Link { reader, writer, needs_flush: false };
+        let ended = loop {
+            let turn = self.next(&mut link).await;
+            if let Err(ended) = self.take(turn, &mut link.needs_flush) {
+                break ended;
+            }
+        };
+        let farewell = timeout(FAREWELL, self.say_farewell(&mut link.writer)).await;
+        match (ended, farewell) {
+            (Ended::ByUs, Ok(Err(error))) => Ended::from(error),
+            (ended, _) => ended,
+        }
+    }
+
+    /// What waits for an answer hears of the end when the engine is dropped, and looks into `ended`.
+    fn finish(mut self, ended: Ended) {
+        // Nobody else sets it.
+        let _ = self.ended.set(ended.clone());
+        if let Some(reply) = self.engine.take_disconnect() {
+            let outcome = match (ended, self.engine.unacknowledged()) {
+                (Ended::ByUs, 0) => Ok(()),
+                (Ended::ByUs, messages) => Err(DisconnectError::Unacknowledged { messages }),
+                (ended, _) => Err(DisconnectError::Ended(ended)),
+            };
+            // Whoever asked may have gone.
+            let _ = reply.send(outcome);
+        }
+    }
+
+    /// Waits for what happens next. A branch that is not taken has done nothing.
+    async fn next<S: AsyncRead + AsyncWrite>(&mut self, link: &mut Link<S>) -> Turn {
+        let Self { engine, commands, accepted, .. } = self;
+        let Link { reader, writer, needs_flush } = link;
+        let (may_read, due, full) = (engine.may_read(), engine.poll_timeout(), engine.full_stream());
+        let may_command = engine.may_command() && engine.output_bytes() < OUTPUT_BYTES_MAX;
+        let mut taken = Vec::new();
+        let (input, output) = engine.buffers();
+        input.reserve(READ_BYTES);
+        tokio::select! {
+            read = reader.read_buf(input), if may_read => Turn::Read(read),
+            written = write(writer, output), if !output.is_empty() || *needs_flush => Turn::Written(written),
+            _ = commands.recv_many(&mut taken, COMMANDS_PER_TURN), if may_command => Turn::Commands(taken),
+            Some(accepted) = accepted.recv() => Turn::Accepted(accepted),
+            () = room(full.as_ref()), if full.is_some() => Turn::Room,
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Turn::Timeout,
+        }
+    }
+
+    fn take(&mut self, turn: Turn, needs_flush: &mut bool) -> Result<(), Ended> {
+        match turn {
+            Turn::Read(read) => match read? {
+                0 => Err(Ended::Closed),
+                _ => self.engine.handle_input(),
+            },
+            Turn::Written(written) => {
+                let count = written?;
+                *needs_flush = count > 0;
+                self.engine.handle_written(count);
+                Ok(())
+            }
+            Turn::Commands(commands) => self.engine.handle_commands(commands),
+            Turn::Accepted(accepted) => {
+                self.engine.handle_accepted(&accepted);
+                while let Ok(accepted) = self.accepted.try_recv() {
+                    self.engine.handle_accepted(&accepted);
+                }
+                Ok(())
+            }
+            Turn::Room => self.engine.handle_input(),
+            Turn::Timeout => self.engine.handle_timeout(),
+        }
+    }
+
+    /// What is still to be written, DISCONNECT as the last, and the end of the stream.
+    async fn say_farewell<W: AsyncWrite + Unpin>(&mut self, writer: &mut W) -> io::Result<()> {
+        let (_, output) = self.engine.buffers();
+        writer.write_all(output).await?;
+        writer.flush().await?;
+        writer.shutdown().await
+    }
+}
+
+/// Writes what there is; if there is nothing, what a layer below has kept, and then it is 0.
+async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &[u8]) -> io::Result<usize> {
+    if output.is_empty() {
+        return writer.flush().await.map(|()| 0);
+    }
+    match writer.write(output).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        count => Ok(count),
+    }
+}
+
+/// Until a stream that was full is not, or nobody reads it any more.
+async fn room(full: Option<&mpsc::Sender<Message>>) {
+    if let Some(full) = full {
+        // The place is given back, and taken by the next one who looks, who is the driver.
+        let _ = full.reserve().await;
+    }
+}

@@ -1,0 +1,101 @@
+//! An asynchronous MQTT client, for 3.1, 3.1.1 and 5.0, on tokio.
+//!
+//! ```no_run
+//! use client::{Client, Options};
+//! use client::{Outgoing, Qos, Version, filter, topic};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = Options::new(Version::V5).client_id("sensor-7");
+//! let client = Client::connect_tcp("localhost:1883", options).await?;
+//!
+//! let mut orders = client.subscribe(filter!("orders/#"), Qos::AtLeastOnce).await?;
+//!
+//! let reading = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("t"), b"21.5") };
+//! let acknowledgement = client.publish(&reading).await?; // It is queued.
+//! acknowledgement.await?; // The server has it.
+//!
+//! while let Some(order) = orders.next().await {
+//!     println!("{}: {:?}", order.topic(), order.payload());
+//! }
+//! client.disconnect().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it is made
+//!
+//! ```text
+//!  Client ─┐  commands, bounded        ┌──────────────┐
+//!  Client ─┼──────────────────────────►│    driver    │  bytes   any AsyncRead
+//!  Client ─┘◄── one answer each ───────│              │◄────────►+ AsyncWrite
+//!                                      │ session::    │
+//!  Messages ◄── messages, bounded ─────│ client::     │
+//!  Messages ◄───────────────────────── │ Client       │
+//!     └──── acknowledgements ─────────►└──────────────┘
+//! ```
+//!
+//! A [`Client`] is a handle; clones of it are cheap and speak for one session. A task, the driver, owns the connection
+//! and the protocol's state machine ([`session::client`]); nobody else touches either, so that an operation which is
+//! given up half-way leaves nothing half-done: what it asked for is whole in the queue, or is not there.
+//!
+//! The driver ends when the connection does: after [`Client::disconnect`], when the last handle is dropped (what is
+//! in the queue is still sent, and then DISCONNECT), or by a fault, which is then the answer to everything that waits.
+//!
+//! # Back pressure
+//! Nothing here grows without a bound.
+//! - [`Client::publish`] waits while the queue of commands is full. The driver takes no command while too many bytes
+//!   wait for the socket, or too many messages for their turn in the server's Receive Maximum.
+//! - Each [`Messages`] holds so many messages ([`Options::messages_max`]). When one is full, the driver stops reading
+//!   from the server, and goes on with everything else. Messages of QoS 1 are acknowledged when they are taken out,
+//!   so that Receive Maximum bounds how many wait there; those of QoS 2, which may not be there twice, when they are put
+//!   in.
+//!
+//! # Reconnecting
+//! With [`Options::reconnect`], [`Client::connect_tcp`] and [`Client::connect_by`] make a lost connection anew. If the
+//! server still has the session ([`Options::session_expiry_secs`]; Clean Session 0 before MQTT 5), messages of QoS 1 and 2
+//! that were under way are sent again, and subscriptions go on. If not, those messages have failed with
+//! [`SessionEnded`](session::client::PublishError::SessionEnded), and the server is told of the subscriptions again: their
+//! [`Messages`] go on, with a gap. Between connections QoS 0 and requests are refused, and QoS 1 and 2 wait, up to a bound.
+//! After DISCONNECT with Session taken over, or a refusal that will not pass, the client gives up.
+//!
+//! # What becomes of an operation
+//!
+//! | | its future is dropped | it takes too long | the connection ends |
+//! |---|---|---|---|
+//! | `publish` | before it is done: nothing is published; after: the message goes its way | waits, see above | QoS 0: may be lost. QoS 1, 2: the acknowledgement says that it may have arrived |
+//! | `subscribe` | the subscription is ended when it is made | the connection is closed | the error of the connection |
+//! | `unsubscribe` | it is carried out | the connection is closed | the error of the connection |
+//! | `disconnect` | it is carried out | after [`Options::flush_timeout`] the connection is closed; the error says how much was not acknowledged | done |
+//!
+//! # Whose fault
+//! Each operation has an error of its own; [`Fault`] says for each whether to look at the own program, at the server or
+//! at the network.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod back_off;
+mod client;
+mod command;
+mod driver;
+mod engine;
+mod error;
+mod message;
+mod options;
+mod requester;
+mod routes;
+
+pub use client::{Acknowledgement, Client};
+pub use error::{
+    ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, RequestError, RequesterError,
+    SubscribeError, UnsubscribeError,
+};
+pub use message::{Message, Messages};
+pub use options::{Options, Server};
+pub use requester::Requester;
+pub use session::client::{Acknowledge, Outgoing};
+pub use topic::{TopicFilter, TopicName, filter, topic};
+pub use wire::{
+    MessageProperties, Qos, ReasonCode, RetainHandling, SubscriptionOptions, UserProperties, UserProperty,
+    Utf8, Version, Will,
+};

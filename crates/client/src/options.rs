@@ -1,0 +1,359 @@
+//! What a connection is asked for, and what it is given.
+
+use std::num::{NonZeroU16, NonZeroU32};
+use std::time::Duration;
+
+use session::client::Acknowledge;
+use topic::TopicNameBuf;
+use wire::{Binary, ConnAckProperties, Connect, MessageProperties, Qos, Utf8, Version, Will};
+
+use crate::back_off::BackOff;
+use crate::error::OptionsError;
+
+/// So many messages of QoS 1 and 2 may wait for a connection that is being tried for. While there is one, publishers wait
+/// before as many do.
+const WAITING_MESSAGES_MAX: usize = 10_000;
+
+/// Before MQTT 5 a server that has enough can only close the connection, as Mosquitto does when more than its
+/// `max_inflight_messages`, 20, are under way at QoS 2.
+const INFLIGHT_MAX_3: u16 = 20;
+
+/// How to connect: CONNECT (section 3.1), and the client's own bounds.
+///
+/// ```
+/// use client::{Options, Version};
+///
+/// let options = Options::new(Version::V5)
+///     .client_id("sensor-7")
+///     .credentials("ann", Some(b"secret"))
+///     .session_expiry_secs(3_600)
+///     .clean_start(false);
+/// # let _ = options;
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    version: Version,
+    client_id: String,
+    user_name: Option<String>,
+    password: Option<Password>,
+    clean_start: bool,
+    keep_alive_secs: u16,
+    will: Option<OwnedWill>,
+    session_expiry_secs: u32,
+    receive_max: NonZeroU16,
+    packet_bytes_max: Option<NonZeroU32>,
+    topic_alias_max: u16,
+    inflight_max: NonZeroU16,
+    pub(crate) acknowledge: Acknowledge,
+    pub(crate) messages_max: usize,
+    pub(crate) commands_max: usize,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) flush_timeout: Duration,
+    pub(crate) reconnect: Option<BackOff>,
+}
+
+/// Not to be printed.
+#[derive(Clone)]
+struct Password(Box<[u8]>);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+#[derive(Debug, Clone)]
+struct OwnedWill {
+    topic: TopicNameBuf,
+    payload: Box<[u8]>,
+    qos: Qos,
+    retain: bool,
+    delay_interval_secs: Option<u32>,
+    /// As [`MessageProperties::write_bytes`] writes them.
+    properties: Vec<u8>,
+}
+
+impl Options {
+    /// A client without a name, which begins with nothing and leaves nothing behind; keep alive 60 s, 256 messages of
+    /// QoS 1 and 2 at a time (Receive Maximum), which are acknowledged as they are taken out of their [`Messages`].
+    ///
+    /// [`Messages`]: crate::Messages
+    #[must_use]
+    pub fn new(version: Version) -> Self {
+        Self {
+            version,
+            client_id: String::new(),
+            user_name: None,
+            password: None,
+            clean_start: true,
+            keep_alive_secs: 60,
+            will: None,
+            session_expiry_secs: 0,
+            receive_max: NonZeroU16::new(256).unwrap_or(NonZeroU16::MIN),
+            packet_bytes_max: None,
+            topic_alias_max: 16,
+            inflight_max: NonZeroU16::new(if version.is_5() { 1_000 } else { INFLIGHT_MAX_3 })
+                .unwrap_or(NonZeroU16::MIN),
+            acknowledge: Acknowledge::AtOnce,
+            messages_max: 256,
+            commands_max: 256,
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(10),
+            flush_timeout: Duration::from_secs(10),
+            reconnect: None,
+        }
+    }
+
+    /// Whose session it is. Empty, as it is at first: the server assigns one, except before MQTT 5 for a session that
+    /// lasts, and in MQTT 3.1, where it must be given.
+    #[must_use]
+    pub fn client_id(mut self, client_id: impl Into<String>) -> Self {
+        self.client_id = client_id.into();
+        self
+    }
+
+    /// User name and password, at most 65,535 bytes each. Debug output leaves the password out.
+    #[must_use]
+    pub fn credentials(mut self, user_name: impl Into<String>, password: Option<&[u8]>) -> Self {
+        self.user_name = Some(user_name.into());
+        self.password = password.map(|password| Password(password.into()));
+        self
+    }
+
+    /// Clean Start, or Clean Session before MQTT 5: whether what an earlier connection has left is forgotten. At first
+    /// it is.
+    #[must_use]
+    pub fn clean_start(mut self, clean_start: bool) -> Self {
+        self.clean_start = clean_start;
+        self
+    }
+
+    /// The session is kept for so many seconds after its connection; [`u32::MAX`] is for ever. MQTT 5 only; at first 0.
+    #[must_use]
+    pub fn session_expiry_secs(mut self, secs: u32) -> Self {
+        self.session_expiry_secs = secs;
+        self
+    }
+
+    /// The server hears something at least as often as this, in seconds; 0 is never. At first 60.
+    #[must_use]
+    pub fn keep_alive_secs(mut self, secs: u16) -> Self {
+        self.keep_alive_secs = secs;
+        self
+    }
+
+    /// What the server publishes when the connection ends without DISCONNECT (section 3.1.2.5).
+    #[must_use]
+    pub fn will(mut self, will: &Will<'_>) -> Self {
+        let mut properties = Vec::new();
+        // A vector takes all of it.
+        let written = will.properties.write_bytes(&mut properties);
+        debug_assert!(written.is_ok());
+        self.will = Some(OwnedWill {
+            topic: will.topic.into(),
+            payload: will.payload.as_bytes().into(),
+            qos: will.qos,
+            retain: will.retain,
+            delay_interval_secs: will.delay_interval_secs,
+            properties,
+        });
+        self
+    }
+
+    /// Receive Maximum: the server sends so many messages of QoS 1 and 2 before one of them is acknowledged; one
+    /// that sends more has broken the protocol [MQTT-3.3.4-9]. Mosquitto 2.0.11 does at 20,
+    /// when acknowledgements come late. MQTT 5 only; at first 256.
+    #[must_use]
+    pub fn receive_max(mut self, messages: NonZeroU16) -> Self {
+        self.receive_max = messages;
+        self
+    }
+
+    /// Maximum Packet Size: the largest packet that is taken, in bytes. MQTT 5 servers know it; a larger packet ends the
+    /// connection.
+    #[must_use]
+    pub fn packet_bytes_max(mut self, bytes: NonZeroU32) -> Self {
+        self.packet_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Topic Alias Maximum: how many topics the server may abbreviate. MQTT 5 only; at first 16.
+    #[must_use]
+    pub fn topic_alias_max(mut self, aliases: u16) -> Self {
+        self.topic_alias_max = aliases;
+        self
+    }
+
+    /// So many messages of QoS 1 and 2 are under way to the server at a time, if it takes as many (its Receive Maximum).
+    /// At first 1,000; before MQTT 5, where servers cannot say how many they take, 20.
+    #[must_use]
+    pub fn inflight_max(mut self, messages: NonZeroU16) -> Self {
+        self.inflight_max = messages;
+        self
+    }
+
+    /// Who acknowledges messages of QoS 1 and 2: the client, when one of QoS 1 is taken out of its [`Messages`], and one of QoS 2 put in; or the
+    /// application ([`Message::acknowledge`]). At first the client.
+    ///
+    /// [`Messages`]: crate::Messages
+    /// [`Message::acknowledge`]: crate::Message::acknowledge
+    #[must_use]
+    pub fn acknowledge(mut self, acknowledge: Acknowledge) -> Self {
+        self.acknowledge = acknowledge;
+        self
+    }
+
+    /// Each subscription holds so many messages that have not been taken out, at least 1. At first 256.
+    #[must_use]
+    pub fn messages_max(mut self, messages: usize) -> Self {
+        self.messages_max = messages.max(1);
+        self
+    }
+
+    /// So many operations wait for the driver before the next one has to wait, at least 1. At first 256.
+    #[must_use]
+    pub fn commands_max(mut self, commands: usize) -> Self {
+        self.commands_max = commands.max(1);
+        self
+    }
+
+    /// The server is to answer CONNECT within this time. At first 10 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// The server is to answer SUBSCRIBE and UNSUBSCRIBE within this time, or the connection is closed. At first 10 s.
+    #[must_use]
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// So long may `disconnect` wait for what is not acknowledged. At first 10 s.
+    #[must_use]
+    pub fn flush_timeout(mut self, timeout: Duration) -> Self {
+        self.flush_timeout = timeout;
+        self
+    }
+
+    /// A connection that is lost is made anew, by those of the `connect` functions that can: after a random time that is
+    /// at most `first`, and twice as long with each attempt in vain, up to `max`. See [the crate](crate#reconnecting).
+    /// At first this is not done.
+    #[must_use]
+    pub fn reconnect(mut self, first: Duration, max: Duration) -> Self {
+        self.reconnect = Some(BackOff { first, max });
+        self
+    }
+
+    /// The bounds of the state machine. It always leaves the acknowledgement to us: to wait until a message is taken.
+    pub(crate) fn settings(&self) -> session::client::Settings {
+        session::client::Settings {
+            acknowledge: Acknowledge::ByApplication,
+            inflight_max: self.inflight_max.get(),
+            waiting_messages_max: WAITING_MESSAGES_MAX,
+            connect_timeout_ms: u64::try_from(self.connect_timeout.as_millis()).unwrap_or(u64::MAX / 2),
+            ..session::client::Settings::default()
+        }
+    }
+
+    /// CONNECT, after a connection was lost: the session goes on, if there is one that outlives connections. Before
+    /// MQTT 5 one flag says both, and stays as it was.
+    pub(crate) fn connect_again(&self) -> Result<Connect<'_>, OptionsError> {
+        let mut connect = self.connect()?;
+        connect.clean_start &= !self.version.is_5();
+        Ok(connect)
+    }
+
+    /// CONNECT.
+    pub(crate) fn connect(&self) -> Result<Connect<'_>, OptionsError> {
+        let client_id = Utf8::new(&self.client_id).map_err(OptionsError::ClientId)?;
+        let user_name =
+            self.user_name.as_deref().map(Utf8::new).transpose().map_err(OptionsError::UserName)?;
+        let password = self.password.as_ref().map(|password| Binary::new(&password.0)).transpose();
+        let mut connect = Connect::new(self.version, client_id);
+        connect
+            .set_credentials(user_name, password.map_err(|_| OptionsError::PasswordTooLong)?)
+            .map_err(|_| OptionsError::PasswordWithoutUserName)?;
+        connect.clean_start = self.clean_start;
+        connect.keep_alive_secs = self.keep_alive_secs;
+        connect.will = self.will.as_ref().map(OwnedWill::will).transpose()?;
+        if self.version.is_5() {
+            connect.properties.session_expiry_interval_secs =
+                Some(self.session_expiry_secs).filter(|secs| *secs > 0);
+            connect.properties.receive_maximum = Some(self.receive_max);
+            connect.properties.maximum_packet_bytes = self.packet_bytes_max;
+            connect.properties.topic_alias_maximum = Some(self.topic_alias_max).filter(|max| *max > 0);
+        }
+        Ok(connect)
+    }
+}
+
+impl OwnedWill {
+    fn will(&self) -> Result<Will<'_>, OptionsError> {
+        Ok(Will {
+            topic: self.topic.name(),
+            payload: Binary::new(&self.payload).map_err(|_| OptionsError::Will)?,
+            qos: self.qos,
+            retain: self.retain,
+            delay_interval_secs: self.delay_interval_secs,
+            properties: MessageProperties::from_bytes(&self.properties).map_err(|_| OptionsError::Will)?,
+        })
+    }
+}
+
+/// What the server said in CONNACK (section 3.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// What the connection speaks.
+    pub version: Version,
+    /// It goes on with the session that an earlier connection has left.
+    pub session_present: bool,
+    /// Whose session it is: as asked for, or as the server has assigned.
+    pub client_id: String,
+    /// The highest QoS that it takes.
+    pub qos_max: Qos,
+    /// Whether it keeps retained messages.
+    pub retain_available: bool,
+    /// Whether filters may have wildcards.
+    pub wildcard_subscriptions_available: bool,
+    /// Whether subscriptions may be shared.
+    pub shared_subscriptions_available: bool,
+    /// Whether subscriptions may have identifiers.
+    pub subscription_identifiers_available: bool,
+    /// The largest packet that it takes, in bytes.
+    pub packet_bytes_max: Option<u32>,
+    /// The root of topics for answers.
+    pub response_information: Option<String>,
+}
+
+impl Server {
+    pub(crate) fn of(
+        session_present: bool,
+        client_id: &str,
+        version: Version,
+        properties: &ConnAckProperties<'_>,
+    ) -> Self {
+        use wire::MaximumQos;
+        let unless_denied = |said: Option<bool>| said != Some(false);
+        Self {
+            version,
+            session_present,
+            client_id: client_id.to_owned(),
+            qos_max: match properties.maximum_qos {
+                Some(MaximumQos::AtMostOnce) => Qos::AtMostOnce,
+                Some(MaximumQos::AtLeastOnce) => Qos::AtLeastOnce,
+                None => Qos::ExactlyOnce,
+            },
+            retain_available: unless_denied(properties.retain_available),
+            wildcard_subscriptions_available: unless_denied(properties.wildcard_subscription_available),
+            shared_subscriptions_available: unless_denied(properties.shared_subscription_available),
+            subscription_identifiers_available: version.is_5()
+                && unless_denied(properties.subscription_identifier_available),
+            packet_bytes_max: properties.maximum_packet_bytes.map(NonZeroU32::get),
+            response_information: properties.response_information.map(|text| text.as_str().to_owned()),
+        }
+    }
+}

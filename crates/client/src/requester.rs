@@ -1,0 +1,110 @@
+//! Request and response over MQTT 5 (section 4.10).
+
+use std::time::Duration;
+
+use session::client::Outgoing;
+use tokio::time::{Instant, timeout_at};
+use topic::{TopicFilter, TopicName, TopicNameBuf};
+use wire::{Binary, MessageProperties, Qos, ReasonCode, ResponseTopic};
+
+use crate::client::Client;
+use crate::error::{Ended, PublishError, RequestError, RequesterError};
+use crate::message::{Message, Messages};
+
+/// Asks, and waits for the answer: one question at a time, with a response topic of its own.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use client::{Client, Outgoing, topic};
+/// # async fn ask(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut requester = client.requester(topic!("answers/me")).await?;
+/// let question = Outgoing::new(topic!("questions"), b"how late is it?");
+/// let answer = requester.request(&question, Duration::from_secs(2)).await?;
+/// # let _ = answer.payload();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Requester {
+    client: Client,
+    response_topic: TopicNameBuf,
+    responses: Messages,
+    /// Correlation Data of the last request.
+    last: u64,
+}
+
+impl Client {
+    /// A [`Requester`] whose answers come to this topic, which should be its own: it subscribes to it with QoS 1.
+    ///
+    /// # Errors
+    /// [`RequesterError`]; then there is no subscription.
+    pub async fn requester(&self, response_topic: TopicName<'_>) -> Result<Requester, RequesterError> {
+        if !self.server().version.is_5() {
+            return Err(RequesterError::Version);
+        }
+        let filter = TopicFilter::try_from(response_topic).map_err(RequesterError::Filter)?;
+        let responses = self.subscribe(filter, Qos::AtLeastOnce).await.map_err(RequesterError::Subscribe)?;
+        Ok(Requester { client: self.clone(), response_topic: response_topic.into(), responses, last: 0 })
+    }
+}
+
+impl Requester {
+    /// Publishes a question, with Response Topic and Correlation Data in place of its own, and waits for the answer to
+    /// it. The answer to an earlier question, which came too late, is thrown away; so is this one's if the future is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`RequestError`]; after all but [`RequestError::Ended`] the next question may be asked.
+    pub async fn request(
+        &mut self,
+        question: &Outgoing<'_>,
+        timeout: Duration,
+    ) -> Result<Message, RequestError> {
+        let due = Instant::now() + timeout;
+        timeout_at(due, self.ask(question)).await.unwrap_or(Err(RequestError::TimedOut))
+    }
+
+    async fn ask(&mut self, question: &Outgoing<'_>) -> Result<Message, RequestError> {
+        self.last += 1;
+        let correlation = self.last.to_be_bytes();
+        let properties = MessageProperties {
+            response_topic: Some(ResponseTopic(self.response_topic.name())),
+            correlation_data: Binary::new(&correlation).ok(),
+            ..question.properties
+        };
+        let question = Outgoing { properties, ..*question };
+        let mut acknowledgement = self.client.publish(&question).await?;
+        let mut is_acknowledged = false;
+        loop {
+            tokio::select! {
+                answer = self.responses.next() => {
+                    let Some(answer) = answer else { return Err(RequestError::Ended(self.why())) };
+                    let data = answer.properties().correlation_data.map(Binary::as_bytes);
+                    if data == Some(&correlation[..]) {
+                        return Ok(answer);
+                    }
+                }
+                outcome = &mut acknowledgement, if !is_acknowledged => {
+                    is_acknowledged = true;
+                    if outcome? == ReasonCode::NoMatchingSubscribers {
+                        return Err(RequestError::Nobody);
+                    }
+                }
+            }
+        }
+    }
+
+    fn why(&self) -> Ended {
+        self.client.ended().cloned().unwrap_or(Ended::ByUs)
+    }
+}
+
+/// A question that was not published because the connection is over can be told from one that the server has refused.
+impl From<PublishError> for RequestError {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Ended(ended) => Self::Ended(ended),
+            other => Self::Publish(other),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What an application subscribes to.
+
+use client::{Acknowledge, Options, Qos, SubscribeError, Version, filter, topic};
+use wire::{Delivery, Publish, SubAckReason};
+
+use crate::peer::{Peer, id};
+
+fn publish(qos: Qos, packet_id: u16) -> Publish<'static> {
+    let delivery = match qos {
+        Qos::AtMostOnce => Delivery::AtMostOnce,
+        Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id: id(packet_id), dup: false },
+        Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id: id(packet_id), dup: false },
+    };
+    Publish { delivery, ..Publish::new(topic!("a/b"), b"hey") }
+}
+
+#[tokio::test]
+async fn messages_come_in_the_stream_of_their_filter() {
+    for version in Version::ALL {
+        let (mut peer, client) = Peer::accepted(version).await;
+        let (ours, ()) = tokio::join!(
+            client.subscribe(filter!("a/+"), Qos::ExactlyOnce),
+            peer.suback(SubAckReason::GrantedQos1)
+        );
+        let (others, ()) = tokio::join!(
+            client.subscribe(filter!("b/#"), Qos::AtMostOnce),
+            peer.suback(SubAckReason::GrantedQos0)
+        );
+        let (mut ours, mut others) = (ours.expect("granted"), others.expect("granted"));
+        assert_eq!((ours.granted(), others.granted()), (Qos::AtLeastOnce, Qos::AtMostOnce));
+        peer.send(publish(Qos::AtLeastOnce, 1)).await;
+        peer.send(Publish::new(topic!("b"), b"2")).await;
+        assert_eq!(others.next().await.expect("a message").payload(), b"2");
+        let message = ours.next().await.expect("a message");
+        assert_eq!(
+            (message.topic(), message.payload(), message.qos()),
+            (topic!("a/b"), &b"hey"[..], Qos::AtLeastOnce)
+        );
+        assert_eq!(peer.next().await, "PUBACK id=1 Success");
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_acknowledged_when_it_is_taken() {
+    let (mut peer, client) = Peer::accepted(Version::V3_1_1).await;
+    let (messages, ()) = tokio::join!(
+        client.subscribe(filter!("#"), Qos::ExactlyOnce),
+        peer.suback(SubAckReason::GrantedQos2)
+    );
+    let mut messages = messages.expect("granted");
+    peer.send(publish(Qos::AtLeastOnce, 7)).await;
+    peer.send(publish(Qos::ExactlyOnce, 8)).await;
+    assert_eq!(peer.next().await, "PUBREC id=8 Success", "once there, it may not come again");
+    messages.next().await.expect("the first");
+    assert_eq!(peer.next().await, "PUBACK id=7 Success");
+    assert_eq!(messages.next().await.expect("the second").qos(), Qos::ExactlyOnce);
+}
+
+#[tokio::test]
+async fn the_application_may_be_the_one_to_acknowledge() {
+    let options = Options::new(Version::V5).client_id("me").acknowledge(Acknowledge::ByApplication);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (messages, ()) = tokio::join!(
+        client.subscribe(filter!("#"), Qos::ExactlyOnce),
+        peer.suback(SubAckReason::GrantedQos2)
+    );
+    let mut messages = messages.expect("granted");
+    for number in 1..=3 {
+        peer.send(publish(Qos::AtLeastOnce, number)).await;
+    }
+    let first = messages.next().await.expect("the first");
+    let second = messages.next().await.expect("the second");
+    second.refuse(wire::PubAckReason::QuotaExceeded);
+    first.acknowledge();
+    assert_eq!(peer.next().await, "PUBACK id=1 Success", "in the order of the messages");
+    assert_eq!(peer.next().await, "PUBACK id=2 Quota exceeded");
+}
+
+#[tokio::test]
+async fn a_full_stream_stops_reading_and_nothing_else() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(2);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (messages, ()) =
+        tokio::join!(client.subscribe(filter!("#"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let mut messages = messages.expect("granted");
+    for _ in 0..10 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    client.publish(&client::Outgoing::new(topic!("mark"), b"")).await.expect("queued").await.expect("sent");
+    assert!(peer.next().await.starts_with("PUBLISH"));
+    for _ in 0..10 {
+        assert_eq!(messages.next().await.expect("all are there").payload(), b"hey");
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_may_be_refused_or_there_already() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let (refused, ()) = tokio::join!(
+        client.subscribe(filter!("a"), Qos::AtMostOnce),
+        peer.suback(SubAckReason::NotAuthorized)
+    );
+    assert!(matches!(refused, Err(SubscribeError::Refused(client::ReasonCode::NotAuthorized))));
+    let (granted, ()) =
+        tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let _messages = granted.expect("granted");
+    let again = client.subscribe(filter!("a"), Qos::AtMostOnce).await;
+    assert!(matches!(again, Err(SubscribeError::Subscribed)));
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_subscription() {
+    let (mut peer, client) = Peer::accepted(Version::V3_1_1).await;
+    let (messages, ()) = tokio::join!(
+        client.subscribe(filter!("a/b"), Qos::AtMostOnce),
+        peer.suback(SubAckReason::GrantedQos0)
+    );
+    let mut messages = messages.expect("granted");
+    peer.send(publish(Qos::AtMostOnce, 0)).await;
+    let ended = async {
+        assert_eq!(peer.next().await, "UNSUBSCRIBE id=2 \"a/b\"");
+        let properties = wire::AckProperties::EMPTY;
+        peer.send(wire::UnsubAck { packet_id: id(2), properties, reasons: None }).await;
+    };
+    let (unsubscribed, ()) = tokio::join!(client.unsubscribe(filter!("a/b")), ended);
+    unsubscribed.expect("it is ended");
+    assert!(messages.next().await.is_some(), "what had come before");
+    assert!(messages.next().await.is_none());
+}
+
+/// The messages of a session that was there before its subscriptions.
+#[tokio::test]
+async fn what_comes_before_its_subscription_waits_for_it() {
+    let options = Options::new(Version::V5).client_id("me");
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    peer.send(publish(Qos::AtLeastOnce, 1)).await;
+    let (messages, ()) = tokio::join!(
+        client.subscribe(filter!("a/#"), Qos::AtLeastOnce),
+        peer.suback(SubAckReason::GrantedQos1)
+    );
+    let mut messages = messages.expect("granted");
+    assert_eq!(messages.next().await.expect("a message").payload(), b"hey");
+    assert_eq!(peer.next().await, "PUBACK id=1 Success");
+}

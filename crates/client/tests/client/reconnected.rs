@@ -1,0 +1,131 @@
+//! Connections that are lost and made anew.
+
+use std::io;
+use std::time::Duration;
+
+use client::{
+    Client, Ended, Fault, Options, Outgoing, PublishError, Qos, SubscribeError, Version, filter, topic,
+};
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::mpsc;
+use wire::{ConnAck, Disconnect, DisconnectReason, PubAck, PubAckReason, Publish, SubAckReason};
+
+use crate::peer::{END, Peer, id};
+
+/// A server that takes one connection after the other.
+struct Listener {
+    version: Version,
+    streams: mpsc::UnboundedReceiver<DuplexStream>,
+}
+
+impl Listener {
+    async fn accept(&mut self) -> Peer {
+        Peer::on(self.streams.recv().await.expect("the client tries"), self.version)
+    }
+
+    /// A connection on which the client has been accepted, and its CONNECT.
+    async fn accepted(&mut self, session_present: bool) -> (Peer, String) {
+        let mut peer = self.accept().await;
+        let connect = peer.next().await;
+        peer.send(ConnAck::accepted(session_present)).await;
+        (peer, connect)
+    }
+}
+
+async fn connected(version: Version, options: Options) -> (Listener, Peer, Client) {
+    let (to, streams) = mpsc::unbounded_channel();
+    let mut listener = Listener { version, streams };
+    let connector = move || {
+        let (ours, theirs) = duplex(1 << 16);
+        let sent = to.send(ours).map_err(|_| io::ErrorKind::ConnectionRefused.into());
+        std::future::ready(sent.map(|()| theirs))
+    };
+    let options = options.reconnect(Duration::from_millis(100), Duration::from_secs(1));
+    let (client, (peer, _)) = tokio::join!(Client::connect_by(connector, options), listener.accepted(false));
+    (listener, peer, client.expect("it is accepted"))
+}
+
+fn lasting() -> Options {
+    Options::new(Version::V5).client_id("me").session_expiry_secs(60)
+}
+
+fn reading(qos: Qos) -> Outgoing<'static> {
+    Outgoing { qos, ..Outgoing::new(topic!("a/b"), b"hey") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_under_way_is_sent_again_in_the_session_that_is_present() {
+    let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
+    let acknowledgement = client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued");
+    assert_eq!(peer.next().await, "PUBLISH q1 id=1 \"a/b\" 3 B \"hey\"");
+    drop(peer);
+    let (mut peer, connect) = listener.accepted(true).await;
+    assert!(!connect.contains("clean-start"), "{connect}");
+    assert_eq!(peer.next().await, "PUBLISH q1 id=1 dup \"a/b\" 3 B \"hey\"");
+    peer.send(PubAck::new(id(1), PubAckReason::Success)).await;
+    acknowledgement.await.expect("acknowledged after all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscriptions_go_on() {
+    for session_present in [true, false] {
+        let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
+        let (messages, ()) = tokio::join!(
+            client.subscribe(filter!("a/#"), Qos::AtLeastOnce),
+            peer.suback(SubAckReason::GrantedQos1)
+        );
+        let mut messages = messages.expect("granted");
+        drop(peer);
+        let (mut peer, _) = listener.accepted(session_present).await;
+        if !session_present {
+            peer.suback(SubAckReason::GrantedQos1).await;
+        }
+        peer.send(Publish::new(topic!("a/b"), b"hey")).await;
+        assert_eq!(messages.next().await.expect("a message").payload(), b"hey");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_under_way_in_a_lost_session_has_failed() {
+    let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
+    let acknowledgement = client.publish(&reading(Qos::ExactlyOnce)).await.expect("queued");
+    assert!(peer.next().await.starts_with("PUBLISH"));
+    drop(peer);
+    let (_peer, _) = listener.accepted(false).await;
+    let error = acknowledgement.await.expect_err("the session is over");
+    assert!(matches!(error, PublishError::Protocol(session::client::PublishError::SessionEnded)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn between_connections_messages_wait_and_requests_are_refused() {
+    let (mut listener, peer, client) = connected(Version::V5, lasting()).await;
+    drop(peer);
+    let peer = listener.accept().await;
+    drop(peer);
+    let _later = listener.accept().await;
+    let error = client.subscribe(filter!("a"), Qos::AtMostOnce).await.expect_err("it is not there or lost");
+    assert!(matches!(error, SubscribeError::Protocol(_) | SubscribeError::Ended(_)));
+    assert_eq!(error.fault(), Fault::Network);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_taken_over_is_left_alone() {
+    let (_listener, mut peer, client) = connected(Version::V5, lasting()).await;
+    peer.send(Disconnect::new(DisconnectReason::SessionTakenOver)).await;
+    assert_eq!(peer.next().await, END);
+    let error = client.publish(&reading(Qos::AtMostOnce)).await;
+    let Err(PublishError::Ended(Ended::ByServer(reason))) = error else { panic!("{error:?}") };
+    assert_eq!(reason, DisconnectReason::SessionTakenOver);
+}
+
+#[tokio::test(start_paused = true)]
+async fn disconnect_does_not_need_a_connection() {
+    let (listener, peer, client) = connected(Version::V5, lasting()).await;
+    drop(listener);
+    drop(peer);
+    let acknowledgement = client.publish(&reading(Qos::AtLeastOnce)).await.expect("it waits");
+    drop(acknowledgement);
+    // Whether the loss has been seen by now or not, it ends.
+    let _ = client.disconnect().await;
+    assert!(client.ended().is_some());
+}

@@ -1,0 +1,65 @@
+//! Questions and answers.
+
+use std::time::Duration;
+
+use client::{
+    Client, MessageProperties, Outgoing, Qos, RequestError, Requester, RequesterError, Version, topic,
+};
+use wire::{Binary, PubAck, PubAckReason, Publish, SubAckReason};
+
+use crate::peer::{Peer, id};
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn requester() -> (Peer, Client, Requester) {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let (requester, ()) =
+        tokio::join!(client.requester(topic!("answers")), peer.suback(SubAckReason::GrantedQos1));
+    (peer, client, requester.expect("granted"))
+}
+
+fn question(qos: Qos) -> Outgoing<'static> {
+    Outgoing { qos, ..Outgoing::new(topic!("questions"), b"?") }
+}
+
+async fn answer(peer: &mut Peer, number: u64, payload: &[u8]) {
+    let correlation = number.to_be_bytes();
+    let correlation_data = Binary::new(&correlation).ok();
+    let properties = MessageProperties { correlation_data, ..MessageProperties::EMPTY };
+    peer.send(Publish { properties, ..Publish::new(topic!("answers"), payload) }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_belongs_to_its_question() {
+    let (mut peer, _client, mut requester) = requester().await;
+    let late = requester.request(&question(Qos::AtMostOnce), Duration::from_secs(1)).await;
+    assert!(matches!(late, Err(RequestError::TimedOut)));
+    let asked = peer.next().await;
+    assert!(asked.contains("response-topic=\"answers\""), "{asked}");
+    let server = async {
+        assert!(peer.next().await.starts_with("PUBLISH"));
+        answer(&mut peer, 1, b"too late").await;
+        answer(&mut peer, 2, b"in time").await;
+    };
+    let question = question(Qos::AtMostOnce);
+    let (answered, ()) = tokio::join!(requester.request(&question, LONG), server);
+    assert_eq!(answered.expect("it came").payload(), b"in time");
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_hears_does_not_wait() {
+    let (mut peer, _client, mut requester) = requester().await;
+    let server = async {
+        assert!(peer.next().await.starts_with("PUBLISH q1 id=2"));
+        peer.send(PubAck::new(id(2), PubAckReason::NoMatchingSubscribers)).await;
+    };
+    let question = question(Qos::AtLeastOnce);
+    let (answered, ()) = tokio::join!(requester.request(&question, LONG), server);
+    assert!(matches!(answered, Err(RequestError::Nobody)));
+}
+
+#[tokio::test]
+async fn requests_need_mqtt_5() {
+    let (_peer, client) = Peer::accepted(Version::V3_1_1).await;
+    assert!(matches!(client.requester(topic!("answers")).await, Err(RequesterError::Version)));
+}
