@@ -57,10 +57,9 @@ fn read(directory: &Simulated, settings: &Settings) -> Result<Content, OpenError
     let directory = directory.copy();
     directory.set_capacity(u64::MAX);
     let mut opening = journal::open(Arc::new(directory), settings.clone())?;
-    let records: Vec<Record<'static>> = opening.by_ref().map(|found| found.record).collect();
-    let report = opening.report().clone();
+    let records: Vec<Record<'static>> = opening.records().map(|found| found.record).collect();
     // Says what was damaged, if that has ended it.
-    opening.finish()?;
+    let (.., report) = opening.finish()?;
     Ok((records.iter().map(bytes).collect(), report))
 }
 

@@ -106,7 +106,7 @@ pub(crate) fn difference(before: &str, after: &str) -> String {
 /// A record, to be compared.
 pub(crate) fn bytes(record: &Record<'static>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode_group(std::slice::from_ref(record), usize::MAX, &mut bytes, &mut Vec::new());
+    encode_group(std::slice::from_ref(record), &mut bytes);
     bytes
 }
 

@@ -534,7 +534,7 @@ impl World {
     /// What is on the disk, which is not changed by that.
     fn records(&self) -> Result<Vec<Addressed<'static>>, OpenError> {
         let mut opening = journal::open(self.disk.storage(), self.scenario.journal.clone())?;
-        Ok(opening.by_ref().collect())
+        Ok(opening.records().collect())
     }
 
     /// Nothing is wrong with the journal but what was done to its disk.

@@ -158,9 +158,9 @@ fn recover(args: &RecoveryArgs, directory: &Path) -> Result<Recovered> {
 }
 
 fn begin_again(directory: &Path) -> Result<Stage<Journal>> {
-    let mut opening = open_journal(directory)?;
+    let mut opening = open_journal(directory)?.ahead().map_err(failed)?;
     let index = Arc::new(Subscriptions::new([1, 2]));
-    let ledger = Ledger::recover(settings(), Arc::clone(&index), &mut opening, NOW);
+    let ledger = Ledger::recover_from(settings(), Arc::clone(&index), &mut opening, NOW);
     let (journal, _) = opening.start(&wake_this_thread()).map_err(failed)?;
     Ok(Stage::of(Cast { topics: 0, fanout: 1, payload: 0 }, index, ledger, journal))
 }

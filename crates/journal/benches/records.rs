@@ -51,11 +51,11 @@ fn main() {
     ];
     for (name, record) in records {
         let group = [record];
-        let (mut bytes, mut cuts) = (Vec::new(), Vec::new());
+        let mut bytes = Vec::new();
         let encoded = measure(|| {
             bytes.clear();
             for _ in 0..GROUPS {
-                encode_group(black_box(&group), usize::MAX, &mut bytes, &mut cuts);
+                encode_group(black_box(&group), &mut bytes);
             }
         });
         let mut decoder = Decoder::default();

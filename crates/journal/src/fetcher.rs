@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ledger::{Fetched, Found, Record, Wanted};
 
-use crate::plan::address;
+use crate::plan::place;
 use crate::record::Decoder;
 use crate::segment::name;
 use crate::{Damage, Fault, Log};
@@ -167,11 +167,6 @@ impl Desk {
     fn orders(&self) -> MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn place(at: u64) -> (u64, u32) {
-    let number = at >> 32;
-    (number, u32::try_from(at - address(number, 0)).unwrap_or_default())
 }
 
 fn end(wanted: &Wanted) -> u64 {

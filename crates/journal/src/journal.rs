@@ -2,18 +2,21 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::ops::Range;
 use std::sync::Arc;
 
 use ledger::{
     Address, Addressed, Durability, Fetched, Found, Instruments, Keeper, Lsn, Needs, Progress, Record,
-    Refusal, Wanted,
+    Recovered, Refusal, Source, Wanted,
 };
 
+use crate::ahead::{Batch, Frames};
 use crate::fetcher::{Desk, Fetcher};
+use crate::frame::HEADER_BYTES;
 use crate::panel::Panel;
-use crate::record::{Decoder, Records, encode_group};
+use crate::plan::place;
+use crate::record::{DecodeError, Decoded, Decoder, Records, encode_group};
 use crate::runner::{Runner, Wake};
+use crate::segment::name;
 use crate::{
     Committer, Damage, Fault, Log, OpenError, Parts, Preparer, Purpose, Recovery, Report, Settings, Status,
     Storage, Urgency,
@@ -63,15 +66,26 @@ enum Turn {
     },
 }
 
-/// A journal that is being read: an iterator over its records, which are whole groups in their order, and then
-/// [`start`](Self::start). It ends early where something is damaged: `start` says what.
+/// A journal that is being read: its records, which are whole groups in their order, and then [`start`](Self::start). They
+/// end early where something is damaged: `start` says what.
 pub struct Opening {
-    recovery: Recovery,
+    frames: Frames,
     settings: Settings,
     decoder: Decoder,
-    /// Of the frame that was read last.
-    records: VecDeque<Addressed<'static>>,
+    batch: Batch,
+    place: Place,
     error: Option<OpenError>,
+}
+
+/// What is decoded next.
+#[derive(Default)]
+struct Place {
+    /// In this frame of the batch...
+    frame: usize,
+    /// ... at this offset.
+    offset: usize,
+    /// It is in a group that has begun before it.
+    is_inside: bool,
 }
 
 /// Opens the journal in a directory, or a new one. Nothing is changed before [`Opening::start`].
@@ -81,15 +95,27 @@ pub struct Opening {
 /// file system says.
 pub fn open(storage: Arc<dyn Storage>, settings: Settings) -> Result<Opening, OpenError> {
     settings.check()?;
-    let recovery = Recovery::begin(storage)?;
-    Ok(Opening { recovery, settings, decoder: Decoder::default(), records: VecDeque::new(), error: None })
+    let frames = Frames::Here(Recovery::begin(storage)?);
+    let (decoder, batch, place) = (Decoder::default(), Batch::default(), Place::default());
+    Ok(Opening { frames, settings, decoder, batch, place, error: None })
 }
 
 impl Opening {
-    /// What was read until now.
-    #[must_use]
-    pub fn report(&self) -> &Report {
-        self.recovery.report()
+    /// Reads files on a thread of its own from now on, ahead of who takes the records: worth it where there are many, and
+    /// two processors.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub fn ahead(self) -> Result<Self, OpenError> {
+        Ok(Self { frames: self.frames.ahead().map_err(OpenError::directory)?, ..self })
+    }
+
+    /// All records that were not read yet, with the bodies of their messages.
+    pub fn records(&mut self) -> impl Iterator<Item = Addressed<'static>> {
+        std::iter::from_fn(|| match self.next_record(true)? {
+            Recovered::Whole(record) => Some(record),
+            Recovered::Away(..) => unreachable!("bodies are wanted"),
+        })
     }
 
     /// Goes on behind the records, on threads of its own. `wake` is called by them when there is progress, when space has
@@ -110,13 +136,9 @@ impl Opening {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn finish(mut self) -> Result<(Journal, Committer, Preparer, Report), OpenError> {
-        // What nobody has asked for is at least looked at.
-        self.by_ref().for_each(drop);
-        if let Some(error) = self.error {
-            return Err(error);
-        }
+        self.look_at_rest()?;
         let durability = self.settings.durability;
-        let Parts { log, committer, preparer, report } = self.recovery.finish(self.settings)?;
+        let Parts { log, committer, preparer, report } = self.frames.end().finish(self.settings)?;
         let (scratch, old, fetching) = (Vec::new(), Decoder::default(), Fetching::default());
         let (last, turn, runner) = (None, Turn::None, None);
         let journal = Journal { log, durability, scratch, old, last, turn, fetching, runner };
@@ -124,67 +146,91 @@ impl Opening {
     }
 
     /// What was read; or what was damaged.
-    pub(crate) fn into_report(self) -> Result<Report, OpenError> {
-        let report = self.recovery.report().clone();
-        self.error.map_or(Ok(report), Err)
+    pub(crate) fn into_report(mut self) -> Result<Report, OpenError> {
+        self.look_at_rest()?;
+        Ok(self.frames.end().report().clone())
     }
 
-    /// Reads the next frame; false at the end.
-    fn read(&mut self) -> Result<bool, OpenError> {
-        let Some((at, frame)) = self.recovery.next_frame_at()? else { return Ok(false) };
-        let records = &mut self.records;
-        let decoded = decode(self.decoder.records(frame), |record, bytes| {
-            let address = match record {
-                Record::Enqueue { .. } => address_of(at + bytes.start as u64, &frame[bytes]),
-                _ => None,
-            };
-            records.push_back(Addressed { record, address });
+    /// What nobody has asked for is at least looked at.
+    fn look_at_rest(&mut self) -> Result<(), OpenError> {
+        self.records().for_each(drop);
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    fn read(&mut self, wants_bodies: bool) -> Result<Option<Recovered<'static>>, OpenError> {
+        while !self.is_in_frame()? {
+            self.place = Place::default();
+            if !self.frames.next(&mut self.batch)? {
+                return Ok(None);
+            }
+        }
+        let Self { batch, place, decoder, .. } = self;
+        let Some((at, frame)) = batch.frame(place.frame) else { return Ok(None) };
+        let mut records = decoder.records_from(frame, place.offset);
+        let decoded = decode(&mut records, wants_bodies, |upto| {
+            address_of(at + place.offset as u64, &frame[place.offset..upto])
         });
-        decoded.map(|()| true).map_err(|what| {
-            let (file, offset) = self.recovery.place();
-            Damage::at(file, offset, Fault::Record(what)).into()
-        })
+        let (record, is_last) = decoded.map_err(|what| damage(at, what.to_string()))?;
+        (place.offset, place.is_inside) = (records.offset(), !is_last);
+        Ok(Some(record))
+    }
+
+    /// Whether there is a record at its place in the batch. Goes on to the next frame at the end of one.
+    #[inline]
+    fn is_in_frame(&mut self) -> Result<bool, OpenError> {
+        while let Some((at, frame)) = self.batch.frame(self.place.frame) {
+            if self.place.offset < frame.len() {
+                return Ok(true);
+            }
+            if self.place.is_inside {
+                return Err(damage(at, "a group without its end".to_owned()));
+            }
+            self.place = Place { frame: self.place.frame + 1, ..Place::default() };
+        }
+        Ok(false)
     }
 }
 
 impl std::fmt::Debug for Opening {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opening").field("recovery", &self.recovery).finish_non_exhaustive()
+        f.debug_struct("Opening").finish_non_exhaustive()
     }
 }
 
-impl Iterator for Opening {
-    type Item = Addressed<'static>;
-
-    fn next(&mut self) -> Option<Addressed<'static>> {
-        while self.records.is_empty() && self.error.is_none() {
-            match self.read() {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(error) => self.error = Some(error),
-            }
+impl Source<'static> for Opening {
+    #[inline]
+    fn next_record(&mut self, wants_bodies: bool) -> Option<Recovered<'static>> {
+        if self.error.is_some() {
+            return None;
         }
-        self.records.pop_front()
+        self.read(wants_bodies).unwrap_or_else(|error| {
+            self.error = Some(error);
+            None
+        })
     }
 }
 
-/// The records of a frame, and where in it they stand; or what is wrong in it.
+/// The next record, and whether its group ends with it. `address` is asked where one stands that ends at this offset.
+#[inline]
 fn decode(
-    mut records: Records<'_>,
-    mut each: impl FnMut(Record<'static>, Range<usize>),
-) -> Result<(), String> {
-    let mut is_whole = true;
-    let mut begins_at = 0;
-    while let Some(decoded) = records.next() {
-        let decoded = decoded.map_err(|error| error.to_string())?;
-        let bytes = begins_at..records.offset();
-        begins_at = bytes.end;
-        is_whole = decoded.is_last;
-        if let Some(record) = decoded.record {
-            each(record, bytes);
-        }
+    records: &mut Records<'_>,
+    wants_bodies: bool,
+    address: impl Fn(usize) -> Address,
+) -> Result<(Recovered<'static>, bool), Box<DecodeError>> {
+    if !wants_bodies && let Some((away, is_last)) = records.next_away()? {
+        return Ok((Recovered::Away(away, address(records.offset())), is_last));
     }
-    if is_whole { Ok(()) } else { Err("a group without its end".to_owned()) }
+    let Decoded { record, is_last } = records.take()?;
+    let record = record.expect("none is left out");
+    let has_message = matches!(record, Record::Enqueue { .. });
+    let address = has_message.then(|| address(records.offset()));
+    Ok((Recovered::Whole(Addressed { record, address }), is_last))
+}
+
+/// Of a frame's records, of which the first stands there.
+fn damage(at: u64, what: String) -> OpenError {
+    let (segment, offset) = place(at);
+    Damage::at(name(segment), u64::from(offset - HEADER_BYTES), Fault::Record(what)).into()
 }
 
 impl Journal {
@@ -206,12 +252,11 @@ impl Journal {
     }
 
     fn append(&mut self, group: &[Record<'_>], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
-        let mut cuts = Vec::new();
         if self.scratch.capacity() > SCRATCH_BYTES_MAX {
             self.scratch = Vec::new();
         }
         self.scratch.clear();
-        let first_bytes = encode_group(group, usize::MAX, &mut self.scratch, &mut cuts);
+        let first_bytes = encode_group(group, &mut self.scratch);
         let appended = self.log.append_quietly(&self.scratch, purpose, urgency);
         self.last = appended.as_ref().ok().map(|(appended, _)| (appended.at, first_bytes));
         let wakes = matches!(appended, Ok((_, true)));
@@ -248,9 +293,12 @@ impl Journal {
 }
 
 /// Of these bytes, which stand there.
-fn address_of(at: u64, record: &[u8]) -> Option<Address> {
-    let (at, bytes) = (NonZeroU64::new(at)?, u32::try_from(record.len()).ok()?);
-    Some(Address { at, bytes, checksum: crc32c::crc32c(record) })
+fn address_of(at: u64, record: &[u8]) -> Address {
+    Address {
+        at: NonZeroU64::new(at).expect("segments are counted from 1"),
+        bytes: u32::try_from(record.len()).expect("a segment is shorter than 4 GiB"),
+        checksum: crc32c::crc32c(record),
+    }
 }
 
 /// More memory than most groups need is given back when the next is appended.
@@ -274,7 +322,7 @@ impl Keeper for Journal {
 
     fn address(&mut self) -> Option<Address> {
         let (at, bytes) = self.last?;
-        address_of(at, self.scratch.get(..bytes)?)
+        Some(address_of(at, self.scratch.get(..bytes)?))
     }
 
     fn fetch(&mut self, wanted: Wanted) {
@@ -323,14 +371,15 @@ impl Keeper for Journal {
 
     fn next_to_copy(&mut self, needs: Needs<'_>) -> Option<Vec<Record<'static>>> {
         let frame = self.log.next_to_copy()?;
-        let mut records = Vec::new();
-        let decoded = decode(self.old.needed(&frame, needs), |record, _| records.push(record));
-        if let Err(what) = decoded {
-            let damage = Damage::at("an old segment", 0, Fault::Record(what));
-            self.log.give_up_cleaning(damage);
-            return None;
+        let needed: Result<Vec<_>, _> = self.old.needed(&frame, needs).collect();
+        match needed {
+            Ok(needed) => Some(needed.into_iter().filter_map(|decoded| decoded.record).collect()),
+            Err(what) => {
+                let damage = Damage::at("an old segment", 0, Fault::Record(what.to_string()));
+                self.log.give_up_cleaning(damage);
+                None
+            }
         }
-        Some(records)
     }
 
     fn instruments(&self) -> Option<Arc<dyn Instruments>> {

@@ -6,6 +6,7 @@
 //! what of them is still true. `docs/JOURNAL.md` has the format byte by byte.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod cleaning;
 mod committer;
 mod directory;

@@ -42,6 +42,12 @@ pub(crate) fn address(segment: u64, offset: u32) -> u64 {
     segment << 32 | u64::from(offset)
 }
 
+/// What [`address`] was made of.
+pub(crate) fn place(at: u64) -> (u64, u32) {
+    let segment = at >> 32;
+    (segment, u32::try_from(at - address(segment, 0)).unwrap_or_default())
+}
+
 /// Everything that those who append and those who write and prepare have to agree on.
 pub(crate) struct Plan {
     /// Batches that take no more groups, in order.

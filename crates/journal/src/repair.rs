@@ -9,9 +9,7 @@ use crate::{Damage, OpenError, Report, Settings, Storage, discard};
 /// # Errors
 /// What [`open`](crate::open) and [`Opening::start`](crate::Opening::start) would say.
 pub fn check(storage: Arc<dyn Storage>) -> Result<Report, OpenError> {
-    let mut opening = crate::open(storage, Settings::default())?;
-    opening.by_ref().for_each(drop);
-    opening.into_report()
+    crate::open(storage, Settings::default())?.into_report()
 }
 
 /// Gives up what is damaged, so that the journal can be opened, and returns what that was. All frames that are whole stay;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 
 use journal::simulated::Simulated;
-use journal::{Directory, DirectoryError, Fault, Journal, OpenError, Settings, Storage, Wake};
-use ledger::{Addressed, Granted, Incarnation, Keeper, Lsn, MessageId, Queued, Record};
+use journal::{Directory, DirectoryError, Fault, Journal, OpenError, Opening, Settings, Storage, Wake};
+use ledger::{Addressed, Granted, Incarnation, Keeper, Lsn, MessageId, Queued, Record, Recovered, Source};
 use session::{Message, Now};
 use wire::{PacketId, Publish, Qos};
 
@@ -91,7 +91,7 @@ fn what_is_durable_is_there_when_the_directory_is_opened_again() {
     let mut last = 0;
     for life in 0..3 {
         let mut opening = journal::open(scratch.open(), settings()).expect("it is whole");
-        assert_eq!(messages(&mut opening), (0..last).collect::<Vec<_>>(), "life {life}");
+        assert_eq!(messages(opening.records()), (0..last).collect::<Vec<_>>(), "life {life}");
         let (mut journal, _) = opening.start(&wake).expect("it is whole");
         for _ in 0..40 {
             journal.begin_turn();
@@ -106,8 +106,41 @@ fn what_is_durable_is_there_when_the_directory_is_opened_again() {
             .expect("space");
     }
     let mut opening = journal::open(scratch.open(), settings()).expect("it is whole");
-    let finished = opening.by_ref().filter(|found| matches!(found.record, Record::Finished { .. })).count();
+    let finished = opening.records().filter(|found| matches!(found.record, Record::Finished { .. })).count();
     assert_eq!(finished, 3, "what was committed is written before the journal is gone");
+}
+
+/// What a second thread has read is the same, and ends the same way.
+#[test]
+fn a_journal_is_read_ahead() {
+    let disk = Simulated::new(3);
+    let all = written(&disk);
+    let ahead = |disk: &Simulated| {
+        let opening = journal::open(Arc::new(disk.clone()), settings()).and_then(Opening::ahead);
+        opening.expect("its files are there")
+    };
+    let mut opening = ahead(&disk);
+    assert_eq!(messages(opening.records()), all);
+    assert_eq!(opening.finish().expect("it is whole").3.frames, 1_000);
+
+    let without_bodies: Vec<_> = std::iter::from_fn({
+        let mut opening = ahead(&disk);
+        move || opening.next_record(false)
+    })
+    .filter_map(|found| if let Recovered::Away(away, _) = found { Some(away.message.0) } else { None })
+    .collect();
+    assert_eq!(without_bodies, all);
+
+    let mut opening = ahead(&disk);
+    assert_eq!(opening.records().take(10).count(), 10);
+    assert!(opening.finish().is_ok(), "the rest is read all the same");
+
+    disk.flip_bit("segment-0000000000000002", (8192 + 100) * 8);
+    let here = journal::check(Arc::new(disk.clone())).expect_err("it is damaged");
+    let mut opening = ahead(&disk);
+    let found = messages(opening.records());
+    assert!(!found.is_empty() && all.starts_with(&found));
+    assert_eq!(opening.finish().expect_err("it is damaged").to_string(), here.to_string());
 }
 
 #[test]
@@ -185,7 +218,7 @@ fn what_is_damaged_can_be_given_up() {
         assert_eq!(discarded.len(), 1, "{number}: {discarded:?}");
         assert!(journal::check(storage.clone()).is_ok());
         let mut opening = journal::open(storage, settings()).expect("it is repaired");
-        let left = messages(&mut opening);
+        let left = messages(opening.records());
         assert!(left.len() + lost_max >= all.len() && left.len() <= all.len(), "{number}: {}", left.len());
         assert!(left.is_sorted());
         assert!(opening.finish().is_ok());

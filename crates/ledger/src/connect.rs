@@ -221,7 +221,7 @@ impl Ledger {
             message: Arc::clone(&will.message),
             delay_secs: will.delay_secs,
             due_ms: None,
-            _bytes: self.live.count(&will.message),
+            _bytes: self.live.count(will.message.size_bytes()),
         })
     }
 

@@ -69,7 +69,8 @@ pub use command::{
 pub use effects::{Address, Effects, Lsn, Refusal};
 pub use gauges::Gauges;
 pub use keeper::{InMemory, Instruments, Keeper, Needs, Progress};
-pub use record::{Addressed, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
+pub use record::{Addressed, Away, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
+pub use recover::{Recovered, Source};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{Durability, QueueFull, Settings};
 pub use turnover::Turnover;

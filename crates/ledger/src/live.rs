@@ -10,8 +10,17 @@ use session::{Message, Now};
 use crate::Address;
 
 /// The bytes of messages that are on the record, each counted once, as long as somebody has it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Live(Arc<Bytes>);
+///
+/// There is one in a process, or a few, and each stays until it ends: every message has it, and if they counted who has it,
+/// each would wait, at its beginning and its end, for everything that was stored before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Live(&'static Bytes);
+
+impl Default for Live {
+    fn default() -> Self {
+        Self(Box::leak(Box::default()))
+    }
+}
 
 #[derive(Debug, Default)]
 struct Bytes {
@@ -49,13 +58,19 @@ pub(crate) struct Kept {
 /// For a message that goes into queues: makes one [`Kept`] for each.
 #[derive(Debug)]
 pub(crate) struct Keeping<'a> {
-    message: &'a Arc<Message>,
+    /// None if it stays on the disk.
+    message: Option<&'a Arc<Message>>,
+    size_bytes: usize,
+    expires_unix_ms: Option<u64>,
     address: Option<Address>,
     share: Share,
 }
 
 /// Who takes a message off the count. Most go into one queue: for these there is nothing to allocate.
+///
+/// Its kind takes a whole word, because it is moved in words: a half of one that was just written is waited for.
 #[derive(Debug)]
+#[repr(u64)]
 enum Share {
     /// It is not on the record.
     None,
@@ -65,19 +80,19 @@ enum Share {
 }
 
 impl Live {
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(self) -> usize {
         self.0.all.load(Ordering::Relaxed)
     }
 
     /// What of it waits in memory.
-    pub(crate) fn in_memory_bytes(&self) -> usize {
+    pub(crate) fn in_memory_bytes(self) -> usize {
         self.0.in_memory.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count(&self, message: &Message) -> LiveBytes {
-        let bytes = message.size_bytes();
+    /// Of a message of so many bytes.
+    pub(crate) fn count(self, bytes: usize) -> LiveBytes {
         add(&self.0.all, bytes);
-        LiveBytes { live: self.clone(), bytes, in_memory: AtomicU32::new(0), message: Mutex::default() }
+        LiveBytes { live: self, bytes, in_memory: AtomicU32::new(0), message: Mutex::default() }
     }
 }
 
@@ -96,39 +111,68 @@ impl<'a> Keeping<'a> {
     pub(crate) fn new(
         message: &'a Arc<Message>,
         queues: usize,
-        live: Option<&Live>,
+        live: Option<Live>,
         address: Option<Address>,
     ) -> Self {
-        let share = match (live, queues) {
-            (None, _) => Share::None,
-            (Some(live), 0 | 1) => Share::Sole(live.clone()),
-            (Some(live), _) => Share::Shared(Arc::new(live.count(message))),
-        };
-        Self { message, address, share }
+        let (size_bytes, expires_unix_ms) = (message.size_bytes(), message.expires_unix_ms());
+        let share = live.map_or(Share::None, |live| Share::among(queues, live, size_bytes));
+        Self { message: Some(message), size_bytes, expires_unix_ms, address, share }
+    }
+
+    /// A message of so many bytes that is on the record and stays there.
+    pub(crate) fn away(
+        size_bytes: usize,
+        expires_unix_ms: Option<u64>,
+        queues: usize,
+        live: Live,
+        address: Address,
+    ) -> Self {
+        let share = Share::among(queues, live, size_bytes);
+        Self { message: None, size_bytes, expires_unix_ms, address: Some(address), share }
     }
 
     /// For one of its queues, of which it may be the only one that it is recorded in.
+    #[inline]
     pub(crate) fn one(&self, is_recorded: bool) -> Kept {
-        let size_bytes = self.message.size_bytes();
+        let size_bytes = self.size_bytes;
         let share = match &self.share {
             Share::None => Share::None,
             Share::Sole(live) => {
                 add(&live.0.all, size_bytes);
-                Share::Sole(live.clone())
+                Share::Sole(*live)
             }
             Share::Shared(bytes) => Share::Shared(Arc::clone(bytes)),
         };
-        let mut kept = Kept {
-            message: None,
+        if let Some(message) = self.message {
+            share.bring(message, size_bytes);
+        }
+        Kept {
+            message: self.message.cloned(),
             address: self.address.filter(|_| is_recorded),
             // No packet is longer.
             size_bytes: u32::try_from(size_bytes).unwrap_or(u32::MAX),
             is_wanted: false,
-            expires_unix_ms: self.message.expires_unix_ms().and_then(NonZeroU64::new),
+            expires_unix_ms: self.expires_unix_ms.and_then(NonZeroU64::new),
             share,
-        };
-        kept.bring(Arc::clone(self.message));
-        kept
+        }
+    }
+}
+
+impl Share {
+    fn among(queues: usize, live: Live, size_bytes: usize) -> Self {
+        match queues {
+            0 | 1 => Self::Sole(live),
+            _ => Self::Shared(Arc::new(live.count(size_bytes))),
+        }
+    }
+
+    /// One queue more has it in memory.
+    fn bring(&self, message: &Arc<Message>, size_bytes: usize) {
+        match self {
+            Self::None => {}
+            Self::Sole(live) => add(&live.0.in_memory, size_bytes),
+            Self::Shared(bytes) => bytes.bring(message),
+        }
     }
 }
 
@@ -179,11 +223,7 @@ impl Kept {
     pub(crate) fn bring(&mut self, message: Arc<Message>) {
         self.is_wanted = false;
         if self.message.is_none() {
-            match &self.share {
-                Share::None => {}
-                Share::Sole(live) => add(&live.0.in_memory, self.size_bytes()),
-                Share::Shared(bytes) => bytes.bring(&message),
-            }
+            self.share.bring(&message, self.size_bytes());
             self.message = Some(message);
         }
     }
@@ -268,7 +308,7 @@ mod tests {
         let read = || Arc::new(Message::of_server("t", b"payload").expect("a topic"));
         let mut queues: Vec<Kept> = {
             let message = read();
-            let keeping = Keeping::new(&message, 2, Some(&live), address);
+            let keeping = Keeping::new(&message, 2, Some(live), address);
             (0..2).map(|_| keeping.one(true)).collect()
         };
         let bytes = queues[0].size_bytes();

@@ -481,7 +481,7 @@ impl Ledger {
             self.end_for_full_queue(planned.queue, to);
         }
         let is_recorded = plan.iter().any(|planned| planned.is_recorded);
-        let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(&self.live), address);
+        let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.live), address);
         for Planned { queue, queued, is_recorded, room } in plan.drain(..) {
             match room {
                 Room::Ends => continue,

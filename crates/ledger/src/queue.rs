@@ -101,6 +101,11 @@ impl Queue {
         self.iter().next()
     }
 
+    /// The number of the last message, or of a gap behind it.
+    pub(crate) fn last(&self) -> Option<MessageId> {
+        self.places.back().map(|(id, _)| *id)
+    }
+
     pub(crate) fn find(&self, id: MessageId) -> Option<&Entry> {
         // Old records ask for what has left long ago.
         self.places.front().filter(|(first, _)| *first <= id)?;

@@ -219,6 +219,28 @@ impl<'a> From<Record<'a>> for Addressed<'a> {
     }
 }
 
+/// A message that is put in queues ([`Record::Enqueue`]) and stays on the disk. It is no topic's retained value.
+#[derive(Debug, Clone)]
+pub struct Away {
+    /// Its number.
+    pub message: MessageId,
+    /// Where it waits. Nearly every message waits in one queue: then there is nothing to allocate.
+    pub queue: Queued,
+    /// Where else.
+    pub others: Vec<Queued>,
+    /// What it would take in memory: as [`Message::size_bytes`].
+    pub size_bytes: usize,
+    /// When it expires, in milliseconds since 1970: as [`Message::expires_unix_ms`].
+    pub expires_unix_ms: Option<u64>,
+}
+
+impl Away {
+    /// All queues that it waits in.
+    pub fn queues(&self) -> impl Iterator<Item = &Queued> {
+        std::iter::once(&self.queue).chain(&self.others)
+    }
+}
+
 /// A will, as it is recorded.
 #[derive(Clone)]
 pub struct WillRecord<'a> {

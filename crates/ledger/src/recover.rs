@@ -13,13 +13,36 @@ use crate::replay::Replay;
 use crate::replies::QueueOf;
 use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
-use crate::{Addressed, Effects, Ledger, Record, Settings};
+use crate::{Address, Addressed, Away, Effects, Ledger, Record, Settings};
+
+/// Where a ledger's records come from when it is [made again](Ledger::recover_from).
+pub trait Source<'a> {
+    /// The next record; none at the end. Where bodies are not wanted, a message that can be read again may come without.
+    fn next_record(&mut self, wants_bodies: bool) -> Option<Recovered<'a>>;
+}
+
+/// What was read of a record.
+pub enum Recovered<'a> {
+    /// All of it.
+    Whole(Addressed<'a>),
+    /// A message without itself, and where that can be read again.
+    Away(Away, Address),
+}
+
+/// Records that are there.
+struct Given<I>(I);
+
+impl<'a, I: Iterator<Item: Into<Addressed<'a>>>> Source<'a> for Given<I> {
+    fn next_record(&mut self, _: bool) -> Option<Recovered<'a>> {
+        self.0.next().map(|record| Recovered::Whole(record.into()))
+    }
+}
+
+/// So many records are looked at before the first of them is applied.
+const SIGHT: usize = 64;
 
 impl Ledger {
-    /// The ledger that has made these records, which are whole groups, in their order; without the first of them if what
-    /// was true of those was [copied](Self::copy_some). Nobody is connected to it: clients that were when the records end
-    /// are taken as disconnected `now`. `index` gets the subscriptions. Messages whose records can be read again need not
-    /// stay in memory.
+    /// As [`recover_from`](Self::recover_from), of records that are there.
     #[must_use]
     pub fn recover<'a>(
         settings: Settings,
@@ -27,9 +50,33 @@ impl Ledger {
         records: impl IntoIterator<Item = impl Into<Addressed<'a>>>,
         now: Now,
     ) -> Self {
+        Self::recover_from(settings, index, &mut Given(records.into_iter()), now)
+    }
+
+    /// The ledger that has made these records, which are whole groups, in their order; without the first of them if what
+    /// was true of those was [copied](Self::copy_some). Nobody is connected to it: clients that were when the records end
+    /// are taken as disconnected `now`. `index` gets the subscriptions. Messages whose records can be read again need not
+    /// stay in memory.
+    #[must_use]
+    pub fn recover_from<'a>(
+        settings: Settings,
+        index: Arc<Subscriptions>,
+        records: &mut (impl Source<'a> + ?Sized),
+        now: Now,
+    ) -> Self {
         let mut replay = Replay::new(Self::new(settings, index));
-        records.into_iter().for_each(|record| replay.apply(record.into()));
-        replay.finish(now)
+        let mut next = Vec::with_capacity(SIGHT);
+        loop {
+            let wants_bodies = replay.wants_bodies();
+            next.extend(std::iter::from_fn(|| records.next_record(wants_bodies)).take(SIGHT));
+            let is_end = next.len() < SIGHT;
+            replay.approach(&next);
+            next.iter().for_each(|record| replay.apply(record));
+            next.clear();
+            if is_end {
+                return replay.finish(now);
+            }
+        }
     }
 
     /// Takes those who were connected when the records ended as disconnected, on the record.

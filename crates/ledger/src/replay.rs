@@ -1,6 +1,7 @@
 //! Records, read one after the other.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::sync::Arc;
 
 use index::{Dispatch, QueueId, Subscriber};
@@ -10,10 +11,11 @@ use wire::PacketId;
 use crate::group::Group;
 use crate::in_flight::{Exchange, State};
 use crate::live::Keeping;
-use crate::queue::Entry;
-use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
+use crate::queue::{Entry, Queue};
+use crate::record::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
+use crate::recover::Recovered;
 use crate::session::{PendingWill, Session, Unfinished};
-use crate::{Address, Addressed, Ledger, Record};
+use crate::{Address, Addressed, Away, Ledger, Record};
 
 /// A ledger that comes to be from its records, and what is only needed while they are read.
 ///
@@ -29,13 +31,8 @@ pub(crate) struct Replay {
     /// Whose will it is, while it waits.
     wills: BTreeMap<MessageId, Incarnation>,
     pub(crate) due: BTreeMap<MessageId, Arc<Message>>,
-}
-
-/// A message in the records.
-struct Found<'a> {
-    id: MessageId,
-    body: &'a Arc<Message>,
-    address: Option<Address>,
+    /// To be used again.
+    path: Vec<QueueId>,
 }
 
 impl Replay {
@@ -47,14 +44,56 @@ impl Replay {
             left_unix_ms: BTreeMap::new(),
             wills: BTreeMap::new(),
             due: BTreeMap::new(),
+            path: Vec::new(),
         }
     }
 
-    /// Reads one record.
-    pub(crate) fn apply(&mut self, Addressed { record, address }: Addressed<'_>) {
+    /// Goes to the queues that these records change, one step for all of them after the other. Each step is to a place that
+    /// is in no cache; this way the processor takes many at a time, where [`apply`](Self::apply) alone would wait for each.
+    pub(crate) fn approach(&mut self, records: &[Recovered<'_>]) {
+        let mut path = std::mem::take(&mut self.path);
+        for record in records {
+            let mut step = |queue: &Incarnation| path.extend(self.ledger.lasting.get(queue));
+            match record {
+                Recovered::Away(Away { queue, others, .. }, _) => {
+                    step(&queue.queue);
+                    others.iter().for_each(|queued| step(&queued.queue));
+                }
+                Recovered::Whole(Addressed { record, .. }) => match record {
+                    Record::Enqueue { queues, .. } => queues.iter().for_each(|queued| step(&queued.queue)),
+                    Record::Removed { queue, .. } => step(queue),
+                    Record::Sent { session, .. } | Record::Finished { session, .. } => step(session),
+                    _ => {}
+                },
+            }
+        }
+        let queues = || path.iter().filter_map(|id| Some(&self.ledger.sessions.find(*id)?.queue));
+        black_box(queues().map(Queue::len).sum::<usize>());
+        black_box(queues().filter_map(Queue::last).map(|id| id.0).fold(0, u64::wrapping_add));
+        path.clear();
+        self.path = path;
+    }
+
+    /// Reads one record. It is borrowed, because to move it would mean to wait until the one before it has reached its queue.
+    pub(crate) fn apply(&mut self, record: &Recovered<'_>) {
         match record {
-            Record::Session { session, client_id } => self.begin(session, &client_id),
-            Record::Connected { session, expiry_secs, will } => self.connect(session, expiry_secs, will),
+            Recovered::Whole(Addressed { record, address }) => self.apply_whole(record, *address),
+            Recovered::Away(Away { message, queue, others, size_bytes, expires_unix_ms }, address) => {
+                let (live, queues) = (self.ledger.live, 1 + others.len());
+                let keeping = Keeping::away(*size_bytes, *expires_unix_ms, queues, live, *address);
+                self.ledger.last_message = self.ledger.last_message.max(*message);
+                self.enqueue(*message, &keeping, queue);
+                others.iter().for_each(|queue| self.enqueue(*message, &keeping, queue));
+            }
+        }
+    }
+
+    fn apply_whole(&mut self, record: &Record<'_>, address: Option<Address>) {
+        match *record {
+            Record::Session { session, ref client_id } => self.begin(session, client_id),
+            Record::Connected { session, expiry_secs, ref will } => {
+                self.connect(session, expiry_secs, will.as_ref());
+            }
             Record::Left { session, expiry_secs, unix_ms, will } => {
                 self.left_unix_ms.insert(session, unix_ms);
                 self.session_or_begin(session).expiry_secs = expiry_secs;
@@ -64,7 +103,7 @@ impl Replay {
                 self.decide_will(session, will);
                 self.end(session);
             }
-            Record::Group { group, filter } => self.begin_group(group, &filter),
+            Record::Group { group, ref filter } => self.begin_group(group, filter),
             Record::GroupEnded { group } => {
                 self.count(group);
                 self.nameless.remove(&group);
@@ -72,59 +111,63 @@ impl Replay {
                     self.ledger.groups.remove(id);
                 }
             }
-            Record::Enqueue { message, body, queues, is_retained } => {
-                let found = Found { id: message, body: &body, address };
-                self.enqueue(&found, queues.into_owned(), is_retained);
+            Record::Enqueue { message, ref body, ref queues, is_retained } => {
+                let keeping = Keeping::new(body, queues.len(), Some(self.ledger.live), address);
+                self.ledger.last_message = self.ledger.last_message.max(message);
+                queues.iter().for_each(|queue| self.enqueue(message, &keeping, queue));
+                if is_retained {
+                    self.ledger.retained.set(message, body);
+                }
             }
-            Record::Cleared { topic } => self.ledger.retained.clear(&topic),
+            Record::Cleared { ref topic } => self.ledger.retained.clear(topic),
             Record::Removed { queue, message } => drop(self.take(queue, message)),
             Record::WillDue { session } => self.decide_will(session, WillFate::Due),
-            Record::WillKept { will, message } => {
+            Record::WillKept { will, ref message } => {
                 self.ledger.last_message = self.ledger.last_message.max(will);
-                self.due.insert(will, message.into_owned());
+                self.due.insert(will, Arc::clone(message));
             }
             Record::WillDone { will } => self.publish_will(will),
-            Record::Moved { group, session, message, packet_id, granted } => {
+            Record::Moved { group, session, message, packet_id, ref granted } => {
                 if let Some(entry) = self.take(group, message) {
                     let session = self.session_or_begin(session);
-                    let entry = Entry { granted: granted.into_owned(), ..entry };
+                    let entry = Entry { granted: Granted::clone(granted), ..entry };
                     send(session, packet_id, message, entry);
                     if let Some(exchange) = session.in_flight.find_mut(packet_id) {
                         exchange.moved_from = Some(group);
                     }
                 }
             }
-            of_session => self.apply_to_session(of_session),
+            _ => self.apply_to_session(record),
         }
     }
 
     /// What concerns one session alone.
-    fn apply_to_session(&mut self, record: Record<'_>) {
-        match record {
-            Record::Subscribed { session, filter, interest } => {
-                self.session_or_begin(session).subscriptions.insert(filter.into(), interest);
+    fn apply_to_session(&mut self, record: &Record<'_>) {
+        match *record {
+            Record::Subscribed { session, ref filter, interest } => {
+                self.session_or_begin(session).subscriptions.insert((&**filter).into(), interest);
             }
-            Record::Unsubscribed { session, filter } => {
+            Record::Unsubscribed { session, ref filter } => {
                 if let Some(session) = self.session(session) {
-                    session.subscriptions.remove(&*filter);
-                    session.cursors.remove(&*filter);
+                    session.subscriptions.remove(&**filter);
+                    session.cursors.remove(&**filter);
                 }
             }
-            Record::Cursor { session, filter, last } => {
+            Record::Cursor { session, ref filter, last } => {
                 // What was numbered and not recorded is gone, and its numbers are not given again.
                 self.ledger.last_message = self.ledger.last_message.max(last);
-                let cursor = Unfinished::new(&filter, last);
-                self.session_or_begin(session).cursors.insert((&*filter).into(), cursor);
+                let cursor = Unfinished::new(filter, last);
+                self.session_or_begin(session).cursors.insert((&**filter).into(), cursor);
             }
-            Record::CursorMoved { session, filter, from } => {
+            Record::CursorMoved { session, ref filter, ref from } => {
                 let session = self.session(session);
-                if let Some(cursor) = session.and_then(|session| session.cursors.get_mut(&*filter)) {
-                    cursor.from = (&*from).into();
+                if let Some(cursor) = session.and_then(|session| session.cursors.get_mut(&**filter)) {
+                    cursor.from = (&**from).into();
                 }
             }
-            Record::CursorDone { session, filter } => {
+            Record::CursorDone { session, ref filter } => {
                 if let Some(session) = self.session(session) {
-                    session.cursors.remove(&*filter);
+                    session.cursors.remove(&**filter);
                 }
             }
             Record::Opened { session, packet_id } => {
@@ -174,13 +217,13 @@ impl Replay {
         self.ledger.claims.set_session(&client_id, Some(id));
     }
 
-    fn connect(&mut self, incarnation: Incarnation, expiry_secs: u32, will: Option<WillRecord<'_>>) {
+    fn connect(&mut self, incarnation: Incarnation, expiry_secs: u32, will: Option<&WillRecord<'_>>) {
         self.left_unix_ms.remove(&incarnation);
         let will = will.map(|will| {
             self.ledger.last_message = self.ledger.last_message.max(will.id);
-            let WillRecord { id, message, delay_secs } = will;
-            let (message, live) = (message.into_owned(), &self.ledger.live);
-            let bytes = live.count(&message);
+            let WillRecord { id, ref message, delay_secs } = *will;
+            let message = Arc::clone(message);
+            let bytes = self.ledger.live.count(message.size_bytes());
             Box::new(PendingWill { id, message, delay_secs, due_ms: None, _bytes: bytes })
         });
         let id = will.as_ref().map(|will| will.id);
@@ -241,28 +284,31 @@ impl Replay {
         }
     }
 
-    fn enqueue(&mut self, found: &Found<'_>, queues: Vec<Queued>, is_retained: bool) {
-        let Found { id, body, address } = *found;
-        self.ledger.last_message = self.ledger.last_message.max(id);
-        let live = self.ledger.live.clone();
-        let is_full = live.in_memory_bytes() > self.ledger.settings.queued_bytes_in_memory;
-        let keeping = Keeping::new(body, queues.len(), Some(&live), address);
-        for Queued { queue, granted } in queues {
-            let mut entry = Entry { message: keeping.one(true), granted, is_recorded: true };
-            if is_full && !self.may_need_lane(queue) {
-                entry.message.put_away();
-            }
-            let is_new = match self.group(queue) {
-                Some(group) => group.queue.restore(id, entry),
-                None => self.session_or_begin(queue).queue.restore(id, entry),
-            };
-            if !is_new {
-                self.ledger.copied.note(queue, id);
-            }
+    fn enqueue(&mut self, id: MessageId, keeping: &Keeping<'_>, queued: &Queued) {
+        let Queued { queue, ref granted } = *queued;
+        let is_full = self.is_full();
+        let mut entry = Entry { message: keeping.one(true), granted: granted.clone(), is_recorded: true };
+        if is_full && !self.may_need_lane(queue) {
+            entry.message.put_away();
         }
-        if is_retained {
-            self.ledger.retained.set(id, body);
+        let is_new = match self.group(queue) {
+            Some(group) => group.queue.restore(id, entry),
+            None => self.session_or_begin(queue).queue.restore(id, entry),
+        };
+        if !is_new {
+            self.ledger.copied.note(queue, id);
         }
+    }
+
+    /// Of messages that can be read again no more need to be in memory.
+    fn is_full(&self) -> bool {
+        self.ledger.live.in_memory_bytes() > self.ledger.settings.queued_bytes_in_memory
+    }
+
+    /// Whether messages are to come with their bodies.
+    pub(crate) fn wants_bodies(&self) -> bool {
+        // Nobody may know yet whether a queue is a group's.
+        !self.is_full() || matches!(self.ledger.settings.dispatch, Dispatch::KeyOrdered(_))
     }
 
     /// Whether it is, or may turn out to be, a group whose messages keep an order by their keys: these stay in memory.

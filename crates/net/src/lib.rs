@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
-use ::ledger::{Addressed, Gauges, InMemory, Instruments, Keeper, Ledger};
+use ::ledger::{Gauges, InMemory, Instruments, Keeper, Ledger, Recovered, Source};
 use broker::{Counters, Peers, Shard};
 use index::{ShardId, Subscriptions};
 use session::{Budget, Settings};
@@ -72,7 +72,7 @@ pub struct Limits {
 }
 
 /// What earlier processes have recorded, in its order, and who keeps what comes behind it.
-pub trait Store: Iterator<Item = Addressed<'static>> + Send {
+pub trait Store: Source<'static> + Send {
     /// Goes on behind the records. `wake` is to be called, from any thread, when the [`Keeper`] has come further or has
     /// something to copy.
     ///
@@ -85,10 +85,8 @@ pub trait Store: Iterator<Item = Addressed<'static>> + Send {
 #[derive(Debug, Default)]
 pub struct Forgetful;
 
-impl Iterator for Forgetful {
-    type Item = Addressed<'static>;
-
-    fn next(&mut self) -> Option<Addressed<'static>> {
+impl Source<'static> for Forgetful {
+    fn next_record(&mut self, _: bool) -> Option<Recovered<'static>> {
         None
     }
 }
@@ -138,7 +136,7 @@ impl Server {
         let index = Arc::new(Subscriptions::new([random()?, random()?]));
         let ledger_settings = ::ledger::Settings { seed: random()?, ..options.ledger.clone() };
         let budget = Arc::new(Budget::new(options.limits.memory_bytes_max));
-        let ledger = Ledger::recover(ledger_settings, Arc::clone(&index), &mut *store, clock.now());
+        let ledger = Ledger::recover_from(ledger_settings, Arc::clone(&index), &mut *store, clock.now());
         let ledger = ledger.with_budget(Arc::clone(&budget));
         let gauges = ledger.gauges();
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use config::Config;
 use journal::{Directory, DirectoryError, Log, OpenError, Opening, Storage, Trouble};
-use ledger::{Addressed, Keeper};
+use ledger::{Keeper, Recovered, Source};
 use net::{Forgetful, Store};
 
 use crate::FileLayer;
@@ -21,7 +21,8 @@ pub(crate) fn open(config: &Config, file_layer: FileLayer) -> io::Result<Box<dyn
     let Some(path) = &config.data_dir else { return Ok(Box::new(Forgetful)) };
     let directory = Directory::open(path).map_err(|error| in_words(path, &error))?;
     let settings = settings(config, &directory)?;
-    let opening = journal::open(file_layer(directory), settings).map_err(|error| explain(path, &error))?;
+    let opening = journal::open(file_layer(directory), settings).and_then(Opening::ahead);
+    let opening = opening.map_err(|error| explain(path, &error))?;
     Ok(Box::new(OnDisk { path: path.display().to_string(), opening, records: 0, began: Instant::now() }))
 }
 
@@ -55,11 +56,9 @@ struct OnDisk {
     began: Instant,
 }
 
-impl Iterator for OnDisk {
-    type Item = Addressed<'static>;
-
-    fn next(&mut self) -> Option<Addressed<'static>> {
-        let record = self.opening.next();
+impl Source<'static> for OnDisk {
+    fn next_record(&mut self, wants_bodies: bool) -> Option<Recovered<'static>> {
+        let record = self.opening.next_record(wants_bodies);
         self.records += u64::from(record.is_some());
         record
     }

@@ -220,7 +220,13 @@ impl Message {
     /// What it holds of memory, about.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        self.bytes.len() + OVERHEAD_BYTES
+        Self::size_bytes_of(self.bytes.len())
+    }
+
+    /// The same for a message whose topic, properties and payload are so long together.
+    #[must_use]
+    pub fn size_bytes_of(bytes: usize) -> usize {
+        bytes + OVERHEAD_BYTES
     }
 }
 

@@ -50,8 +50,11 @@ impl Process {
     ) -> Result<Self, OpenError> {
         let count = scenario.shards;
         let mut opening = ::journal::open(disk.storage(), scenario.journal.clone())?;
-        let found: Vec<::ledger::Addressed<'static>> = opening.by_ref().collect();
-        let records: Vec<Record<'static>> = found.iter().map(|found| found.record.clone()).collect();
+        let records: Vec<Record<'static>> = opening.records().map(|found| found.record).collect();
+        // Once more, without the bodies of messages where they are not wanted.
+        let mut again = ::journal::open(disk.storage(), scenario.journal.clone())?;
+        let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
+        let ledger = Ledger::recover_from(scenario.ledger.clone(), Arc::clone(&index), &mut again, scene.now);
         let opened = opening.finish();
         if !matches!(opened, Err(OpenError::Damaged(_)))
             && let Err(finding) = disk.witness.judge(&records, &scenario.ledger, scene.now)
@@ -60,8 +63,6 @@ impl Process {
         }
         let (keeper, committer, preparer, _) = opened?;
         disk.witness.begin(records);
-        let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
-        let ledger = Ledger::recover(scenario.ledger.clone(), Arc::clone(&index), found, scene.now);
         let gauges = ledger.gauges();
         let board = Board::new(count, scenario.bounds);
         let settings = Arc::new(scenario.session.clone());

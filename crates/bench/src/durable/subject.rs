@@ -184,7 +184,7 @@ impl Keeper for Scales {
     fn commit(&mut self, group: &[Record<'_>]) -> std::result::Result<Lsn, Refusal> {
         if let Some(bytes) = &mut self.weighed_bytes {
             self.scratch.clear();
-            encode_group(group, usize::MAX, &mut self.scratch, &mut Vec::new());
+            encode_group(group, &mut self.scratch);
             *bytes += self.scratch.len() as u64;
         }
         self.journal.commit(group)

@@ -44,8 +44,9 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8], publishers: &'a mut Publishers) -> Self {
-        Self { bytes, at: 0, publishers }
+    /// From the offset `at` on; nothing if that is behind the end.
+    pub(super) fn new(bytes: &'a [u8], at: usize, publishers: &'a mut Publishers) -> Self {
+        Self { bytes, at: at.min(bytes.len()), publishers }
     }
 
     /// The offset of what is read next.

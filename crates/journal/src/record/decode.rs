@@ -1,23 +1,17 @@
 //! Bytes to groups of records.
 
-use std::borrow::Cow;
 use std::iter::FusedIterator;
-use std::sync::Arc;
 
-use ledger::{MessageId, Needs, Record};
-use session::Message;
+use ledger::{Away, Needs, Record};
 
 use super::bytes::Reader;
-use super::error::Fault;
 use super::publishers::Publishers;
-use super::{CONTINUED, DecodeError, ENQUEUE, LAST, error, field, take};
+use super::{DecodeError, ENQUEUE, LAST, error, field, take};
 
 /// Makes records again of the bytes of one piece after the other, in their order.
 #[derive(Default)]
 pub struct Decoder {
     publishers: Publishers,
-    /// The message that a group under way has put in queues last.
-    head: Option<(MessageId, Arc<Message>)>,
 }
 
 impl std::fmt::Debug for Decoder {
@@ -29,8 +23,7 @@ impl std::fmt::Debug for Decoder {
 /// One record.
 #[derive(Debug)]
 pub struct Decoded {
-    /// `None` for what is not needed; and for more queues of a message whose body was in a piece that is not there any
-    /// more: where that was given up, what is still true of it was recorded again.
+    /// `None` for what is not needed.
     pub record: Option<Record<'static>>,
     /// Whether its group ends with it.
     pub is_last: bool,
@@ -39,16 +32,18 @@ pub struct Decoded {
 impl Decoder {
     /// The first record in `bytes`, without those of its group; none if there is none.
     pub(crate) fn first(&mut self, bytes: &[u8]) -> Option<Record<'static>> {
-        let decoded = self.records(bytes).next();
-        // Nobody else has its message.
-        self.head = None;
-        decoded?.ok()?.record
+        self.records(bytes).next()?.ok()?.record
     }
 
     /// The records in `bytes`, which are whole; or what is wrong with them, and then no more. What is set aside for them is
     /// bounded by the bytes that are there.
     pub fn records<'a>(&'a mut self, bytes: &'a [u8]) -> Records<'a> {
-        Records { from: Reader::new(bytes, &mut self.publishers), head: &mut self.head, needs: None }
+        self.records_from(bytes, 0)
+    }
+
+    /// The records in `bytes` that begin at the offset `at` or behind it.
+    pub fn records_from<'a>(&'a mut self, bytes: &'a [u8], at: usize) -> Records<'a> {
+        Records { from: Reader::new(bytes, at, &mut self.publishers), needs: None }
     }
 
     /// The same without records that begin nothing, and without messages that no queue needs: those are passed over, which
@@ -61,7 +56,6 @@ impl Decoder {
 /// Iterates over the records of a piece; see [`Decoder::records`].
 pub struct Records<'a> {
     from: Reader<'a>,
-    head: &'a mut Option<(MessageId, Arc<Message>)>,
     needs: Option<Needs<'a>>,
 }
 
@@ -72,27 +66,15 @@ impl Records<'_> {
         self.from.at()
     }
 
+    /// The next record; there must be one.
     #[inline]
-    fn take(&mut self) -> Result<Decoded, Box<DecodeError>> {
+    pub(crate) fn take(&mut self) -> Result<Decoded, Box<DecodeError>> {
         let first = self.from.field("kind", Reader::byte)?;
         let (kind, is_last) = (first & !LAST, first & LAST != 0);
-        if kind == CONTINUED {
-            let record = self.take_continued()?;
-            if is_last {
-                *self.head = None;
-            }
-            return Ok(Decoded { record, is_last });
-        }
-        // Where it is not the last of its group, more queues may follow.
-        if kind == ENQUEUE && is_last && self.passes_over()? {
+        if kind == ENQUEUE && self.passes_over()? {
             return Ok(Decoded { record: None, is_last });
         }
         let record = take(kind, &mut self.from)?;
-        if is_last {
-            *self.head = None;
-        } else if let Record::Enqueue { message, body, .. } = &record {
-            *self.head = Some((*message, Arc::clone(body)));
-        }
         let is_needed = self.needs.is_none() || record.begins_something();
         Ok(Decoded { record: is_needed.then_some(record), is_last })
     }
@@ -110,26 +92,39 @@ impl Records<'_> {
         })?;
         if is_needed {
             self.from.go_back(begins_at);
-        } else {
-            *self.head = None;
         }
         Ok(!is_needed)
     }
 
-    fn take_continued(&mut self) -> Result<Option<Record<'static>>, Box<DecodeError>> {
-        let head = self.head.as_ref();
-        let check = |from: &mut Reader<'_>| {
-            let message = field::message_id::take(from)?;
-            let is_other = head.is_some_and(|(head, _)| *head != message);
-            if is_other { Err(Fault::Continued) } else { Ok(message) }
-        };
-        error::of_record("Enqueue, continued", || {
-            let message = self.from.field("message", check)?;
-            let queues = self.from.field("queues", field::queues::take)?;
-            Ok(head.map(|(_, body)| {
-                let body = Cow::Owned(Arc::clone(body));
-                Record::Enqueue { message, body, queues, is_retained: false }
-            }))
+    /// The next record without its message, and whether its group ends with it; it goes nowhere if that is none which is
+    /// put in any queue, or if it is retained.
+    ///
+    /// # Errors
+    /// It can be seen that it is no record: the message itself is not looked at.
+    #[inline]
+    pub fn next_away(&mut self) -> Result<Option<(Away, bool)>, Box<DecodeError>> {
+        let begins_at = self.from.at();
+        if self.from.is_at_end() {
+            return Ok(None);
+        }
+        let first = self.from.field("kind", Reader::byte)?;
+        let away = if first & !LAST == ENQUEUE { self.take_away()? } else { None };
+        if away.is_none() {
+            self.from.go_back(begins_at);
+        }
+        Ok(away.map(|away| (away, first & LAST != 0)))
+    }
+
+    #[inline]
+    fn take_away(&mut self) -> Result<Option<Away>, Box<DecodeError>> {
+        error::of_record("Enqueue", || {
+            let message = self.from.field("message", field::message_id::take)?;
+            if self.from.field("is_retained", field::flag::take)? {
+                return Ok(None);
+            }
+            let (size_bytes, expires_unix_ms) = self.from.field("body", field::message::pass)?;
+            let queues = self.from.field("queues", field::queues::split)?;
+            Ok(queues.map(|(queue, others)| Away { message, queue, others, size_bytes, expires_unix_ms }))
         })
     }
 }

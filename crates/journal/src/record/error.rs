@@ -46,8 +46,6 @@ pub enum Fault {
     NotShared,
     /// The parts of no message.
     Message(PartsError),
-    /// It goes on with another message than the one before it.
-    Continued,
 }
 
 /// Names the record in what is wrong with a field of it.
@@ -86,7 +84,6 @@ impl fmt::Display for Fault {
             Self::Filter(error) => error.fmt(f),
             Self::NotShared => f.write_str("a group's filter without $share/"),
             Self::Message(error) => error.fmt(f),
-            Self::Continued => f.write_str("it goes on with another message than the one before it"),
         }
     }
 }

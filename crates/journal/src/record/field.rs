@@ -213,12 +213,30 @@ pub(super) mod queues {
     #[inline]
     pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Cow<'static, [Queued]>, Fault> {
         let count = from.count(ENTRY_BYTES_MIN)?;
+        take_some(count, from).map(Cow::Owned)
+    }
+
+    /// The first, if there is one, and the others.
+    #[inline]
+    pub(in super::super) fn split(from: &mut Reader<'_>) -> Result<Option<(Queued, Vec<Queued>)>, Fault> {
+        match from.count(ENTRY_BYTES_MIN)? {
+            0 => Ok(None),
+            count => Ok(Some((take_one(from)?, take_some(count - 1, from)?))),
+        }
+    }
+
+    fn take_some(count: usize, from: &mut Reader<'_>) -> Result<Vec<Queued>, Fault> {
         let mut queues = Vec::with_capacity(count);
         for _ in 0..count {
-            let queue = incarnation::take(from)?;
-            queues.push(Queued { queue, granted: granted::take_owned(from)? });
+            queues.push(take_one(from)?);
         }
-        Ok(Cow::Owned(queues))
+        Ok(queues)
+    }
+
+    #[inline]
+    fn take_one(from: &mut Reader<'_>) -> Result<Queued, Fault> {
+        let queue = incarnation::take(from)?;
+        Ok(Queued { queue, granted: granted::take_owned(from)? })
     }
 
     /// Whether something is the case for one of the queues.
@@ -281,18 +299,17 @@ pub(super) mod message {
         Message::from_parts(&parts).map(|message| Cow::Owned(Arc::new(message))).map_err(Fault::Message)
     }
 
+    /// Passes over it: returns what it would take in memory, in bytes, and when it expires.
     #[inline]
-    pub(in super::super) fn pass(from: &mut Reader<'_>) -> Result<(), Fault> {
+    pub(in super::super) fn pass(from: &mut Reader<'_>) -> Result<(usize, Option<u64>), Fault> {
         let flags = from.byte()?;
         if flags & HAS_PUBLISHER != 0 {
             from.run()?;
         }
-        if flags & EXPIRES != 0 {
-            from.number()?;
-        }
+        let expires_unix_ms = if flags & EXPIRES != 0 { Some(from.number()?) } else { None };
         from.number()?;
         from.number()?;
-        from.run().map(drop)
+        Ok((Message::size_bytes_of(from.run()?.len()), expires_unix_ms))
     }
 }
 

@@ -25,8 +25,6 @@ use bytes::Reader;
 const LAST: u8 = 0x80;
 /// A message that is put in queues, as the table below has it.
 const ENQUEUE: u8 = 9;
-/// More queues of the message that was put in queues before, in the same group.
-const CONTINUED: u8 = 10;
 
 /// The kinds, each with its variant and the form of each field: `put` writes a record behind its kind, `take` reads one.
 /// A kind is never used for anything else again.

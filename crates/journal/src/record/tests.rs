@@ -14,13 +14,9 @@ use wire::{MessageProperties, PacketId, Publish, Qos, Utf8};
 
 use super::*;
 
-/// So long that no group is divided.
-const WHOLE: usize = usize::MAX;
-
 fn encode(group: &[Record<'_>]) -> Vec<u8> {
-    let (mut bytes, mut cuts) = (Vec::new(), Vec::new());
-    encode_group(group, WHOLE, &mut bytes, &mut cuts);
-    assert!(cuts.is_empty());
+    let mut bytes = Vec::new();
+    encode_group(group, &mut bytes);
     bytes
 }
 
@@ -250,50 +246,30 @@ proptest! {
     }
 
     #[test]
-    fn a_group_in_pieces_comes_back_as_it_was(
-        before in vec(record(), 0..4),
-        (id, body, queues) in (message_id(), message(), vec(queues(), 0..20)),
-        behind in vec(record(), 0..4),
-        bytes_max in 40..2_000usize,
-    ) {
-        let queues = queues.concat();
-        let long = Record::Enqueue {
-            message: id,
-            body: body.into_field(),
-            queues: queues.as_slice().into(),
-            is_retained: true,
-        };
-        let group = [before, vec![long.into_owned()], behind].concat();
-        let (mut bytes, mut cuts) = (vec![0xFF; 7], vec![]);
-        encode_group(&group, bytes_max, &mut bytes, &mut cuts);
-        prop_assert!(cuts.is_sorted() && cuts.iter().all(|cut| (8..bytes.len()).contains(cut)));
+    fn a_message_without_its_body_is_known_as_well(group in vec(record(), 1..4)) {
+        let bytes = encode(&group);
         let mut decoder = Decoder::default();
-        let mut again: Vec<Record<'static>> = Vec::new();
-        let bounds = [vec![7], cuts, vec![bytes.len()]].concat();
-        for bounds in bounds.windows(2) {
-            let (begin, end) = (bounds[0], bounds[1]);
-            let piece = decoder.records(&bytes[begin..end]).collect::<Result<Vec<_>, _>>();
-            let piece = piece.expect("whole records");
-            prop_assert!(end - begin <= bytes_max || piece.len() == 1, "more than one in a piece too long");
-            let (last, others) = piece.split_last().expect("no piece is empty");
-            prop_assert!(others.iter().all(|decoded| !decoded.is_last));
-            prop_assert_eq!(last.is_last, end == bytes.len());
-            for decoded in piece {
-                join(&mut again, decoded.record.expect("its head was there"));
-            }
+        let mut at = 0;
+        for (number, record) in group.iter().enumerate() {
+            let mut records = decoder.records_from(&bytes, at);
+            let Some((away, is_last)) = records.next_away().expect("it is whole") else {
+                let is_one = matches!(record, Record::Enqueue { is_retained: false, queues, .. } if !queues.is_empty());
+                prop_assert!(!is_one && records.offset() == at);
+                records.next();
+                at = records.offset();
+                continue;
+            };
+            at = records.offset();
+            let Record::Enqueue { message, body, queues, is_retained: false } = record else {
+                panic!("it is {record:?}");
+            };
+            prop_assert_eq!(is_last, number + 1 == group.len());
+            prop_assert_eq!(away.message, *message);
+            prop_assert!(away.queues().eq(&**queues));
+            prop_assert_eq!(away.size_bytes, body.size_bytes());
+            prop_assert_eq!(away.expires_unix_ms, body.expires_unix_ms());
         }
-        prop_assert_eq!(all_of_group(&again), all_of_group(&group));
-    }
-}
-
-/// Puts the queues of a message that was divided together again.
-fn join(group: &mut Vec<Record<'static>>, record: Record<'static>) {
-    match (group.last_mut(), &record) {
-        (
-            Some(Record::Enqueue { message: head, queues, body, .. }),
-            Record::Enqueue { message, queues: more, body: again, is_retained: false },
-        ) if head == message && Arc::ptr_eq(body, again) => queues.to_mut().extend_from_slice(more),
-        _ => group.push(record),
+        prop_assert_eq!(at, bytes.len());
     }
 }
 
@@ -312,53 +288,15 @@ proptest! {
         let found: Vec<_> = decoder.needed(&bytes, &mut asks).map(|decoded| decoded.expect("whole")).collect();
         prop_assert_eq!(found.iter().filter(|decoded| decoded.is_last).count(), groups.len());
         let found: Vec<_> = found.iter().filter_map(|decoded| decoded.record.as_ref()).map(all_of).collect();
-        let is_needed = |(record, is_last): &(&Record<'_>, bool)| match record {
+        let is_needed = |record: &&Record<'_>| match record {
             Record::Enqueue { message, queues, is_retained, .. } => {
-                !is_last || *is_retained || queues.iter().any(|queued| needs(queued.queue, *message))
+                *is_retained || queues.iter().any(|queued| needs(queued.queue, *message))
             }
             other => other.begins_something(),
         };
-        let last = |group: &[Record<'_>], at: usize| at + 1 == group.len();
-        let all = groups.iter().flat_map(|group| {
-            group.iter().enumerate().map(|(at, record)| (record, last(group, at)))
-        });
-        let expected: Vec<_> = all.filter(is_needed).map(|(record, _)| all_of(record)).collect();
+        let expected: Vec<_> = groups.iter().flatten().filter(is_needed).map(all_of).collect();
         prop_assert_eq!(found, expected);
     }
-}
-
-fn divided() -> (Vec<u8>, Vec<usize>) {
-    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
-    let queues: Vec<_> =
-        (0..100).map(|queue| Queued { queue: Incarnation(queue), granted: granted.clone() }).collect();
-    let body = Arc::new(Message::of_server("a", b"1").expect("a topic"));
-    let long = Record::Enqueue {
-        message: MessageId(7),
-        body: body.into_field(),
-        queues: queues.into(),
-        is_retained: false,
-    };
-    let (mut bytes, mut cuts) = (Vec::new(), Vec::new());
-    encode_group(&[long], 100, &mut bytes, &mut cuts);
-    (bytes, cuts)
-}
-
-#[test]
-fn more_queues_of_a_message_that_is_not_there_are_passed_over() {
-    let (bytes, cuts) = divided();
-    let mut decoder = Decoder::default();
-    let decoded: Vec<_> =
-        decoder.records(&bytes[cuts[0]..]).collect::<Result<_, _>>().expect("whole records");
-    assert!(decoded.iter().all(|decoded| decoded.record.is_none()));
-    assert!(decoded.last().is_some_and(|decoded| decoded.is_last), "the group ends all the same");
-}
-
-#[test]
-fn more_queues_of_another_message_are_an_error() {
-    let (mut bytes, cuts) = divided();
-    bytes[cuts[0] + 1] += 1;
-    let error = decode(&bytes).expect_err("another message");
-    assert_eq!((error.offset, error.fault), (cuts[0] + 1, Fault::Continued));
 }
 
 #[test]

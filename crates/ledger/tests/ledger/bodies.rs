@@ -92,8 +92,8 @@ fn what_was_sent_before_a_restart_is_read_again() {
     let first = shapes(&stage.delivered(&subscriber));
     assert_eq!(first.len(), 3);
     let (last, index) = (stage.last(), Arc::new(Subscriptions::new([1, 2])));
-    let records = stage.sink.records(last);
-    let ledger = Ledger::recover(settings(), Arc::clone(&index), records, stage.now);
+    let mut log = stage.sink.log(last);
+    let ledger = Ledger::recover_from(settings(), Arc::clone(&index), &mut log, stage.now);
     stage.restart(ledger, index, last);
     let subscriber = stage.client("subscriber", &Ask::lasting(60).window(3));
     let again = stage.delivered(&subscriber);
@@ -132,7 +132,8 @@ fn after_a_restart_the_younger_record_is_read() {
     let mut old = copied.clone();
     while stage.ledger.copy_some(&mut copied, &mut stage.sink) {}
     let (last, index) = (stage.last(), Arc::new(Subscriptions::new([1, 2])));
-    let ledger = Ledger::recover(settings(), Arc::clone(&index), stage.sink.records(last), stage.now);
+    let mut log = stage.sink.log(last);
+    let ledger = Ledger::recover_from(settings(), Arc::clone(&index), &mut log, stage.now);
     stage.restart(ledger, index, last);
     stage.work();
     while stage.ledger.copy_some(&mut old, &mut stage.sink) {}

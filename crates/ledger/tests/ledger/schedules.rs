@@ -233,10 +233,10 @@ impl World {
 
     /// What comes to be from the records up to there.
     fn replay(&self, last: Lsn) -> (Ledger, Arc<Subscriptions>) {
-        let records = self.stage.sink.records(last);
         let index = Arc::new(Subscriptions::new([3, 4]));
         let settings = Settings { seed: 9, ..self.weather.settings.clone() };
-        (Ledger::recover(settings, Arc::clone(&index), records, self.stage.now), index)
+        let mut log = self.stage.sink.log(last);
+        (Ledger::recover_from(settings, Arc::clone(&index), &mut log, self.stage.now), index)
     }
 
     fn pass(&mut self) {

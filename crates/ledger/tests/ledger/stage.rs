@@ -8,9 +8,9 @@ use index::{
     Change, ConnectionId, Interest, Place, QueueId, ShardId, Subscriber, Subscriptions, Target, Targets,
 };
 use ledger::{
-    Address, Addressed, Cause, Claim, Claimed, Command, Deliver, Delivered, Durability, Effects, Fetched,
-    Found, Gauges, Ledger, Left, Lsn, Origin, Progress, Publish, Record, Refusal, Reply, Settings, Wanted,
-    Will,
+    Address, Addressed, Away, Cause, Claim, Claimed, Command, Deliver, Delivered, Durability, Effects,
+    Fetched, Found, Gauges, Ledger, Left, Lsn, Origin, Progress, Publish, Record, Recovered, Refusal, Reply,
+    Settings, Source, Wanted, Will,
 };
 use session::{Message, Now, Ticket};
 use topic::{TopicFilter, TopicName};
@@ -97,6 +97,11 @@ impl Sink {
         groups.flat_map(addressed).collect()
     }
 
+    /// The same, where messages come without their bodies if these are not wanted.
+    pub(crate) fn log(&self, last: Lsn) -> Log {
+        Log(self.records(last).into_iter())
+    }
+
     /// What is not in memory, in place of where it stands.
     fn resolve(&self, state: &str) -> String {
         let mut lines = Vec::new();
@@ -114,6 +119,31 @@ impl Sink {
             lines.push(line + "\n");
         }
         lines.concat()
+    }
+}
+
+/// Records on a disk, read from the first to the last.
+pub(crate) struct Log(std::vec::IntoIter<Addressed<'static>>);
+
+impl Source<'static> for Log {
+    fn next_record(&mut self, wants_bodies: bool) -> Option<Recovered<'static>> {
+        let Addressed { record, address } = self.0.next()?;
+        match (&record, address) {
+            (Record::Enqueue { message, body, queues, is_retained: false }, Some(address))
+                if !wants_bodies =>
+            {
+                let (queue, others) = queues.split_first().expect("it waits somewhere");
+                let away = Away {
+                    message: *message,
+                    queue: queue.clone(),
+                    others: others.to_vec(),
+                    size_bytes: body.size_bytes(),
+                    expires_unix_ms: body.expires_unix_ms(),
+                };
+                Some(Recovered::Away(away, address))
+            }
+            _ => Some(Recovered::Whole(Addressed { record, address })),
+        }
     }
 }
 

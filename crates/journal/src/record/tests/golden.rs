@@ -84,24 +84,3 @@ fn the_format_is_the_one_in_the_manual() {
     let lines: String = records.iter().map(line).collect();
     assert_eq!(lines, include_str!("golden.txt"), "a format that has changed has a new version");
 }
-
-/// A message that was divided among two pieces.
-#[test]
-fn so_is_that_of_more_queues() {
-    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
-    let queues: Vec<_> =
-        (1..=8).map(|queue| Queued { queue: Incarnation(queue), granted: granted.clone() }).collect();
-    let record = Record::Enqueue {
-        message: MessageId(300),
-        body: message().into_field(),
-        queues: queues.into(),
-        is_retained: false,
-    };
-    let (mut bytes, mut cuts) = (Vec::new(), Vec::new());
-    encode_group(&[record], 40, &mut bytes, &mut cuts);
-    assert_eq!(
-        hex(&bytes[..cuts[0]]),
-        "09ac02001d026d65a0d94003050b612f62020000003c6865790501010201030104010501"
-    );
-    assert_eq!(hex(&bytes[cuts[0]..]), "8aac0203060107010801");
-}
