@@ -16,8 +16,12 @@ use tokio::net::UnixStream;
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::sync::{mpsc, oneshot};
 use topic::TopicFilter;
-use wire::{Delivery, PacketId, Publish, Qos, ReasonCode, SubscriptionOptions};
+use wire::{
+    Delivery, PacketId, Publish, Qos, ReasonCode, SubscribeProperties, SubscriptionOptions,
+    UnsubscribeProperties,
+};
 
+use crate::batch::{Inbox, SubscribeMany, UnsubscribeMany};
 use crate::command::Command;
 use crate::driver::Driver;
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError};
@@ -38,6 +42,7 @@ pub struct Client {
 struct Shared {
     server: Server,
     ended: Arc<OnceLock<Ended>>,
+    messages_max: usize,
 }
 
 /// The answer to a PUBLISH that comes. To drop it takes nothing back.
@@ -122,9 +127,10 @@ impl Client {
         let (commands, receiver) = mpsc::channel(options.commands_max);
         let (accepted, answer) = oneshot::channel();
         let ended = Arc::new(OnceLock::new());
+        let messages_max = options.messages_max;
         spawn(Driver::new(options, receiver, accepted, Arc::clone(&ended))?);
         let server = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
-        Ok(Self { commands, shared: Arc::new(Shared { server, ended }) })
+        Ok(Self { commands, shared: Arc::new(Shared { server, ended, messages_max }) })
     }
 
     /// What the server said when it accepted the first connection.
@@ -184,6 +190,52 @@ impl Client {
     pub async fn unsubscribe(&self, filter: TopicFilter<'_>) -> Result<ReasonCode, UnsubscribeError> {
         let (reply, answer) = oneshot::channel();
         let sent = self.commands.send(Command::Unsubscribe { filter: filter.into(), reply }).await;
+        sent.map_err(|_| UnsubscribeError::Ended(self.why()))?;
+        answer.await.unwrap_or_else(|_| Err(UnsubscribeError::Ended(self.why())))
+    }
+
+    /// Everything that comes and belongs to no other stream, from now on; what has come at QoS 1 and 2 and nobody has
+    /// claimed yet is in it too. The inbox that there was ends.
+    ///
+    /// # Errors
+    /// [`SubscribeError::Ended`].
+    pub async fn inbox(&self) -> Result<Inbox, SubscribeError> {
+        let (to, messages) = mpsc::channel(self.shared.messages_max);
+        let sent = self.commands.send(Command::Inbox { to }).await;
+        sent.map_err(|_| SubscribeError::Ended(self.why()))?;
+        Ok(Inbox::new(messages))
+    }
+
+    /// Subscribes to several filters with one packet (section 3.8), and returns what the server says of each. Their messages
+    /// come in the [inbox](Self::inbox): ask for it before.
+    ///
+    /// # Errors
+    /// [`SubscribeError`]; then nothing is subscribed to. That the server refuses a filter is no error.
+    pub async fn subscribe_many(
+        &self,
+        filters: &[(TopicFilter<'_>, SubscriptionOptions)],
+        properties: &SubscribeProperties<'_>,
+    ) -> Result<Vec<ReasonCode>, SubscribeError> {
+        let (reply, answer) = oneshot::channel();
+        let request = SubscribeMany::new(filters, properties);
+        let sent = self.commands.send(Command::SubscribeMany { request, reply }).await;
+        sent.map_err(|_| SubscribeError::Ended(self.why()))?;
+        answer.await.unwrap_or_else(|_| Err(SubscribeError::Ended(self.why())))
+    }
+
+    /// Ends several of the subscriptions of [`subscribe_many`](Self::subscribe_many), or of an earlier connection, with one
+    /// packet (section 3.10), and returns what the server says of each; before MQTT 5 it says nothing.
+    ///
+    /// # Errors
+    /// [`UnsubscribeError`].
+    pub async fn unsubscribe_many(
+        &self,
+        filters: &[TopicFilter<'_>],
+        properties: &UnsubscribeProperties<'_>,
+    ) -> Result<Vec<ReasonCode>, UnsubscribeError> {
+        let (reply, answer) = oneshot::channel();
+        let request = UnsubscribeMany::new(filters, properties);
+        let sent = self.commands.send(Command::UnsubscribeMany { request, reply }).await;
         sent.map_err(|_| UnsubscribeError::Ended(self.why()))?;
         answer.await.unwrap_or_else(|_| Err(UnsubscribeError::Ended(self.why())))
     }

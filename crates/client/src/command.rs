@@ -1,11 +1,12 @@
 //! What handles ask of the driver.
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use topic::TopicFilterBuf;
 use wire::{ReasonCode, SubscriptionOptions};
 
+use crate::batch::{SubscribeMany, UnsubscribeMany};
 use crate::error::{DisconnectError, PublishError, SubscribeError, UnsubscribeError};
-use crate::message::Messages;
+use crate::message::{Message, Messages};
 
 /// Where the answer to a command goes. Nobody may wait for it any more.
 pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -16,5 +17,8 @@ pub(crate) enum Command {
     Publish { message: session::Message, reply: Reply<ReasonCode, PublishError> },
     Subscribe { filter: TopicFilterBuf, options: SubscriptionOptions, reply: Reply<Messages, SubscribeError> },
     Unsubscribe { filter: TopicFilterBuf, reply: Reply<ReasonCode, UnsubscribeError> },
+    Inbox { to: mpsc::Sender<Message> },
+    SubscribeMany { request: SubscribeMany, reply: Reply<Vec<ReasonCode>, SubscribeError> },
+    UnsubscribeMany { request: UnsubscribeMany, reply: Reply<Vec<ReasonCode>, UnsubscribeError> },
     Disconnect { reply: Reply<(), DisconnectError> },
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use session::Now;
-use session::client::{Acknowledge, Client, Event, Outgoing};
+use session::client::{Acknowledge, Client, Event, Outgoing, Settings, Stored};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use topic::TopicFilterBuf;
@@ -14,6 +14,7 @@ use wire::{
     decode,
 };
 
+use crate::batch::{Batch, Batches, SubscribeMany, UnsubscribeMany};
 use crate::client::unix_ms;
 use crate::command::{Command, Reply};
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError};
@@ -34,6 +35,7 @@ pub(crate) struct Engine {
     publishing: HashMap<u64, Reply<ReasonCode, PublishError>>,
     published: u64,
     requests: HashMap<PacketId, Request>,
+    batches: Batches,
     routes: Routes,
     acknowledge: mpsc::UnboundedSender<Accepted>,
     closing: Option<Closing>,
@@ -92,12 +94,11 @@ impl Engine {
         connecting: oneshot::Sender<Result<Server, ConnectError>>,
         acknowledge: mpsc::UnboundedSender<Accepted>,
     ) -> Result<Self, ConnectError> {
-        let mut session = Client::new(options.settings());
+        let connect = options.connect()?;
+        let mut session = session_of(&connect, options.settings());
         let mut output = Output::default();
         let start = Instant::now();
-        session
-            .connect(&options.connect()?, now(start), &mut output.bytes)
-            .map_err(ConnectError::Protocol)?;
+        session.connect(&connect, now(start), &mut output.bytes).map_err(ConnectError::Protocol)?;
         let routes = Routes::new(options.messages_max);
         Ok(Self {
             session,
@@ -107,6 +108,7 @@ impl Engine {
             publishing: HashMap::new(),
             published: 0,
             requests: HashMap::new(),
+            batches: Batches::default(),
             routes,
             acknowledge,
             closing: None,
@@ -144,6 +146,7 @@ impl Engine {
                 Answer::Nobody => {}
             }
         }
+        self.batches.suspend(ended);
         self.tell_failed();
     }
 
@@ -217,7 +220,7 @@ impl Engine {
             return closing;
         }
         let session = self.session.poll_timeout().map(|ms| self.start + Duration::from_millis(ms));
-        let requests = self.requests.values().map(|request| request.due).min();
+        let requests = self.requests_due();
         [session, requests, closing].into_iter().flatten().min()
     }
 
@@ -225,7 +228,7 @@ impl Engine {
         let at = Instant::now();
         if self.may_read() {
             self.session.handle_timeout(now(self.start), &mut self.output.bytes).map_err(Ended::TimedOut)?;
-            if self.requests.values().any(|request| request.due <= at) {
+            if self.requests_due().is_some_and(|due| due <= at) {
                 return Err(Ended::RequestTimedOut);
             }
         }
@@ -233,6 +236,11 @@ impl Engine {
             return Err(self.disconnect());
         }
         Ok(())
+    }
+
+    /// When the first of what the server was asked for is late.
+    fn requests_due(&self) -> Option<Instant> {
+        self.requests.values().map(|request| request.due).chain(self.batches.due()).min()
     }
 
     pub(crate) fn handle_written(&mut self, count: usize) {
@@ -273,6 +281,9 @@ impl Engine {
                 Command::Unsubscribe { filter, reply } => {
                     self.unsubscribe(filter, Answer::Unsubscribe(reply));
                 }
+                Command::Inbox { to } => self.routes.set_inbox(to),
+                Command::SubscribeMany { request, reply } => self.subscribe_many(request, reply),
+                Command::UnsubscribeMany { request, reply } => self.unsubscribe_many(request, reply),
                 Command::Disconnect { reply } => self.close(Some(reply)),
             }
         }
@@ -400,6 +411,16 @@ impl Engine {
         }
     }
 
+    fn subscribe_many_again(&mut self) {
+        for request in self.batches.subscribed() {
+            // What the server does not offer any more brings nothing any more.
+            if let Ok(packet_id) = self.send_subscribe_many(&request) {
+                let due = Instant::now() + self.options.request_timeout;
+                self.batches.insert(packet_id, due, Batch::Again);
+            }
+        }
+    }
+
     fn unsubscribe(&mut self, filter: TopicFilterBuf, answer: Answer) {
         let now = self.now();
         let asked = Ok(filter.filter());
@@ -417,6 +438,53 @@ impl Engine {
         }
     }
 
+    fn subscribe_many(&mut self, request: SubscribeMany, reply: Reply<Vec<ReasonCode>, SubscribeError>) {
+        match self.send_subscribe_many(&request) {
+            Ok(packet_id) => {
+                let due = Instant::now() + self.options.request_timeout;
+                self.batches.insert(packet_id, due, Batch::Subscribe(request, reply));
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    fn send_subscribe_many(&mut self, request: &SubscribeMany) -> Result<PacketId, SubscribeError> {
+        let subscriptions = request.subscriptions()?;
+        let Some(subscriptions) = OneOrMore::new(&subscriptions) else {
+            return Err(SubscribeError::NoFilter);
+        };
+        let pairs = request.user_properties();
+        let (now, properties) = (self.now(), request.properties(&pairs));
+        let sent = self.session.subscribe(subscriptions, properties, now, &mut self.output.bytes);
+        sent.map_err(SubscribeError::Protocol)
+    }
+
+    fn unsubscribe_many(
+        &mut self,
+        request: UnsubscribeMany,
+        reply: Reply<Vec<ReasonCode>, UnsubscribeError>,
+    ) {
+        let now = self.now();
+        let (filters, pairs) = (request.filters(), request.user_properties());
+        let properties = UnsubscribeProperties { user_properties: pairs[..].into() };
+        let Some(filters) = OneOrMore::new(&filters) else {
+            let _ = reply.send(Err(UnsubscribeError::NoFilter));
+            return;
+        };
+        match self.session.unsubscribe(filters, properties, now, &mut self.output.bytes) {
+            Ok(packet_id) => {
+                let due = Instant::now() + self.options.request_timeout;
+                drop(pairs);
+                self.batches.insert(packet_id, due, Batch::Unsubscribe(request, reply));
+            }
+            Err(error) => {
+                let _ = reply.send(Err(UnsubscribeError::Protocol(error)));
+            }
+        }
+    }
+
     fn handle_packet(&mut self, packet: Packet<'_>) -> Result<(), Ended> {
         let now = self.now();
         let event = self.session.handle_packet(packet, now, &mut self.output.bytes);
@@ -429,6 +497,7 @@ impl Engine {
                 self.connected(Ok(server))?;
                 if !session_present {
                     self.subscribe_again();
+                    self.subscribe_many_again();
                 }
             }
             Event::Refused { reason, properties } => {
@@ -442,10 +511,9 @@ impl Engine {
                 let is_automatic = self.options.acknowledge == Acknowledge::AtOnce;
                 let to = self.acknowledge.clone();
                 let owed = receipt.map(|receipt| std::sync::Arc::new(Owed::new(receipt, is_automatic, to)));
-                let dup = matches!(message.packet.delivery, Delivery::AtLeastOnce { dup: true, .. });
-                let content = session::Message::new(message.topic(), &message.packet, None, now);
                 let identifiers = message.packet.subscription_identifiers;
-                let is_routed = self.routes.deliver(Message::new(content, now, dup, owed), identifiers);
+                let received = Message::new(message.topic(), &message.packet, now, owed);
+                let is_routed = self.routes.deliver(received, identifiers);
                 // What is accepted only later comes again if the connection is lost before, and would be there twice.
                 let is_once = matches!(message.packet.delivery, Delivery::ExactlyOnce { .. });
                 if let Some(receipt) = receipt.filter(|_| is_routed && is_once && is_automatic) {
@@ -479,6 +547,9 @@ impl Engine {
     }
 
     fn subscribed(&mut self, packet: &SubAck<'_>) {
+        if self.batches.answered(packet.packet_id, packet.reasons.iter().map(wire::SubAckReason::reason)) {
+            return;
+        }
         let Some(Request { filter, answer, .. }) = self.requests.remove(&packet.packet_id) else { return };
         let Some(reason) = packet.reasons.iter().next().map(wire::SubAckReason::reason) else { return };
         if reason.is_error() {
@@ -497,6 +568,10 @@ impl Engine {
     }
 
     fn unsubscribed(&mut self, packet: &UnsubAck<'_>) {
+        let reasons = packet.reasons.iter().flat_map(|reasons| reasons.iter());
+        if self.batches.answered(packet.packet_id, reasons.map(wire::UnsubAckReason::reason)) {
+            return;
+        }
         let Some(Request { filter, answer, .. }) = self.requests.remove(&packet.packet_id) else { return };
         let reasons = packet.reasons.and_then(|reasons| reasons.iter().next());
         let reason = reasons.map_or(ReasonCode::Success, wire::UnsubAckReason::reason);
@@ -517,6 +592,15 @@ impl Engine {
     fn now(&self) -> Now {
         now(self.start)
     }
+}
+
+/// The session of a first connection. Without Clean Start there may be one that an earlier program has left; with a name,
+/// that is: nobody else's is asked for without.
+fn session_of(connect: &wire::Connect<'_>, settings: Settings) -> Client<u64> {
+    let has_session = !connect.clean_start && !connect.client_id.is_empty();
+    let client_id = if has_session { connect.client_id.as_str().into() } else { Box::default() };
+    let (under_way, waiting, unreleased) = (Vec::new(), Vec::new(), Vec::new());
+    Client::restore(Stored { client_id, has_session, under_way, waiting, unreleased }, settings)
 }
 
 fn now(start: Instant) -> Now {

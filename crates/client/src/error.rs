@@ -97,6 +97,8 @@ pub enum PublishError {
 pub enum SubscribeError {
     /// Some messages go to another [`Messages`](crate::Messages) for the same filter already.
     Subscribed,
+    /// The request names no filter.
+    NoFilter,
     /// No Local is not for shared subscriptions [MQTT-3.8.3-4].
     NoLocalOnShared,
     /// It could not be asked for.
@@ -111,6 +113,8 @@ pub enum SubscribeError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum UnsubscribeError {
+    /// The request names no filter.
+    NoFilter,
     /// It could not be asked for.
     Protocol(protocol::RequestError),
     /// The server has refused it.
@@ -205,7 +209,9 @@ impl SubscribeError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
-            Self::Subscribed | Self::NoLocalOnShared | Self::Protocol(_) => Fault::Application,
+            Self::Subscribed | Self::NoFilter | Self::NoLocalOnShared | Self::Protocol(_) => {
+                Fault::Application
+            }
             Self::Refused(_) => Fault::Server,
             Self::Ended(ended) => ended.fault(),
         }
@@ -218,7 +224,7 @@ impl UnsubscribeError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
-            Self::Protocol(_) => Fault::Application,
+            Self::NoFilter | Self::Protocol(_) => Fault::Application,
             Self::Refused(_) => Fault::Server,
             Self::Ended(ended) => ended.fault(),
         }
@@ -322,6 +328,7 @@ impl fmt::Display for SubscribeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Subscribed => f.write_str("there is a subscription for this filter: unsubscribe first"),
+            Self::NoFilter => f.write_str("nothing was asked for: name a filter"),
             Self::NoLocalOnShared => wire::NoLocalOnShared.fmt(f),
             Self::Protocol(error) => error.fmt(f),
             Self::Refused(reason) => write!(f, "the server has refused the subscription: {reason}"),
@@ -333,6 +340,7 @@ impl fmt::Display for SubscribeError {
 impl fmt::Display for UnsubscribeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoFilter => f.write_str("nothing was asked for: name a filter"),
             Self::Protocol(error) => error.fmt(f),
             Self::Refused(reason) => write!(f, "the server has kept the subscription: {reason}"),
             Self::Ended(ended) => ended.fmt(f),

@@ -50,6 +50,11 @@
 //!   so that Receive Maximum bounds how many wait there; those of QoS 2, which may not be there twice, when they are put
 //!   in.
 //!
+//! # One stream, or one for each filter
+//! [`Client::subscribe`] gives a stream for its filter alone. [`Client::subscribe_many`] asks for several filters with one
+//! packet, and their messages come in the [`Inbox`]: each once, in the order of the server, with those of a session that an
+//! earlier program has left.
+//!
 //! # Reconnecting
 //! With [`Options::reconnect`], [`Client::connect_tcp`] and [`Client::connect_by`] make a lost connection anew. If the
 //! server still has the session ([`Options::session_expiry_secs`]; Clean Session 0 before MQTT 5), messages of QoS 1 and 2
@@ -75,6 +80,7 @@
 #![warn(missing_docs)]
 
 mod back_off;
+mod batch;
 mod client;
 mod command;
 mod driver;
@@ -85,6 +91,7 @@ mod options;
 mod requester;
 mod routes;
 
+pub use batch::Inbox;
 pub use client::{Acknowledgement, Client};
 pub use error::{
     ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, RequestError, RequesterError,
@@ -96,6 +103,7 @@ pub use requester::Requester;
 pub use session::client::{Acknowledge, Outgoing};
 pub use topic::{TopicFilter, TopicName, filter, topic};
 pub use wire::{
-    MessageProperties, Qos, ReasonCode, RetainHandling, SubscriptionOptions, UserProperties, UserProperty,
-    Utf8, Version, Will,
+    MessageProperties, PacketId, Qos, ReasonCode, RetainHandling, SubscribeProperties,
+    SubscriptionIdentifier, SubscriptionOptions, TopicAlias, UnsubscribeProperties, UserProperties,
+    UserProperty, Utf8, Version, Will,
 };

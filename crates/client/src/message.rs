@@ -11,7 +11,9 @@ use session::Now;
 use session::client::Receipt;
 use tokio::sync::mpsc;
 use topic::{TopicFilter, TopicFilterBuf, TopicName};
-use wire::{MessageProperties, Qos, ReasonCode};
+use wire::{
+    Delivery, MessageProperties, PacketId, Publish, Qos, ReasonCode, SubscriptionIdentifier, TopicAlias,
+};
 
 /// A message that was received (section 3.3). Clones share its bytes.
 #[derive(Clone)]
@@ -19,7 +21,10 @@ pub struct Message {
     content: Arc<session::Message>,
     /// When: what is left of its expiry is as of then.
     received: Now,
-    dup: bool,
+    /// QoS, and what only comes with it.
+    delivery: Delivery,
+    topic_alias: Option<TopicAlias>,
+    subscription_identifiers: Box<[SubscriptionIdentifier]>,
     owed: Option<Arc<Owed>>,
 }
 
@@ -54,8 +59,21 @@ pub(crate) struct Accepted {
 }
 
 impl Message {
-    pub(crate) fn new(content: session::Message, received: Now, dup: bool, owed: Option<Arc<Owed>>) -> Self {
-        Self { content: Arc::new(content), received, dup, owed }
+    /// The message of a PUBLISH to `topic`, which is its own or what its alias stands for.
+    pub(crate) fn new(
+        topic: TopicName<'_>,
+        packet: &Publish<'_>,
+        received: Now,
+        owed: Option<Arc<Owed>>,
+    ) -> Self {
+        Self {
+            content: Arc::new(session::Message::new(topic, packet, None, received)),
+            received,
+            delivery: packet.delivery,
+            topic_alias: packet.topic.alias(),
+            subscription_identifiers: packet.subscription_identifiers.iter().collect(),
+            owed,
+        }
     }
 
     /// Where it was published to.
@@ -82,10 +100,36 @@ impl Message {
         self.content.retain()
     }
 
-    /// DUP: it may have come before, at QoS 1.
+    /// DUP: the packet may have come before; at QoS 1 the message too.
     #[must_use]
     pub fn dup(&self) -> bool {
-        self.dup
+        matches!(
+            self.delivery,
+            Delivery::AtLeastOnce { dup: true, .. } | Delivery::ExactlyOnce { dup: true, .. }
+        )
+    }
+
+    /// The packet identifier that it came with, at QoS 1 and 2. Another message may have the same later.
+    #[must_use]
+    pub fn packet_id(&self) -> Option<PacketId> {
+        match self.delivery {
+            Delivery::AtMostOnce => None,
+            Delivery::AtLeastOnce { packet_id, .. } | Delivery::ExactlyOnce { packet_id, .. } => {
+                Some(packet_id)
+            }
+        }
+    }
+
+    /// The alias that stood for its topic, or was to stand for it from then on. It means nothing any more.
+    #[must_use]
+    pub fn topic_alias(&self) -> Option<TopicAlias> {
+        self.topic_alias
+    }
+
+    /// The identifiers of the subscriptions for which the server has sent it.
+    #[must_use]
+    pub fn subscription_identifiers(&self) -> &[SubscriptionIdentifier] {
+        &self.subscription_identifiers
     }
 
     /// What goes with it (section 3.3.2.3); before MQTT 5 nothing does.
@@ -120,7 +164,7 @@ impl Message {
     }
 
     /// It leaves its stream.
-    fn taken(mut self) -> Self {
+    pub(crate) fn taken(mut self) -> Self {
         if self.owed.as_ref().is_some_and(|owed| owed.is_automatic) {
             self.accept();
         }

@@ -17,6 +17,8 @@ pub(crate) struct Routes {
     /// Messages of a session that was there before its subscriptions: whoever subscribes to them gets them.
     unclaimed: VecDeque<Message>,
     unclaimed_max: usize,
+    /// Takes what no route does.
+    inbox: Option<Sender<Message>>,
     next_identifier: u32,
 }
 
@@ -35,6 +37,7 @@ impl Routes {
             held: VecDeque::new(),
             unclaimed: VecDeque::new(),
             unclaimed_max,
+            inbox: None,
             next_identifier: 0,
         }
     }
@@ -48,6 +51,15 @@ impl Routes {
     pub(crate) fn new_identifier(&mut self) -> Option<SubscriptionIdentifier> {
         self.next_identifier = self.next_identifier.saturating_add(1);
         SubscriptionIdentifier::new(self.next_identifier)
+    }
+
+    /// What belongs to no route goes there from now on, and what nobody has claimed.
+    pub(crate) fn set_inbox(&mut self, to: Sender<Message>) {
+        for message in std::mem::take(&mut self.unclaimed) {
+            self.held.push_back((to.clone(), message));
+        }
+        self.inbox = Some(to);
+        self.flush();
     }
 
     /// Messages that match go to this stream from now on, and those that nobody has claimed.
@@ -98,6 +110,9 @@ impl Routes {
         let has_name = !identifiers.is_empty() && matching().any(is_named);
         let targets = matching().filter(|route| !has_name || is_named(route)).map(|route| route.to.clone());
         let mut targets: VecDeque<_> = targets.collect();
+        if targets.is_empty() {
+            targets.extend(self.inbox.clone().filter(|inbox| !inbox.is_closed()));
+        }
         if targets.is_empty() {
             self.leave(message);
             return false;
