@@ -14,19 +14,23 @@ use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpStream, ToSocketAddrs};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use topic::TopicFilter;
 use wire::{
-    Delivery, PacketId, Publish, Qos, ReasonCode, SubscribeProperties, SubscriptionOptions,
-    UnsubscribeProperties,
+    Delivery, Disconnect, DisconnectReason, PacketId, Publish, Qos, ReasonCode, SubscribeProperties,
+    SubscriptionOptions, UnsubscribeProperties,
 };
 
-use crate::batch::{Inbox, SubscribeMany, UnsubscribeMany};
 use crate::command::Command;
 use crate::driver::Driver;
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError};
+use crate::inbox::Inbox;
 use crate::message::Messages;
-use crate::options::{Options, Server};
+use crate::options::Options;
+use crate::outlet::Outlet;
+use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
+use crate::server::Server;
+use crate::state::State;
 
 /// A connection to a server. Clones are cheap, and speak for the same session.
 ///
@@ -40,7 +44,9 @@ pub struct Client {
 /// What handles and driver have in common.
 #[derive(Debug)]
 struct Shared {
-    server: Server,
+    /// As it was at first.
+    server: Arc<Server>,
+    state: watch::Receiver<State>,
     ended: Arc<OnceLock<Ended>>,
     messages_max: usize,
 }
@@ -129,11 +135,33 @@ impl Client {
         let ended = Arc::new(OnceLock::new());
         let messages_max = options.messages_max;
         spawn(Driver::new(options, receiver, accepted, Arc::clone(&ended))?);
-        let server = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
-        Ok(Self { commands, shared: Arc::new(Shared { server, ended, messages_max }) })
+        let (server, state) = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
+        Ok(Self { commands, shared: Arc::new(Shared { server, state, ended, messages_max }) })
     }
 
-    /// What the server said when it accepted the first connection.
+    /// Where the connection stands, and how that changes.
+    ///
+    /// ```no_run
+    /// # use client::{Client, State};
+    /// # async fn watch(client: Client) {
+    /// let mut state = client.state();
+    /// while state.changed().await.is_ok() {
+    ///     match &*state.borrow_and_update() {
+    ///         State::Connected(server) => println!("connected; session present: {}", server.session_present),
+    ///         State::Reconnecting(why) => println!("{why}; trying again"),
+    ///         State::Ended(why) => println!("{why}"),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.shared.state.clone()
+    }
+
+    /// What the server said when it accepted the first connection; what it said on a later one is in
+    /// [`state`](Self::state).
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.shared.server
@@ -200,10 +228,10 @@ impl Client {
     /// # Errors
     /// [`SubscribeError::Ended`].
     pub async fn inbox(&self) -> Result<Inbox, SubscribeError> {
-        let (to, messages) = mpsc::channel(self.shared.messages_max);
-        let sent = self.commands.send(Command::Inbox { to }).await;
+        let (outlet, inlet) = Outlet::new(self.shared.messages_max);
+        let sent = self.commands.send(Command::Inbox(outlet)).await;
         sent.map_err(|_| SubscribeError::Ended(self.why()))?;
-        Ok(Inbox::new(messages))
+        Ok(Inbox::new(inlet))
     }
 
     /// Subscribes to several filters with one packet (section 3.8), and returns what the server says of each. Their messages
@@ -217,14 +245,14 @@ impl Client {
         properties: &SubscribeProperties<'_>,
     ) -> Result<Vec<ReasonCode>, SubscribeError> {
         let (reply, answer) = oneshot::channel();
-        let request = SubscribeMany::new(filters, properties);
-        let sent = self.commands.send(Command::SubscribeMany { request, reply }).await;
+        let subscribe = OwnedSubscribe::new(filters, properties);
+        let sent = self.commands.send(Command::SubscribeMany { subscribe, reply }).await;
         sent.map_err(|_| SubscribeError::Ended(self.why()))?;
         answer.await.unwrap_or_else(|_| Err(SubscribeError::Ended(self.why())))
     }
 
-    /// Ends several of the subscriptions of [`subscribe_many`](Self::subscribe_many), or of an earlier connection, with one
-    /// packet (section 3.10), and returns what the server says of each; before MQTT 5 it says nothing.
+    /// Ends several subscriptions with one packet (section 3.10), also those that an earlier connection has left, and
+    /// returns what the server says of each; before MQTT 5 it says nothing.
     ///
     /// # Errors
     /// [`UnsubscribeError`].
@@ -234,8 +262,8 @@ impl Client {
         properties: &UnsubscribeProperties<'_>,
     ) -> Result<Vec<ReasonCode>, UnsubscribeError> {
         let (reply, answer) = oneshot::channel();
-        let request = UnsubscribeMany::new(filters, properties);
-        let sent = self.commands.send(Command::UnsubscribeMany { request, reply }).await;
+        let unsubscribe = OwnedUnsubscribe::new(filters, properties);
+        let sent = self.commands.send(Command::UnsubscribeMany { unsubscribe, reply }).await;
         sent.map_err(|_| UnsubscribeError::Ended(self.why()))?;
         answer.await.unwrap_or_else(|_| Err(UnsubscribeError::Ended(self.why())))
     }
@@ -246,8 +274,19 @@ impl Client {
     /// # Errors
     /// [`DisconnectError`]; the connection is over nevertheless.
     pub async fn disconnect(&self) -> Result<(), DisconnectError> {
+        self.disconnect_with(&Disconnect::new(DisconnectReason::NormalDisconnection)).await
+    }
+
+    /// [Disconnects](Self::disconnect) with a reason and with properties (section 3.14.2.2), which are MQTT 5's: another
+    /// Session Expiry Interval, in seconds, or [`DisconnectReason::DisconnectWithWillMessage`], after which the server
+    /// publishes the will.
+    ///
+    /// # Errors
+    /// [`DisconnectError`]; the connection is over nevertheless.
+    pub async fn disconnect_with(&self, packet: &Disconnect<'_>) -> Result<(), DisconnectError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.commands.send(Command::Disconnect { reply }).await;
+        let packet = OwnedDisconnect::new(packet);
+        let sent = self.commands.send(Command::Disconnect { packet, reply }).await;
         sent.map_err(|_| DisconnectError::Ended(self.why()))?;
         answer.await.unwrap_or_else(|_| Err(DisconnectError::Ended(self.why())))
     }

@@ -1,12 +1,13 @@
 //! What handles ask of the driver.
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use topic::TopicFilterBuf;
 use wire::{ReasonCode, SubscriptionOptions};
 
-use crate::batch::{SubscribeMany, UnsubscribeMany};
 use crate::error::{DisconnectError, PublishError, SubscribeError, UnsubscribeError};
-use crate::message::{Message, Messages};
+use crate::message::Messages;
+use crate::outlet::Outlet;
+use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
 
 /// Where the answer to a command goes. Nobody may wait for it any more.
 pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -17,8 +18,8 @@ pub(crate) enum Command {
     Publish { message: session::Message, reply: Reply<ReasonCode, PublishError> },
     Subscribe { filter: TopicFilterBuf, options: SubscriptionOptions, reply: Reply<Messages, SubscribeError> },
     Unsubscribe { filter: TopicFilterBuf, reply: Reply<ReasonCode, UnsubscribeError> },
-    Inbox { to: mpsc::Sender<Message> },
-    SubscribeMany { request: SubscribeMany, reply: Reply<Vec<ReasonCode>, SubscribeError> },
-    UnsubscribeMany { request: UnsubscribeMany, reply: Reply<Vec<ReasonCode>, UnsubscribeError> },
-    Disconnect { reply: Reply<(), DisconnectError> },
+    Inbox(Outlet),
+    SubscribeMany { subscribe: OwnedSubscribe, reply: Reply<Vec<ReasonCode>, SubscribeError> },
+    UnsubscribeMany { unsubscribe: OwnedUnsubscribe, reply: Reply<Vec<ReasonCode>, UnsubscribeError> },
+    Disconnect { packet: OwnedDisconnect, reply: Reply<(), DisconnectError> },
 }

@@ -25,7 +25,14 @@ pub enum Ended {
     /// The application has disconnected, or dropped the last handle.
     ByUs,
     /// The server has ended it with DISCONNECT (section 3.14).
-    ByServer(DisconnectReason),
+    ByServer {
+        /// Why.
+        reason: DisconnectReason,
+        /// In the server's own words.
+        text: Option<String>,
+        /// Another server to use.
+        server_reference: Option<String>,
+    },
     /// The server has refused it, after it had accepted an earlier one.
     Refused(ConnectRefusal),
     /// The server has closed it without a word.
@@ -54,6 +61,10 @@ pub enum OptionsError {
     PasswordTooLong,
     /// Before MQTT 5 a password needs a user name [3.1.1: MQTT-3.1.2-22].
     PasswordWithoutUserName,
+    /// The authentication method is no string of MQTT's.
+    AuthenticationMethod(Utf8Error),
+    /// The authentication data has more than 65,535 bytes.
+    AuthenticationDataTooLong,
     /// The will has what no packet can have.
     Will,
 }
@@ -85,8 +96,13 @@ pub enum ConnectError {
 pub enum PublishError {
     /// It could not be sent. With [`SessionEnded`](protocol::PublishError::SessionEnded) the server may have it.
     Protocol(protocol::PublishError),
-    /// The server has refused it, with a reason from 0x80 on.
-    Refused(ReasonCode),
+    /// The server has refused it.
+    Refused {
+        /// Why: from 0x80 on.
+        reason: ReasonCode,
+        /// In the server's own words.
+        text: Option<String>,
+    },
     /// The connection is over. What was on its way may have arrived.
     Ended(Ended),
 }
@@ -95,16 +111,21 @@ pub enum PublishError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum SubscribeError {
+    /// There is no filter to subscribe to [MQTT-3.8.3-2].
+    NoFilter,
     /// Some messages go to another [`Messages`](crate::Messages) for the same filter already.
     Subscribed,
-    /// The request names no filter.
-    NoFilter,
     /// No Local is not for shared subscriptions [MQTT-3.8.3-4].
     NoLocalOnShared,
     /// It could not be asked for.
     Protocol(protocol::RequestError),
     /// The server has refused it.
-    Refused(ReasonCode),
+    Refused {
+        /// Why: from 0x80 on.
+        reason: ReasonCode,
+        /// In the server's own words.
+        text: Option<String>,
+    },
     /// The connection is over.
     Ended(Ended),
 }
@@ -113,12 +134,17 @@ pub enum SubscribeError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum UnsubscribeError {
-    /// The request names no filter.
+    /// There is no filter to unsubscribe from [MQTT-3.10.3-2].
     NoFilter,
     /// It could not be asked for.
     Protocol(protocol::RequestError),
     /// The server has refused it.
-    Refused(ReasonCode),
+    Refused {
+        /// Why: from 0x80 on.
+        reason: ReasonCode,
+        /// In the server's own words.
+        text: Option<String>,
+    },
     /// The connection is over, and most probably the subscription with it.
     Ended(Ended),
 }
@@ -158,6 +184,8 @@ pub enum DisconnectError {
         /// So many.
         messages: usize,
     },
+    /// DISCONNECT could not have what it was to have; the connection has ended with a plain one.
+    Protocol(protocol::DisconnectError),
     /// It had ended before.
     Ended(Ended),
 }
@@ -168,7 +196,7 @@ impl Ended {
     pub fn fault(&self) -> Fault {
         match self {
             Self::ByUs => Fault::Application,
-            Self::ByServer(_) | Self::Refused(_) | Self::Violation(_) | Self::RequestTimedOut => {
+            Self::ByServer { .. } | Self::Refused(_) | Self::Violation(_) | Self::RequestTimedOut => {
                 Fault::Server
             }
             Self::Closed | Self::TimedOut(_) | Self::Io(_) => Fault::Network,
@@ -193,7 +221,7 @@ impl PublishError {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Protocol(protocol::PublishError::SessionEnded) | Self::Refused(_) => Fault::Server,
+            Self::Protocol(protocol::PublishError::SessionEnded) | Self::Refused { .. } => Fault::Server,
             Self::Protocol(protocol::PublishError::NotConnected | protocol::PublishError::Full) => {
                 Fault::Network
             }
@@ -209,10 +237,10 @@ impl SubscribeError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
-            Self::Subscribed | Self::NoFilter | Self::NoLocalOnShared | Self::Protocol(_) => {
+            Self::NoFilter | Self::Subscribed | Self::NoLocalOnShared | Self::Protocol(_) => {
                 Fault::Application
             }
-            Self::Refused(_) => Fault::Server,
+            Self::Refused { .. } => Fault::Server,
             Self::Ended(ended) => ended.fault(),
         }
     }
@@ -225,7 +253,7 @@ impl UnsubscribeError {
         match self {
             Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
             Self::NoFilter | Self::Protocol(_) => Fault::Application,
-            Self::Refused(_) => Fault::Server,
+            Self::Refused { .. } => Fault::Server,
             Self::Ended(ended) => ended.fault(),
         }
     }
@@ -260,16 +288,28 @@ impl DisconnectError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Unacknowledged { .. } => Fault::Server,
+            Self::Protocol(_) => Fault::Application,
             Self::Ended(ended) => ended.fault(),
         }
     }
+}
+
+/// What the server said beside a reason.
+fn write_more(f: &mut fmt::Formatter<'_>, text: Option<&str>, server: Option<&str>) -> fmt::Result {
+    if let Some(text) = text {
+        write!(f, " ({text})")?;
+    }
+    server.map_or(Ok(()), |server| write!(f, "; use {server}"))
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ByUs => f.write_str("this client has disconnected: connect anew"),
-            Self::ByServer(reason) => write!(f, "the server has ended the connection: {}", reason.reason()),
+            Self::ByServer { reason, text, server_reference } => {
+                write!(f, "the server has ended the connection: {}", reason.reason())?;
+                write_more(f, text.as_deref(), server_reference.as_deref())
+            }
             Self::Refused(reason) => {
                 write!(f, "the server has refused to connect again: {}", reason.reason())
             }
@@ -289,6 +329,10 @@ impl fmt::Display for OptionsError {
             Self::UserName(error) => write!(f, "the user name: {error}"),
             Self::PasswordTooLong => f.write_str("the password has more than 65,535 bytes"),
             Self::PasswordWithoutUserName => f.write_str("before MQTT 5 a password needs a user name"),
+            Self::AuthenticationMethod(error) => write!(f, "the authentication method: {error}"),
+            Self::AuthenticationDataTooLong => {
+                f.write_str("the authentication data has more than 65,535 bytes")
+            }
             Self::Will => f.write_str("the will has what no packet can have"),
         }
     }
@@ -301,13 +345,7 @@ impl fmt::Display for ConnectError {
             Self::Protocol(error) => error.fmt(f),
             Self::Refused { reason, text, server_reference } => {
                 write!(f, "the server has refused the connection: {}", reason.reason())?;
-                if let Some(text) = text {
-                    write!(f, " ({text})")?;
-                }
-                match server_reference {
-                    Some(server) => write!(f, "; use {server}"),
-                    None => Ok(()),
-                }
+                write_more(f, text.as_deref(), server_reference.as_deref())
             }
             Self::Ended(ended) => ended.fmt(f),
         }
@@ -318,7 +356,10 @@ impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Protocol(error) => error.fmt(f),
-            Self::Refused(reason) => write!(f, "the server has refused the message: {reason}"),
+            Self::Refused { reason, text } => {
+                write!(f, "the server has refused the message: {reason}")?;
+                write_more(f, text.as_deref(), None)
+            }
             Self::Ended(ended) => ended.fmt(f),
         }
     }
@@ -327,11 +368,14 @@ impl fmt::Display for PublishError {
 impl fmt::Display for SubscribeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoFilter => f.write_str("there is no filter to subscribe to"),
             Self::Subscribed => f.write_str("there is a subscription for this filter: unsubscribe first"),
-            Self::NoFilter => f.write_str("nothing was asked for: name a filter"),
             Self::NoLocalOnShared => wire::NoLocalOnShared.fmt(f),
             Self::Protocol(error) => error.fmt(f),
-            Self::Refused(reason) => write!(f, "the server has refused the subscription: {reason}"),
+            Self::Refused { reason, text } => {
+                write!(f, "the server has refused the subscription: {reason}")?;
+                write_more(f, text.as_deref(), None)
+            }
             Self::Ended(ended) => ended.fmt(f),
         }
     }
@@ -340,9 +384,12 @@ impl fmt::Display for SubscribeError {
 impl fmt::Display for UnsubscribeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoFilter => f.write_str("nothing was asked for: name a filter"),
+            Self::NoFilter => f.write_str("there is no filter to unsubscribe from"),
             Self::Protocol(error) => error.fmt(f),
-            Self::Refused(reason) => write!(f, "the server has kept the subscription: {reason}"),
+            Self::Refused { reason, text } => {
+                write!(f, "the server has kept the subscription: {reason}")?;
+                write_more(f, text.as_deref(), None)
+            }
             Self::Ended(ended) => ended.fmt(f),
         }
     }
@@ -375,6 +422,7 @@ impl fmt::Display for DisconnectError {
             Self::Unacknowledged { messages } => {
                 write!(f, "disconnected; {messages} messages were not acknowledged in time")
             }
+            Self::Protocol(error) => error.fmt(f),
             Self::Ended(ended) => ended.fmt(f),
         }
     }
@@ -386,7 +434,9 @@ impl std::error::Error for Ended {
             Self::Violation(violation) => Some(violation),
             Self::TimedOut(what) => Some(what),
             Self::Io(error) => Some(&**error),
-            Self::ByUs | Self::ByServer(_) | Self::Refused(_) | Self::Closed | Self::RequestTimedOut => None,
+            Self::ByUs | Self::ByServer { .. } | Self::Refused(_) | Self::Closed | Self::RequestTimedOut => {
+                None
+            }
         }
     }
 }

@@ -131,9 +131,12 @@ async fn the_end_answers_everything_that_waits() {
     assert!(peer.next().await.starts_with("PUBLISH"));
     peer.send(Disconnect::new(DisconnectReason::ServerShuttingDown)).await;
     let error = acknowledgement.await.expect_err("it was not acknowledged");
-    assert!(matches!(error, PublishError::Ended(Ended::ByServer(DisconnectReason::ServerShuttingDown))));
+    assert!(matches!(
+        error,
+        PublishError::Ended(Ended::ByServer { reason: DisconnectReason::ServerShuttingDown, .. })
+    ));
     assert_eq!(peer.next().await, END);
-    assert!(matches!(client.disconnect().await, Err(DisconnectError::Ended(Ended::ByServer(_)))));
+    assert!(matches!(client.disconnect().await, Err(DisconnectError::Ended(Ended::ByServer { .. }))));
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ async fn an_acknowledgement_has_the_servers_reason() {
     peer.send(PubAck::new(id(1), PubAckReason::NoMatchingSubscribers)).await;
     peer.send(PubAck::new(id(2), PubAckReason::QuotaExceeded)).await;
     assert_eq!(nobody.await.expect("that is no error"), ReasonCode::NoMatchingSubscribers);
-    assert!(matches!(refused.await, Err(PublishError::Refused(ReasonCode::QuotaExceeded))));
+    assert!(matches!(refused.await, Err(PublishError::Refused { reason: ReasonCode::QuotaExceeded, .. })));
 }
 
 #[tokio::test]

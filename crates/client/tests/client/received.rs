@@ -100,7 +100,10 @@ async fn a_subscription_may_be_refused_or_there_already() {
         client.subscribe(filter!("a"), Qos::AtMostOnce),
         peer.suback(SubAckReason::NotAuthorized)
     );
-    assert!(matches!(refused, Err(SubscribeError::Refused(client::ReasonCode::NotAuthorized))));
+    assert!(matches!(
+        refused,
+        Err(SubscribeError::Refused { reason: client::ReasonCode::NotAuthorized, .. })
+    ));
     let (granted, ()) =
         tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
     let _messages = granted.expect("granted");
