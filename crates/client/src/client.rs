@@ -23,6 +23,7 @@ use wire::{
 
 use crate::command::Command;
 use crate::driver::Driver;
+use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError};
 use crate::inbox::Inbox;
 use crate::message::Messages;
@@ -91,6 +92,19 @@ impl Client {
     pub async fn connect_unix(path: impl Into<PathBuf>, options: Options) -> Result<Self, ConnectError> {
         let path = path.into();
         Self::connect_by(move || UnixStream::connect(path.clone()), options).await
+    }
+
+    /// Connects to a server, through all layers of the [`Endpoint`]; and again, with [`Options::reconnect`].
+    ///
+    /// # Errors
+    /// [`ConnectError`]; then there is no connection.
+    pub async fn connect_to(endpoint: Endpoint, options: Options) -> Result<Self, ConnectError> {
+        let endpoint = Arc::new(endpoint);
+        let connector = move || {
+            let endpoint = Arc::clone(&endpoint);
+            async move { endpoint.connect().await }
+        };
+        Self::connect_by(connector, options).await
     }
 
     /// Connects over what `connector` gives; and again, with [`Options::reconnect`]. The first attempt is the only one

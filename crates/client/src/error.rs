@@ -7,6 +7,8 @@ use std::sync::Arc;
 use session::client as protocol;
 use wire::{ConnectRefusal, DisconnectReason, ReasonCode, Utf8Error, Violation};
 
+use crate::dial::TransportError;
+
 /// Where to look for the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
@@ -45,7 +47,7 @@ pub enum Ended {
     ///
     /// [`Options::request_timeout`]: crate::Options::request_timeout
     RequestTimedOut,
-    /// The transport has failed.
+    /// The transport has failed; a [`TransportError`] inside says more, if it was on the way to the server.
     Io(Arc<io::Error>),
 }
 
@@ -199,7 +201,8 @@ impl Ended {
             Self::ByServer { .. } | Self::Refused(_) | Self::Violation(_) | Self::RequestTimedOut => {
                 Fault::Server
             }
-            Self::Closed | Self::TimedOut(_) | Self::Io(_) => Fault::Network,
+            Self::Io(error) => TransportError::of(error).map_or(Fault::Network, TransportError::fault),
+            Self::Closed | Self::TimedOut(_) => Fault::Network,
         }
     }
 }
@@ -317,6 +320,7 @@ impl fmt::Display for Ended {
             Self::Violation(violation) => write!(f, "the server has broken the protocol: {violation}"),
             Self::TimedOut(what) => write!(f, "{what}: look at the network, or try again"),
             Self::RequestTimedOut => f.write_str("the server has not answered a request in time"),
+            Self::Io(error) if TransportError::of(error).is_some() => error.fmt(f),
             Self::Io(error) => write!(f, "the transport has failed: {error}"),
         }
     }

@@ -86,7 +86,9 @@
 mod back_off;
 mod client;
 mod command;
+mod dial;
 mod driver;
+mod endpoint;
 mod engine;
 mod error;
 mod inbox;
@@ -98,9 +100,18 @@ mod requester;
 mod requests;
 mod routes;
 mod server;
+#[cfg(feature = "socks5")]
+mod socks5;
 mod state;
+#[cfg(feature = "tls")]
+mod tls;
+mod url;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 pub use client::{Acknowledgement, Client};
+pub use dial::{Layer, TransportError};
+pub use endpoint::{Endpoint, Stream};
 pub use error::{
     ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, RequestError, RequesterError,
     SubscribeError, UnsubscribeError,
@@ -111,8 +122,17 @@ pub use options::Options;
 pub use requester::Requester;
 pub use server::Server;
 pub use session::client::{Acknowledge, Outgoing};
+#[cfg(feature = "socks5")]
+pub use socks5::Proxy;
 pub use state::State;
+#[cfg(feature = "tls")]
+pub use tls::{Origin, Tls, TlsError, TlsOptions, TlsVersion};
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;
 pub use topic::{TopicFilter, TopicName, filter, topic};
+pub use url::UrlError;
+#[cfg(feature = "websocket")]
+pub use websocket::{WebSocket, WebSocketError};
 pub use wire::{
     Binary, Disconnect, DisconnectProperties, DisconnectReason, MessageProperties, Packet, PacketId,
     PayloadFormat, Qos, ReasonCode, ResponseTopic, RetainHandling, Role, SubscribeProperties,
