@@ -86,6 +86,17 @@ impl Error for TransportError {
     }
 }
 
+/// Whose fault it was that a transport has failed. What a server has against us may come when all layers are there.
+pub(crate) fn fault_of(error: &io::Error) -> Fault {
+    if let Some(error) = TransportError::of(error) {
+        return error.fault;
+    }
+    #[cfg(feature = "tls")]
+    return crate::tls::fault_of(error);
+    #[cfg(not(feature = "tls"))]
+    Fault::Network
+}
+
 /// Keeps the kind of what it is made of, where that has one.
 impl From<TransportError> for io::Error {
     fn from(error: TransportError) -> Self {

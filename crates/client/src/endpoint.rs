@@ -30,7 +30,7 @@ use crate::websocket::WebSocket;
 /// | `wss://host:port/path` | WebSocket over TLS | 443 | `tls`, `websocket` |
 /// | `unix:///path` | a socket of this machine | | |
 ///
-/// TLS trusts who the system trusts, unless [`tls`](Self::tls) says otherwise. Credentials are not in the URL but in
+/// TLS trusts who the system trusts, unless `Endpoint::tls` says otherwise. Credentials are not in the URL but in
 /// [`Options`](crate::Options).
 ///
 /// ```no_run
@@ -124,7 +124,7 @@ impl Endpoint {
         self
     }
 
-    /// Speaks WebSocket, in this way; with [`tls`](Self::tls), inside of it.
+    /// Speaks WebSocket, in this way; where there is TLS, inside of it.
     #[cfg(feature = "websocket")]
     #[must_use]
     pub fn websocket(mut self, websocket: WebSocket) -> Self {

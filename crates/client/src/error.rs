@@ -7,7 +7,7 @@ use std::sync::Arc;
 use session::client as protocol;
 use wire::{ConnectRefusal, DisconnectReason, ReasonCode, Utf8Error, Violation};
 
-use crate::dial::TransportError;
+use crate::dial::{TransportError, fault_of};
 
 /// Where to look for the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -201,7 +201,7 @@ impl Ended {
             Self::ByServer { .. } | Self::Refused(_) | Self::Violation(_) | Self::RequestTimedOut => {
                 Fault::Server
             }
-            Self::Io(error) => TransportError::of(error).map_or(Fault::Network, TransportError::fault),
+            Self::Io(error) => fault_of(error),
             Self::Closed | Self::TimedOut(_) => Fault::Network,
         }
     }

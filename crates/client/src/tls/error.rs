@@ -73,8 +73,8 @@ impl TlsError {
     }
 }
 
-/// Whose fault it is that a handshake has failed.
-pub(super) fn fault_of(error: &io::Error) -> Fault {
+/// Whose fault it is that TLS has failed.
+pub(crate) fn fault_of(error: &io::Error) -> Fault {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         None => Fault::Network,
         // It does not like what we have shown, or have not.

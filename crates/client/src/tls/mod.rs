@@ -21,6 +21,7 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, SupportedProtocolV
 use crate::dial::{Layer, TransportError};
 use crate::endpoint::Duplex;
 
+pub(crate) use error::fault_of;
 pub use error::{Origin, TlsError};
 use pem::Identity;
 use verify::{AnyCertificate, AnyHostName};
@@ -267,8 +268,7 @@ impl Tls {
             })?,
         };
         let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
-        connected
-            .map_err(|error| TransportError::new(Layer::Tls, host, error::fault_of(&error), error).into())
+        connected.map_err(|error| TransportError::new(Layer::Tls, host, fault_of(&error), error).into())
     }
 }
 

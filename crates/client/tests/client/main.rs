@@ -1,9 +1,16 @@
 //! The client, seen from its application and from a server that a test plays packet by packet.
 
 mod ended;
+mod endpoint;
 mod inbox;
 mod peer;
 mod published;
 mod received;
 mod reconnected;
 mod requested;
+#[cfg(feature = "socks5")]
+mod socks5;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(feature = "websocket")]
+mod websocket;
