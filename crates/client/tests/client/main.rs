@@ -12,5 +12,6 @@ mod requested;
 mod socks5;
 #[cfg(feature = "tls")]
 mod tls;
+mod watched;
 #[cfg(feature = "websocket")]
 mod websocket;

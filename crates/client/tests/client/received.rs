@@ -1,6 +1,11 @@
 //! What an application subscribes to.
 
-use client::{Acknowledge, Options, Qos, SubscribeError, Version, filter, topic};
+use std::num::NonZeroU16;
+
+use client::{
+    Acknowledge, Client, Messages, Options, Qos, SubscribeError, SubscriptionIdentifier, TopicAlias, Version,
+    filter, topic,
+};
 use wire::{Delivery, Publish, SubAckReason};
 
 use crate::peer::{Peer, id};
@@ -91,6 +96,98 @@ async fn a_full_stream_stops_reading_and_nothing_else() {
     for _ in 0..10 {
         assert_eq!(messages.next().await.expect("all are there").payload(), b"hey");
     }
+}
+
+#[tokio::test]
+async fn a_full_stream_holds_back_others_only_when_receive_maximum_is_used_up() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(1);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options.receive_max(nonzero(3))).await;
+    let (mut full, mut other) = streams(&mut peer, &client).await;
+    for _ in 0..3 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    for _ in 0..10 {
+        peer.send(Publish::new(topic!("b"), b"2")).await;
+        assert_eq!(other.next().await.expect("it is not held back").payload(), b"2");
+    }
+    for _ in 0..3 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    peer.send(Publish::new(topic!("b"), b"2")).await;
+    for _ in 0..6 {
+        full.next().await.expect("nothing is lost");
+    }
+    other.next().await.expect("it came behind them");
+    assert_eq!(full.dropped(), 0);
+}
+
+#[tokio::test]
+async fn what_has_no_room_may_be_dropped_at_qos_0() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(2).drop_when_full(true);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options.receive_max(nonzero(1))).await;
+    let (mut full, mut other) = streams(&mut peer, &client).await;
+    for _ in 0..2 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    peer.send(publish(Qos::AtLeastOnce, 1)).await;
+    for _ in 0..10 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    full.next().await.expect("the first");
+    full.next().await.expect("the second");
+    assert_eq!(full.next().await.expect("it waited").qos(), Qos::AtLeastOnce);
+    peer.send(Publish::new(topic!("b"), b"2")).await;
+    other.next().await.expect("all before it have been looked at");
+    let left = drain(&mut full).await;
+    assert_eq!(full.dropped() + left, 10, "each is there or counted");
+}
+
+fn nonzero(number: u16) -> NonZeroU16 {
+    NonZeroU16::new(number).expect("not 0")
+}
+
+/// Streams for `a/b` and for `b`.
+async fn streams(peer: &mut Peer, client: &Client) -> (Messages, Messages) {
+    let (one, ()) = tokio::join!(
+        client.subscribe(filter!("a/b"), Qos::AtLeastOnce),
+        peer.suback(SubAckReason::GrantedQos1)
+    );
+    let (other, ()) =
+        tokio::join!(client.subscribe(filter!("b"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    (one.expect("granted"), other.expect("granted"))
+}
+
+/// How many messages are in a stream now.
+async fn drain(messages: &mut Messages) -> u64 {
+    let mut count = 0;
+    loop {
+        tokio::select! {
+            biased;
+            _ = messages.next() => count += 1,
+            () = std::future::ready(()) => return count,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_knows_how_it_came() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let (mut messages, _other) = streams(&mut peer, &client).await;
+    let identifiers = [SubscriptionIdentifier::new(1).expect("a number")];
+    let mut packet = publish(Qos::AtLeastOnce, 7);
+    packet.topic = wire::PublishTopic::NameWithAlias(topic!("a/b"), TopicAlias::new(3).expect("a number"));
+    packet.subscription_identifiers = identifiers[..].into();
+    packet.retain = true;
+    peer.send(packet).await;
+    packet.topic = wire::PublishTopic::Alias(TopicAlias::new(3).expect("a number"));
+    packet.delivery = Delivery::ExactlyOnce { packet_id: id(8), dup: true };
+    peer.send(packet).await;
+    let (first, second) = (messages.next().await.expect("one"), messages.next().await.expect("two"));
+    assert_eq!((first.packet_id(), second.packet_id()), (Some(id(7)), Some(id(8))));
+    assert_eq!((first.dup(), second.dup()), (false, true));
+    assert_eq!((first.topic(), second.topic()), (topic!("a/b"), topic!("a/b")));
+    assert_eq!(first.topic_alias(), second.topic_alias());
+    assert_eq!((first.subscription_identifiers(), first.retain()), (&identifiers[..], true));
 }
 
 #[tokio::test]
