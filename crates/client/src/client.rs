@@ -24,7 +24,9 @@ use wire::{
 use crate::command::Command;
 use crate::driver::Driver;
 use crate::endpoint::Endpoint;
-use crate::error::{ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError};
+use crate::error::{
+    AuthenticateError, ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError,
+};
 use crate::inbox::Inbox;
 use crate::message::Messages;
 use crate::options::Options;
@@ -280,6 +282,18 @@ impl Client {
         let sent = self.commands.send(Command::UnsubscribeMany { unsubscribe, reply }).await;
         sent.map_err(|_| UnsubscribeError::Ended(self.why()))?;
         answer.await.unwrap_or_else(|_| Err(UnsubscribeError::Ended(self.why())))
+    }
+
+    /// Begins the authentication of this connection anew (section 4.12.1), with the method of CONNECT, and returns when the
+    /// server is content. If it is not, it ends the connection.
+    ///
+    /// # Errors
+    /// [`AuthenticateError`].
+    pub async fn reauthenticate(&self) -> Result<(), AuthenticateError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.commands.send(Command::Reauthenticate(reply)).await;
+        sent.map_err(|_| AuthenticateError::Ended(self.why()))?;
+        answer.await.unwrap_or_else(|_| Err(AuthenticateError::Ended(self.why())))
     }
 
     /// Ends the connection: sends what is queued, waits until all of it is acknowledged, sends DISCONNECT, and closes.

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 use topic::TopicFilterBuf;
 use wire::{ReasonCode, SubscriptionOptions};
 
-use crate::error::{DisconnectError, PublishError, SubscribeError, UnsubscribeError};
+use crate::error::{AuthenticateError, DisconnectError, PublishError, SubscribeError, UnsubscribeError};
 use crate::message::Messages;
 use crate::outlet::Outlet;
 use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
@@ -21,5 +21,6 @@ pub(crate) enum Command {
     Inbox(Outlet),
     SubscribeMany { subscribe: OwnedSubscribe, reply: Reply<Vec<ReasonCode>, SubscribeError> },
     UnsubscribeMany { unsubscribe: OwnedUnsubscribe, reply: Reply<Vec<ReasonCode>, UnsubscribeError> },
+    Reauthenticate(Reply<(), AuthenticateError>),
     Disconnect { packet: OwnedDisconnect, reply: Reply<(), DisconnectError> },
 }

@@ -13,6 +13,7 @@ use wire::{
     PacketType, PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
 };
 
+use crate::authentication::Exchange;
 use crate::client::unix_ms;
 use crate::command::{Command, Reply};
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError};
@@ -42,6 +43,7 @@ pub(crate) struct Engine {
     publishing: HashMap<u64, Reply<ReasonCode, PublishError>>,
     published: u64,
     pub(crate) requests: HashMap<PacketId, Request>,
+    pub(crate) exchange: Exchange,
     pub(crate) routes: Routes,
     acknowledge: mpsc::UnboundedSender<Accepted>,
     closing: Option<Closing>,
@@ -95,7 +97,8 @@ impl Engine {
         connecting: Connecting,
         acknowledge: mpsc::UnboundedSender<Accepted>,
     ) -> Result<Self, ConnectError> {
-        let connect = options.connect()?;
+        let (exchange, data) = Exchange::begin(options.authenticators());
+        let connect = options.connect(data.as_deref())?;
         let mut session = session_of(&connect, options.settings());
         let mut output = Output::default();
         let start = Instant::now();
@@ -110,6 +113,7 @@ impl Engine {
             publishing: HashMap::new(),
             published: 0,
             requests: HashMap::new(),
+            exchange,
             routes,
             acknowledge,
             closing: None,
@@ -124,8 +128,10 @@ impl Engine {
     /// Begins another connection: CONNECT is in the output.
     pub(crate) fn connect(&mut self) -> Result<(), Ended> {
         let now = self.now();
+        let (exchange, data) = Exchange::begin(self.options.authenticators());
+        self.exchange = exchange;
         // The first CONNECT had the same options, and there is no connection.
-        let connect = self.options.connect_again().map_err(|_| Ended::ByUs)?;
+        let connect = self.options.connect_again(data.as_deref()).map_err(|_| Ended::ByUs)?;
         self.session.connect(&connect, now, &mut self.output.bytes).map_err(|_| Ended::ByUs)
     }
 
@@ -137,6 +143,7 @@ impl Engine {
         self.output = Output::default();
         self.routes.forget_unclaimed();
         self.fail_requests(ended);
+        self.exchange.fail(ended);
         self.change_state(State::Reconnecting(ended.clone()));
         self.tell_failed();
     }
@@ -150,6 +157,8 @@ impl Engine {
             && match ended {
                 // Two who take the session from each other would go on for ever.
                 Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
+                // The same steps would follow.
+                Ended::NoAuthenticator | Ended::NotAuthenticated(_) => false,
                 Ended::Refused(reason) => matches!(reason, ServerBusy | ServerUnavailable | QuotaExceeded),
                 _ => true,
             }
@@ -219,8 +228,13 @@ impl Engine {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let closing = self.closing.as_ref().map(|closing| closing.due);
         let session = self.session.poll_timeout().map(|ms| self.start + Duration::from_millis(ms));
-        let requests = self.requests.values().map(|request| request.due).min();
-        [session, requests.filter(|_| self.may_read()), closing].into_iter().flatten().min()
+        let requests = self.requests_due().filter(|_| self.may_read());
+        [session, requests, closing].into_iter().flatten().min()
+    }
+
+    /// When the first of what the server was asked for is late.
+    fn requests_due(&self) -> Option<Instant> {
+        self.requests.values().map(|request| request.due).chain(self.exchange.due()).min()
     }
 
     pub(crate) fn handle_timeout(&mut self) -> Result<(), Ended> {
@@ -229,7 +243,7 @@ impl Engine {
             self.assume_heard();
         }
         self.session.handle_timeout(now(self.start), &mut self.output.bytes).map_err(Ended::TimedOut)?;
-        if self.may_read() && self.requests.values().any(|request| request.due <= at) {
+        if self.may_read() && self.requests_due().is_some_and(|due| due <= at) {
             return Err(Ended::RequestTimedOut);
         }
         if self.closing.as_ref().is_some_and(|closing| closing.due <= at) {
@@ -291,6 +305,7 @@ impl Engine {
                 Command::Inbox(outlet) => self.routes.set_inbox(outlet),
                 Command::SubscribeMany { subscribe, reply } => self.subscribe_many(subscribe, reply),
                 Command::UnsubscribeMany { unsubscribe, reply } => self.unsubscribe_many(unsubscribe, reply),
+                Command::Reauthenticate(reply) => self.reauthenticate(reply),
                 Command::Disconnect { packet, reply } => self.close(packet, Some(reply)),
             }
         }
@@ -433,17 +448,16 @@ impl Engine {
                 let server_reference = owned(packet.properties.server_reference);
                 return Err(Ended::ByServer { reason: packet.reason, text, server_reference });
             }
-            Event::None
-            | Event::Authenticate { .. }
-            | Event::Authenticated { .. }
-            | Event::Released { .. }
-            | Event::Received { .. } => {}
+            Event::Authenticate { data } => self.authenticate(data)?,
+            Event::Authenticated { data } => self.authenticated(data)?,
+            Event::None | Event::Released { .. } | Event::Received { .. } => {}
         }
         Ok(())
     }
 
     /// Tells whoever connects; if that is nobody any more, the connection ends again.
     fn accepted(&mut self, session_present: bool, properties: &ConnAckProperties<'_>) -> Result<(), Ended> {
+        self.authenticated(properties.authentication_data)?;
         let version = self.session.version().unwrap_or(Version::V5);
         let server = Server::of(session_present, self.session.client_id(), version, properties);
         let server = Arc::new(server);

@@ -39,6 +39,11 @@ pub enum Ended {
     Refused(ConnectRefusal),
     /// The server has closed it without a word.
     Closed,
+    /// The server wants another step of an authentication, for which there is no
+    /// [`Authenticator`](crate::Authenticator).
+    NoAuthenticator,
+    /// The [`Authenticator`](crate::Authenticator) has said no; why.
+    NotAuthenticated(String),
     /// The server has broken the protocol; it was told so.
     Violation(Violation),
     /// The server has not answered CONNECT or PINGREQ in time.
@@ -151,6 +156,16 @@ pub enum UnsubscribeError {
     Ended(Ended),
 }
 
+/// Why an authentication has not succeeded anew.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum AuthenticateError {
+    /// It could not be asked for.
+    Protocol(protocol::RequestError),
+    /// The connection is over; with [`Ended::ByServer`] perhaps because of this.
+    Ended(Ended),
+}
+
 /// Why there is no [`Requester`](crate::Requester).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -197,10 +212,12 @@ impl Ended {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            Self::ByUs => Fault::Application,
-            Self::ByServer { .. } | Self::Refused(_) | Self::Violation(_) | Self::RequestTimedOut => {
-                Fault::Server
-            }
+            Self::ByUs | Self::NoAuthenticator => Fault::Application,
+            Self::ByServer { .. }
+            | Self::Refused(_)
+            | Self::Violation(_)
+            | Self::RequestTimedOut
+            | Self::NotAuthenticated(_) => Fault::Server,
             Self::Io(error) => fault_of(error),
             Self::Closed | Self::TimedOut(_) => Fault::Network,
         }
@@ -262,6 +279,18 @@ impl UnsubscribeError {
     }
 }
 
+impl AuthenticateError {
+    /// Whose fault it was.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
+            Self::Protocol(_) => Fault::Application,
+            Self::Ended(ended) => ended.fault(),
+        }
+    }
+}
+
 impl RequesterError {
     /// Whose fault it was.
     #[must_use]
@@ -317,6 +346,10 @@ impl fmt::Display for Ended {
                 write!(f, "the server has refused to connect again: {}", reason.reason())
             }
             Self::Closed => f.write_str("the server has closed the connection without a word: try again"),
+            Self::NoAuthenticator => {
+                f.write_str("the server wants more of an authentication than there is: set an authenticator")
+            }
+            Self::NotAuthenticated(why) => write!(f, "the authentication has failed here: {why}"),
             Self::Violation(violation) => write!(f, "the server has broken the protocol: {violation}"),
             Self::TimedOut(what) => write!(f, "{what}: look at the network, or try again"),
             Self::RequestTimedOut => f.write_str("the server has not answered a request in time"),
@@ -399,6 +432,15 @@ impl fmt::Display for UnsubscribeError {
     }
 }
 
+impl fmt::Display for AuthenticateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Protocol(error) => error.fmt(f),
+            Self::Ended(ended) => ended.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for RequesterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -438,9 +480,13 @@ impl std::error::Error for Ended {
             Self::Violation(violation) => Some(violation),
             Self::TimedOut(what) => Some(what),
             Self::Io(error) => Some(&**error),
-            Self::ByUs | Self::ByServer { .. } | Self::Refused(_) | Self::Closed | Self::RequestTimedOut => {
-                None
-            }
+            Self::ByUs
+            | Self::NoAuthenticator
+            | Self::NotAuthenticated(_)
+            | Self::ByServer { .. }
+            | Self::Refused(_)
+            | Self::Closed
+            | Self::RequestTimedOut => None,
         }
     }
 }
@@ -450,6 +496,7 @@ impl std::error::Error for ConnectError {}
 impl std::error::Error for PublishError {}
 impl std::error::Error for SubscribeError {}
 impl std::error::Error for UnsubscribeError {}
+impl std::error::Error for AuthenticateError {}
 impl std::error::Error for DisconnectError {}
 impl std::error::Error for RequesterError {}
 impl std::error::Error for RequestError {}

@@ -83,6 +83,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod authentication;
 mod back_off;
 mod client;
 mod command;
@@ -109,12 +110,13 @@ mod url;
 #[cfg(feature = "websocket")]
 mod websocket;
 
+pub use authentication::Authenticator;
 pub use client::{Acknowledgement, Client};
 pub use dial::{Layer, TransportError};
 pub use endpoint::{Endpoint, Stream};
 pub use error::{
-    ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, RequestError, RequesterError,
-    SubscribeError, UnsubscribeError,
+    AuthenticateError, ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, RequestError,
+    RequesterError, SubscribeError, UnsubscribeError,
 };
 pub use inbox::Inbox;
 pub use message::{Message, Messages};

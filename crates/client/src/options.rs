@@ -7,6 +7,7 @@ use std::time::Duration;
 use session::client::Acknowledge;
 use wire::{Binary, Connect, Packet, Role, UserProperties, Utf8, Version, Will};
 
+use crate::authentication::{Authenticator, Authenticators};
 use crate::back_off::BackOff;
 use crate::error::OptionsError;
 use crate::owned::{OwnedUserProperties, OwnedWill};
@@ -70,7 +71,13 @@ struct Secret(Box<[u8]>);
 #[derive(Debug, Clone)]
 struct Authentication {
     method: String,
-    data: Option<Secret>,
+    how: How,
+}
+
+#[derive(Debug, Clone)]
+enum How {
+    Data(Option<Secret>),
+    Exchange(Authenticators),
 }
 
 impl std::fmt::Debug for Secret {
@@ -139,12 +146,45 @@ impl Options {
         self
     }
 
-    /// Authentication Method, and the data that CONNECT has for it (section 4.12). MQTT 5 only. Debug output leaves the
-    /// data out.
+    /// Authentication Method, and the data that CONNECT has for it (section 4.12), for methods that need no more. MQTT 5
+    /// only. Debug output leaves the data out.
     #[must_use]
     pub fn authentication(mut self, method: impl Into<String>, data: Option<&[u8]>) -> Self {
-        let data = data.map(|data| Secret(data.into()));
-        self.authentication = Some(Authentication { method: method.into(), data });
+        let how = How::Data(data.map(|data| Secret(data.into())));
+        self.authentication = Some(Authentication { method: method.into(), how });
+        self
+    }
+
+    /// Authentication Method, and what makes its steps, which each connection has anew (section 4.12). MQTT 5 only.
+    ///
+    /// ```
+    /// use client::{Authenticator, Options, Version};
+    ///
+    /// /// Sends the challenge back, turned round.
+    /// struct Mirror;
+    ///
+    /// impl Authenticator for Mirror {
+    ///     fn begin(&mut self) -> Option<Vec<u8>> {
+    ///         Some(b"ann".to_vec())
+    ///     }
+    ///
+    ///     fn step(&mut self, challenge: Option<&[u8]>) -> Result<Option<Vec<u8>>, String> {
+    ///         let challenge = challenge.ok_or("no challenge")?;
+    ///         Ok(Some(challenge.iter().rev().copied().collect()))
+    ///     }
+    /// }
+    ///
+    /// let options = Options::new(Version::V5).authenticator("MIRROR", || Mirror);
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn authenticator<A: Authenticator + 'static>(
+        mut self,
+        method: impl Into<String>,
+        make: impl Fn() -> A + Send + Sync + 'static,
+    ) -> Self {
+        let how = How::Exchange(Authenticators(Arc::new(move || Box::new(make()))));
+        self.authentication = Some(Authentication { method: method.into(), how });
         self
     }
 
@@ -336,14 +376,28 @@ impl Options {
 
     /// CONNECT, after a connection was lost: the session goes on, if there is one that outlives connections. Before
     /// MQTT 5 one flag says both, and stays as it was.
-    pub(crate) fn connect_again(&self) -> Result<Connect<'_>, OptionsError> {
-        let mut connect = self.connect()?;
+    pub(crate) fn connect_again<'a>(&'a self, data: Option<&'a [u8]>) -> Result<Connect<'a>, OptionsError> {
+        let mut connect = self.connect(data)?;
         connect.clean_start &= !self.version.is_5();
         Ok(connect)
     }
 
-    /// CONNECT.
-    pub(crate) fn connect(&self) -> Result<Connect<'_>, OptionsError> {
+    pub(crate) fn authenticators(&self) -> Option<&Authenticators> {
+        match &self.authentication.as_ref()?.how {
+            How::Exchange(authenticators) if self.version.is_5() => Some(authenticators),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn authentication_data(&self) -> Option<&[u8]> {
+        match &self.authentication.as_ref()?.how {
+            How::Data(data) => data.as_ref().map(|data| &*data.0),
+            How::Exchange(_) => None,
+        }
+    }
+
+    /// CONNECT, with what an exchange begins with.
+    pub(crate) fn connect<'a>(&'a self, data: Option<&'a [u8]>) -> Result<Connect<'a>, OptionsError> {
         let client_id = Utf8::new(&self.client_id).map_err(OptionsError::ClientId)?;
         let user_name =
             self.user_name.as_deref().map(Utf8::new).transpose().map_err(OptionsError::UserName)?;
@@ -366,10 +420,10 @@ impl Options {
             connect.properties.request_problem_information =
                 Some(false).filter(|_| !self.request_problem_information);
             connect.properties.user_properties = self.user_properties.get();
-            if let Some(Authentication { method, data }) = &self.authentication {
+            if let Some(Authentication { method, .. }) = &self.authentication {
                 let method = Utf8::new(method).map_err(OptionsError::AuthenticationMethod)?;
                 connect.properties.authentication_method = Some(method);
-                let data = data.as_ref().map(|data| Binary::new(&data.0)).transpose();
+                let data = data.or(self.authentication_data()).map(Binary::new).transpose();
                 connect.properties.authentication_data =
                     data.map_err(|_| OptionsError::AuthenticationDataTooLong)?;
             }

@@ -249,6 +249,7 @@ impl Engine {
     pub(crate) fn postpone_requests(&mut self) {
         let due = Instant::now() + self.options.request_timeout;
         self.requests.values_mut().for_each(|request| request.due = due);
+        self.exchange.postpone(due);
     }
 }
 

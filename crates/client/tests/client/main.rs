@@ -1,5 +1,6 @@
 //! The client, seen from its application and from a server that a test plays packet by packet.
 
+mod authenticated;
 mod ended;
 mod endpoint;
 mod inbox;
