@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use session::Now;
-use session::client::{self as protocol, Acknowledge, Client, Event, Outgoing, Settings, Stored};
+use session::client::{self as protocol, Acknowledge, Client, Event, Settings, Stored};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use wire::{
@@ -299,7 +299,7 @@ impl Engine {
         }
         for command in commands {
             match command {
-                Command::Publish { message, reply } => self.publish(&message, reply),
+                Command::Publish { message, reply } => self.publish(message, reply),
                 Command::Subscribe { filter, options, reply } => self.subscribe(filter, options, reply),
                 Command::Unsubscribe { filter, reply } => self.unsubscribe(filter, reply),
                 Command::Inbox(outlet) => self.routes.set_inbox(outlet),
@@ -383,19 +383,12 @@ impl Engine {
         }
     }
 
-    fn publish(&mut self, message: &session::Message, reply: Reply<ReasonCode, PublishError>) {
-        let now = self.now();
-        let outgoing = Outgoing {
-            topic: message.topic(),
-            payload: message.payload(),
-            qos: message.qos(),
-            retain: message.retain(),
-            properties: message.publish(now).properties,
-        };
+    fn publish(&mut self, message: session::Message, reply: Reply<ReasonCode, PublishError>) {
+        let (qos, now) = (message.qos(), self.now());
         self.published += 1;
         // Whoever published may not wait for the answer.
-        match self.session.publish(&outgoing, self.published, now, &mut self.output.bytes) {
-            Ok(_) if outgoing.qos == Qos::AtMostOnce => {
+        match self.session.publish_message(message, self.published, now, &mut self.output.bytes) {
+            Ok(_) if qos == Qos::AtMostOnce => {
                 let _ = reply.send(Ok(ReasonCode::Success));
             }
             Ok(_) => {

@@ -51,7 +51,31 @@ impl<T> Client<T> {
             link.write_publish(&publish, now, into)?;
             return Ok(Publishing::Sent(None));
         }
-        let message = Arc::new(Message::of_outgoing(outgoing, now));
+        self.publish_message(Message::of_outgoing(outgoing, now), tag, now, into)
+    }
+
+    /// [Publishes](Self::publish) a message that is there already, at its own QoS: it is kept as it is, and not copied.
+    /// Its expiry has begun when it was made.
+    ///
+    /// # Errors
+    /// [`PublishError`]; then the message is not kept.
+    pub fn publish_message(
+        &mut self,
+        message: Message,
+        tag: T,
+        now: Now,
+        into: &mut Vec<u8>,
+    ) -> Result<Publishing, PublishError> {
+        let link = self.link.as_deref_mut().filter(|link| link.is_connected);
+        if let Some(link) = &link {
+            link.server.check(message.qos(), message.retain())?;
+        }
+        if message.qos() == Qos::AtMostOnce {
+            let link = link.ok_or(PublishError::NotConnected)?;
+            link.write_publish(&Publish { retain: message.retain(), ..message.publish(now) }, now, into)?;
+            return Ok(Publishing::Sent(None));
+        }
+        let message = Arc::new(message);
         let is_ready = link.is_some_and(|link| link.has_place(self.outbound.len()));
         if is_ready && self.waiting.len() == 0 {
             let sent = self.send(message, tag, now, into);

@@ -2,10 +2,11 @@
 
 use std::num::NonZeroU16;
 
+use session::Message;
 use session::client::{Event, Outgoing, PublishError, Publishing, Settings};
 use wire::{
-    ConnAckProperties, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Qos, ReasonCode,
-    SubscribeProperties, Version,
+    ConnAckProperties, Delivery, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Publish, Qos,
+    ReasonCode, SubscribeProperties, Version,
 };
 
 use crate::world::{World, connack, connect, id, outgoing};
@@ -35,6 +36,27 @@ fn at_qos_0_a_message_is_sent_and_forgotten() {
         assert_eq!(world.publish(&outgoing(Qos::AtMostOnce), ""), Ok(Publishing::Sent(None)));
         assert_eq!(world.sent(), ["PUBLISH q0 \"a/b\" 3 B \"hey\""]);
         assert_eq!(world.client.in_flight(), 0);
+    }
+}
+
+#[test]
+fn a_message_that_is_there_goes_the_way_of_its_qos() {
+    for (version, qos) in Version::ALL.into_iter().flat_map(|version| Qos::ALL.map(|qos| (version, qos))) {
+        let mut world = World::new(version);
+        let delivery = match qos {
+            Qos::AtMostOnce => Delivery::AtMostOnce,
+            Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id: id(9), dup: false },
+            Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id: id(9), dup: false },
+        };
+        let name = topic::topic!("a/b");
+        let packet = Publish { delivery, retain: true, ..Publish::new(name, b"hey") };
+        let message = Message::new(name, &packet, None, world.now());
+        let sent = world.publish_message(message, "tag").expect("it is sent");
+        let bytes = world.sent();
+        let same = Outgoing { retain: true, ..outgoing(qos) };
+        let mut world = World::new(version);
+        assert_eq!(world.publish(&same, "tag"), Ok(sent));
+        assert_eq!(world.sent(), bytes);
     }
 }
 
