@@ -193,16 +193,24 @@ impl Driver {
                 self.engine.handle_written(count);
                 Ok(())
             }
-            Turn::Commands(commands) => self.engine.handle_commands(commands),
+            Turn::Commands(commands) => {
+                // What was accepted before a command is acknowledged before it: it may be DISCONNECT.
+                self.acknowledge_accepted();
+                self.engine.handle_commands(commands)
+            }
             Turn::Accepted(accepted) => {
                 self.engine.handle_accepted(&accepted);
-                while let Ok(accepted) = self.accepted.try_recv() {
-                    self.engine.handle_accepted(&accepted);
-                }
+                self.acknowledge_accepted();
                 Ok(())
             }
             Turn::Room => self.engine.handle_input(),
             Turn::Timeout => self.engine.handle_timeout(),
+        }
+    }
+
+    fn acknowledge_accepted(&mut self) {
+        while let Ok(accepted) = self.accepted.try_recv() {
+            self.engine.handle_accepted(&accepted);
         }
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use session::Now;
-use session::client::{self as protocol, Acknowledge, Client, Event, Settings, Stored};
+use session::client::{self as protocol, Acknowledge, Client, Event, Outgoing, Receipt, Settings, Stored};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use wire::{
-    ConnAckProperties, Connect, Decoded, Delivery, Disconnect, DisconnectReason, Limits, Packet, PacketId,
-    PacketType, PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
+    ConnAckProperties, Connect, Decoded, Disconnect, DisconnectReason, Limits, Packet, PacketId, PacketType,
+    PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
 };
 
 use crate::authentication::Exchange;
@@ -299,10 +299,13 @@ impl Engine {
         }
         for command in commands {
             match command {
-                Command::Publish { message, reply } => self.publish(message, reply),
+                Command::Publish { message, reply } => self.publish(&message, reply),
                 Command::Subscribe { filter, options, reply } => self.subscribe(filter, options, reply),
                 Command::Unsubscribe { filter, reply } => self.unsubscribe(filter, reply),
-                Command::Inbox(outlet) => self.routes.set_inbox(outlet),
+                Command::Inbox(outlet) => {
+                    let receipts = self.routes.set_inbox(outlet);
+                    self.accept_at_once(receipts);
+                }
                 Command::SubscribeMany { subscribe, reply } => self.subscribe_many(subscribe, reply),
                 Command::UnsubscribeMany { unsubscribe, reply } => self.unsubscribe_many(unsubscribe, reply),
                 Command::Reauthenticate(reply) => self.reauthenticate(reply),
@@ -315,6 +318,11 @@ impl Engine {
     pub(crate) fn handle_accepted(&mut self, accepted: &Accepted) {
         let now = self.now();
         self.session.acknowledge(accepted.receipt, accepted.reason, now, &mut self.output.bytes);
+    }
+
+    pub(crate) fn accept_at_once(&mut self, receipts: impl IntoIterator<Item = Receipt>) {
+        let success = |receipt| Accepted { receipt, reason: ReasonCode::Success };
+        receipts.into_iter().for_each(|receipt| self.handle_accepted(&success(receipt)));
     }
 
     /// What follows from any change: failed messages are told, what was waited for while nothing was read has its time
@@ -383,12 +391,19 @@ impl Engine {
         }
     }
 
-    fn publish(&mut self, message: session::Message, reply: Reply<ReasonCode, PublishError>) {
-        let (qos, now) = (message.qos(), self.now());
+    fn publish(&mut self, message: &session::Message, reply: Reply<ReasonCode, PublishError>) {
+        let now = self.now();
+        let outgoing = Outgoing {
+            topic: message.topic(),
+            payload: message.payload(),
+            qos: message.qos(),
+            retain: message.retain(),
+            properties: message.publish(now).properties,
+        };
         self.published += 1;
         // Whoever published may not wait for the answer.
-        match self.session.publish_message(message, self.published, now, &mut self.output.bytes) {
-            Ok(_) if qos == Qos::AtMostOnce => {
+        match self.session.publish(&outgoing, self.published, now, &mut self.output.bytes) {
+            Ok(_) if outgoing.qos == Qos::AtMostOnce => {
                 let _ = reply.send(Ok(ReasonCode::Success));
             }
             Ok(_) => {
@@ -420,11 +435,10 @@ impl Engine {
                 let is_automatic = self.options.acknowledge == Acknowledge::AtOnce;
                 let to = self.acknowledge.clone();
                 let owed = receipt.map(|receipt| Arc::new(Owed::new(receipt, is_automatic, to)));
-                let is_routed = self.routes.deliver(Message::new(&message, now, owed));
-                // What is accepted only later comes again if the connection is lost before, and would be there twice.
-                let is_once = matches!(message.packet.delivery, Delivery::ExactlyOnce { .. });
-                if let Some(receipt) = receipt.filter(|_| is_routed && is_once && is_automatic) {
-                    self.handle_accepted(&Accepted { receipt, reason: ReasonCode::Success });
+                let message = Message::new(&message, now, owed);
+                let receipt = message.receipt_at_once();
+                if self.routes.deliver(message) {
+                    self.accept_at_once(receipt);
                 }
             }
             Event::Published { tag, reason, properties, .. } => {

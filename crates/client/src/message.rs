@@ -154,6 +154,13 @@ impl Message {
         }
     }
 
+    /// To be accepted as soon as it has its place in a stream, where nobody else has to say so: at QoS 2 a message that is
+    /// accepted later comes again if the connection is lost before, and would be there twice.
+    pub(crate) fn receipt_at_once(&self) -> Option<Receipt> {
+        let owed = self.owed.as_ref().filter(|owed| owed.is_automatic && self.qos() == Qos::ExactlyOnce);
+        owed.map(|owed| owed.receipt)
+    }
+
     fn accept(&mut self) {
         if let Some(owed) = self.owed.take()
             && owed.left.fetch_sub(1, Ordering::Relaxed) == 1

@@ -240,9 +240,9 @@ impl Options {
         self
     }
 
-    /// Receive Maximum: the server sends so many messages of QoS 1 and 2 before one of them is acknowledged; one
-    /// that sends more has broken the protocol [MQTT-3.3.4-9]. Mosquitto 2.0.11 does at 20,
-    /// when acknowledgements come late. MQTT 5 only; at first 256.
+    /// Receive Maximum: the server sends so many messages of QoS 1 and 2 before one of them is acknowledged. One that
+    /// sends more, as Mosquitto 2.0 does when it resumes a session with many, is read more slowly, and not left. MQTT 5
+    /// only; at first 256.
     #[must_use]
     pub fn receive_max(mut self, messages: NonZeroU16) -> Self {
         self.receive_max = messages;
@@ -360,6 +360,7 @@ impl Options {
             acknowledge: Acknowledge::ByApplication,
             inflight_max: self.inflight_max.get(),
             waiting_messages_max: WAITING_MESSAGES_MAX,
+            receive_excess_max: u16::MAX,
             connect_timeout_ms: u64::try_from(self.connect_timeout.as_millis()).unwrap_or(u64::MAX / 2),
             ..session::client::Settings::default()
         }

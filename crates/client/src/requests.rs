@@ -13,7 +13,7 @@ use crate::error::{Ended, SubscribeError, UnsubscribeError};
 use crate::message::Messages;
 use crate::outlet::{Inlet, Outlet};
 use crate::owned::{OwnedSubscribe, OwnedUnsubscribe};
-use crate::routes::Route;
+use crate::routes::{Route, Stage};
 use crate::server::owned;
 
 /// A request that has not been answered.
@@ -62,7 +62,8 @@ impl Engine {
         let identifier = if self.has_identifiers { self.routes.new_identifier() } else { None };
         let packet_id = self.send_subscribe(&OwnedSubscribe::one(filter, options, identifier))?;
         let (outlet, inlet) = Outlet::new(self.options.messages_max);
-        self.routes.insert(Route { filter: filter.clone(), options, identifier, outlet });
+        let stage = Stage::Asked(Vec::new());
+        self.routes.insert(Route { filter: filter.clone(), options, identifier, outlet, stage });
         Ok((packet_id, inlet))
     }
 
@@ -80,6 +81,10 @@ impl Engine {
         }
         let granted = wire::Qos::from_level(reason.code()).unwrap_or_default();
         let is_unwanted = reply.send(Ok(Messages::new(filter.clone(), granted, inlet))).is_err();
+        if !is_unwanted {
+            let receipts = self.routes.grant(filter.filter());
+            self.accept_at_once(receipts);
+        }
         let unsubscribe = OwnedUnsubscribe::one(filter);
         if is_unwanted && let Ok(packet_id) = self.send_unsubscribe(&unsubscribe) {
             self.await_answer(packet_id, Asked::EndUnwanted(unsubscribe));

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use session::client::Receipt;
 use tokio::sync::mpsc::Sender;
 use topic::{TopicFilter, TopicFilterBuf};
 use wire::{Qos, SubscriptionIdentifier, SubscriptionOptions};
@@ -46,6 +47,32 @@ pub(crate) struct Route {
     pub(crate) options: SubscriptionOptions,
     pub(crate) identifier: Option<SubscriptionIdentifier>,
     pub(crate) outlet: Outlet,
+    pub(crate) stage: Stage,
+}
+
+/// ```text
+///                         SUBACK
+///  SUBSCRIBE ──► Asked ───────────► Granted
+///                  └─── refused, or the connection is lost: the stream was never there
+/// ```
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// What has come with QoS 2 is accepted when there is an answer: if it is another one, it is to come again.
+    Asked(Vec<Receipt>),
+    Granted,
+}
+
+impl Stage {
+    /// Takes a message, and tells whether it stays: then it may not come again.
+    fn keeps(&mut self, message: &Message) -> bool {
+        match self {
+            Self::Asked(receipts) => {
+                receipts.extend(message.receipt_at_once());
+                false
+            }
+            Self::Granted => true,
+        }
+    }
 }
 
 impl Routes {
@@ -73,12 +100,16 @@ impl Routes {
         SubscriptionIdentifier::new(self.next_identifier)
     }
 
-    /// What belongs to no route goes there from now on, and what nobody has claimed.
-    pub(crate) fn set_inbox(&mut self, mut outlet: Outlet) {
-        std::mem::take(&mut self.unclaimed).into_iter().for_each(|message| outlet.hold(message));
+    /// What belongs to no route goes there from now on, and what nobody has claimed. Returns what of it is to be accepted
+    /// at once.
+    pub(crate) fn set_inbox(&mut self, mut outlet: Outlet) -> Vec<Receipt> {
+        let unclaimed = std::mem::take(&mut self.unclaimed);
+        let receipts = unclaimed.iter().filter_map(Message::receipt_at_once).collect();
+        unclaimed.into_iter().for_each(|message| outlet.hold(message));
         self.held += outlet.held();
         self.ending.extend(self.inbox.replace(outlet));
         self.flush();
+        receipts
     }
 
     /// The server has granted these to the inbox.
@@ -91,6 +122,7 @@ impl Routes {
         self.remove(route.filter.filter());
         for message in std::mem::take(&mut self.unclaimed) {
             if route.filter.filter().matches(message.topic()) {
+                route.stage.keeps(&message);
                 route.outlet.hold(message);
             } else {
                 self.unclaimed.push_back(message);
@@ -99,6 +131,15 @@ impl Routes {
         self.held += route.outlet.held();
         self.routes.push(route);
         self.flush();
+    }
+
+    /// The server has granted this stream. Returns what of it is to be accepted at once.
+    pub(crate) fn grant(&mut self, filter: TopicFilter<'_>) -> Vec<Receipt> {
+        let granted = self.routes.iter_mut().filter(|route| route.filter.filter() == filter);
+        let stages = granted.map(|route| std::mem::replace(&mut route.stage, Stage::Granted));
+        stages
+            .flat_map(|stage| if let Stage::Asked(receipts) = stage { receipts } else { Vec::new() })
+            .collect()
     }
 
     /// What the server is to know, if it knows nothing: streams that somebody reads, and what is meant for the inbox.
@@ -123,7 +164,7 @@ impl Routes {
         self.inbox_subscriptions.retain(|subscribe| !subscribe.subscriptions.is_empty());
     }
 
-    /// Sends a message to the streams it is for, and tells whether there is any. Where the server names subscriptions,
+    /// Sends a message to the streams it is for, and tells whether it stays in any. Where the server names subscriptions,
     /// it is for those, as far as they match: the identifiers of a session that was there before may be those of other
     /// filters. A stream that nobody reads is for nothing: what would go there is not acknowledged.
     pub(crate) fn deliver(&mut self, message: Message) -> bool {
@@ -138,11 +179,13 @@ impl Routes {
             return self.deliver_to_inbox(message);
         }
         message.is_for(streams);
+        let mut stays = false;
         for route in self.routes.iter_mut().filter(|route| is_target(route)) {
+            stays |= route.stage.keeps(&message);
             let is_held = route.outlet.take(message.clone(), self.bounds.drops_when_full);
             self.held += usize::from(is_held);
         }
-        true
+        stays
     }
 
     fn deliver_to_inbox(&mut self, message: Message) -> bool {

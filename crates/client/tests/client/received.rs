@@ -82,6 +82,24 @@ async fn the_application_may_be_the_one_to_acknowledge() {
 }
 
 #[tokio::test]
+async fn what_is_accepted_before_the_end_is_acknowledged_before_it() {
+    // In which order the driver sees things that happen at a time is random.
+    for _ in 0..20 {
+        let (mut peer, client) = Peer::accepted(Version::V5).await;
+        let (messages, ()) = tokio::join!(
+            client.subscribe(filter!("#"), Qos::AtLeastOnce),
+            peer.suback(SubAckReason::GrantedQos1)
+        );
+        let mut messages = messages.expect("granted");
+        peer.send(publish(Qos::AtLeastOnce, 7)).await;
+        messages.next().await.expect("a message");
+        client.disconnect().await.expect("nothing is under way");
+        assert_eq!(peer.next().await, "PUBACK id=7 Success");
+        assert!(peer.next().await.starts_with("DISCONNECT"));
+    }
+}
+
+#[tokio::test]
 async fn a_full_stream_stops_reading_and_nothing_else() {
     let options = Options::new(Version::V5).client_id("me").messages_max(2);
     let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::{Delivery, PacketId, PubRel, PubRelReason, Publish, Qos};
+use wire::{Delivery, PacketId, PubRel, PubRelReason, Publish, Qos, ReasonCode};
 
 use super::connection::{Link, Server};
 use super::{Client, Failed, Outgoing, PublishError, Publishing, Settings};
@@ -17,6 +17,8 @@ pub(super) struct Sent<T> {
     /// Until PUBREC has come.
     pub(super) message: Option<Arc<Message>>,
     pub(super) tag: T,
+    /// What PUBREC has said; Success until then.
+    pub(super) reason: ReasonCode,
     /// The order of PUBLISH, and of PUBREL behind PUBREC.
     pub(super) order: u64,
     /// The connection on which it was last sent.
@@ -51,31 +53,7 @@ impl<T> Client<T> {
             link.write_publish(&publish, now, into)?;
             return Ok(Publishing::Sent(None));
         }
-        self.publish_message(Message::of_outgoing(outgoing, now), tag, now, into)
-    }
-
-    /// [Publishes](Self::publish) a message that is there already, at its own QoS: it is kept as it is, and not copied.
-    /// Its expiry has begun when it was made.
-    ///
-    /// # Errors
-    /// [`PublishError`]; then the message is not kept.
-    pub fn publish_message(
-        &mut self,
-        message: Message,
-        tag: T,
-        now: Now,
-        into: &mut Vec<u8>,
-    ) -> Result<Publishing, PublishError> {
-        let link = self.link.as_deref_mut().filter(|link| link.is_connected);
-        if let Some(link) = &link {
-            link.server.check(message.qos(), message.retain())?;
-        }
-        if message.qos() == Qos::AtMostOnce {
-            let link = link.ok_or(PublishError::NotConnected)?;
-            link.write_publish(&Publish { retain: message.retain(), ..message.publish(now) }, now, into)?;
-            return Ok(Publishing::Sent(None));
-        }
-        let message = Arc::new(message);
+        let message = Arc::new(Message::of_outgoing(outgoing, now));
         let is_ready = link.is_some_and(|link| link.has_place(self.outbound.len()));
         if is_ready && self.waiting.len() == 0 {
             let sent = self.send(message, tag, now, into);
@@ -103,16 +81,17 @@ impl<T> Client<T> {
         }
         let (qos, connection) = (message.qos(), self.connections);
         let order = self.next_order();
-        let sent = Sent { message: Some(message), tag, order, connection };
+        let sent = Sent { message: Some(message), tag, reason: ReasonCode::Success, order, connection };
         self.outbound.begin(packet_id, qos, false, sent);
         Ok(packet_id)
     }
 
     /// PUBREC has come: what is left to do is PUBREL.
-    pub(super) fn received(&mut self, packet_id: PacketId) {
+    pub(super) fn received(&mut self, packet_id: PacketId, reason: ReasonCode) {
         let order = self.next_order();
         let Some((_, sent)) = self.outbound.get_mut(packet_id) else { return };
         sent.message = None;
+        sent.reason = reason;
         sent.order = order;
         let connection = sent.connection;
         self.not_again(packet_id, connection);

@@ -2,11 +2,10 @@
 
 use std::num::NonZeroU16;
 
-use session::Message;
 use session::client::{Event, Outgoing, PublishError, Publishing, Settings};
 use wire::{
-    ConnAckProperties, Delivery, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Publish, Qos,
-    ReasonCode, SubscribeProperties, Version,
+    ConnAckProperties, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Qos, ReasonCode,
+    SubscribeProperties, Version,
 };
 
 use crate::world::{World, connack, connect, id, outgoing};
@@ -39,27 +38,6 @@ fn at_qos_0_a_message_is_sent_and_forgotten() {
     }
 }
 
-#[test]
-fn a_message_that_is_there_goes_the_way_of_its_qos() {
-    for (version, qos) in Version::ALL.into_iter().flat_map(|version| Qos::ALL.map(|qos| (version, qos))) {
-        let mut world = World::new(version);
-        let delivery = match qos {
-            Qos::AtMostOnce => Delivery::AtMostOnce,
-            Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id: id(9), dup: false },
-            Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id: id(9), dup: false },
-        };
-        let name = topic::topic!("a/b");
-        let packet = Publish { delivery, retain: true, ..Publish::new(name, b"hey") };
-        let message = Message::new(name, &packet, None, world.now());
-        let sent = world.publish_message(message, "tag").expect("it is sent");
-        let bytes = world.sent();
-        let same = Outgoing { retain: true, ..outgoing(qos) };
-        let mut world = World::new(version);
-        assert_eq!(world.publish(&same, "tag"), Ok(sent));
-        assert_eq!(world.sent(), bytes);
-    }
-}
-
 /// [MQTT-4.3.2-1, MQTT-4.3.2-2, MQTT-4.3.2-3, 3.1.1 MQTT-4.3.2-1]
 #[test]
 fn at_qos_1_a_message_is_under_way_until_puback() {
@@ -88,6 +66,16 @@ fn at_qos_2_a_message_is_under_way_until_pubcomp() {
         assert!(matches!(world.take(pubcomp(1)), Ok(Event::Published { tag: "tag", .. })));
         assert_eq!(world.client.in_flight(), 0);
     }
+}
+
+#[test]
+fn what_becomes_of_a_message_is_said_by_pubrec_and_not_by_pubcomp() {
+    let mut world = World::new(Version::V5);
+    world.send(Qos::ExactlyOnce, "tag");
+    world.take(PubRec::new(id(1), PubAckReason::NoMatchingSubscribers)).expect("in order");
+    // The server has released it on an earlier connection, and was not heard.
+    let event = world.take(PubComp::new(id(1), PubRelReason::PacketIdentifierNotFound)).expect("in order");
+    assert!(matches!(event, Event::Published { reason: ReasonCode::NoMatchingSubscribers, .. }), "{event:?}");
 }
 
 /// [MQTT-4.6.0-4, 3.1.1 MQTT-4.6.0-4]

@@ -1,9 +1,9 @@
 //! An application at one end of a client and a server at the other, with a clock that is set by hand.
 
+use session::Now;
 use session::client::{
     Client, ConnectError, Event, Outgoing, PublishError, Publishing, RequestError, Settings, TimedOut,
 };
-use session::{Message, Now};
 use wire::{
     ConnAck, ConnAckProperties, Connect, Connected, Decoded, Limits, OneOrMore, Packet, PacketId, Qos, Role,
     SubscribeProperties, Subscription, TopicFilter, Utf8, Version, Violation, decode,
@@ -101,15 +101,6 @@ impl World {
     ) -> Result<Publishing, PublishError> {
         let now = self.now();
         self.client.publish(outgoing, tag, now, &mut self.out)
-    }
-
-    pub(crate) fn publish_message(
-        &mut self,
-        message: Message,
-        tag: &'static str,
-    ) -> Result<Publishing, PublishError> {
-        let now = self.now();
-        self.client.publish_message(message, tag, now, &mut self.out)
     }
 
     /// Publishes a message that is sent at once.
