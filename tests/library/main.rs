@@ -9,3 +9,4 @@ mod relay;
 mod requested;
 mod resumed;
 mod storm;
+mod transports;

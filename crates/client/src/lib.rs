@@ -22,6 +22,11 @@
 //! # }
 //! ```
 //!
+//! # Ways to a server
+//! [`Client::connect_tcp`] and [`Client::connect_unix`] need nothing else. An [`Endpoint`], for [`Client::connect_to`], knows
+//! every other way, by features of this crate: `tls` (`TlsOptions`), `websocket` (`WebSocket`), `socks5` (`Proxy`), each over
+//! the one before. [`Client::connect_by`] and [`Client::connect`] take any stream, so that a test needs no socket.
+//!
 //! # How it is made
 //!
 //! ```text
