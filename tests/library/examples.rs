@@ -1,6 +1,7 @@
 //! The examples of the client library, as somebody runs them who has just found it.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 use client::{Client, MessageProperties, Options, Outgoing, Qos, Utf8, Version, filter, topic};
@@ -10,7 +11,11 @@ use tokio::time::timeout;
 use crate::place::{EVERY_QOS, Server, deliver, expect, hear};
 
 fn run(name: &str, arguments: &[&str]) -> Program {
-    let mut command = Command::new(example(name));
+    start(&example(name), arguments)
+}
+
+fn start(program: &Path, arguments: &[&str]) -> Program {
+    let mut command = Command::new(program);
     command.args(arguments);
     Program::start(command)
 }
@@ -102,12 +107,14 @@ async fn the_tracer_prints_both_ways_and_changes_nothing() {
 #[tokio::test]
 async fn the_bridge_carries_messages_with_all_that_belongs_to_them() {
     let [ours, theirs] = Server::each();
+    // Built before the time runs.
+    let bridge = example("bridge");
     in_time(async {
         let (frog, toad) =
             tokio::join!(connect(ours.address(), Version::V5), connect(theirs.address(), Version::V5));
         for (from, to, here, there) in [(&ours, &theirs, &frog, &toad), (&theirs, &ours, &toad, &frog)] {
             let mut heard = there.subscribe(filter!("news/#"), Qos::ExactlyOnce).await.expect("granted");
-            let bridge = run("bridge", &[&from.address().to_string(), &to.address().to_string(), "news/#"]);
+            let bridge = start(&bridge, &[&from.address().to_string(), &to.address().to_string(), "news/#"]);
             bridge.wait_for("news/# from");
             for qos in EVERY_QOS {
                 let content_type = Some(Utf8::new("text/plain").expect("a string"));
