@@ -130,6 +130,7 @@ impl Driver {
             tokio::select! {
                 outcome = &mut attempt => return Ok(outcome),
                 _ = self.commands.recv_many(&mut taken, COMMANDS_PER_TURN) => {
+                    self.engine.begin_turn();
                     self.engine.handle_commands(taken)?;
                     if self.engine.is_closing() {
                         return Err(Ended::ByUs);
@@ -182,6 +183,7 @@ impl Driver {
     }
 
     fn take(&mut self, turn: Turn, needs_flush: &mut bool) -> Result<(), Ended> {
+        self.engine.begin_turn();
         match turn {
             Turn::Read(read) => match read? {
                 0 => Err(Ended::Closed),

@@ -51,9 +51,11 @@ pub(crate) struct Engine {
     attempts: u32,
     /// There is no room for messages, and nothing is read.
     is_paused: bool,
-    input: Vec<u8>,
+    input: Input,
     pub(crate) output: Output,
     start: Instant,
+    /// When this turn began.
+    now: Now,
 }
 
 /// No more commands are taken: the connection ends when nothing is under way, or at this time.
@@ -64,6 +66,26 @@ struct Closing {
     error: Option<protocol::DisconnectError>,
     /// Nobody asks when the last handle is gone.
     reply: Option<Reply<(), DisconnectError>>,
+}
+
+/// Bytes that have come from the socket.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    /// So many of them have been handled.
+    handled: usize,
+}
+
+impl Input {
+    /// Where more is read to. What is left is moved to the front when it is the smaller part, so that streams that are
+    /// full, and give room for a message at a time, do not have all of it moved for each.
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.handled >= self.bytes.len() - self.handled {
+            self.bytes.drain(..self.handled);
+            self.handled = 0;
+        }
+        &mut self.bytes
+    }
 }
 
 /// Bytes on their way to the socket.
@@ -119,14 +141,16 @@ impl Engine {
             closing: None,
             attempts: 0,
             is_paused: false,
-            input: Vec::new(),
+            input: Input::default(),
             output,
             start,
+            now: now(start),
         })
     }
 
     /// Begins another connection: CONNECT is in the output.
     pub(crate) fn connect(&mut self) -> Result<(), Ended> {
+        self.begin_turn();
         let now = self.now();
         let (exchange, data) = Exchange::begin(self.options.authenticators());
         self.exchange = exchange;
@@ -139,7 +163,7 @@ impl Engine {
     /// messages are sent again if the server still has the session.
     pub(crate) fn suspend(&mut self, ended: &Ended) {
         self.session.connection_lost();
-        self.input.clear();
+        self.input = Input::default();
         self.output = Output::default();
         self.routes.forget_unclaimed();
         self.fail_requests(ended);
@@ -181,7 +205,7 @@ impl Engine {
     /// Where bytes are read to, and what is to be written.
     pub(crate) fn buffers(&mut self) -> (&mut Vec<u8>, &[u8]) {
         self.trace_output();
-        (&mut self.input, self.output.rest())
+        (self.input.buffer(), self.output.rest())
     }
 
     /// Not while nobody has room for what would come; no message comes before CONNACK.
@@ -270,12 +294,11 @@ impl Engine {
     pub(crate) fn handle_input(&mut self) -> Result<(), Ended> {
         self.routes.flush();
         let mut input = std::mem::take(&mut self.input);
-        let mut at = 0;
         let mut outcome = Ok(());
         while outcome.is_ok() && self.may_read() && self.session.version().is_some() {
-            match decode(&input[at..], self.session.version(), &self.session.limits()) {
+            match decode(&input.bytes[input.handled..], self.session.version(), &self.session.limits()) {
                 Ok(Decoded::Packet { packet, len }) => {
-                    at += len;
+                    input.handled += len;
                     if let Some(trace) = &self.options.trace {
                         trace.0(Role::Server, &packet);
                     }
@@ -285,7 +308,6 @@ impl Engine {
                 Err(violation) => outcome = Err(self.violated(violation)),
             }
         }
-        input.drain(..at);
         self.input = input;
         outcome?;
         self.settle()
@@ -492,8 +514,14 @@ impl Engine {
         Ended::Violation(violation)
     }
 
+    /// Reads the clocks: once for all that a turn brings.
+    pub(crate) fn begin_turn(&mut self) {
+        self.now = now(self.start);
+    }
+
+    /// When this turn began.
     pub(crate) fn now(&self) -> Now {
-        now(self.start)
+        self.now
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Ended, SubscribeError, UnsubscribeError};
 use crate::message::Messages;
 use crate::outlet::{Inlet, Outlet};
 use crate::owned::{OwnedSubscribe, OwnedUnsubscribe};
-use crate::routes::{Route, Stage};
+use crate::routes::Route;
 use crate::server::owned;
 
 /// A request that has not been answered.
@@ -62,8 +62,7 @@ impl Engine {
         let identifier = if self.has_identifiers { self.routes.new_identifier() } else { None };
         let packet_id = self.send_subscribe(&OwnedSubscribe::one(filter, options, identifier))?;
         let (outlet, inlet) = Outlet::new(self.options.messages_max);
-        let stage = Stage::Asked(Vec::new());
-        self.routes.insert(Route { filter: filter.clone(), options, identifier, outlet, stage });
+        self.routes.insert(Route::asked(filter, options, identifier, outlet));
         Ok((packet_id, inlet))
     }
 

@@ -43,11 +43,36 @@ pub(crate) struct Bounds {
 /// One subscription with a stream of its own.
 #[derive(Debug)]
 pub(crate) struct Route {
-    pub(crate) filter: TopicFilterBuf,
-    pub(crate) options: SubscriptionOptions,
-    pub(crate) identifier: Option<SubscriptionIdentifier>,
-    pub(crate) outlet: Outlet,
-    pub(crate) stage: Stage,
+    filter: TopicFilterBuf,
+    options: SubscriptionOptions,
+    identifier: Option<SubscriptionIdentifier>,
+    outlet: Outlet,
+    stage: Stage,
+    /// Of the message that is being delivered.
+    aim: Aim,
+}
+
+/// What a message is to a route.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Aim {
+    #[default]
+    Misses,
+    Matches,
+    /// The server says that it is for this subscription, which matches.
+    Named,
+}
+
+impl Route {
+    /// The route of a SUBSCRIBE that is being sent.
+    pub(crate) fn asked(
+        filter: &TopicFilterBuf,
+        options: SubscriptionOptions,
+        identifier: Option<SubscriptionIdentifier>,
+        outlet: Outlet,
+    ) -> Self {
+        let (filter, stage) = (filter.clone(), Stage::Asked(Vec::new()));
+        Self { filter, options, identifier, outlet, stage, aim: Aim::default() }
+    }
 }
 
 /// ```text
@@ -56,7 +81,7 @@ pub(crate) struct Route {
 ///                  └─── refused, or the connection is lost: the stream was never there
 /// ```
 #[derive(Debug)]
-pub(crate) enum Stage {
+enum Stage {
     /// What has come with QoS 2 is accepted when there is an answer: if it is another one, it is to come again.
     Asked(Vec<Receipt>),
     Granted,
@@ -170,17 +195,25 @@ impl Routes {
     pub(crate) fn deliver(&mut self, message: Message) -> bool {
         let topic = message.topic();
         let identifiers = message.subscription_identifiers();
-        let is_named = |route: &Route| route.identifier.is_some_and(|own| identifiers.contains(&own));
-        let matches = |route: &Route| route.filter.filter().matches(topic) && !route.outlet.is_closed();
-        let has_name = self.routes.iter().any(|route| is_named(route) && matches(route));
-        let is_target = |route: &Route| (!has_name || is_named(route)) && matches(route);
-        let streams = self.routes.iter().filter(|route| is_target(route)).count();
+        let mut has_name = false;
+        for route in &mut self.routes {
+            let matches = route.filter.filter().matches(topic) && !route.outlet.is_closed();
+            let is_named = || route.identifier.is_some_and(|own| identifiers.contains(&own));
+            route.aim = match (matches, matches && is_named()) {
+                (_, true) => Aim::Named,
+                (true, false) => Aim::Matches,
+                (false, false) => Aim::Misses,
+            };
+            has_name |= route.aim == Aim::Named;
+        }
+        let least = if has_name { Aim::Named } else { Aim::Matches };
+        let streams = self.routes.iter().filter(|route| route.aim >= least).count();
         if streams == 0 {
             return self.deliver_to_inbox(message);
         }
         message.is_for(streams);
         let mut stays = false;
-        for route in self.routes.iter_mut().filter(|route| is_target(route)) {
+        for route in self.routes.iter_mut().filter(|route| route.aim >= least) {
             stays |= route.stage.keeps(&message);
             let is_held = route.outlet.take(message.clone(), self.bounds.drops_when_full);
             self.held += usize::from(is_held);
