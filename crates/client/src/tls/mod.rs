@@ -16,7 +16,7 @@ use tokio_rustls::rustls::client::danger::ServerCertVerifier;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, SupportedProtocolVersion};
+use tokio_rustls::rustls::{self, CipherSuite, ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use crate::dial::{Layer, TransportError};
 use crate::endpoint::Duplex;
@@ -59,6 +59,8 @@ pub struct TlsOptions {
     server_name: Option<String>,
     trust: Trust,
     version: Option<TlsVersion>,
+    /// None: whatever there is.
+    cipher_suites: Vec<CipherSuite>,
 }
 
 /// Certificate authorities.
@@ -175,6 +177,14 @@ impl TlsOptions {
         self
     }
 
+    /// Offers only these cipher suites, as far as there are such. At first all that there are, each of which is taken to be
+    /// safe.
+    #[must_use]
+    pub fn cipher_suites(mut self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
+        self.cipher_suites = suites.into_iter().collect();
+        self
+    }
+
     /// **Dangerous**: takes a certificate for any host, if somebody we trust has signed it. Whoever has such a
     /// certificate, for whatever host, and is on the way to the server, can read and change everything.
     /// [`server_name`](Self::server_name) is safe where one other name is expected.
@@ -197,7 +207,11 @@ impl TlsOptions {
     /// [`TlsError`].
     pub fn build(&self) -> Result<Tls, TlsError> {
         // Whoever else is in the process may have chosen another one for it.
-        let provider = Arc::new(ring::default_provider());
+        let mut provider = ring::default_provider();
+        if !self.cipher_suites.is_empty() {
+            provider.cipher_suites.retain(|suite| self.cipher_suites.contains(&suite.suite()));
+        }
+        let provider = Arc::new(provider);
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(self.versions())
             .map_err(TlsError::Configuration)?
