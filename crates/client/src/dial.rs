@@ -4,13 +4,19 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::endpoint::{Endpoint, Place, Stream};
 use crate::error::Fault;
+
+/// What RFC 8305 recommends as Connection Attempt Delay.
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Which layer of a connection could not be made, and why. It is the inner error of the [`io::Error`] in
 /// [`Ended::Io`](crate::Ended::Io).
@@ -139,20 +145,33 @@ async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<Stream> {
     Ok(Stream::new(socket(endpoint, host, port).await?))
 }
 
-/// The first of the host's addresses that answers.
+/// The first of the host's addresses that answers. One that does not answer at all must not use up the time of the
+/// others: each has a head start, and then the next is tried too (RFC 8305, 5).
 async fn socket(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<TcpStream> {
     let unknown = |error: io::Error| TransportError::new(Layer::Name, host, Fault::Network, error);
     let mut last = unknown(io::ErrorKind::NotFound.into());
-    for address in lookup_host((host, port)).await.map_err(unknown)? {
-        match socket_to(address, endpoint.bind).await {
-            Ok(socket) => {
+    let mut addresses = lookup_host((host, port)).await.map_err(unknown)?;
+    let (bind, mut attempts) = (endpoint.bind, JoinSet::new());
+    loop {
+        let next = addresses.next();
+        let is_last = next.is_none();
+        if let Some(address) = next {
+            attempts.spawn(async move { (address, socket_to(address, bind).await) });
+        }
+        let attempt = attempts.join_next();
+        let outcome = if is_last { Ok(attempt.await) } else { timeout(HEAD_START, attempt).await };
+        match outcome {
+            Ok(Some(Ok((_, Ok(socket))))) => {
                 socket.set_nodelay(endpoint.no_delay)?;
                 return Ok(socket);
             }
-            Err(error) => last = TransportError::new(Layer::Socket, address, Fault::Network, error),
+            Ok(Some(Ok((address, Err(error))))) => {
+                last = TransportError::new(Layer::Socket, address, Fault::Network, error);
+            }
+            Ok(None) if is_last => return Err(last.into()),
+            _ => {}
         }
     }
-    Err(last.into())
 }
 
 async fn socket_to(address: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {

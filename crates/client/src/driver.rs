@@ -185,10 +185,13 @@ impl Driver {
     fn take(&mut self, turn: Turn, needs_flush: &mut bool) -> Result<(), Ended> {
         self.engine.begin_turn();
         match turn {
-            Turn::Read(read) => match read? {
-                0 => Err(Ended::Closed),
-                _ => self.engine.handle_input(),
-            },
+            Turn::Read(Ok(0)) => Err(Ended::Closed),
+            // TLS that was closed without a word of its own. MQTT has its own: nothing can be cut off unseen.
+            Turn::Read(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Ended::Closed),
+            Turn::Read(read) => {
+                read?;
+                self.engine.handle_input()
+            }
             Turn::Written(written) => {
                 let count = written?;
                 *needs_flush = count > 0;

@@ -14,6 +14,7 @@ use wire::{
 };
 
 use crate::authentication::Exchange;
+use crate::buffers::{Input, Output};
 use crate::client::unix_ms;
 use crate::command::{Command, Reply};
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError};
@@ -66,50 +67,6 @@ struct Closing {
     error: Option<protocol::DisconnectError>,
     /// Nobody asks when the last handle is gone.
     reply: Option<Reply<(), DisconnectError>>,
-}
-
-/// Bytes that have come from the socket.
-#[derive(Default)]
-struct Input {
-    bytes: Vec<u8>,
-    /// So many of them have been handled.
-    handled: usize,
-}
-
-impl Input {
-    /// Where more is read to. What is left is moved to the front when it is the smaller part, so that streams that are
-    /// full, and give room for a message at a time, do not have all of it moved for each.
-    fn buffer(&mut self) -> &mut Vec<u8> {
-        if self.handled >= self.bytes.len() - self.handled {
-            self.bytes.drain(..self.handled);
-            self.handled = 0;
-        }
-        &mut self.bytes
-    }
-}
-
-/// Bytes on their way to the socket.
-#[derive(Default)]
-pub(crate) struct Output {
-    pub(crate) bytes: Vec<u8>,
-    written: usize,
-    /// So many have been shown to whoever traces packets.
-    traced: usize,
-}
-
-impl Output {
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.written..]
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.written += count;
-        if self.written == self.bytes.len() {
-            self.bytes.clear();
-            self.written = 0;
-            self.traced = 0;
-        }
-    }
 }
 
 impl Engine {
@@ -296,9 +253,9 @@ impl Engine {
         let mut input = std::mem::take(&mut self.input);
         let mut outcome = Ok(());
         while outcome.is_ok() && self.may_read() && self.session.version().is_some() {
-            match decode(&input.bytes[input.handled..], self.session.version(), &self.session.limits()) {
+            match decode(input.rest(), self.session.version(), &self.session.limits()) {
                 Ok(Decoded::Packet { packet, len }) => {
-                    input.handled += len;
+                    input.advance(len);
                     if let Some(trace) = &self.options.trace {
                         trace.0(Role::Server, &packet);
                     }
@@ -401,7 +358,7 @@ impl Engine {
     fn trace_output(&mut self) {
         let Some(trace) = &self.options.trace else { return };
         let limits = Limits { sender: Some(Role::Client), ..Limits::default() };
-        while let rest = &self.output.bytes[self.output.traced..]
+        while let rest = self.output.untraced()
             && let Some(first) = rest.first()
         {
             // CONNECT says itself what it speaks.
@@ -409,7 +366,7 @@ impl Engine {
             let version = Some(self.options.version).filter(|_| !is_connect);
             let Ok(Decoded::Packet { packet, len }) = decode(rest, version, &limits) else { return };
             trace.0(Role::Client, &packet);
-            self.output.traced += len;
+            self.output.trace(len);
         }
     }
 

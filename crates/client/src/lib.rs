@@ -90,6 +90,7 @@
 
 mod authentication;
 mod back_off;
+mod buffers;
 mod client;
 mod command;
 mod dial;

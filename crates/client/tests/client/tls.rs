@@ -8,7 +8,9 @@ use client::rustls::pki_types::pem::PemObject;
 use client::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use client::rustls::server::WebPkiClientVerifier;
 use client::rustls::{RootCertStore, ServerConfig, crypto::ring};
-use client::{Endpoint, Fault, Tls, TlsError, TlsOptions, TlsVersion, Version};
+use client::{
+    Client, Ended, Endpoint, Fault, Options, State, Tls, TlsError, TlsOptions, TlsVersion, Version,
+};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -165,6 +167,25 @@ async fn a_certificate_is_for_one_host() {
     assert_eq!(fault, Fault::Server);
     agree(&server, options.clone().server_name("broker.example").build().expect("all is there")).await;
     agree(&server, options.dangerously_accept_any_host_name().build().expect("all is there")).await;
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_without_a_word_of_tls_has_closed() {
+    let authority = Authority::new("ours");
+    let server = authority.sign("localhost").server(None);
+    let (listener, port) = listen().await;
+    let serve = async {
+        let mut peer = Peer::on(accept(&listener, &server).await.expect("a handshake"), Version::V5);
+        assert!(peer.next().await.starts_with("CONNECT"));
+        peer.send(wire::ConnAck::accepted(false)).await;
+    };
+    let tls = TlsOptions::new().root_pem(authority.pem()).build().expect("all is there");
+    let connect = Client::connect_to(Endpoint::tcp("localhost", port).tls(tls), Options::new(Version::V5));
+    let (client, ()) = tokio::join!(connect, serve);
+    let client = client.expect("accepted");
+    let mut state = client.state();
+    let ended = state.wait_for(|state| matches!(state, State::Ended(_))).await.expect("it ends");
+    assert!(matches!(&*ended, State::Ended(Ended::Closed)), "{ended:?}");
 }
 
 #[test]
