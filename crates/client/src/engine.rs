@@ -251,11 +251,11 @@ impl Engine {
     pub(crate) fn handle_input(&mut self) -> Result<(), Ended> {
         self.routes.flush();
         let mut input = std::mem::take(&mut self.input);
-        let mut outcome = Ok(());
+        let (mut handled, mut outcome) = (0, Ok(()));
         while outcome.is_ok() && self.may_read() && self.session.version().is_some() {
-            match decode(input.rest(), self.session.version(), &self.session.limits()) {
+            match decode(&input.rest()[handled..], self.session.version(), &self.session.limits()) {
                 Ok(Decoded::Packet { packet, len }) => {
-                    input.advance(len);
+                    handled += len;
                     if let Some(trace) = &self.options.trace {
                         trace.0(Role::Server, &packet);
                     }
@@ -265,6 +265,7 @@ impl Engine {
                 Err(violation) => outcome = Err(self.violated(violation)),
             }
         }
+        input.advance(handled);
         self.input = input;
         outcome?;
         self.settle()
