@@ -5,6 +5,7 @@
 //! Mosquitto's programs say themselves (`--help`): a flag that no row has, and that is not refused by name, fails the test.
 
 mod flags;
+mod manual;
 mod mosquitto;
 mod own;
 mod programs;

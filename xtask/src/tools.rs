@@ -12,6 +12,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mosquitto", "mosquitto"),
     ("mosquitto_pub", "mosquitto-clients"),
     ("mosquitto_sub", "mosquitto-clients"),
+    ("mosquitto_rr", "mosquitto-clients"),
+    ("openssl", "openssl"),
     ("python3", "python3"),
     ("node", "nodejs"),
     ("npm", "npm"),
