@@ -14,7 +14,7 @@ const VARIABLE: &str = "PONDHAWK_BIN";
 /// When it cannot be built.
 pub fn pondhawk() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    let build = || build("pondhawk", "pondhawk");
+    let build = || build("pondhawk", "--bin", "pondhawk");
     BINARY.get_or_init(|| std::env::var_os(VARIABLE).map_or_else(build, PathBuf::from)).clone()
 }
 
@@ -29,12 +29,21 @@ pub(crate) fn recorded() -> PathBuf {
         let path = std::env::current_exe().ok()?.with_file_name(RECORDED);
         path.exists().then_some(path)
     };
-    BINARY.get_or_init(|| beside().unwrap_or_else(|| build("pondhawk-tests", RECORDED))).clone()
+    BINARY.get_or_init(|| beside().unwrap_or_else(|| build("pondhawk-tests", "--bin", RECORDED))).clone()
 }
 
 const RECORDED: &str = "pondhawk-recorded";
 
-fn build(package: &str, binary: &str) -> PathBuf {
+/// The path of one of the client library's examples, which cargo builds now.
+///
+/// # Panics
+/// When it cannot be built.
+pub fn example(name: &str) -> PathBuf {
+    build("pondhawk-client", "--example", name)
+}
+
+/// `kind` is what cargo calls it: `--bin` or `--example`.
+fn build(package: &str, kind: &str, binary: &str) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args([
@@ -42,7 +51,7 @@ fn build(package: &str, binary: &str) -> PathBuf {
         "--quiet",
         "--package",
         package,
-        "--bin",
+        kind,
         binary,
         "--message-format",
         "json-render-diagnostics",

@@ -20,6 +20,7 @@ mod broker;
 mod client;
 pub mod conversation;
 mod log;
+mod mosquitto;
 pub mod packet;
 mod program;
 pub mod promises;
@@ -30,13 +31,14 @@ pub mod trace;
 
 use std::time::{Duration, Instant};
 
-pub use binary::pondhawk;
+pub use binary::{example, pondhawk};
 pub use broker::{Broker, Options, data_dir};
 pub use client::{Client, Innocents};
+pub use mosquitto::Mosquitto;
 pub use program::Program;
 pub use random::Random;
 pub use raw::RawClient;
-pub use tools::{autopaho, hivemq, node, python};
+pub use tools::{autopaho, flood, hivemq, node, python};
 pub use wire::Version;
 
 /// How long a test waits for anything before it fails: far longer than a loaded machine needs, and short enough for

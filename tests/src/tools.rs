@@ -33,6 +33,14 @@ pub fn autopaho() -> Command {
     Command::new(installed("go/talk"))
 }
 
+/// The path of the program in Go that publishes and receives with paho.golang as fast as it can.
+///
+/// # Panics
+/// When the tools are not installed.
+pub fn flood() -> PathBuf {
+    installed("go/flood")
+}
+
 /// The program in Java that talks with HiveMQ's client.
 ///
 /// # Panics

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::house::House;
 use crate::log::Log;
+use crate::tools;
 
 /// One section of the page.
 struct Section {
@@ -13,7 +14,7 @@ struct Section {
     title: &'static str,
     /// What is measured, and how to read it.
     text: &'static str,
-    /// What follows `pondhawk bench`.
+    /// What follows `pondhawk bench`; or a command, where it is [`CLIENTS`].
     arguments: &'static str,
     /// What is given instead, or besides, where only the command itself is tried.
     in_short: &'static str,
@@ -27,6 +28,9 @@ enum Peer {
     Mosquitto,
     Relay,
 }
+
+/// The program that measures client libraries, and their server with them.
+const CLIENTS: &str = "client-speed";
 
 const SECTIONS: &[Section] = &[
     Section {
@@ -207,6 +211,17 @@ const SECTIONS: &[Section] = &[
         configuration: None,
         peers: &[Peer::Mosquitto],
     },
+    Section {
+        name: "clients",
+        title: "Client libraries",
+        text: "What a message costs the process that publishes it, and the one that receives it: messages per second \
+            of CPU time, of user and system, with one connection each and at most 100 messages unacknowledged. Each \
+            library publishes to itself, in turn; the broker is ours.",
+        arguments: "client-speed --messages 1000000 --repeat 3",
+        in_short: "client-speed --messages 2000 --repeat 1",
+        configuration: None,
+        peers: &[],
+    },
 ];
 
 const HEAD: &str = "\
@@ -228,6 +243,11 @@ pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
     let pondhawk = house.target().join("debug/pondhawk");
     let folder = folder(house)?;
     for section in SECTIONS {
+        if section.is_of_clients() {
+            build_clients(house, &[], log)?;
+            log.run(in_shell(house, section.in_short, "debug").current_dir(&folder))?;
+            continue;
+        }
         let mut command = house.command(&pondhawk);
         command.current_dir(&folder).arg("bench").args(section.in_short.split(' '));
         if !section.is_alone() {
@@ -254,6 +274,9 @@ pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), 
     let is_wanted = |section: &&Section| names.is_empty() || names.iter().any(|name| name == section.name);
     let measured = SECTIONS.iter().filter(is_wanted).try_for_each(|section| {
         log.note(&format!("# {}", section.name));
+        if section.is_of_clients() {
+            build_clients(house, &["--release"], log)?;
+        }
         let line = section.line(&section.serve(&page.folder)?);
         page.keep(section, &line, &section.measure(house, &line, &page.folder, log)?)
     });
@@ -264,6 +287,21 @@ pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), 
 /// The path, with this folder first.
 fn on_path(folder: &Path) -> String {
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+/// Builds the program that measures client libraries, with those that cargo does not build.
+fn build_clients(house: &House, profile: &[&str], log: &mut Log) -> Result<(), String> {
+    tools::install(house, log)?;
+    log.run(house.cargo().args(["build", "--package", "pondhawk-tests", "--bin", CLIENTS]).args(profile))
+}
+
+/// A line that finds what was built in this profile.
+fn in_shell(house: &House, line: &str, profile: &str) -> Command {
+    let built = house.target().join(profile);
+    let mut shell = house.command("sh");
+    shell.env("PATH", on_path(&built)).env("PONDHAWK_BIN", built.join("pondhawk"));
+    shell.env("PONDHAWK_TOOLS", house.tools()).args(["-c", line]);
+    shell
 }
 
 /// Where what was measured is kept, and the configuration files are.
@@ -277,7 +315,11 @@ impl Section {
     /// Whether it starts no servers.
     fn is_alone(&self) -> bool {
         let test = self.arguments.split(' ').next().unwrap_or_default();
-        ["ledger", "durable", "recovery"].contains(&test)
+        ["ledger", "durable", "recovery", CLIENTS].contains(&test)
+    }
+
+    fn is_of_clients(&self) -> bool {
+        self.arguments.starts_with(CLIENTS)
     }
 
     /// The command that starts the server on a new journal, in a folder that has its configuration file, and no journals of
@@ -296,6 +338,9 @@ impl Section {
 
     /// The command as somebody types it who has `pondhawk` on the path.
     fn line(&self, serve: &str) -> String {
+        if self.is_of_clients() {
+            return self.arguments.to_owned();
+        }
         let mut line = format!("pondhawk bench {}", self.arguments);
         if self.is_alone() {
             return line;
@@ -316,10 +361,9 @@ impl Section {
     /// What the command prints. That a peer fails in its own rows is a figure too.
     fn measure(&self, house: &House, line: &str, folder: &Path, log: &mut Log) -> Result<String, String> {
         log.note(&format!("$ {line}"));
-        let mut shell = house.command("sh");
+        let mut shell = in_shell(house, line, "release");
         shell.current_dir(folder);
-        shell.env("PATH", on_path(&house.target().join("release")));
-        let output = shell.args(["-c", line]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let output = shell.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| format!("cannot run `{line}`: {error}"))?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         log.note(&printed);

@@ -12,6 +12,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mosquitto", "mosquitto"),
     ("mosquitto_pub", "mosquitto-clients"),
     ("mosquitto_sub", "mosquitto-clients"),
+    ("mosquitto_rr", "mosquitto-clients"),
+    ("openssl", "openssl"),
     ("python3", "python3"),
     ("node", "nodejs"),
     ("npm", "npm"),
@@ -44,11 +46,14 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
         log.run(house.command("npm").args(["ci", "--no-audit", "--no-fund", "--prefix"]).arg(folder))
     })?;
     let sources = house.root().join("tests/clients/go");
-    let go = ["go.mod", "go.sum", "client.go", "main.go"].map(|file| sources.join(file));
+    let go = ["go.mod", "go.sum", "client.go", "main.go", "flood/main.go"].map(|file| sources.join(file));
     once(&house.tools().join("go"), &go, |folder, _| {
-        let mut build = house.command("go");
-        log.run(build.current_dir(&sources).args(["build", "-o"]).arg(folder.join("talk")))
-            .map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
+        [("talk", "."), ("flood", "./flood")].into_iter().try_for_each(|(program, package)| {
+            let mut build = house.command("go");
+            build.current_dir(&sources).args(["build", "-o"]).arg(folder.join(program)).arg(package);
+            log.run(&mut build)
+                .map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
+        })
     })?;
     install_java(house, log)
 }

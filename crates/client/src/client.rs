@@ -14,15 +14,26 @@ use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpStream, ToSocketAddrs};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use topic::TopicFilter;
-use wire::{Delivery, PacketId, Publish, Qos, ReasonCode, SubscriptionOptions};
+use wire::{
+    Delivery, Disconnect, DisconnectReason, PacketId, Publish, Qos, ReasonCode, SubscribeProperties,
+    SubscriptionOptions, UnsubscribeProperties,
+};
 
 use crate::command::Command;
 use crate::driver::Driver;
-use crate::error::{ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError};
+use crate::endpoint::Endpoint;
+use crate::error::{
+    AuthenticateError, ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError,
+};
+use crate::inbox::Inbox;
 use crate::message::Messages;
-use crate::options::{Options, Server};
+use crate::options::Options;
+use crate::outlet::Outlet;
+use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
+use crate::server::Server;
+use crate::state::State;
 
 /// A connection to a server. Clones are cheap, and speak for the same session.
 ///
@@ -36,8 +47,11 @@ pub struct Client {
 /// What handles and driver have in common.
 #[derive(Debug)]
 struct Shared {
-    server: Server,
+    /// As it was at first.
+    server: Arc<Server>,
+    state: watch::Receiver<State>,
     ended: Arc<OnceLock<Ended>>,
+    messages_max: usize,
 }
 
 /// The answer to a PUBLISH that comes. To drop it takes nothing back.
@@ -82,6 +96,19 @@ impl Client {
         Self::connect_by(move || UnixStream::connect(path.clone()), options).await
     }
 
+    /// Connects to a server, through all layers of the [`Endpoint`]; and again, with [`Options::reconnect`].
+    ///
+    /// # Errors
+    /// [`ConnectError`]; then there is no connection.
+    pub async fn connect_to(endpoint: Endpoint, options: Options) -> Result<Self, ConnectError> {
+        let endpoint = Arc::new(endpoint);
+        let connector = move || {
+            let endpoint = Arc::clone(&endpoint);
+            async move { endpoint.connect().await }
+        };
+        Self::connect_by(connector, options).await
+    }
+
     /// Connects over what `connector` gives; and again, with [`Options::reconnect`]. The first attempt is the only one
     /// whose failure is returned.
     ///
@@ -122,12 +149,35 @@ impl Client {
         let (commands, receiver) = mpsc::channel(options.commands_max);
         let (accepted, answer) = oneshot::channel();
         let ended = Arc::new(OnceLock::new());
+        let messages_max = options.messages_max;
         spawn(Driver::new(options, receiver, accepted, Arc::clone(&ended))?);
-        let server = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
-        Ok(Self { commands, shared: Arc::new(Shared { server, ended }) })
+        let (server, state) = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
+        Ok(Self { commands, shared: Arc::new(Shared { server, state, ended, messages_max }) })
     }
 
-    /// What the server said when it accepted the first connection.
+    /// Where the connection stands, and how that changes.
+    ///
+    /// ```no_run
+    /// # use client::{Client, State};
+    /// # async fn watch(client: Client) {
+    /// let mut state = client.state();
+    /// while state.changed().await.is_ok() {
+    ///     match &*state.borrow_and_update() {
+    ///         State::Connected(server) => println!("connected; session present: {}", server.session_present),
+    ///         State::Reconnecting(why) => println!("{why}; trying again"),
+    ///         State::Ended(why) => println!("{why}"),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.shared.state.clone()
+    }
+
+    /// What the server said when it accepted the first connection; what it said on a later one is in
+    /// [`state`](Self::state).
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.shared.server
@@ -188,14 +238,83 @@ impl Client {
         answer.await.unwrap_or_else(|_| Err(UnsubscribeError::Ended(self.why())))
     }
 
+    /// Everything that comes and belongs to no other stream, from now on; what has come at QoS 1 and 2 and nobody has
+    /// claimed yet is in it too. The inbox that there was ends.
+    ///
+    /// # Errors
+    /// [`SubscribeError::Ended`].
+    pub async fn inbox(&self) -> Result<Inbox, SubscribeError> {
+        let (outlet, inlet) = Outlet::new(self.shared.messages_max);
+        let sent = self.commands.send(Command::Inbox(outlet)).await;
+        sent.map_err(|_| SubscribeError::Ended(self.why()))?;
+        Ok(Inbox::new(inlet))
+    }
+
+    /// Subscribes to several filters with one packet (section 3.8), and returns what the server says of each. Their messages
+    /// come in the [inbox](Self::inbox): ask for it before.
+    ///
+    /// # Errors
+    /// [`SubscribeError`]; then nothing is subscribed to. That the server refuses a filter is no error.
+    pub async fn subscribe_many(
+        &self,
+        filters: &[(TopicFilter<'_>, SubscriptionOptions)],
+        properties: &SubscribeProperties<'_>,
+    ) -> Result<Vec<ReasonCode>, SubscribeError> {
+        let (reply, answer) = oneshot::channel();
+        let subscribe = OwnedSubscribe::new(filters, properties);
+        let sent = self.commands.send(Command::SubscribeMany { subscribe, reply }).await;
+        sent.map_err(|_| SubscribeError::Ended(self.why()))?;
+        answer.await.unwrap_or_else(|_| Err(SubscribeError::Ended(self.why())))
+    }
+
+    /// Ends several subscriptions with one packet (section 3.10), also those that an earlier connection has left, and
+    /// returns what the server says of each; before MQTT 5 it says nothing.
+    ///
+    /// # Errors
+    /// [`UnsubscribeError`].
+    pub async fn unsubscribe_many(
+        &self,
+        filters: &[TopicFilter<'_>],
+        properties: &UnsubscribeProperties<'_>,
+    ) -> Result<Vec<ReasonCode>, UnsubscribeError> {
+        let (reply, answer) = oneshot::channel();
+        let unsubscribe = OwnedUnsubscribe::new(filters, properties);
+        let sent = self.commands.send(Command::UnsubscribeMany { unsubscribe, reply }).await;
+        sent.map_err(|_| UnsubscribeError::Ended(self.why()))?;
+        answer.await.unwrap_or_else(|_| Err(UnsubscribeError::Ended(self.why())))
+    }
+
+    /// Begins the authentication of this connection anew (section 4.12.1), with the method of CONNECT, and returns when the
+    /// server is content. If it is not, it ends the connection.
+    ///
+    /// # Errors
+    /// [`AuthenticateError`].
+    pub async fn reauthenticate(&self) -> Result<(), AuthenticateError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.commands.send(Command::Reauthenticate(reply)).await;
+        sent.map_err(|_| AuthenticateError::Ended(self.why()))?;
+        answer.await.unwrap_or_else(|_| Err(AuthenticateError::Ended(self.why())))
+    }
+
     /// Ends the connection: sends what is queued, waits until all of it is acknowledged, sends DISCONNECT, and closes.
     /// The server forgets the will.
     ///
     /// # Errors
     /// [`DisconnectError`]; the connection is over nevertheless.
     pub async fn disconnect(&self) -> Result<(), DisconnectError> {
+        self.disconnect_with(&Disconnect::new(DisconnectReason::NormalDisconnection)).await
+    }
+
+    /// [Disconnects](Self::disconnect) with a reason and with properties (section 3.14.2.2), which are MQTT 5's: another
+    /// Session Expiry Interval, in seconds, or [`DisconnectReason::DisconnectWithWillMessage`], after which the server
+    /// publishes the will.
+    ///
+    /// # Errors
+    /// [`DisconnectError`]; the connection is over nevertheless.
+    pub async fn disconnect_with(&self, packet: &Disconnect<'_>) -> Result<(), DisconnectError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.commands.send(Command::Disconnect { reply }).await;
+        let packet = OwnedDisconnect::new(packet);
+        let sent = self.commands.send(Command::Disconnect { packet, reply }).await;
         sent.map_err(|_| DisconnectError::Ended(self.why()))?;
         answer.await.unwrap_or_else(|_| Err(DisconnectError::Ended(self.why())))
     }

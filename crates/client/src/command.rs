@@ -4,8 +4,10 @@ use tokio::sync::oneshot;
 use topic::TopicFilterBuf;
 use wire::{ReasonCode, SubscriptionOptions};
 
-use crate::error::{DisconnectError, PublishError, SubscribeError, UnsubscribeError};
+use crate::error::{AuthenticateError, DisconnectError, PublishError, SubscribeError, UnsubscribeError};
 use crate::message::Messages;
+use crate::outlet::Outlet;
+use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
 
 /// Where the answer to a command goes. Nobody may wait for it any more.
 pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -16,5 +18,9 @@ pub(crate) enum Command {
     Publish { message: session::Message, reply: Reply<ReasonCode, PublishError> },
     Subscribe { filter: TopicFilterBuf, options: SubscriptionOptions, reply: Reply<Messages, SubscribeError> },
     Unsubscribe { filter: TopicFilterBuf, reply: Reply<ReasonCode, UnsubscribeError> },
-    Disconnect { reply: Reply<(), DisconnectError> },
+    Inbox(Outlet),
+    SubscribeMany { subscribe: OwnedSubscribe, reply: Reply<Vec<ReasonCode>, SubscribeError> },
+    UnsubscribeMany { unsubscribe: OwnedUnsubscribe, reply: Reply<Vec<ReasonCode>, UnsubscribeError> },
+    Reauthenticate(Reply<(), AuthenticateError>),
+    Disconnect { packet: OwnedDisconnect, reply: Reply<(), DisconnectError> },
 }

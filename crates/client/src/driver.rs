@@ -1,19 +1,21 @@
 //! The task that owns a connection: what happens next, and in which order.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::back_off::BackOff;
 use crate::command::Command;
-use crate::engine::Engine;
-use crate::error::{ConnectError, DisconnectError, Ended};
+use crate::engine::{Connecting, Engine};
+use crate::error::{ConnectError, Ended};
 use crate::message::{Accepted, Message};
-use crate::options::{Options, Server};
+use crate::options::Options;
 
 /// So many commands are carried out before what they write is sent: few enough that the server is not kept waiting.
 const COMMANDS_PER_TURN: usize = 64;
@@ -65,7 +67,7 @@ impl Driver {
     pub(crate) fn new(
         options: Options,
         commands: mpsc::Receiver<Command>,
-        connected: oneshot::Sender<Result<Server, ConnectError>>,
+        connected: Connecting,
         ended: Arc<OnceLock<Ended>>,
     ) -> Result<Self, ConnectError> {
         let (acknowledge, accepted) = mpsc::unbounded_channel();
@@ -76,7 +78,7 @@ impl Driver {
     /// Drives one connection to its end.
     pub(crate) async fn run(mut self, stream: impl AsyncRead + AsyncWrite + Send) {
         let ended = self.serve(stream).await;
-        self.finish(ended);
+        self.finish(&ended);
     }
 
     /// Drives one connection after the other, until the application or a refusal ends it.
@@ -97,7 +99,7 @@ impl Driver {
                 Err(ended) => break ended,
             }
         };
-        self.finish(ended);
+        self.finish(&ended);
     }
 
     /// Tries until there is a stream, with CONNECT to be written to it.
@@ -128,6 +130,7 @@ impl Driver {
             tokio::select! {
                 outcome = &mut attempt => return Ok(outcome),
                 _ = self.commands.recv_many(&mut taken, COMMANDS_PER_TURN) => {
+                    self.engine.begin_turn();
                     self.engine.handle_commands(taken)?;
                     if self.engine.is_closing() {
                         return Err(Ended::ByUs);
@@ -154,25 +157,17 @@ impl Driver {
     }
 
     /// What waits for an answer hears of the end when the engine is dropped, and looks into `ended`.
-    fn finish(mut self, ended: Ended) {
+    fn finish(mut self, ended: &Ended) {
         // Nobody else sets it.
         let _ = self.ended.set(ended.clone());
-        if let Some(reply) = self.engine.take_disconnect() {
-            let outcome = match (ended, self.engine.unacknowledged()) {
-                (Ended::ByUs, 0) => Ok(()),
-                (Ended::ByUs, messages) => Err(DisconnectError::Unacknowledged { messages }),
-                (ended, _) => Err(DisconnectError::Ended(ended)),
-            };
-            // Whoever asked may have gone.
-            let _ = reply.send(outcome);
-        }
+        self.engine.finish(ended);
     }
 
     /// Waits for what happens next. A branch that is not taken has done nothing.
     async fn next<S: AsyncRead + AsyncWrite>(&mut self, link: &mut Link<S>) -> Turn {
         let Self { engine, commands, accepted, .. } = self;
         let Link { reader, writer, needs_flush } = link;
-        let (may_read, due, full) = (engine.may_read(), engine.poll_timeout(), engine.full_stream());
+        let (may_read, due, full) = (engine.may_read(), engine.poll_timeout(), engine.full_streams());
         let may_command = engine.may_command() && engine.output_bytes() < OUTPUT_BYTES_MAX;
         let mut taken = Vec::new();
         let (input, output) = engine.buffers();
@@ -182,33 +177,45 @@ impl Driver {
             written = write(writer, output), if !output.is_empty() || *needs_flush => Turn::Written(written),
             _ = commands.recv_many(&mut taken, COMMANDS_PER_TURN), if may_command => Turn::Commands(taken),
             Some(accepted) = accepted.recv() => Turn::Accepted(accepted),
-            () = room(full.as_ref()), if full.is_some() => Turn::Room,
+            () = room(&full), if !full.is_empty() => Turn::Room,
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Turn::Timeout,
         }
     }
 
     fn take(&mut self, turn: Turn, needs_flush: &mut bool) -> Result<(), Ended> {
+        self.engine.begin_turn();
         match turn {
-            Turn::Read(read) => match read? {
-                0 => Err(Ended::Closed),
-                _ => self.engine.handle_input(),
-            },
+            Turn::Read(Ok(0)) => Err(Ended::Closed),
+            // TLS that was closed without a word of its own. MQTT has its own: nothing can be cut off unseen.
+            Turn::Read(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Ended::Closed),
+            Turn::Read(read) => {
+                read?;
+                self.engine.handle_input()
+            }
             Turn::Written(written) => {
                 let count = written?;
                 *needs_flush = count > 0;
                 self.engine.handle_written(count);
                 Ok(())
             }
-            Turn::Commands(commands) => self.engine.handle_commands(commands),
+            Turn::Commands(commands) => {
+                // What was accepted before a command is acknowledged before it: it may be DISCONNECT.
+                self.acknowledge_accepted();
+                self.engine.handle_commands(commands)
+            }
             Turn::Accepted(accepted) => {
                 self.engine.handle_accepted(&accepted);
-                while let Ok(accepted) = self.accepted.try_recv() {
-                    self.engine.handle_accepted(&accepted);
-                }
+                self.acknowledge_accepted();
                 Ok(())
             }
             Turn::Room => self.engine.handle_input(),
             Turn::Timeout => self.engine.handle_timeout(),
+        }
+    }
+
+    fn acknowledge_accepted(&mut self) {
+        while let Ok(accepted) = self.accepted.try_recv() {
+            self.engine.handle_accepted(&accepted);
         }
     }
 
@@ -232,10 +239,13 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &[u8]) -> io::Resu
     }
 }
 
-/// Until a stream that was full is not, or nobody reads it any more.
-async fn room(full: Option<&mpsc::Sender<Message>>) {
-    if let Some(full) = full {
-        // The place is given back, and taken by the next one who looks, who is the driver.
-        let _ = full.reserve().await;
-    }
+/// Until one of the streams that were full is not, or nobody reads it any more.
+async fn room(full: &[mpsc::Sender<Message>]) {
+    let mut places: Vec<_> = full.iter().map(|full| Box::pin(full.reserve())).collect();
+    // The place is given back, and taken by the next one who looks, who is the driver.
+    poll_fn(|task| {
+        let has_room = places.iter_mut().any(|place| place.as_mut().poll(task).is_ready());
+        if has_room { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

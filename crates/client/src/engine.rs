@@ -1,127 +1,118 @@
 //! What a connection is at a moment, without the waiting: the protocol, who waits for which answer, bytes in and out.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use session::Now;
-use session::client::{Acknowledge, Client, Event, Outgoing};
-use tokio::sync::{mpsc, oneshot};
+use session::client::{self as protocol, Acknowledge, Client, Event, Outgoing, Receipt, Settings, Stored};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use topic::TopicFilterBuf;
 use wire::{
-    Decoded, Delivery, DisconnectReason, OneOrMore, Packet, PacketId, ReasonCode, SubAck,
-    SubscribeProperties, Subscription, SubscriptionOptions, UnsubAck, UnsubscribeProperties, Violation,
-    decode,
+    ConnAckProperties, Connect, Decoded, Disconnect, DisconnectReason, Limits, Packet, PacketId, PacketType,
+    PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
 };
 
+use crate::authentication::Exchange;
+use crate::buffers::{Input, Output};
 use crate::client::unix_ms;
 use crate::command::{Command, Reply};
-use crate::error::{ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError};
-use crate::message::{Accepted, Message, Messages, Owed};
-use crate::options::{Options, Server};
+use crate::error::{ConnectError, DisconnectError, Ended, PublishError};
+use crate::message::{Accepted, Message, Owed};
+use crate::options::Options;
+use crate::owned::OwnedDisconnect;
+use crate::requests::Request;
 use crate::routes::Routes;
+use crate::server::{Server, owned};
+use crate::state::State;
 
 /// So many messages wait for their turn behind those that are under way before no command is taken.
 const WAITING_MESSAGES_MAX: usize = 1_000;
 
+/// Who waits for the first CONNACK: it has what the server said, and where to look for changes.
+pub(crate) type Connecting = oneshot::Sender<Result<(Arc<Server>, watch::Receiver<State>), ConnectError>>;
+
 pub(crate) struct Engine {
     /// Messages come back with the number under which their answer is kept.
-    session: Client<u64>,
-    options: Options,
+    pub(crate) session: Client<u64>,
+    pub(crate) options: Options,
     /// Until CONNACK has come.
-    connecting: Option<oneshot::Sender<Result<Server, ConnectError>>>,
-    has_identifiers: bool,
+    connecting: Option<Connecting>,
+    /// From then on.
+    state: Option<watch::Sender<State>>,
+    pub(crate) has_identifiers: bool,
     publishing: HashMap<u64, Reply<ReasonCode, PublishError>>,
     published: u64,
-    requests: HashMap<PacketId, Request>,
-    routes: Routes,
+    pub(crate) requests: HashMap<PacketId, Request>,
+    pub(crate) exchange: Exchange,
+    pub(crate) routes: Routes,
     acknowledge: mpsc::UnboundedSender<Accepted>,
     closing: Option<Closing>,
     /// How often a connection was tried for since the last one that was accepted.
     attempts: u32,
-    input: Vec<u8>,
-    output: Output,
+    /// There is no room for messages, and nothing is read.
+    is_paused: bool,
+    input: Input,
+    pub(crate) output: Output,
     start: Instant,
-}
-
-/// A SUBSCRIBE or UNSUBSCRIBE that has not been answered.
-struct Request {
-    due: Instant,
-    filter: TopicFilterBuf,
-    answer: Answer,
-}
-
-enum Answer {
-    Subscribe(Reply<Messages, SubscribeError>, mpsc::Receiver<Message>),
-    Unsubscribe(Reply<ReasonCode, UnsubscribeError>),
-    /// Nobody waits for it.
-    Nobody,
+    /// When this turn began.
+    now: Now,
 }
 
 /// No more commands are taken: the connection ends when nothing is under way, or at this time.
 struct Closing {
     due: Instant,
+    packet: OwnedDisconnect,
+    /// Why the packet could not be as it was to be.
+    error: Option<protocol::DisconnectError>,
+    /// Nobody asks when the last handle is gone.
     reply: Option<Reply<(), DisconnectError>>,
-}
-
-/// Bytes on their way to the socket.
-#[derive(Default)]
-pub(crate) struct Output {
-    bytes: Vec<u8>,
-    written: usize,
-}
-
-impl Output {
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.written..]
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.written += count;
-        if self.written == self.bytes.len() {
-            self.bytes.clear();
-            self.written = 0;
-        }
-    }
 }
 
 impl Engine {
     /// CONNECT is in the output.
     pub(crate) fn new(
         options: Options,
-        connecting: oneshot::Sender<Result<Server, ConnectError>>,
+        connecting: Connecting,
         acknowledge: mpsc::UnboundedSender<Accepted>,
     ) -> Result<Self, ConnectError> {
-        let mut session = Client::new(options.settings());
+        let (exchange, data) = Exchange::begin(options.authenticators());
+        let connect = options.connect(data.as_deref())?;
+        let mut session = session_of(&connect, options.settings());
         let mut output = Output::default();
         let start = Instant::now();
-        session
-            .connect(&options.connect()?, now(start), &mut output.bytes)
-            .map_err(ConnectError::Protocol)?;
-        let routes = Routes::new(options.messages_max);
+        session.connect(&connect, now(start), &mut output.bytes).map_err(ConnectError::Protocol)?;
+        let routes = Routes::new(options.bounds());
         Ok(Self {
             session,
             options,
             connecting: Some(connecting),
+            state: None,
             has_identifiers: false,
             publishing: HashMap::new(),
             published: 0,
             requests: HashMap::new(),
+            exchange,
             routes,
             acknowledge,
             closing: None,
             attempts: 0,
-            input: Vec::new(),
+            is_paused: false,
+            input: Input::default(),
             output,
             start,
+            now: now(start),
         })
     }
 
     /// Begins another connection: CONNECT is in the output.
     pub(crate) fn connect(&mut self) -> Result<(), Ended> {
+        self.begin_turn();
         let now = self.now();
+        let (exchange, data) = Exchange::begin(self.options.authenticators());
+        self.exchange = exchange;
         // The first CONNECT had the same options, and there is no connection.
-        let connect = self.options.connect_again().map_err(|_| Ended::ByUs)?;
+        let connect = self.options.connect_again(data.as_deref()).map_err(|_| Ended::ByUs)?;
         self.session.connect(&connect, now, &mut self.output.bytes).map_err(|_| Ended::ByUs)
     }
 
@@ -129,21 +120,12 @@ impl Engine {
     /// messages are sent again if the server still has the session.
     pub(crate) fn suspend(&mut self, ended: &Ended) {
         self.session.connection_lost();
-        self.input.clear();
+        self.input = Input::default();
         self.output = Output::default();
         self.routes.forget_unclaimed();
-        for (_, Request { filter, answer, .. }) in self.requests.drain() {
-            match answer {
-                Answer::Subscribe(reply, _) => {
-                    self.routes.remove(filter.filter());
-                    let _ = reply.send(Err(SubscribeError::Ended(ended.clone())));
-                }
-                Answer::Unsubscribe(reply) => {
-                    let _ = reply.send(Err(UnsubscribeError::Ended(ended.clone())));
-                }
-                Answer::Nobody => {}
-            }
-        }
+        self.fail_requests(ended);
+        self.exchange.fail(ended);
+        self.change_state(State::Reconnecting(ended.clone()));
         self.tell_failed();
     }
 
@@ -155,7 +137,9 @@ impl Engine {
             && self.closing.is_none()
             && match ended {
                 // Two who take the session from each other would go on for ever.
-                Ended::ByUs | Ended::ByServer(DisconnectReason::SessionTakenOver) => false,
+                Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
+                // The same steps would follow.
+                Ended::NoAuthenticator | Ended::NotAuthenticated(_) => false,
                 Ended::Refused(reason) => matches!(reason, ServerBusy | ServerUnavailable | QuotaExceeded),
                 _ => true,
             }
@@ -177,12 +161,13 @@ impl Engine {
 
     /// Where bytes are read to, and what is to be written.
     pub(crate) fn buffers(&mut self) -> (&mut Vec<u8>, &[u8]) {
-        (&mut self.input, self.output.rest())
+        self.trace_output();
+        (self.input.buffer(), self.output.rest())
     }
 
-    /// Not while a stream is full: nobody has room for what would come.
+    /// Not while nobody has room for what would come; no message comes before CONNACK.
     pub(crate) fn may_read(&self) -> bool {
-        self.routes.is_flushed()
+        self.routes.has_room() || !self.session.is_connected()
     }
 
     pub(crate) fn may_command(&self) -> bool {
@@ -195,8 +180,8 @@ impl Engine {
         self.output.rest().len()
     }
 
-    /// The stream that reading waits for.
-    pub(crate) fn full_stream(&self) -> Option<mpsc::Sender<Message>> {
+    /// The streams that have no room for what has come.
+    pub(crate) fn full_streams(&mut self) -> Vec<mpsc::Sender<Message>> {
         self.routes.full()
     }
 
@@ -205,34 +190,57 @@ impl Engine {
         self.publishing.len()
     }
 
-    pub(crate) fn take_disconnect(&mut self) -> Option<Reply<(), DisconnectError>> {
-        self.closing.take().and_then(|closing| closing.reply)
+    /// The connection has ended, and there will be no other.
+    pub(crate) fn finish(&mut self, ended: &Ended) {
+        self.change_state(State::Ended(ended.clone()));
+        let Some(Closing { error, reply: Some(reply), .. }) = self.closing.take() else { return };
+        let outcome = match (ended, self.unacknowledged(), error) {
+            (Ended::ByUs, 0, None) => Ok(()),
+            (Ended::ByUs, 0, Some(error)) => Err(DisconnectError::Protocol(error)),
+            (Ended::ByUs, messages, _) => Err(DisconnectError::Unacknowledged { messages }),
+            (ended, ..) => Err(DisconnectError::Ended(ended.clone())),
+        };
+        // Whoever asked may have gone.
+        let _ = reply.send(outcome);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called. While nothing is read, nothing is late: what was
-    /// waited for may have come.
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called. While nothing is read, no request is late: its
+    /// answer may have come.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let closing = self.closing.as_ref().map(|closing| closing.due);
-        if !self.may_read() {
-            return closing;
-        }
         let session = self.session.poll_timeout().map(|ms| self.start + Duration::from_millis(ms));
-        let requests = self.requests.values().map(|request| request.due).min();
+        let requests = self.requests_due().filter(|_| self.may_read());
         [session, requests, closing].into_iter().flatten().min()
+    }
+
+    /// When the first of what the server was asked for is late.
+    fn requests_due(&self) -> Option<Instant> {
+        self.requests.values().map(|request| request.due).chain(self.exchange.due()).min()
     }
 
     pub(crate) fn handle_timeout(&mut self) -> Result<(), Ended> {
         let at = Instant::now();
-        if self.may_read() {
-            self.session.handle_timeout(now(self.start), &mut self.output.bytes).map_err(Ended::TimedOut)?;
-            if self.requests.values().any(|request| request.due <= at) {
-                return Err(Ended::RequestTimedOut);
-            }
+        if !self.may_read() {
+            self.assume_heard();
+        }
+        self.session.handle_timeout(now(self.start), &mut self.output.bytes).map_err(Ended::TimedOut)?;
+        if self.may_read() && self.requests_due().is_some_and(|due| due <= at) {
+            return Err(Ended::RequestTimedOut);
         }
         if self.closing.as_ref().is_some_and(|closing| closing.due <= at) {
             return Err(self.disconnect());
         }
         Ok(())
+    }
+
+    /// While nothing is read, the answer to PINGREQ is not either: it counts as come, or a slow application would cost
+    /// the connection.
+    fn assume_heard(&mut self) {
+        let now = self.now();
+        if self.session.is_connected() {
+            // It is in order at any time, and asks for no answer.
+            let _ = self.session.handle_packet(PingResp.into(), now, &mut self.output.bytes);
+        }
     }
 
     pub(crate) fn handle_written(&mut self, count: usize) {
@@ -243,19 +251,21 @@ impl Engine {
     pub(crate) fn handle_input(&mut self) -> Result<(), Ended> {
         self.routes.flush();
         let mut input = std::mem::take(&mut self.input);
-        let mut at = 0;
-        let mut outcome = Ok(());
-        while outcome.is_ok() && self.routes.is_flushed() && self.session.version().is_some() {
-            match decode(&input[at..], self.session.version(), &self.session.limits()) {
+        let (mut handled, mut outcome) = (0, Ok(()));
+        while outcome.is_ok() && self.may_read() && self.session.version().is_some() {
+            match decode(&input.rest()[handled..], self.session.version(), &self.session.limits()) {
                 Ok(Decoded::Packet { packet, len }) => {
-                    at += len;
+                    handled += len;
+                    if let Some(trace) = &self.options.trace {
+                        trace.0(Role::Server, &packet);
+                    }
                     outcome = self.handle_packet(packet);
                 }
                 Ok(Decoded::Need { .. }) => break,
                 Err(violation) => outcome = Err(self.violated(violation)),
             }
         }
-        input.drain(..at);
+        input.advance(handled);
         self.input = input;
         outcome?;
         self.settle()
@@ -264,16 +274,22 @@ impl Engine {
     /// Commands, in their order; none: there is no handle any more.
     pub(crate) fn handle_commands(&mut self, commands: Vec<Command>) -> Result<(), Ended> {
         if commands.is_empty() {
-            self.close(None);
+            let packet = Disconnect::new(DisconnectReason::NormalDisconnection);
+            self.close(OwnedDisconnect::new(&packet), None);
         }
         for command in commands {
             match command {
                 Command::Publish { message, reply } => self.publish(&message, reply),
                 Command::Subscribe { filter, options, reply } => self.subscribe(filter, options, reply),
-                Command::Unsubscribe { filter, reply } => {
-                    self.unsubscribe(filter, Answer::Unsubscribe(reply));
+                Command::Unsubscribe { filter, reply } => self.unsubscribe(filter, reply),
+                Command::Inbox(outlet) => {
+                    let receipts = self.routes.set_inbox(outlet);
+                    self.accept_at_once(receipts);
                 }
-                Command::Disconnect { reply } => self.close(Some(reply)),
+                Command::SubscribeMany { subscribe, reply } => self.subscribe_many(subscribe, reply),
+                Command::UnsubscribeMany { unsubscribe, reply } => self.unsubscribe_many(unsubscribe, reply),
+                Command::Reauthenticate(reply) => self.reauthenticate(reply),
+                Command::Disconnect { packet, reply } => self.close(packet, Some(reply)),
             }
         }
         self.settle()
@@ -284,10 +300,21 @@ impl Engine {
         self.session.acknowledge(accepted.receipt, accepted.reason, now, &mut self.output.bytes);
     }
 
-    /// What follows from any change: failed messages are told, and a connection that is to close does so when nothing is
-    /// under way.
+    pub(crate) fn accept_at_once(&mut self, receipts: impl IntoIterator<Item = Receipt>) {
+        let success = |receipt| Accepted { receipt, reason: ReasonCode::Success };
+        receipts.into_iter().for_each(|receipt| self.handle_accepted(&success(receipt)));
+    }
+
+    /// What follows from any change: failed messages are told, what was waited for while nothing was read has its time
+    /// anew, and a connection that is to close does so when nothing is under way.
     fn settle(&mut self) -> Result<(), Ended> {
         self.tell_failed();
+        let is_paused = !self.may_read();
+        let was_paused = std::mem::replace(&mut self.is_paused, is_paused);
+        if was_paused && !self.is_paused {
+            self.assume_heard();
+            self.postpone_requests();
+        }
         let is_idle = self.session.in_flight() == 0 && self.session.waiting_messages() == 0;
         if self.closing.is_some() && is_idle { Err(self.disconnect()) } else { Ok(()) }
     }
@@ -300,18 +327,48 @@ impl Engine {
         }
     }
 
-    fn close(&mut self, reply: Option<Reply<(), DisconnectError>>) {
+    fn close(&mut self, packet: OwnedDisconnect, reply: Option<Reply<(), DisconnectError>>) {
         if self.closing.is_none() {
-            self.closing = Some(Closing { due: Instant::now() + self.options.flush_timeout, reply });
+            let due = Instant::now() + self.options.flush_timeout;
+            self.closing = Some(Closing { due, packet, error: None, reply });
         }
     }
 
+    /// If there is no connection any more, there is nobody to be told.
     fn disconnect(&mut self) -> Ended {
-        let details = session::Details::default();
+        use protocol::DisconnectError::NotConnected;
+        let into = &mut self.output.bytes;
+        if let Some(closing) = &mut self.closing {
+            let OwnedDisconnect { reason, session_expiry_interval_secs: secs, .. } = closing.packet;
+            let sent = self.session.disconnect(reason, secs, &closing.packet.details(), into);
+            closing.error = sent.err().filter(|error| *error != NotConnected);
+        }
+        // Without a command, or where that was not to be had. After a first one it does nothing.
         let reason = DisconnectReason::NormalDisconnection;
-        // If there is no connection any more, there is nobody to be told.
-        let _ = self.session.disconnect(reason, None, &details, &mut self.output.bytes);
+        let _ = self.session.disconnect(reason, None, &session::Details::default(), into);
         Ended::ByUs
+    }
+
+    fn change_state(&mut self, state: State) {
+        if let Some(sender) = &self.state {
+            sender.send_replace(state);
+        }
+    }
+
+    /// Shows what has been written since the last time.
+    fn trace_output(&mut self) {
+        let Some(trace) = &self.options.trace else { return };
+        let limits = Limits { sender: Some(Role::Client), ..Limits::default() };
+        while let rest = self.output.untraced()
+            && let Some(first) = rest.first()
+        {
+            // CONNECT says itself what it speaks.
+            let is_connect = first >> 4 == PacketType::Connect as u8;
+            let version = Some(self.options.version).filter(|_| !is_connect);
+            let Ok(Decoded::Packet { packet, len }) = decode(rest, version, &limits) else { return };
+            trace.0(Role::Client, &packet);
+            self.output.trace(len);
+        }
     }
 
     fn publish(&mut self, message: &session::Message, reply: Reply<ReasonCode, PublishError>) {
@@ -326,7 +383,7 @@ impl Engine {
         self.published += 1;
         // Whoever published may not wait for the answer.
         match self.session.publish(&outgoing, self.published, now, &mut self.output.bytes) {
-            Ok(_) if outgoing.qos == wire::Qos::AtMostOnce => {
+            Ok(_) if outgoing.qos == Qos::AtMostOnce => {
                 let _ = reply.send(Ok(ReasonCode::Success));
             }
             Ok(_) => {
@@ -338,175 +395,76 @@ impl Engine {
         }
     }
 
-    fn subscribe(
-        &mut self,
-        filter: TopicFilterBuf,
-        options: SubscriptionOptions,
-        reply: Reply<Messages, SubscribeError>,
-    ) {
-        match self.send_subscribe(&filter, options) {
-            Ok((packet_id, messages)) => {
-                let due = Instant::now() + self.options.request_timeout;
-                let answer = Answer::Subscribe(reply, messages);
-                self.requests.insert(packet_id, Request { due, filter, answer });
-            }
-            Err(error) => {
-                let _ = reply.send(Err(error));
-            }
-        }
-    }
-
-    /// The stream is there before SUBACK is: messages may come first.
-    fn send_subscribe(
-        &mut self,
-        filter: &TopicFilterBuf,
-        options: SubscriptionOptions,
-    ) -> Result<(PacketId, mpsc::Receiver<Message>), SubscribeError> {
-        if self.routes.contains(filter.filter()) {
-            return Err(SubscribeError::Subscribed);
-        }
-        let subscription = Subscription::new(filter.filter(), options);
-        let subscription = subscription.map_err(|_| SubscribeError::NoLocalOnShared)?;
-        let identifier = if self.has_identifiers { self.routes.new_identifier() } else { None };
-        let properties =
-            SubscribeProperties { subscription_identifier: identifier, ..SubscribeProperties::EMPTY };
-        let now = self.now();
-        let packet_id = self
-            .session
-            .subscribe(OneOrMore::one(&subscription), properties, now, &mut self.output.bytes)
-            .map_err(SubscribeError::Protocol)?;
-        let (to, messages) = mpsc::channel(self.options.messages_max);
-        self.routes.insert(filter.clone(), options, identifier, to);
-        Ok((packet_id, messages))
-    }
-
-    /// The server has begun a new session: it is told of every subscription that there is.
-    fn subscribe_again(&mut self) {
-        let now = self.now();
-        for (filter, options, identifier) in self.routes.subscriptions() {
-            let Ok(subscription) = Subscription::new(filter.filter(), options) else { continue };
-            let identifier = identifier.filter(|_| self.has_identifiers);
-            let properties =
-                SubscribeProperties { subscription_identifier: identifier, ..SubscribeProperties::EMPTY };
-            let only = OneOrMore::one(&subscription);
-            match self.session.subscribe(only, properties, now, &mut self.output.bytes) {
-                Ok(packet_id) => {
-                    let due = Instant::now() + self.options.request_timeout;
-                    self.requests.insert(packet_id, Request { due, filter, answer: Answer::Nobody });
-                }
-                // The server does not offer any more what it did: the stream ends.
-                Err(_) => self.routes.remove(filter.filter()),
-            }
-        }
-    }
-
-    fn unsubscribe(&mut self, filter: TopicFilterBuf, answer: Answer) {
-        let now = self.now();
-        let asked = Ok(filter.filter());
-        let properties = UnsubscribeProperties::EMPTY;
-        let sent = self.session.unsubscribe(OneOrMore::one(&asked), properties, now, &mut self.output.bytes);
-        match (sent, answer) {
-            (Ok(packet_id), answer) => {
-                let due = Instant::now() + self.options.request_timeout;
-                self.requests.insert(packet_id, Request { due, filter, answer });
-            }
-            (Err(error), Answer::Unsubscribe(reply)) => {
-                let _ = reply.send(Err(UnsubscribeError::Protocol(error)));
-            }
-            (Err(_), _) => {}
-        }
-    }
-
     fn handle_packet(&mut self, packet: Packet<'_>) -> Result<(), Ended> {
         let now = self.now();
         let event = self.session.handle_packet(packet, now, &mut self.output.bytes);
         match event.map_err(|violation| self.violated(violation))? {
             Event::Connected { session_present, properties } => {
-                let version = self.session.version().unwrap_or(wire::Version::V5);
-                let server = Server::of(session_present, self.session.client_id(), version, &properties);
-                self.has_identifiers = server.subscription_identifiers_available;
-                self.attempts = 0;
-                self.connected(Ok(server))?;
-                if !session_present {
-                    self.subscribe_again();
-                }
+                self.accepted(session_present, &properties)?;
             }
             Event::Refused { reason, properties } => {
-                let owned = |text: Option<wire::Utf8<'_>>| text.map(|text| text.as_str().to_owned());
                 let text = owned(properties.reason_string);
                 let server_reference = owned(properties.server_reference);
-                self.connected(Err(ConnectError::Refused { reason, text, server_reference }))?;
+                if let Some(connecting) = self.connecting.take() {
+                    // Whoever connects may have given up.
+                    let _ = connecting.send(Err(ConnectError::Refused { reason, text, server_reference }));
+                }
                 return Err(Ended::Refused(reason));
             }
             Event::Message { message, receipt } => {
                 let is_automatic = self.options.acknowledge == Acknowledge::AtOnce;
                 let to = self.acknowledge.clone();
-                let owed = receipt.map(|receipt| std::sync::Arc::new(Owed::new(receipt, is_automatic, to)));
-                let dup = matches!(message.packet.delivery, Delivery::AtLeastOnce { dup: true, .. });
-                let content = session::Message::new(message.topic(), &message.packet, None, now);
-                let identifiers = message.packet.subscription_identifiers;
-                let is_routed = self.routes.deliver(Message::new(content, now, dup, owed), identifiers);
-                // What is accepted only later comes again if the connection is lost before, and would be there twice.
-                let is_once = matches!(message.packet.delivery, Delivery::ExactlyOnce { .. });
-                if let Some(receipt) = receipt.filter(|_| is_routed && is_once && is_automatic) {
-                    self.handle_accepted(&Accepted { receipt, reason: ReasonCode::Success });
+                let owed = receipt.map(|receipt| Arc::new(Owed::new(receipt, is_automatic, to)));
+                let message = Message::new(&message, now, owed);
+                let receipt = message.receipt_at_once();
+                if self.routes.deliver(message) {
+                    self.accept_at_once(receipt);
                 }
             }
-            Event::Published { tag, reason, .. } => {
+            Event::Published { tag, reason, properties, .. } => {
                 if let Some(reply) = self.publishing.remove(&tag) {
-                    let refused = reason.is_error();
-                    let _ = reply.send(if refused { Err(PublishError::Refused(reason)) } else { Ok(reason) });
+                    let text = || owned(properties.reason_string);
+                    let refused = || PublishError::Refused { reason, text: text() };
+                    let _ = reply.send(if reason.is_error() { Err(refused()) } else { Ok(reason) });
                 }
             }
             Event::Subscribed(packet) => self.subscribed(&packet),
             Event::Unsubscribed(packet) => self.unsubscribed(&packet),
-            Event::Disconnected(packet) => return Err(Ended::ByServer(packet.reason)),
-            Event::None
-            | Event::Authenticate { .. }
-            | Event::Authenticated { .. }
-            | Event::Released { .. }
-            | Event::Received { .. } => {}
+            Event::Disconnected(packet) => {
+                let text = owned(packet.properties.reason_string);
+                let server_reference = owned(packet.properties.server_reference);
+                return Err(Ended::ByServer { reason: packet.reason, text, server_reference });
+            }
+            Event::Authenticate { data } => self.authenticate(data)?,
+            Event::Authenticated { data } => self.authenticated(data)?,
+            Event::None | Event::Released { .. } | Event::Received { .. } => {}
         }
         Ok(())
     }
 
     /// Tells whoever connects; if that is nobody any more, the connection ends again.
-    fn connected(&mut self, outcome: Result<Server, ConnectError>) -> Result<(), Ended> {
-        match self.connecting.take().map(|connecting| connecting.send(outcome)) {
-            Some(Err(Ok(_))) => Err(self.disconnect()),
-            _ => Ok(()),
+    fn accepted(&mut self, session_present: bool, properties: &ConnAckProperties<'_>) -> Result<(), Ended> {
+        self.authenticated(properties.authentication_data)?;
+        let version = self.session.version().unwrap_or(Version::V5);
+        let server = Server::of(session_present, self.session.client_id(), version, properties);
+        let server = Arc::new(server);
+        self.has_identifiers = server.subscription_identifiers_available;
+        self.attempts = 0;
+        let state = State::Connected(Arc::clone(&server));
+        match self.connecting.take() {
+            Some(connecting) => {
+                let (sender, receiver) = watch::channel(state);
+                self.state = Some(sender);
+                if connecting.send(Ok((server, receiver))).is_err() {
+                    return Err(self.disconnect());
+                }
+            }
+            None => self.change_state(state),
         }
-    }
-
-    fn subscribed(&mut self, packet: &SubAck<'_>) {
-        let Some(Request { filter, answer, .. }) = self.requests.remove(&packet.packet_id) else { return };
-        let Some(reason) = packet.reasons.iter().next().map(wire::SubAckReason::reason) else { return };
-        if reason.is_error() {
-            self.routes.remove(filter.filter());
+        if !session_present {
+            self.subscribe_again();
         }
-        let Answer::Subscribe(reply, messages) = answer else { return };
-        if reason.is_error() {
-            let _ = reply.send(Err(SubscribeError::Refused(reason)));
-            return;
-        }
-        let granted = wire::Qos::from_level(reason.code()).unwrap_or_default();
-        let unwanted = reply.send(Ok(Messages::new(filter.clone(), granted, messages))).is_err();
-        if unwanted {
-            self.unsubscribe(filter, Answer::Nobody);
-        }
-    }
-
-    fn unsubscribed(&mut self, packet: &UnsubAck<'_>) {
-        let Some(Request { filter, answer, .. }) = self.requests.remove(&packet.packet_id) else { return };
-        let reasons = packet.reasons.and_then(|reasons| reasons.iter().next());
-        let reason = reasons.map_or(ReasonCode::Success, wire::UnsubAckReason::reason);
-        if !reason.is_error() {
-            self.routes.remove(filter.filter());
-        }
-        if let Answer::Unsubscribe(reply) = answer {
-            let refused = reason.is_error();
-            let _ = reply.send(if refused { Err(UnsubscribeError::Refused(reason)) } else { Ok(reason) });
-        }
+        Ok(())
     }
 
     fn violated(&mut self, violation: Violation) -> Ended {
@@ -514,9 +472,24 @@ impl Engine {
         Ended::Violation(violation)
     }
 
-    fn now(&self) -> Now {
-        now(self.start)
+    /// Reads the clocks: once for all that a turn brings.
+    pub(crate) fn begin_turn(&mut self) {
+        self.now = now(self.start);
     }
+
+    /// When this turn began.
+    pub(crate) fn now(&self) -> Now {
+        self.now
+    }
+}
+
+/// The session of a first connection. Without Clean Start there may be one that an earlier program has left; with a name,
+/// that is: nobody else's is asked for without.
+fn session_of(connect: &Connect<'_>, settings: Settings) -> Client<u64> {
+    let has_session = !connect.clean_start && !connect.client_id.is_empty();
+    let client_id = if has_session { connect.client_id.as_str().into() } else { Box::default() };
+    let (under_way, waiting, unreleased) = (Vec::new(), Vec::new(), Vec::new());
+    Client::restore(Stored { client_id, has_session, under_way, waiting, unreleased }, settings)
 }
 
 fn now(start: Instant) -> Now {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use session::client as protocol;
 use wire::{ConnectRefusal, DisconnectReason, ReasonCode, Utf8Error, Violation};
 
+use crate::dial::{TransportError, fault_of};
+
 /// Where to look for the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
@@ -25,11 +27,23 @@ pub enum Ended {
     /// The application has disconnected, or dropped the last handle.
     ByUs,
     /// The server has ended it with DISCONNECT (section 3.14).
-    ByServer(DisconnectReason),
+    ByServer {
+        /// Why.
+        reason: DisconnectReason,
+        /// In the server's own words.
+        text: Option<String>,
+        /// Another server to use.
+        server_reference: Option<String>,
+    },
     /// The server has refused it, after it had accepted an earlier one.
     Refused(ConnectRefusal),
     /// The server has closed it without a word.
     Closed,
+    /// The server wants another step of an authentication, for which there is no
+    /// [`Authenticator`](crate::Authenticator).
+    NoAuthenticator,
+    /// The [`Authenticator`](crate::Authenticator) has said no; why.
+    NotAuthenticated(String),
     /// The server has broken the protocol; it was told so.
     Violation(Violation),
     /// The server has not answered CONNECT or PINGREQ in time.
@@ -38,7 +52,7 @@ pub enum Ended {
     ///
     /// [`Options::request_timeout`]: crate::Options::request_timeout
     RequestTimedOut,
-    /// The transport has failed.
+    /// The transport has failed; a [`TransportError`] inside says more, if it was on the way to the server.
     Io(Arc<io::Error>),
 }
 
@@ -54,6 +68,10 @@ pub enum OptionsError {
     PasswordTooLong,
     /// Before MQTT 5 a password needs a user name [3.1.1: MQTT-3.1.2-22].
     PasswordWithoutUserName,
+    /// The authentication method is no string of MQTT's.
+    AuthenticationMethod(Utf8Error),
+    /// The authentication data has more than 65,535 bytes.
+    AuthenticationDataTooLong,
     /// The will has what no packet can have.
     Will,
 }
@@ -85,8 +103,13 @@ pub enum ConnectError {
 pub enum PublishError {
     /// It could not be sent. With [`SessionEnded`](protocol::PublishError::SessionEnded) the server may have it.
     Protocol(protocol::PublishError),
-    /// The server has refused it, with a reason from 0x80 on.
-    Refused(ReasonCode),
+    /// The server has refused it.
+    Refused {
+        /// Why: from 0x80 on.
+        reason: ReasonCode,
+        /// In the server's own words.
+        text: Option<String>,
+    },
     /// The connection is over. What was on its way may have arrived.
     Ended(Ended),
 }
@@ -95,6 +118,8 @@ pub enum PublishError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum SubscribeError {
+    /// There is no filter to subscribe to [MQTT-3.8.3-2].
+    NoFilter,
     /// Some messages go to another [`Messages`](crate::Messages) for the same filter already.
     Subscribed,
     /// No Local is not for shared subscriptions [MQTT-3.8.3-4].
@@ -102,7 +127,12 @@ pub enum SubscribeError {
     /// It could not be asked for.
     Protocol(protocol::RequestError),
     /// The server has refused it.
-    Refused(ReasonCode),
+    Refused {
+        /// Why: from 0x80 on.
+        reason: ReasonCode,
+        /// In the server's own words.
+        text: Option<String>,
+    },
     /// The connection is over.
     Ended(Ended),
 }
@@ -111,11 +141,28 @@ pub enum SubscribeError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum UnsubscribeError {
+    /// There is no filter to unsubscribe from [MQTT-3.10.3-2].
+    NoFilter,
     /// It could not be asked for.
     Protocol(protocol::RequestError),
     /// The server has refused it.
-    Refused(ReasonCode),
+    Refused {
+        /// Why: from 0x80 on.
+        reason: ReasonCode,
+        /// In the server's own words.
+        text: Option<String>,
+    },
     /// The connection is over, and most probably the subscription with it.
+    Ended(Ended),
+}
+
+/// Why an authentication has not succeeded anew.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum AuthenticateError {
+    /// It could not be asked for.
+    Protocol(protocol::RequestError),
+    /// The connection is over; with [`Ended::ByServer`] perhaps because of this.
     Ended(Ended),
 }
 
@@ -154,6 +201,8 @@ pub enum DisconnectError {
         /// So many.
         messages: usize,
     },
+    /// DISCONNECT could not have what it was to have; the connection has ended with a plain one.
+    Protocol(protocol::DisconnectError),
     /// It had ended before.
     Ended(Ended),
 }
@@ -163,11 +212,14 @@ impl Ended {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            Self::ByUs => Fault::Application,
-            Self::ByServer(_) | Self::Refused(_) | Self::Violation(_) | Self::RequestTimedOut => {
-                Fault::Server
-            }
-            Self::Closed | Self::TimedOut(_) | Self::Io(_) => Fault::Network,
+            Self::ByUs | Self::NoAuthenticator => Fault::Application,
+            Self::ByServer { .. }
+            | Self::Refused(_)
+            | Self::Violation(_)
+            | Self::RequestTimedOut
+            | Self::NotAuthenticated(_) => Fault::Server,
+            Self::Io(error) => fault_of(error),
+            Self::Closed | Self::TimedOut(_) => Fault::Network,
         }
     }
 }
@@ -189,7 +241,7 @@ impl PublishError {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Protocol(protocol::PublishError::SessionEnded) | Self::Refused(_) => Fault::Server,
+            Self::Protocol(protocol::PublishError::SessionEnded) | Self::Refused { .. } => Fault::Server,
             Self::Protocol(protocol::PublishError::NotConnected | protocol::PublishError::Full) => {
                 Fault::Network
             }
@@ -205,8 +257,10 @@ impl SubscribeError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
-            Self::Subscribed | Self::NoLocalOnShared | Self::Protocol(_) => Fault::Application,
-            Self::Refused(_) => Fault::Server,
+            Self::NoFilter | Self::Subscribed | Self::NoLocalOnShared | Self::Protocol(_) => {
+                Fault::Application
+            }
+            Self::Refused { .. } => Fault::Server,
             Self::Ended(ended) => ended.fault(),
         }
     }
@@ -218,8 +272,20 @@ impl UnsubscribeError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
+            Self::NoFilter | Self::Protocol(_) => Fault::Application,
+            Self::Refused { .. } => Fault::Server,
+            Self::Ended(ended) => ended.fault(),
+        }
+    }
+}
+
+impl AuthenticateError {
+    /// Whose fault it was.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Protocol(protocol::RequestError::NotConnected) => Fault::Network,
             Self::Protocol(_) => Fault::Application,
-            Self::Refused(_) => Fault::Server,
             Self::Ended(ended) => ended.fault(),
         }
     }
@@ -254,23 +320,40 @@ impl DisconnectError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Unacknowledged { .. } => Fault::Server,
+            Self::Protocol(_) => Fault::Application,
             Self::Ended(ended) => ended.fault(),
         }
     }
+}
+
+/// What the server said beside a reason.
+fn write_more(f: &mut fmt::Formatter<'_>, text: Option<&str>, server: Option<&str>) -> fmt::Result {
+    if let Some(text) = text {
+        write!(f, " ({text})")?;
+    }
+    server.map_or(Ok(()), |server| write!(f, "; use {server}"))
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ByUs => f.write_str("this client has disconnected: connect anew"),
-            Self::ByServer(reason) => write!(f, "the server has ended the connection: {}", reason.reason()),
+            Self::ByServer { reason, text, server_reference } => {
+                write!(f, "the server has ended the connection: {}", reason.reason())?;
+                write_more(f, text.as_deref(), server_reference.as_deref())
+            }
             Self::Refused(reason) => {
                 write!(f, "the server has refused to connect again: {}", reason.reason())
             }
             Self::Closed => f.write_str("the server has closed the connection without a word: try again"),
+            Self::NoAuthenticator => {
+                f.write_str("the server wants more of an authentication than there is: set an authenticator")
+            }
+            Self::NotAuthenticated(why) => write!(f, "the authentication has failed here: {why}"),
             Self::Violation(violation) => write!(f, "the server has broken the protocol: {violation}"),
             Self::TimedOut(what) => write!(f, "{what}: look at the network, or try again"),
             Self::RequestTimedOut => f.write_str("the server has not answered a request in time"),
+            Self::Io(error) if TransportError::of(error).is_some() => error.fmt(f),
             Self::Io(error) => write!(f, "the transport has failed: {error}"),
         }
     }
@@ -283,6 +366,10 @@ impl fmt::Display for OptionsError {
             Self::UserName(error) => write!(f, "the user name: {error}"),
             Self::PasswordTooLong => f.write_str("the password has more than 65,535 bytes"),
             Self::PasswordWithoutUserName => f.write_str("before MQTT 5 a password needs a user name"),
+            Self::AuthenticationMethod(error) => write!(f, "the authentication method: {error}"),
+            Self::AuthenticationDataTooLong => {
+                f.write_str("the authentication data has more than 65,535 bytes")
+            }
             Self::Will => f.write_str("the will has what no packet can have"),
         }
     }
@@ -295,13 +382,7 @@ impl fmt::Display for ConnectError {
             Self::Protocol(error) => error.fmt(f),
             Self::Refused { reason, text, server_reference } => {
                 write!(f, "the server has refused the connection: {}", reason.reason())?;
-                if let Some(text) = text {
-                    write!(f, " ({text})")?;
-                }
-                match server_reference {
-                    Some(server) => write!(f, "; use {server}"),
-                    None => Ok(()),
-                }
+                write_more(f, text.as_deref(), server_reference.as_deref())
             }
             Self::Ended(ended) => ended.fmt(f),
         }
@@ -312,7 +393,10 @@ impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Protocol(error) => error.fmt(f),
-            Self::Refused(reason) => write!(f, "the server has refused the message: {reason}"),
+            Self::Refused { reason, text } => {
+                write!(f, "the server has refused the message: {reason}")?;
+                write_more(f, text.as_deref(), None)
+            }
             Self::Ended(ended) => ended.fmt(f),
         }
     }
@@ -321,10 +405,14 @@ impl fmt::Display for PublishError {
 impl fmt::Display for SubscribeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoFilter => f.write_str("there is no filter to subscribe to"),
             Self::Subscribed => f.write_str("there is a subscription for this filter: unsubscribe first"),
             Self::NoLocalOnShared => wire::NoLocalOnShared.fmt(f),
             Self::Protocol(error) => error.fmt(f),
-            Self::Refused(reason) => write!(f, "the server has refused the subscription: {reason}"),
+            Self::Refused { reason, text } => {
+                write!(f, "the server has refused the subscription: {reason}")?;
+                write_more(f, text.as_deref(), None)
+            }
             Self::Ended(ended) => ended.fmt(f),
         }
     }
@@ -333,8 +421,21 @@ impl fmt::Display for SubscribeError {
 impl fmt::Display for UnsubscribeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoFilter => f.write_str("there is no filter to unsubscribe from"),
             Self::Protocol(error) => error.fmt(f),
-            Self::Refused(reason) => write!(f, "the server has kept the subscription: {reason}"),
+            Self::Refused { reason, text } => {
+                write!(f, "the server has kept the subscription: {reason}")?;
+                write_more(f, text.as_deref(), None)
+            }
+            Self::Ended(ended) => ended.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for AuthenticateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Protocol(error) => error.fmt(f),
             Self::Ended(ended) => ended.fmt(f),
         }
     }
@@ -367,6 +468,7 @@ impl fmt::Display for DisconnectError {
             Self::Unacknowledged { messages } => {
                 write!(f, "disconnected; {messages} messages were not acknowledged in time")
             }
+            Self::Protocol(error) => error.fmt(f),
             Self::Ended(ended) => ended.fmt(f),
         }
     }
@@ -378,7 +480,13 @@ impl std::error::Error for Ended {
             Self::Violation(violation) => Some(violation),
             Self::TimedOut(what) => Some(what),
             Self::Io(error) => Some(&**error),
-            Self::ByUs | Self::ByServer(_) | Self::Refused(_) | Self::Closed | Self::RequestTimedOut => None,
+            Self::ByUs
+            | Self::NoAuthenticator
+            | Self::NotAuthenticated(_)
+            | Self::ByServer { .. }
+            | Self::Refused(_)
+            | Self::Closed
+            | Self::RequestTimedOut => None,
         }
     }
 }
@@ -388,6 +496,7 @@ impl std::error::Error for ConnectError {}
 impl std::error::Error for PublishError {}
 impl std::error::Error for SubscribeError {}
 impl std::error::Error for UnsubscribeError {}
+impl std::error::Error for AuthenticateError {}
 impl std::error::Error for DisconnectError {}
 impl std::error::Error for RequesterError {}
 impl std::error::Error for RequestError {}

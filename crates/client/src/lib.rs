@@ -22,6 +22,11 @@
 //! # }
 //! ```
 //!
+//! # Ways to a server
+//! [`Client::connect_tcp`] and [`Client::connect_unix`] need nothing else. An [`Endpoint`], for [`Client::connect_to`], knows
+//! every other way, by features of this crate: `tls` (`TlsOptions`), `websocket` (`WebSocket`), `socks5` (`Proxy`), each over
+//! the one before. [`Client::connect_by`] and [`Client::connect`] take any stream, so that a test needs no socket.
+//!
 //! # How it is made
 //!
 //! ```text
@@ -45,10 +50,19 @@
 //! Nothing here grows without a bound.
 //! - [`Client::publish`] waits while the queue of commands is full. The driver takes no command while too many bytes
 //!   wait for the socket, or too many messages for their turn in the server's Receive Maximum.
-//! - Each [`Messages`] holds so many messages ([`Options::messages_max`]). When one is full, the driver stops reading
-//!   from the server, and goes on with everything else. Messages of QoS 1 are acknowledged when they are taken out,
-//!   so that Receive Maximum bounds how many wait there; those of QoS 2, which may not be there twice, when they are put
-//!   in.
+//! - Each stream holds so many messages ([`Options::messages_max`]). What comes for a full one waits behind it, and others
+//!   go on, until as many messages wait as Receive Maximum says ([`Options::receive_max`]), behind all streams together. Then
+//!   the driver stops reading from the server, and so nothing comes for any stream, until one that was full has room; it
+//!   goes on with everything else, PINGREQ too. One connection has one order: no client can take messages for others from
+//!   behind those that nobody takes, without a bound. Two ways around: [`Options::drop_when_full`], at QoS 0, or a
+//!   connection of its own for a subscription that may be slow.
+//! - Messages of QoS 1 are acknowledged when they are taken out, so that from MQTT 5 on Receive Maximum bounds how many
+//!   are there at a time, and they never stop reading; those of QoS 2, which may not be there twice, when they are put in.
+//!
+//! # One stream, or one for each filter
+//! [`Client::subscribe`] gives a stream for its filter alone. [`Client::subscribe_many`] asks for several filters with one
+//! packet, and their messages come in the [`Inbox`]: each once, in the order of the server, with those of a session that an
+//! earlier program has left.
 //!
 //! # Reconnecting
 //! With [`Options::reconnect`], [`Client::connect_tcp`] and [`Client::connect_by`] make a lost connection anew. If the
@@ -74,28 +88,62 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod authentication;
 mod back_off;
+mod buffers;
 mod client;
 mod command;
+mod dial;
 mod driver;
+mod endpoint;
 mod engine;
 mod error;
+mod inbox;
 mod message;
 mod options;
+mod outlet;
+mod owned;
 mod requester;
+mod requests;
 mod routes;
+mod server;
+#[cfg(feature = "socks5")]
+mod socks5;
+mod state;
+#[cfg(feature = "tls")]
+mod tls;
+mod url;
+#[cfg(feature = "websocket")]
+mod websocket;
 
+pub use authentication::Authenticator;
 pub use client::{Acknowledgement, Client};
+pub use dial::{Layer, TransportError};
+pub use endpoint::{Endpoint, Stream};
 pub use error::{
-    ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, RequestError, RequesterError,
-    SubscribeError, UnsubscribeError,
+    AuthenticateError, ConnectError, DisconnectError, Ended, Fault, OptionsError, PublishError, RequestError,
+    RequesterError, SubscribeError, UnsubscribeError,
 };
+pub use inbox::Inbox;
 pub use message::{Message, Messages};
-pub use options::{Options, Server};
+pub use options::Options;
 pub use requester::Requester;
+pub use server::Server;
 pub use session::client::{Acknowledge, Outgoing};
+#[cfg(feature = "socks5")]
+pub use socks5::Proxy;
+pub use state::State;
+#[cfg(feature = "tls")]
+pub use tls::{Origin, Tls, TlsError, TlsOptions, TlsVersion};
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;
 pub use topic::{TopicFilter, TopicName, filter, topic};
+pub use url::UrlError;
+#[cfg(feature = "websocket")]
+pub use websocket::{WebSocket, WebSocketError};
 pub use wire::{
-    MessageProperties, Qos, ReasonCode, RetainHandling, SubscriptionOptions, UserProperties, UserProperty,
-    Utf8, Version, Will,
+    Binary, Disconnect, DisconnectProperties, DisconnectReason, MessageProperties, Packet, PacketId,
+    PayloadFormat, Qos, ReasonCode, ResponseTopic, RetainHandling, Role, SubscribeProperties,
+    SubscriptionIdentifier, SubscriptionOptions, TopicAlias, UnsubscribeProperties, UserProperties,
+    UserProperty, Utf8, Version, Will,
 };

@@ -7,20 +7,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
 use futures_core::Stream;
-use session::Now;
 use session::client::Receipt;
+use session::{Incoming, Now};
 use tokio::sync::mpsc;
 use topic::{TopicFilter, TopicFilterBuf, TopicName};
-use wire::{MessageProperties, Qos, ReasonCode};
+use wire::{Delivery, MessageProperties, PacketId, Qos, ReasonCode, SubscriptionIdentifier, TopicAlias};
+
+use crate::outlet::Inlet;
 
 /// A message that was received (section 3.3). Clones share its bytes.
 #[derive(Clone)]
 pub struct Message {
-    content: Arc<session::Message>,
-    /// When: what is left of its expiry is as of then.
-    received: Now,
-    dup: bool,
+    received: Arc<Received>,
     owed: Option<Arc<Owed>>,
+}
+
+/// What has come.
+struct Received {
+    content: session::Message,
+    /// When: what is left of its expiry is as of then.
+    at: Now,
+    delivery: Delivery,
+    topic_alias: Option<TopicAlias>,
+    subscription_identifiers: Box<[SubscriptionIdentifier]>,
 }
 
 /// The messages of one subscription, in the order in which the server has sent them.
@@ -32,7 +41,7 @@ pub struct Message {
 pub struct Messages {
     filter: TopicFilterBuf,
     granted: Qos,
-    messages: mpsc::Receiver<Message>,
+    inlet: Inlet,
 }
 
 /// What the server is owed for a message that goes to one or more streams.
@@ -54,44 +63,78 @@ pub(crate) struct Accepted {
 }
 
 impl Message {
-    pub(crate) fn new(content: session::Message, received: Now, dup: bool, owed: Option<Arc<Owed>>) -> Self {
-        Self { content: Arc::new(content), received, dup, owed }
+    pub(crate) fn new(message: &Incoming<'_>, at: Now, owed: Option<Arc<Owed>>) -> Self {
+        let received = Received {
+            content: session::Message::new(message.topic(), &message.packet, None, at),
+            at,
+            delivery: message.packet.delivery,
+            topic_alias: message.packet.topic.alias(),
+            subscription_identifiers: message.packet.subscription_identifiers.iter().collect(),
+        };
+        Self { received: Arc::new(received), owed }
     }
 
     /// Where it was published to.
     #[must_use]
     pub fn topic(&self) -> TopicName<'_> {
-        self.content.topic()
+        self.received.content.topic()
     }
 
     /// The message itself.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        self.content.payload()
+        self.received.content.payload()
     }
 
     /// The QoS that it came with.
     #[must_use]
     pub fn qos(&self) -> Qos {
-        self.content.qos()
+        self.received.content.qos()
     }
 
     /// RETAIN: the server had kept it.
     #[must_use]
     pub fn retain(&self) -> bool {
-        self.content.retain()
+        self.received.content.retain()
     }
 
     /// DUP: it may have come before, at QoS 1.
     #[must_use]
     pub fn dup(&self) -> bool {
-        self.dup
+        match self.received.delivery {
+            Delivery::AtMostOnce => false,
+            Delivery::AtLeastOnce { dup, .. } | Delivery::ExactlyOnce { dup, .. } => dup,
+        }
+    }
+
+    /// Packet Identifier, which is the connection's and may be another message's later; none at QoS 0.
+    #[must_use]
+    pub fn packet_id(&self) -> Option<PacketId> {
+        match self.received.delivery {
+            Delivery::AtMostOnce => None,
+            Delivery::AtLeastOnce { packet_id, .. } | Delivery::ExactlyOnce { packet_id, .. } => {
+                Some(packet_id)
+            }
+        }
+    }
+
+    /// Topic Alias, which stood for the topic or beside it; [`topic`](Self::topic) knows what it stood for.
+    #[must_use]
+    pub fn topic_alias(&self) -> Option<TopicAlias> {
+        self.received.topic_alias
+    }
+
+    /// Subscription Identifiers: for which subscriptions it comes, as far as the server says. A subscription that was
+    /// not given one by the application has one of the client's own.
+    #[must_use]
+    pub fn subscription_identifiers(&self) -> &[SubscriptionIdentifier] {
+        &self.received.subscription_identifiers
     }
 
     /// What goes with it (section 3.3.2.3); before MQTT 5 nothing does.
     #[must_use]
     pub fn properties(&self) -> MessageProperties<'_> {
-        self.content.publish(self.received).properties
+        self.received.content.publish(self.received.at).properties
     }
 
     /// Accepts it, where the application is the one to say so ([`Acknowledge::ByApplication`]); otherwise, and at QoS 0,
@@ -111,6 +154,13 @@ impl Message {
         }
     }
 
+    /// To be accepted as soon as it has its place in a stream, where nobody else has to say so: at QoS 2 a message that is
+    /// accepted later comes again if the connection is lost before, and would be there twice.
+    pub(crate) fn receipt_at_once(&self) -> Option<Receipt> {
+        let owed = self.owed.as_ref().filter(|owed| owed.is_automatic && self.qos() == Qos::ExactlyOnce);
+        owed.map(|owed| owed.receipt)
+    }
+
     fn accept(&mut self) {
         if let Some(owed) = self.owed.take()
             && owed.left.fetch_sub(1, Ordering::Relaxed) == 1
@@ -120,7 +170,7 @@ impl Message {
     }
 
     /// It leaves its stream.
-    fn taken(mut self) -> Self {
+    pub(crate) fn taken(mut self) -> Self {
         if self.owed.as_ref().is_some_and(|owed| owed.is_automatic) {
             self.accept();
         }
@@ -137,19 +187,19 @@ impl Message {
 
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.content.fmt(f)
+        self.received.content.fmt(f)
     }
 }
 
 impl Messages {
-    pub(crate) fn new(filter: TopicFilterBuf, granted: Qos, messages: mpsc::Receiver<Message>) -> Self {
-        Self { filter, granted, messages }
+    pub(crate) fn new(filter: TopicFilterBuf, granted: Qos, inlet: Inlet) -> Self {
+        Self { filter, granted, inlet }
     }
 
     /// The next message, as soon as there is one; `None` when there will be none any more. To drop the future loses
     /// nothing.
     pub async fn next(&mut self) -> Option<Message> {
-        self.messages.recv().await.map(Message::taken)
+        self.inlet.messages.recv().await.map(Message::taken)
     }
 
     /// What was subscribed to.
@@ -163,13 +213,21 @@ impl Messages {
     pub fn granted(&self) -> Qos {
         self.granted
     }
+
+    /// So many messages of QoS 0 were thrown away because the stream was full: see [`Options::drop_when_full`].
+    ///
+    /// [`Options::drop_when_full`]: crate::Options::drop_when_full
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.inlet.dropped()
+    }
 }
 
 impl Stream for Messages {
     type Item = Message;
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Message>> {
-        self.messages.poll_recv(task).map(|message| message.map(Message::taken))
+        self.inlet.messages.poll_recv(task).map(|message| message.map(Message::taken))
     }
 }
 

@@ -1,14 +1,18 @@
 //! What a connection is asked for, and what it is given.
 
 use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::Arc;
 use std::time::Duration;
 
 use session::client::Acknowledge;
-use topic::TopicNameBuf;
-use wire::{Binary, ConnAckProperties, Connect, MessageProperties, Qos, Utf8, Version, Will};
+use wire::{Binary, Connect, Packet, Role, UserProperties, Utf8, Version, Will};
 
+use crate::authentication::{Authenticator, Authenticators};
 use crate::back_off::BackOff;
 use crate::error::OptionsError;
+use crate::owned::{OwnedUserProperties, OwnedWill};
+use crate::routes::Bounds;
+use crate::state::Trace;
 
 /// So many messages of QoS 1 and 2 may wait for a connection that is being tried for. While there is one, publishers wait
 /// before as many do.
@@ -32,10 +36,10 @@ const INFLIGHT_MAX_3: u16 = 20;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options {
-    version: Version,
+    pub(crate) version: Version,
     client_id: String,
     user_name: Option<String>,
-    password: Option<Password>,
+    password: Option<Secret>,
     clean_start: bool,
     keep_alive_secs: u16,
     will: Option<OwnedWill>,
@@ -43,35 +47,43 @@ pub struct Options {
     receive_max: NonZeroU16,
     packet_bytes_max: Option<NonZeroU32>,
     topic_alias_max: u16,
+    request_response_information: bool,
+    request_problem_information: bool,
+    authentication: Option<Authentication>,
+    user_properties: OwnedUserProperties,
     inflight_max: NonZeroU16,
     pub(crate) acknowledge: Acknowledge,
     pub(crate) messages_max: usize,
+    drop_when_full: bool,
     pub(crate) commands_max: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) flush_timeout: Duration,
     pub(crate) reconnect: Option<BackOff>,
+    pub(crate) trace: Option<Trace>,
 }
 
 /// Not to be printed.
 #[derive(Clone)]
-struct Password(Box<[u8]>);
+struct Secret(Box<[u8]>);
 
-impl std::fmt::Debug for Password {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
+/// A method, and the data that CONNECT has for it.
+#[derive(Debug, Clone)]
+struct Authentication {
+    method: String,
+    how: How,
 }
 
 #[derive(Debug, Clone)]
-struct OwnedWill {
-    topic: TopicNameBuf,
-    payload: Box<[u8]>,
-    qos: Qos,
-    retain: bool,
-    delay_interval_secs: Option<u32>,
-    /// As [`MessageProperties::write_bytes`] writes them.
-    properties: Vec<u8>,
+enum How {
+    Data(Option<Secret>),
+    Exchange(Authenticators),
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
 }
 
 impl Options {
@@ -93,15 +105,21 @@ impl Options {
             receive_max: NonZeroU16::new(256).unwrap_or(NonZeroU16::MIN),
             packet_bytes_max: None,
             topic_alias_max: 16,
+            request_response_information: false,
+            request_problem_information: true,
+            authentication: None,
+            user_properties: OwnedUserProperties::default(),
             inflight_max: NonZeroU16::new(if version.is_5() { 1_000 } else { INFLIGHT_MAX_3 })
                 .unwrap_or(NonZeroU16::MIN),
             acknowledge: Acknowledge::AtOnce,
             messages_max: 256,
+            drop_when_full: false,
             commands_max: 256,
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(10),
             flush_timeout: Duration::from_secs(10),
             reconnect: None,
+            trace: None,
         }
     }
 
@@ -117,7 +135,79 @@ impl Options {
     #[must_use]
     pub fn credentials(mut self, user_name: impl Into<String>, password: Option<&[u8]>) -> Self {
         self.user_name = Some(user_name.into());
-        self.password = password.map(|password| Password(password.into()));
+        self.password = password.map(|password| Secret(password.into()));
+        self
+    }
+
+    /// A password without a user name, at most 65,535 bytes; MQTT 5 only.
+    #[must_use]
+    pub fn password(mut self, password: &[u8]) -> Self {
+        self.password = Some(Secret(password.into()));
+        self
+    }
+
+    /// Authentication Method, and the data that CONNECT has for it (section 4.12), for methods that need no more. MQTT 5
+    /// only. Debug output leaves the data out.
+    #[must_use]
+    pub fn authentication(mut self, method: impl Into<String>, data: Option<&[u8]>) -> Self {
+        let how = How::Data(data.map(|data| Secret(data.into())));
+        self.authentication = Some(Authentication { method: method.into(), how });
+        self
+    }
+
+    /// Authentication Method, and what makes its steps, which each connection has anew (section 4.12). MQTT 5 only.
+    ///
+    /// ```
+    /// use client::{Authenticator, Options, Version};
+    ///
+    /// /// Sends the challenge back, turned round.
+    /// struct Mirror;
+    ///
+    /// impl Authenticator for Mirror {
+    ///     fn begin(&mut self) -> Option<Vec<u8>> {
+    ///         Some(b"ann".to_vec())
+    ///     }
+    ///
+    ///     fn step(&mut self, challenge: Option<&[u8]>) -> Result<Option<Vec<u8>>, String> {
+    ///         let challenge = challenge.ok_or("no challenge")?;
+    ///         Ok(Some(challenge.iter().rev().copied().collect()))
+    ///     }
+    /// }
+    ///
+    /// let options = Options::new(Version::V5).authenticator("MIRROR", || Mirror);
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn authenticator<A: Authenticator + 'static>(
+        mut self,
+        method: impl Into<String>,
+        make: impl Fn() -> A + Send + Sync + 'static,
+    ) -> Self {
+        let how = How::Exchange(Authenticators(Arc::new(move || Box::new(make()))));
+        self.authentication = Some(Authentication { method: method.into(), how });
+        self
+    }
+
+    /// What else CONNECT says (section 3.1.2.11.8). MQTT 5 only.
+    #[must_use]
+    pub fn user_properties(mut self, properties: UserProperties<'_>) -> Self {
+        self.user_properties = OwnedUserProperties::new(properties);
+        self
+    }
+
+    /// Whether the server is asked for [`Server::response_information`](crate::Server::response_information). MQTT 5 only; at
+    /// first it is not.
+    #[must_use]
+    pub fn request_response_information(mut self, is_asked_for: bool) -> Self {
+        self.request_response_information = is_asked_for;
+        self
+    }
+
+    /// Whether the server may send reason strings and user properties in any packet, or only in PUBLISH, CONNACK and
+    /// DISCONNECT (section 3.1.2.11.7). MQTT 5 only; at first it may.
+    #[must_use]
+    pub fn request_problem_information(mut self, is_asked_for: bool) -> Self {
+        self.request_problem_information = is_asked_for;
         self
     }
 
@@ -146,24 +236,13 @@ impl Options {
     /// What the server publishes when the connection ends without DISCONNECT (section 3.1.2.5).
     #[must_use]
     pub fn will(mut self, will: &Will<'_>) -> Self {
-        let mut properties = Vec::new();
-        // A vector takes all of it.
-        let written = will.properties.write_bytes(&mut properties);
-        debug_assert!(written.is_ok());
-        self.will = Some(OwnedWill {
-            topic: will.topic.into(),
-            payload: will.payload.as_bytes().into(),
-            qos: will.qos,
-            retain: will.retain,
-            delay_interval_secs: will.delay_interval_secs,
-            properties,
-        });
+        self.will = Some(OwnedWill::new(will));
         self
     }
 
-    /// Receive Maximum: the server sends so many messages of QoS 1 and 2 before one of them is acknowledged; one
-    /// that sends more has broken the protocol [MQTT-3.3.4-9]. Mosquitto 2.0.11 does at 20,
-    /// when acknowledgements come late. MQTT 5 only; at first 256.
+    /// Receive Maximum: the server sends so many messages of QoS 1 and 2 before one of them is acknowledged. One that
+    /// sends more, as Mosquitto 2.0 does when it resumes a session with many, is read more slowly, and not left. MQTT 5
+    /// only; at first 256.
     #[must_use]
     pub fn receive_max(mut self, messages: NonZeroU16) -> Self {
         self.receive_max = messages;
@@ -211,6 +290,14 @@ impl Options {
         self
     }
 
+    /// Whether a message of QoS 0 whose stream is full is thrown away, and [counted](crate::Messages::dropped), so that it
+    /// does not keep back what comes behind it: see [the crate](crate#back-pressure). At first it is not.
+    #[must_use]
+    pub fn drop_when_full(mut self, is_dropped: bool) -> Self {
+        self.drop_when_full = is_dropped;
+        self
+    }
+
     /// So many operations wait for the driver before the next one has to wait, at least 1. At first 256.
     #[must_use]
     pub fn commands_max(mut self, commands: usize) -> Self {
@@ -248,27 +335,70 @@ impl Options {
         self
     }
 
+    /// Each packet is shown to this, on its way to the socket or as it was read, with who has sent it: [`Role::Client`] is
+    /// this end. It is called by the task that drives the connection, which goes on when it returns. A
+    /// [`Packet`] prints itself on one line, without passwords:
+    ///
+    /// ```
+    /// use client::{Options, Role, Version};
+    ///
+    /// let options = Options::new(Version::V5).trace(|sender, packet| {
+    ///     let arrow = if sender == Role::Client { "->" } else { "<-" };
+    ///     eprintln!("{arrow} {packet}");
+    /// });
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn trace(mut self, trace: impl Fn(Role, &Packet<'_>) + Send + Sync + 'static) -> Self {
+        self.trace = Some(Trace(Arc::new(trace)));
+        self
+    }
+
     /// The bounds of the state machine. It always leaves the acknowledgement to us: to wait until a message is taken.
     pub(crate) fn settings(&self) -> session::client::Settings {
         session::client::Settings {
             acknowledge: Acknowledge::ByApplication,
             inflight_max: self.inflight_max.get(),
             waiting_messages_max: WAITING_MESSAGES_MAX,
+            receive_excess_max: u16::MAX,
             connect_timeout_ms: u64::try_from(self.connect_timeout.as_millis()).unwrap_or(u64::MAX / 2),
             ..session::client::Settings::default()
         }
     }
 
+    /// The bounds of what was received and not taken.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            held_max: self.receive_max.get().into(),
+            unclaimed_max: self.messages_max,
+            drops_when_full: self.drop_when_full,
+        }
+    }
+
     /// CONNECT, after a connection was lost: the session goes on, if there is one that outlives connections. Before
     /// MQTT 5 one flag says both, and stays as it was.
-    pub(crate) fn connect_again(&self) -> Result<Connect<'_>, OptionsError> {
-        let mut connect = self.connect()?;
+    pub(crate) fn connect_again<'a>(&'a self, data: Option<&'a [u8]>) -> Result<Connect<'a>, OptionsError> {
+        let mut connect = self.connect(data)?;
         connect.clean_start &= !self.version.is_5();
         Ok(connect)
     }
 
-    /// CONNECT.
-    pub(crate) fn connect(&self) -> Result<Connect<'_>, OptionsError> {
+    pub(crate) fn authenticators(&self) -> Option<&Authenticators> {
+        match &self.authentication.as_ref()?.how {
+            How::Exchange(authenticators) if self.version.is_5() => Some(authenticators),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn authentication_data(&self) -> Option<&[u8]> {
+        match &self.authentication.as_ref()?.how {
+            How::Data(data) => data.as_ref().map(|data| &*data.0),
+            How::Exchange(_) => None,
+        }
+    }
+
+    /// CONNECT, with what an exchange begins with.
+    pub(crate) fn connect<'a>(&'a self, data: Option<&'a [u8]>) -> Result<Connect<'a>, OptionsError> {
         let client_id = Utf8::new(&self.client_id).map_err(OptionsError::ClientId)?;
         let user_name =
             self.user_name.as_deref().map(Utf8::new).transpose().map_err(OptionsError::UserName)?;
@@ -286,74 +416,19 @@ impl Options {
             connect.properties.receive_maximum = Some(self.receive_max);
             connect.properties.maximum_packet_bytes = self.packet_bytes_max;
             connect.properties.topic_alias_maximum = Some(self.topic_alias_max).filter(|max| *max > 0);
+            connect.properties.request_response_information =
+                Some(true).filter(|_| self.request_response_information);
+            connect.properties.request_problem_information =
+                Some(false).filter(|_| !self.request_problem_information);
+            connect.properties.user_properties = self.user_properties.get();
+            if let Some(Authentication { method, .. }) = &self.authentication {
+                let method = Utf8::new(method).map_err(OptionsError::AuthenticationMethod)?;
+                connect.properties.authentication_method = Some(method);
+                let data = data.or(self.authentication_data()).map(Binary::new).transpose();
+                connect.properties.authentication_data =
+                    data.map_err(|_| OptionsError::AuthenticationDataTooLong)?;
+            }
         }
         Ok(connect)
-    }
-}
-
-impl OwnedWill {
-    fn will(&self) -> Result<Will<'_>, OptionsError> {
-        Ok(Will {
-            topic: self.topic.name(),
-            payload: Binary::new(&self.payload).map_err(|_| OptionsError::Will)?,
-            qos: self.qos,
-            retain: self.retain,
-            delay_interval_secs: self.delay_interval_secs,
-            properties: MessageProperties::from_bytes(&self.properties).map_err(|_| OptionsError::Will)?,
-        })
-    }
-}
-
-/// What the server said in CONNACK (section 3.2).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
-    /// What the connection speaks.
-    pub version: Version,
-    /// It goes on with the session that an earlier connection has left.
-    pub session_present: bool,
-    /// Whose session it is: as asked for, or as the server has assigned.
-    pub client_id: String,
-    /// The highest QoS that it takes.
-    pub qos_max: Qos,
-    /// Whether it keeps retained messages.
-    pub retain_available: bool,
-    /// Whether filters may have wildcards.
-    pub wildcard_subscriptions_available: bool,
-    /// Whether subscriptions may be shared.
-    pub shared_subscriptions_available: bool,
-    /// Whether subscriptions may have identifiers.
-    pub subscription_identifiers_available: bool,
-    /// The largest packet that it takes, in bytes.
-    pub packet_bytes_max: Option<u32>,
-    /// The root of topics for answers.
-    pub response_information: Option<String>,
-}
-
-impl Server {
-    pub(crate) fn of(
-        session_present: bool,
-        client_id: &str,
-        version: Version,
-        properties: &ConnAckProperties<'_>,
-    ) -> Self {
-        use wire::MaximumQos;
-        let unless_denied = |said: Option<bool>| said != Some(false);
-        Self {
-            version,
-            session_present,
-            client_id: client_id.to_owned(),
-            qos_max: match properties.maximum_qos {
-                Some(MaximumQos::AtMostOnce) => Qos::AtMostOnce,
-                Some(MaximumQos::AtLeastOnce) => Qos::AtLeastOnce,
-                None => Qos::ExactlyOnce,
-            },
-            retain_available: unless_denied(properties.retain_available),
-            wildcard_subscriptions_available: unless_denied(properties.wildcard_subscription_available),
-            shared_subscriptions_available: unless_denied(properties.shared_subscription_available),
-            subscription_identifiers_available: version.is_5()
-                && unless_denied(properties.subscription_identifier_available),
-            packet_bytes_max: properties.maximum_packet_bytes.map(NonZeroU32::get),
-            response_information: properties.response_information.map(|text| text.as_str().to_owned()),
-        }
     }
 }

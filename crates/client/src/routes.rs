@@ -2,80 +2,176 @@
 
 use std::collections::VecDeque;
 
-use tokio::sync::mpsc::{Sender, error::TrySendError};
+use session::client::Receipt;
+use tokio::sync::mpsc::Sender;
 use topic::{TopicFilter, TopicFilterBuf};
-use wire::{SubscriptionIdentifier, SubscriptionIdentifiers, SubscriptionOptions};
+use wire::{Qos, SubscriptionIdentifier, SubscriptionOptions};
 
 use crate::message::Message;
+use crate::outlet::Outlet;
+use crate::owned::OwnedSubscribe;
 
 /// The subscriptions of a client, and the messages that are on their way to them.
 #[derive(Debug)]
 pub(crate) struct Routes {
     routes: Vec<Route>,
-    /// What a full stream has no room for: copies of one message.
-    held: VecDeque<(Sender<Message>, Message)>,
+    /// Takes what no route does.
+    inbox: Option<Outlet>,
+    /// Whose messages are meant for it.
+    inbox_subscriptions: Vec<OwnedSubscribe>,
+    /// Streams that end, behind what they hold.
+    ending: Vec<Outlet>,
     /// Messages of a session that was there before its subscriptions: whoever subscribes to them gets them.
     unclaimed: VecDeque<Message>,
-    unclaimed_max: usize,
+    bounds: Bounds,
+    /// So many messages wait in all streams for room.
+    held: usize,
     next_identifier: u32,
 }
 
+/// What there is room for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// So many messages wait behind streams that are full, before nothing more may come.
+    pub(crate) held_max: usize,
+    /// So many wait for their subscription.
+    pub(crate) unclaimed_max: usize,
+    /// At QoS 0 a message does not wait behind a full stream: it is thrown away.
+    pub(crate) drops_when_full: bool,
+}
+
+/// One subscription with a stream of its own.
 #[derive(Debug)]
-struct Route {
+pub(crate) struct Route {
     filter: TopicFilterBuf,
     options: SubscriptionOptions,
     identifier: Option<SubscriptionIdentifier>,
-    to: Sender<Message>,
+    outlet: Outlet,
+    stage: Stage,
+    /// Of the message that is being delivered.
+    aim: Aim,
+}
+
+/// What a message is to a route.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Aim {
+    #[default]
+    Misses,
+    Matches,
+    /// The server says that it is for this subscription, which matches.
+    Named,
+}
+
+impl Route {
+    /// The route of a SUBSCRIBE that is being sent.
+    pub(crate) fn asked(
+        filter: &TopicFilterBuf,
+        options: SubscriptionOptions,
+        identifier: Option<SubscriptionIdentifier>,
+        outlet: Outlet,
+    ) -> Self {
+        let (filter, stage) = (filter.clone(), Stage::Asked(Vec::new()));
+        Self { filter, options, identifier, outlet, stage, aim: Aim::default() }
+    }
+}
+
+/// ```text
+///                         SUBACK
+///  SUBSCRIBE ──► Asked ───────────► Granted
+///                  └─── refused, or the connection is lost: the stream was never there
+/// ```
+#[derive(Debug)]
+enum Stage {
+    /// What has come with QoS 2 is accepted when there is an answer: if it is another one, it is to come again.
+    Asked(Vec<Receipt>),
+    Granted,
+}
+
+impl Stage {
+    /// Takes a message, and tells whether it stays: then it may not come again.
+    fn keeps(&mut self, message: &Message) -> bool {
+        match self {
+            Self::Asked(receipts) => {
+                receipts.extend(message.receipt_at_once());
+                false
+            }
+            Self::Granted => true,
+        }
+    }
 }
 
 impl Routes {
-    pub(crate) fn new(unclaimed_max: usize) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             routes: Vec::new(),
-            held: VecDeque::new(),
+            inbox: None,
+            inbox_subscriptions: Vec::new(),
+            ending: Vec::new(),
             unclaimed: VecDeque::new(),
-            unclaimed_max,
+            bounds,
+            held: 0,
             next_identifier: 0,
         }
     }
 
     /// Whether a stream takes the messages of this filter.
     pub(crate) fn contains(&self, filter: TopicFilter<'_>) -> bool {
-        self.routes.iter().any(|route| route.filter.filter() == filter && !route.to.is_closed())
+        self.routes.iter().any(|route| route.filter.filter() == filter && !route.outlet.is_closed())
     }
 
-    /// An identifier that no subscription of this client has. After 2^28 of them there is none, and filters alone tell.
+    /// An identifier that no stream of this client has. After 2^28 of them there is none, and filters alone tell.
     pub(crate) fn new_identifier(&mut self) -> Option<SubscriptionIdentifier> {
         self.next_identifier = self.next_identifier.saturating_add(1);
         SubscriptionIdentifier::new(self.next_identifier)
     }
 
+    /// What belongs to no route goes there from now on, and what nobody has claimed. Returns what of it is to be accepted
+    /// at once.
+    pub(crate) fn set_inbox(&mut self, mut outlet: Outlet) -> Vec<Receipt> {
+        let unclaimed = std::mem::take(&mut self.unclaimed);
+        let receipts = unclaimed.iter().filter_map(Message::receipt_at_once).collect();
+        unclaimed.into_iter().for_each(|message| outlet.hold(message));
+        self.held += outlet.held();
+        self.ending.extend(self.inbox.replace(outlet));
+        self.flush();
+        receipts
+    }
+
+    /// The server has granted these to the inbox.
+    pub(crate) fn insert_for_inbox(&mut self, subscribe: OwnedSubscribe) {
+        self.inbox_subscriptions.push(subscribe);
+    }
+
     /// Messages that match go to this stream from now on, and those that nobody has claimed.
-    pub(crate) fn insert(
-        &mut self,
-        filter: TopicFilterBuf,
-        options: SubscriptionOptions,
-        identifier: Option<SubscriptionIdentifier>,
-        to: Sender<Message>,
-    ) {
-        self.remove(filter.filter());
+    pub(crate) fn insert(&mut self, mut route: Route) {
+        self.remove(route.filter.filter());
         for message in std::mem::take(&mut self.unclaimed) {
-            if filter.filter().matches(message.topic()) {
-                self.held.push_back((to.clone(), message));
+            if route.filter.filter().matches(message.topic()) {
+                route.stage.keeps(&message);
+                route.outlet.hold(message);
             } else {
                 self.unclaimed.push_back(message);
             }
         }
-        self.routes.push(Route { filter, options, identifier, to });
+        self.held += route.outlet.held();
+        self.routes.push(route);
         self.flush();
     }
 
-    /// What the server is to know, if it knows nothing: streams that somebody reads.
-    pub(crate) fn subscriptions(
-        &self,
-    ) -> Vec<(TopicFilterBuf, SubscriptionOptions, Option<SubscriptionIdentifier>)> {
-        let read = self.routes.iter().filter(|route| !route.to.is_closed());
-        read.map(|route| (route.filter.clone(), route.options, route.identifier)).collect()
+    /// The server has granted this stream. Returns what of it is to be accepted at once.
+    pub(crate) fn grant(&mut self, filter: TopicFilter<'_>) -> Vec<Receipt> {
+        let granted = self.routes.iter_mut().filter(|route| route.filter.filter() == filter);
+        let stages = granted.map(|route| std::mem::replace(&mut route.stage, Stage::Granted));
+        stages
+            .flat_map(|stage| if let Stage::Asked(receipts) = stage { receipts } else { Vec::new() })
+            .collect()
+    }
+
+    /// What the server is to know, if it knows nothing: streams that somebody reads, and what is meant for the inbox.
+    pub(crate) fn subscriptions(&self) -> Vec<OwnedSubscribe> {
+        let read = self.routes.iter().filter(|route| !route.outlet.is_closed());
+        let own = read.map(|route| OwnedSubscribe::one(&route.filter, route.options, route.identifier));
+        own.chain(self.inbox_subscriptions.iter().cloned()).collect()
     }
 
     /// What nobody has claimed is not acknowledged, and comes again on the next connection.
@@ -83,60 +179,87 @@ impl Routes {
         self.unclaimed.clear();
     }
 
-    /// The stream of this filter ends.
+    /// This filter is not subscribed to any more: its stream ends, behind what has come.
     pub(crate) fn remove(&mut self, filter: TopicFilter<'_>) {
-        self.routes.retain(|route| route.filter.filter() != filter);
+        let ended = self.routes.extract_if(.., |route| route.filter.filter() == filter);
+        self.ending.extend(ended.map(|route| route.outlet).filter(|outlet| outlet.held() > 0));
+        for subscribe in &mut self.inbox_subscriptions {
+            subscribe.subscriptions.retain(|(other, _)| other.filter() != filter);
+        }
+        self.inbox_subscriptions.retain(|subscribe| !subscribe.subscriptions.is_empty());
     }
 
-    /// Sends a message to the streams it is for, and tells whether there is any. Where the server names subscriptions, it is for those, as far as they
-    /// match: the identifiers of a session that was there before may be those of other filters.
-    pub(crate) fn deliver(&mut self, message: Message, identifiers: SubscriptionIdentifiers<'_>) -> bool {
+    /// Sends a message to the streams it is for, and tells whether it stays in any. Where the server names subscriptions,
+    /// it is for those, as far as they match: the identifiers of a session that was there before may be those of other
+    /// filters. A stream that nobody reads is for nothing: what would go there is not acknowledged.
+    pub(crate) fn deliver(&mut self, message: Message) -> bool {
         let topic = message.topic();
-        let matching = || self.routes.iter().filter(|route| route.filter.filter().matches(topic));
-        let is_named =
-            |route: &Route| identifiers.iter().any(|identifier| Some(identifier) == route.identifier);
-        let has_name = !identifiers.is_empty() && matching().any(is_named);
-        let targets = matching().filter(|route| !has_name || is_named(route)).map(|route| route.to.clone());
-        let mut targets: VecDeque<_> = targets.collect();
-        if targets.is_empty() {
+        let identifiers = message.subscription_identifiers();
+        let mut has_name = false;
+        for route in &mut self.routes {
+            let matches = route.filter.filter().matches(topic) && !route.outlet.is_closed();
+            let is_named = || route.identifier.is_some_and(|own| identifiers.contains(&own));
+            route.aim = match (matches, matches && is_named()) {
+                (_, true) => Aim::Named,
+                (true, false) => Aim::Matches,
+                (false, false) => Aim::Misses,
+            };
+            has_name |= route.aim == Aim::Named;
+        }
+        let least = if has_name { Aim::Named } else { Aim::Matches };
+        let streams = self.routes.iter().filter(|route| route.aim >= least).count();
+        if streams == 0 {
+            return self.deliver_to_inbox(message);
+        }
+        message.is_for(streams);
+        let mut stays = false;
+        for route in self.routes.iter_mut().filter(|route| route.aim >= least) {
+            stays |= route.stage.keeps(&message);
+            let is_held = route.outlet.take(message.clone(), self.bounds.drops_when_full);
+            self.held += usize::from(is_held);
+        }
+        stays
+    }
+
+    fn deliver_to_inbox(&mut self, message: Message) -> bool {
+        let Some(inbox) = self.inbox.as_mut().filter(|inbox| !inbox.is_closed()) else {
             self.leave(message);
             return false;
-        }
-        message.is_for(targets.len());
-        while let Some(to) = targets.pop_front() {
-            let copy = message.clone();
-            self.held.push_back((to, copy));
-        }
-        self.flush();
+        };
+        self.held += usize::from(inbox.take(message, self.bounds.drops_when_full));
         true
     }
 
     /// Nobody is there for it. At QoS 0 that is the end of it; otherwise it is not acknowledged, and comes again.
     fn leave(&mut self, message: Message) {
-        if message.qos() > wire::Qos::AtMostOnce && self.unclaimed.len() < self.unclaimed_max {
-            message.is_for(1);
+        if message.qos() > Qos::AtMostOnce && self.unclaimed.len() < self.bounds.unclaimed_max {
             self.unclaimed.push_back(message);
         }
     }
 
-    /// Whether everything that has come is in its stream: no more is read before.
-    pub(crate) fn is_flushed(&self) -> bool {
-        self.held.is_empty()
+    /// Whether there is room for more messages: no more are read before.
+    pub(crate) fn has_room(&self) -> bool {
+        self.held < self.bounds.held_max
     }
 
     /// Puts into streams what there is room for.
     pub(crate) fn flush(&mut self) {
-        while let Some((to, message)) = self.held.pop_front() {
-            match to.try_send(message) {
-                Ok(()) => {}
-                Err(TrySendError::Full(message)) => return self.held.push_front((to, message)),
-                Err(TrySendError::Closed(message)) => self.leave(message),
-            }
+        if self.held > 0 {
+            self.held = self.outlets().map(Outlet::flush).sum();
+            self.ending.retain(|outlet| outlet.held() > 0);
         }
     }
 
-    /// The stream that has no room.
-    pub(crate) fn full(&self) -> Option<Sender<Message>> {
-        self.held.front().map(|(to, _)| to.clone())
+    /// The streams that have no room for what is held.
+    pub(crate) fn full(&mut self) -> Vec<Sender<Message>> {
+        if self.held == 0 {
+            return Vec::new();
+        }
+        self.outlets().filter(|outlet| outlet.held() > 0).map(|outlet| outlet.sender()).collect()
+    }
+
+    fn outlets(&mut self) -> impl Iterator<Item = &mut Outlet> {
+        let routes = self.routes.iter_mut().map(|route| &mut route.outlet);
+        routes.chain(&mut self.inbox).chain(&mut self.ending)
     }
 }

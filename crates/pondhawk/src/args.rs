@@ -1,8 +1,10 @@
 //! The command line. Flags have Mosquitto's letters where it has them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use cli::Tool;
 use config::{Flags, ListenAddress};
 
 /// An MQTT broker for 3.1, 3.1.1 and 5.0.
@@ -26,14 +28,23 @@ Examples:
   pondhawk serve --help          every flag, and every key of the file
 
 Try it, in two other terminals:
-  mosquitto_sub -t 'pond/#' -v
-  mosquitto_pub -t pond/frog -m croak";
+  pondhawk sub -t 'pond/#' -v
+  pondhawk pub -t pond/frog -m croak";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the broker (what happens without a command)
     #[command(after_long_help = keys())]
     Serve(ServeArguments),
+    /// Publish a message, or many: with the flags of mosquitto_pub
+    #[command(disable_help_flag = true, override_help = cli::help(Tool::Publish))]
+    Pub(ToolArguments),
+    /// Subscribe, and print the messages that come: with the flags of mosquitto_sub
+    #[command(disable_help_flag = true, override_help = cli::help(Tool::Subscribe))]
+    Sub(ToolArguments),
+    /// Send a request, and print the answer: with the flags of mosquitto_rr
+    #[command(disable_help_flag = true, override_help = cli::help(Tool::Request))]
+    Rr(ToolArguments),
     /// Check a configuration file and print it with every default filled in
     ///
     /// Says everything that is wrong with the file, with its line and the nearest key that exists, and exits with 1;
@@ -48,6 +59,13 @@ pub(crate) enum Command {
     Journal(JournalCommand),
     /// Load tests, for this broker and any other
     Bench(bench::BenchArgs),
+}
+
+/// What follows the name of a tool, which reads it itself.
+#[derive(Debug, Args)]
+pub(crate) struct ToolArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 /// How a command about a data directory ends.
@@ -175,6 +193,17 @@ mod tests {
         let flags = flags("pondhawk --listen 127.0.0.1:1 --listen [::1]:2 --allow-anonymous").unwrap();
         assert_eq!(flags.listen.len(), 2);
         assert!(flags.allow_anonymous);
+    }
+
+    #[test]
+    fn a_tool_gets_every_word_as_it_is() {
+        for words in [&["-h", "host", "--help", "-V"][..], &["-m", "--", "-t"], &["--", "x"], &[]] {
+            let line = [&["pondhawk", "sub"], words].concat();
+            let Some(Command::Sub(arguments)) = Arguments::try_parse_from(line).unwrap().command else {
+                panic!("{words:?} is not for the tool");
+            };
+            assert_eq!(arguments.words, words);
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use args::{Arguments, Command, ServeArguments};
 use clap::Parser;
+use cli::Tool;
 use config::{Config, Machine};
 use journal::{Directory, Storage};
 
@@ -32,6 +33,9 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
     match arguments.command {
         None => start(arguments.serve, file_layer),
         Some(Command::Serve(serve)) => start(serve, file_layer),
+        Some(Command::Pub(arguments)) => cli::run(Tool::Publish, &arguments.words),
+        Some(Command::Sub(arguments)) => cli::run(Tool::Subscribe, &arguments.words),
+        Some(Command::Rr(arguments)) => cli::run(Tool::Request, &arguments.words),
         Some(Command::Check { file }) => check(&file),
         Some(Command::Journal(command)) => upkeep::run(&command),
         Some(Command::Bench(arguments)) => run_bench(arguments),

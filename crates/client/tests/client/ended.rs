@@ -1,17 +1,22 @@
 //! How connections begin and end.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use client::{
-    ConnectError, DisconnectError, Ended, Fault, Options, Outgoing, PublishError, Qos, SubscribeError,
-    Version, filter, topic,
+    ConnectError, Disconnect, DisconnectError, DisconnectProperties, DisconnectReason, Ended, Fault, Options,
+    Outgoing, PublishError, Qos, SubscribeError, UserProperties, UserProperty, Utf8, Version, filter, topic,
 };
-use wire::{ConnAck, ConnectRefusal, Disconnect, DisconnectReason, PubAck, PubAckReason};
+use wire::{ConnAck, ConnAckProperties, ConnectRefusal, PubAck, PubAckReason, SubAckReason};
 
 use crate::peer::{END, Peer, id};
 
 fn reading(qos: Qos) -> Outgoing<'static> {
     Outgoing { qos, ..Outgoing::new(topic!("a/b"), b"hey") }
+}
+
+fn text(text: &str) -> Utf8<'_> {
+    Utf8::new(text).expect("a string")
 }
 
 #[tokio::test]
@@ -34,6 +39,87 @@ async fn options_are_what_connect_says() {
     peer.send(ConnAck::accepted(false)).await;
     let client = client.await.expect("no panic").expect("accepted");
     assert_eq!((client.server().client_id.as_str(), client.server().session_present), ("me", false));
+}
+
+#[tokio::test]
+async fn connect_and_connack_have_all_their_properties() {
+    let pairs = [UserProperty { name: text("trace"), value: text("7f") }];
+    let options = Options::new(Version::V5)
+        .password(b"secret")
+        .user_properties(UserProperties::from(&pairs[..]))
+        .request_response_information(true)
+        .request_problem_information(false)
+        .authentication("TOKEN", Some(b"7"));
+    let (mut peer, client) = Peer::new(Version::V5, options);
+    let connect = peer.next().await;
+    for part in ["user-property=\"trace\":\"7f\"", "response-information=true", "problem-information=false"] {
+        assert!(connect.contains(part), "{part} in {connect}");
+    }
+    assert!(connect.contains("authentication-method=\"TOKEN\""), "{connect}");
+    assert!(connect.contains("password") && !connect.contains("user-name"), "{connect}");
+    let mut accepted = ConnAck::accepted(false);
+    accepted.properties = ConnAckProperties {
+        session_expiry_interval_secs: Some(7),
+        receive_maximum: NonZeroU16::new(8),
+        topic_alias_maximum: Some(9),
+        server_keep_alive_secs: Some(10),
+        assigned_client_identifier: Some(text("you")),
+        reason_string: Some(text("welcome")),
+        response_information: Some(text("answers/you")),
+        server_reference: Some(text("elsewhere")),
+        authentication_method: Some(text("TOKEN")),
+        user_properties: UserProperties::from(&pairs[..]),
+        ..ConnAckProperties::EMPTY
+    };
+    peer.send(accepted).await;
+    let client = client.await.expect("no panic").expect("accepted");
+    let server = client.server();
+    assert_eq!((server.session_expiry_secs, server.keep_alive_secs), (Some(7), Some(10)));
+    assert_eq!((server.receive_max, server.topic_alias_max), (8, 9));
+    assert_eq!(server.client_id, "you");
+    assert_eq!(server.text.as_deref(), Some("welcome"));
+    assert_eq!(server.response_information.as_deref(), Some("answers/you"));
+    assert_eq!(server.server_reference.as_deref(), Some("elsewhere"));
+    assert_eq!(server.user_properties, [("trace".to_owned(), "7f".to_owned())]);
+}
+
+#[tokio::test]
+async fn disconnect_has_what_it_is_given() {
+    let options = || Options::new(Version::V5).client_id("me");
+    let pairs = [UserProperty { name: text("trace"), value: text("7f") }];
+    let properties = DisconnectProperties {
+        session_expiry_interval_secs: Some(60),
+        reason_string: Some(text("enough")),
+        user_properties: UserProperties::from(&pairs[..]),
+        ..DisconnectProperties::EMPTY
+    };
+    let packet = Disconnect { reason: DisconnectReason::DisconnectWithWillMessage, properties };
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options().session_expiry_secs(7)).await;
+    client.disconnect_with(&packet).await.expect("nothing is under way");
+    let line = peer.next().await;
+    for part in ["DISCONNECT Disconnect with Will Message", "=60", "enough", "\"trace\":\"7f\""] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+
+    // A session that was to end with its connection cannot be made to last: the end comes, and says so.
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options()).await;
+    let error = client.disconnect_with(&packet).await.expect_err("no session");
+    assert!(matches!(error, DisconnectError::Protocol(_)), "{error}");
+    assert_eq!(error.fault(), Fault::Application);
+    assert_eq!(peer.next().await, "DISCONNECT Normal disconnection");
+}
+
+#[tokio::test]
+async fn the_end_comes_in_the_servers_own_words() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let mut packet = Disconnect::new(DisconnectReason::UseAnotherServer);
+    packet.properties.reason_string = Some(text("too many of you"));
+    packet.properties.server_reference = Some(text("elsewhere"));
+    peer.send(packet).await;
+    assert_eq!(peer.next().await, END);
+    let error = client.publish(&reading(Qos::AtMostOnce)).await.expect_err("it is over");
+    let said = "the server has ended the connection: Use another server (too many of you); use elsewhere";
+    assert!(error.to_string().contains(said), "{error}");
 }
 
 #[tokio::test]
@@ -81,6 +167,36 @@ async fn a_silent_connection_is_kept_alive() {
     assert_eq!(peer.next().await, "PINGREQ", "7.5 s later; it is given up after 10 s");
     assert_eq!(peer.next().await, END);
     assert!(matches!(client.ended(), Some(Ended::TimedOut(_))));
+}
+
+/// The answers to PINGREQ wait behind messages that nobody takes.
+#[tokio::test(start_paused = true)]
+async fn a_slow_application_does_not_cost_the_connection() {
+    let options = Options::new(Version::V5).client_id("me").keep_alive_secs(10);
+    let options = options.messages_max(1).receive_max(NonZeroU16::MIN);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (messages, ()) =
+        tokio::join!(client.subscribe(filter!("#"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let mut messages = messages.expect("granted");
+    for _ in 0..3 {
+        peer.send(wire::Publish::new(topic!("a"), b"hey")).await;
+    }
+    for _ in 0..5 {
+        assert_eq!(peer.next().await, "PINGREQ");
+        peer.send(wire::PingResp).await;
+    }
+    let subscribed = client.subscribe(filter!("b"), Qos::AtMostOnce);
+    let taken = async {
+        peer.suback(SubAckReason::GrantedQos0).await;
+        // Longer than a request may take, if its answer can be read.
+        tokio::time::advance(Duration::from_secs(60)).await;
+        for _ in 0..3 {
+            messages.next().await.expect("all are there");
+        }
+    };
+    tokio::join!(subscribed, taken).0.expect("its answer had come");
+    assert!(client.ended().is_none());
+    assert_eq!(peer.next().await, "PINGREQ");
 }
 
 #[tokio::test]
@@ -131,9 +247,12 @@ async fn the_end_answers_everything_that_waits() {
     assert!(peer.next().await.starts_with("PUBLISH"));
     peer.send(Disconnect::new(DisconnectReason::ServerShuttingDown)).await;
     let error = acknowledgement.await.expect_err("it was not acknowledged");
-    assert!(matches!(error, PublishError::Ended(Ended::ByServer(DisconnectReason::ServerShuttingDown))));
+    assert!(matches!(
+        error,
+        PublishError::Ended(Ended::ByServer { reason: DisconnectReason::ServerShuttingDown, .. })
+    ));
     assert_eq!(peer.next().await, END);
-    assert!(matches!(client.disconnect().await, Err(DisconnectError::Ended(Ended::ByServer(_)))));
+    assert!(matches!(client.disconnect().await, Err(DisconnectError::Ended(Ended::ByServer { .. }))));
 }
 
 #[tokio::test]

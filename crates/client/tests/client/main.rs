@@ -1,8 +1,18 @@
 //! The client, seen from its application and from a server that a test plays packet by packet.
 
+mod authenticated;
 mod ended;
+mod endpoint;
+mod inbox;
 mod peer;
 mod published;
 mod received;
 mod reconnected;
 mod requested;
+#[cfg(feature = "socks5")]
+mod socks5;
+#[cfg(feature = "tls")]
+mod tls;
+mod watched;
+#[cfg(feature = "websocket")]
+mod websocket;

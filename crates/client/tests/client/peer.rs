@@ -1,14 +1,27 @@
 //! A server, played by a test over a stream in memory.
 
-use client::{Client, ConnectError, Options, Version};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use client::{Client, ConnectError, Endpoint, Options, Version, filter, topic};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use wire::{ConnAck, Decoded, Limits, Packet, PacketId, Role, SubAck, SubAckReason, decode};
 
-pub(crate) struct Peer {
-    stream: DuplexStream,
+pub(crate) struct Peer<S = DuplexStream> {
+    stream: S,
     version: Version,
     input: Vec<u8>,
+}
+
+/// More than a read, a frame or a record has room for.
+pub(crate) static LARGE: [u8; 100_000] = [b'x'; 100_000];
+
+/// The client's part of [`Peer::converse`].
+pub(crate) async fn converse(endpoint: Endpoint) {
+    let client = Client::connect_to(endpoint, Options::new(Version::V5)).await.expect("it is accepted");
+    let mut answers = client.subscribe(filter!("answer"), client::Qos::AtMostOnce).await.expect("granted");
+    let question = client::Outgoing::new(topic!("question"), &LARGE);
+    client.publish(&question).await.expect("queued").await.expect("sent");
+    assert_eq!(answers.next().await.expect("an answer").payload(), LARGE);
+    client.disconnect().await.expect("nothing is under way");
 }
 
 /// The end of the stream, where a packet was expected.
@@ -41,9 +54,11 @@ impl Peer {
         let client = client.await.expect("no panic").expect("it is accepted");
         (peer, client)
     }
+}
 
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// A server on a stream that a client has made itself.
-    pub(crate) fn on(stream: DuplexStream, version: Version) -> Self {
+    pub(crate) fn on(stream: S, version: Version) -> Self {
         Self { stream, version, input: Vec::new() }
     }
 
@@ -59,7 +74,7 @@ impl Peer {
                 self.input.drain(..len);
                 return line;
             }
-            if self.stream.read_buf(&mut self.input).await.expect("a stream in memory") == 0 {
+            if self.stream.read_buf(&mut self.input).await.expect("in order") == 0 {
                 return END.to_owned();
             }
         }
@@ -68,7 +83,20 @@ impl Peer {
     pub(crate) async fn send<'p>(&mut self, packet: impl Into<Packet<'p>>) {
         let mut bytes = Vec::new();
         packet.into().encode(self.version, &mut bytes).expect("in order");
-        self.stream.write_all(&bytes).await.expect("a stream in memory");
+        self.stream.write_all(&bytes).await.expect("in order");
+        self.stream.flush().await.expect("in order");
+    }
+
+    /// Accepts a client, takes one message of it, sends one back, and sees it off.
+    pub(crate) async fn converse(&mut self) {
+        assert!(self.next().await.starts_with("CONNECT"));
+        self.send(ConnAck::accepted(false)).await;
+        self.suback(SubAckReason::GrantedQos0).await;
+        let line = self.next().await;
+        assert!(line.starts_with("PUBLISH q0 \"question\" 100000 B"), "{line}");
+        self.send(wire::Publish::new(topic!("answer"), &LARGE)).await;
+        assert_eq!(self.next().await, "DISCONNECT Normal disconnection");
+        assert_eq!(self.next().await, END);
     }
 
     /// Answers the next SUBSCRIBE.

@@ -42,7 +42,7 @@ async fn an_acknowledgement_has_the_servers_reason() {
     peer.send(PubAck::new(id(1), PubAckReason::NoMatchingSubscribers)).await;
     peer.send(PubAck::new(id(2), PubAckReason::QuotaExceeded)).await;
     assert_eq!(nobody.await.expect("that is no error"), ReasonCode::NoMatchingSubscribers);
-    assert!(matches!(refused.await, Err(PublishError::Refused(ReasonCode::QuotaExceeded))));
+    assert!(matches!(refused.await, Err(PublishError::Refused { reason: ReasonCode::QuotaExceeded, .. })));
 }
 
 #[tokio::test]
@@ -74,4 +74,23 @@ async fn settled() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_always_has_something_to_write_says_all_of_it_in_order() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let payloads: Vec<_> = (0..200_u8).map(|number| vec![number; 30_011]).collect();
+    let publisher = async {
+        for payload in &payloads {
+            let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("a/b"), payload) };
+            drop(client.publish(&message).await.expect("it is queued"));
+        }
+    };
+    let server = async {
+        for number in 1..=200 {
+            let line = peer.next().await;
+            assert!(line.starts_with(&format!("PUBLISH q1 id={number} \"a/b\" 30011 B")), "{line}");
+        }
+    };
+    tokio::join!(publisher, server);
 }

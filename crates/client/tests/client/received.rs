@@ -1,6 +1,11 @@
 //! What an application subscribes to.
 
-use client::{Acknowledge, Options, Qos, SubscribeError, Version, filter, topic};
+use std::num::NonZeroU16;
+
+use client::{
+    Acknowledge, Client, Messages, Options, Qos, SubscribeError, SubscriptionIdentifier, TopicAlias, Version,
+    filter, topic,
+};
 use wire::{Delivery, Publish, SubAckReason};
 
 use crate::peer::{Peer, id};
@@ -77,6 +82,24 @@ async fn the_application_may_be_the_one_to_acknowledge() {
 }
 
 #[tokio::test]
+async fn what_is_accepted_before_the_end_is_acknowledged_before_it() {
+    // In which order the driver sees things that happen at a time is random.
+    for _ in 0..20 {
+        let (mut peer, client) = Peer::accepted(Version::V5).await;
+        let (messages, ()) = tokio::join!(
+            client.subscribe(filter!("#"), Qos::AtLeastOnce),
+            peer.suback(SubAckReason::GrantedQos1)
+        );
+        let mut messages = messages.expect("granted");
+        peer.send(publish(Qos::AtLeastOnce, 7)).await;
+        messages.next().await.expect("a message");
+        client.disconnect().await.expect("nothing is under way");
+        assert_eq!(peer.next().await, "PUBACK id=7 Success");
+        assert!(peer.next().await.starts_with("DISCONNECT"));
+    }
+}
+
+#[tokio::test]
 async fn a_full_stream_stops_reading_and_nothing_else() {
     let options = Options::new(Version::V5).client_id("me").messages_max(2);
     let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
@@ -94,13 +117,108 @@ async fn a_full_stream_stops_reading_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_full_stream_holds_back_others_only_when_receive_maximum_is_used_up() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(1);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options.receive_max(nonzero(3))).await;
+    let (mut full, mut other) = streams(&mut peer, &client).await;
+    for _ in 0..3 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    for _ in 0..10 {
+        peer.send(Publish::new(topic!("b"), b"2")).await;
+        assert_eq!(other.next().await.expect("it is not held back").payload(), b"2");
+    }
+    for _ in 0..3 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    peer.send(Publish::new(topic!("b"), b"2")).await;
+    for _ in 0..6 {
+        full.next().await.expect("nothing is lost");
+    }
+    other.next().await.expect("it came behind them");
+    assert_eq!(full.dropped(), 0);
+}
+
+#[tokio::test]
+async fn what_has_no_room_may_be_dropped_at_qos_0() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(2).drop_when_full(true);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options.receive_max(nonzero(1))).await;
+    let (mut full, mut other) = streams(&mut peer, &client).await;
+    for _ in 0..2 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    peer.send(publish(Qos::AtLeastOnce, 1)).await;
+    for _ in 0..10 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    full.next().await.expect("the first");
+    full.next().await.expect("the second");
+    assert_eq!(full.next().await.expect("it waited").qos(), Qos::AtLeastOnce);
+    peer.send(Publish::new(topic!("b"), b"2")).await;
+    other.next().await.expect("all before it have been looked at");
+    let left = drain(&mut full).await;
+    assert_eq!(full.dropped() + left, 10, "each is there or counted");
+}
+
+fn nonzero(number: u16) -> NonZeroU16 {
+    NonZeroU16::new(number).expect("not 0")
+}
+
+/// Streams for `a/b` and for `b`.
+async fn streams(peer: &mut Peer, client: &Client) -> (Messages, Messages) {
+    let (one, ()) = tokio::join!(
+        client.subscribe(filter!("a/b"), Qos::AtLeastOnce),
+        peer.suback(SubAckReason::GrantedQos1)
+    );
+    let (other, ()) =
+        tokio::join!(client.subscribe(filter!("b"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    (one.expect("granted"), other.expect("granted"))
+}
+
+/// How many messages are in a stream now.
+async fn drain(messages: &mut Messages) -> u64 {
+    let mut count = 0;
+    loop {
+        tokio::select! {
+            biased;
+            _ = messages.next() => count += 1,
+            () = std::future::ready(()) => return count,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_knows_how_it_came() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let (mut messages, _other) = streams(&mut peer, &client).await;
+    let identifiers = [SubscriptionIdentifier::new(1).expect("a number")];
+    let mut packet = publish(Qos::AtLeastOnce, 7);
+    packet.topic = wire::PublishTopic::NameWithAlias(topic!("a/b"), TopicAlias::new(3).expect("a number"));
+    packet.subscription_identifiers = identifiers[..].into();
+    packet.retain = true;
+    peer.send(packet).await;
+    packet.topic = wire::PublishTopic::Alias(TopicAlias::new(3).expect("a number"));
+    packet.delivery = Delivery::ExactlyOnce { packet_id: id(8), dup: true };
+    peer.send(packet).await;
+    let (first, second) = (messages.next().await.expect("one"), messages.next().await.expect("two"));
+    assert_eq!((first.packet_id(), second.packet_id()), (Some(id(7)), Some(id(8))));
+    assert_eq!((first.dup(), second.dup()), (false, true));
+    assert_eq!((first.topic(), second.topic()), (topic!("a/b"), topic!("a/b")));
+    assert_eq!(first.topic_alias(), second.topic_alias());
+    assert_eq!((first.subscription_identifiers(), first.retain()), (&identifiers[..], true));
+}
+
+#[tokio::test]
 async fn a_subscription_may_be_refused_or_there_already() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;
     let (refused, ()) = tokio::join!(
         client.subscribe(filter!("a"), Qos::AtMostOnce),
         peer.suback(SubAckReason::NotAuthorized)
     );
-    assert!(matches!(refused, Err(SubscribeError::Refused(client::ReasonCode::NotAuthorized))));
+    assert!(matches!(
+        refused,
+        Err(SubscribeError::Refused { reason: client::ReasonCode::NotAuthorized, .. })
+    ));
     let (granted, ()) =
         tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
     let _messages = granted.expect("granted");

@@ -114,7 +114,7 @@ async fn a_session_that_was_taken_over_is_left_alone() {
     peer.send(Disconnect::new(DisconnectReason::SessionTakenOver)).await;
     assert_eq!(peer.next().await, END);
     let error = client.publish(&reading(Qos::AtMostOnce)).await;
-    let Err(PublishError::Ended(Ended::ByServer(reason))) = error else { panic!("{error:?}") };
+    let Err(PublishError::Ended(Ended::ByServer { reason, .. })) = error else { panic!("{error:?}") };
     assert_eq!(reason, DisconnectReason::SessionTakenOver);
 }
 

@@ -71,6 +71,10 @@ pub struct Settings {
     pub waiting_messages_max: usize,
     /// So many bytes may they hold; one message may always wait.
     pub waiting_bytes_max: usize,
+    /// So many messages more than Receive Maximum allows may the server send before the connection ends for it
+    /// [MQTT-3.3.4-9]. Mosquitto 2.0 miscounts those of QoS 2 when it resumes a session with many: whoever leaves for
+    /// that is sent as many again on the next connection.
+    pub receive_excess_max: u16,
     /// Topic aliases that are used towards a server that allows as many; 0 is none.
     pub topic_alias_out_max: u16,
     /// The server is to answer CONNECT within this time.
@@ -96,6 +100,7 @@ impl Default for Settings {
             inflight_max: 1_000,
             waiting_messages_max: 100_000,
             waiting_bytes_max: 256 << 20,
+            receive_excess_max: 0,
             topic_alias_out_max: 16,
             connect_timeout_ms: 10_000,
             ping_timeout_ms: 10_000,
@@ -191,7 +196,7 @@ pub enum Event<'p, T> {
         packet_id: PacketId,
         /// What came with the message.
         tag: T,
-        /// From 0x80 on the server has refused it.
+        /// Of PUBACK or PUBREC: from 0x80 on the server has refused it, 0x10 is that nobody gets it.
         reason: ReasonCode,
         /// More about it.
         properties: AckProperties<'p>,

@@ -61,7 +61,13 @@ impl<T> Client<T> {
             Packet::PubRel(packet) => self.handle_pubrel(packet.packet_id, into),
             Packet::PubComp(packet) => {
                 let acknowledged = self.outbound.pubcomp(packet.packet_id);
-                let outcome = (packet.packet_id, packet.reason.into(), packet.properties);
+                // With PUBREC the message has arrived. That PUBCOMP does not know its identifier any more, as after a
+                // connection that was lost before an earlier PUBCOMP came, does not change that.
+                let reason = match &acknowledged {
+                    Acknowledged::Over(sent) => sent.reason,
+                    _ => packet.reason.into(),
+                };
+                let outcome = (packet.packet_id, reason, packet.properties);
                 self.acknowledged(acknowledged, outcome, now, into)
             }
             Packet::SubAck(packet) => self.handle_suback(packet),
@@ -89,7 +95,8 @@ impl<T> Client<T> {
             topic => link.incoming_aliases.resolve(topic, version, ours.topic_alias_max, Role::Server)?,
         };
         let message = Incoming::new(packet, version, topic);
-        match self.inbound.publish(packet.delivery, version, ours.receive_max) {
+        let receive_max = ours.receive_max.map(|max| max.saturating_add(self.settings.receive_excess_max));
+        match self.inbound.publish(packet.delivery, version, receive_max) {
             None => Ok(Event::Message { message, receipt: None }),
             Some(Arrival::New(ticket)) => {
                 let receipt = Receipt { ticket, connection: self.connections };
@@ -148,7 +155,7 @@ impl<T> Client<T> {
         match acknowledged {
             Acknowledged::Received => {
                 let version = link.version;
-                self.received(packet_id);
+                self.received(packet_id, reason);
                 self.outbound.complete_release(packet_id, version, into);
                 Ok(Event::Received { packet_id, reason })
             }

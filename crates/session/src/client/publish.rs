@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::{Delivery, PacketId, PubRel, PubRelReason, Publish, Qos};
+use wire::{Delivery, PacketId, PubRel, PubRelReason, Publish, Qos, ReasonCode};
 
 use super::connection::{Link, Server};
 use super::{Client, Failed, Outgoing, PublishError, Publishing, Settings};
@@ -17,6 +17,8 @@ pub(super) struct Sent<T> {
     /// Until PUBREC has come.
     pub(super) message: Option<Arc<Message>>,
     pub(super) tag: T,
+    /// What PUBREC has said; Success until then.
+    pub(super) reason: ReasonCode,
     /// The order of PUBLISH, and of PUBREL behind PUBREC.
     pub(super) order: u64,
     /// The connection on which it was last sent.
@@ -79,16 +81,17 @@ impl<T> Client<T> {
         }
         let (qos, connection) = (message.qos(), self.connections);
         let order = self.next_order();
-        let sent = Sent { message: Some(message), tag, order, connection };
+        let sent = Sent { message: Some(message), tag, reason: ReasonCode::Success, order, connection };
         self.outbound.begin(packet_id, qos, false, sent);
         Ok(packet_id)
     }
 
     /// PUBREC has come: what is left to do is PUBREL.
-    pub(super) fn received(&mut self, packet_id: PacketId) {
+    pub(super) fn received(&mut self, packet_id: PacketId, reason: ReasonCode) {
         let order = self.next_order();
         let Some((_, sent)) = self.outbound.get_mut(packet_id) else { return };
         sent.message = None;
+        sent.reason = reason;
         sent.order = order;
         let connection = sent.connection;
         self.not_again(packet_id, connection);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::{PacketId, Qos};
+use wire::{PacketId, Qos, ReasonCode};
 
 use super::publish::Sent;
 use super::{Client, Settings};
@@ -71,7 +71,8 @@ impl<T> Client<T> {
         for StoredMessage { packet_id, message, tag } in stored.under_way {
             client.next_order += 1;
             let qos = message.as_ref().map(|message| message.qos());
-            let sent = Sent { message, tag, order: client.next_order, connection: client.connections };
+            let (reason, order) = (ReasonCode::Success, client.next_order);
+            let sent = Sent { message, tag, reason, order, connection: client.connections };
             match qos {
                 Some(qos @ (Qos::AtLeastOnce | Qos::ExactlyOnce)) => {
                     client.outbound.begin(packet_id, qos, true, sent);

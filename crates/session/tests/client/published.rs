@@ -68,6 +68,16 @@ fn at_qos_2_a_message_is_under_way_until_pubcomp() {
     }
 }
 
+#[test]
+fn what_becomes_of_a_message_is_said_by_pubrec_and_not_by_pubcomp() {
+    let mut world = World::new(Version::V5);
+    world.send(Qos::ExactlyOnce, "tag");
+    world.take(PubRec::new(id(1), PubAckReason::NoMatchingSubscribers)).expect("in order");
+    // The server has released it on an earlier connection, and was not heard.
+    let event = world.take(PubComp::new(id(1), PubRelReason::PacketIdentifierNotFound)).expect("in order");
+    assert!(matches!(event, Event::Published { reason: ReasonCode::NoMatchingSubscribers, .. }), "{event:?}");
+}
+
 /// [MQTT-4.6.0-4, 3.1.1 MQTT-4.6.0-4]
 #[test]
 fn releases_follow_in_the_order_of_what_has_arrived() {

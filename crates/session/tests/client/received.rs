@@ -150,6 +150,22 @@ fn a_server_that_sends_more_than_was_asked_for_is_disconnected() {
     assert_eq!(world.sent(), ["DISCONNECT Receive Maximum exceeded"]);
 }
 
+#[test]
+fn a_server_that_miscounts_may_be_put_up_with() {
+    let acknowledge = Acknowledge::ByApplication;
+    let settings = Settings { acknowledge, receive_excess_max: 1, ..Settings::default() };
+    let mut world = World::apart(Version::V5, settings);
+    let mut connect = connect(Version::V5);
+    connect.properties.receive_maximum = std::num::NonZeroU16::new(2);
+    world.connect_with(&connect).expect("in order");
+    world.take(ConnAck::accepted(false)).expect("in order");
+    for packet_id in 1..=3 {
+        receipt(&mut world, Qos::ExactlyOnce, packet_id);
+    }
+    let violation = world.refused(publish(Qos::AtLeastOnce, 4));
+    assert_eq!(violation.reason, ReasonCode::ReceiveMaximumExceeded);
+}
+
 /// [MQTT-3.3.2-7, MQTT-3.3.2-10, MQTT-3.3.2-11]
 #[test]
 fn a_server_may_use_the_aliases_that_it_was_offered() {

@@ -1,0 +1,184 @@
+//! From settings to a connection: the one place that knows how the client library is asked for it.
+
+use std::num::{NonZeroU16, NonZeroU32};
+use std::time::Duration;
+
+use client::{
+    Client, ConnectError, Disconnect, DisconnectProperties, DisconnectReason, Ended, Options, Utf8, Version,
+    Will,
+};
+use topic::TopicName;
+use wire::{Binary, Property};
+
+use crate::failure::Failure;
+use crate::properties::Command;
+use crate::settings::{Settings, Tool};
+use crate::trace::Trace;
+use crate::transport;
+
+/// Between two attempts to connect again, at most.
+const RECONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// Nobody is asked to answer sooner: who wants an end has `-W`.
+const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+
+/// Connects. Programs that wait for messages connect again when the connection is lost; one that has a message to get rid
+/// of says that it could not.
+pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
+    let mut options = options(settings)?;
+    if settings.tool != Tool::Publish {
+        options = options.reconnect(RECONNECT_MAX, RECONNECT_MAX);
+    }
+    if settings.debug {
+        let trace = Trace::new(settings);
+        options = options.trace(move |sender, packet| trace.print(sender, packet));
+    }
+    let endpoint = transport::endpoint(settings).await?;
+    let connected = Client::connect_to(endpoint, options).await;
+    connected.map_err(|error| refused(error, settings.session.version))
+}
+
+/// Disconnects, with the properties that were given for that.
+pub(crate) async fn disconnect(client: &Client, settings: &Settings) {
+    let properties = &settings.properties;
+    let pairs = properties.pairs(Command::Disconnect);
+    let text = properties.text(Command::Disconnect, Property::ReasonString);
+    let packet = Disconnect {
+        reason: DisconnectReason::NormalDisconnection,
+        properties: DisconnectProperties {
+            session_expiry_interval_secs: properties
+                .number(Command::Disconnect, Property::SessionExpiryInterval),
+            reason_string: text.and_then(|text| Utf8::new(text).ok()),
+            user_properties: pairs[..].into(),
+            ..DisconnectProperties::EMPTY
+        },
+    };
+    // What was acknowledged on the way here leaves before.
+    tokio::task::yield_now().await;
+    // The connection is over in any case, and so is the program.
+    let _ = client.disconnect_with(&packet).await;
+}
+
+/// CONNECT.
+fn options(settings: &Settings) -> Result<Options, Failure> {
+    let session = &settings.session;
+    let mut options = Options::new(session.version)
+        .clean_start(session.clean_start)
+        .keep_alive_secs(session.keep_alive_secs)
+        .request_timeout(PATIENCE)
+        .flush_timeout(PATIENCE)
+        .client_id(client_id(settings));
+    options = match (&session.user_name, &session.password) {
+        (Some(name), password) => options.credentials(name, password.as_deref().map(str::as_bytes)),
+        (None, Some(_)) if !session.version.is_5() => {
+            return Err(Failure::new("Error: Problem setting username and/or password."));
+        }
+        (None, Some(password)) => options.password(password.as_bytes()),
+        (None, None) => options,
+    };
+    if let Some(inflight_max) = NonZeroU16::new(session.inflight_max) {
+        options = options.inflight_max(inflight_max);
+    }
+    with_properties(with_will(options, settings)?, settings)
+}
+
+/// MQTT 3.1 has no server that makes up a name.
+fn client_id(settings: &Settings) -> String {
+    let given = settings.session.client_id.clone();
+    given.unwrap_or_else(|| match settings.session.version {
+        Version::V3_1 => format!("pondhawk-{}", std::process::id()),
+        Version::V3_1_1 | Version::V5 => String::new(),
+    })
+}
+
+fn with_will(options: Options, settings: &Settings) -> Result<Options, Failure> {
+    let Some(will) = &settings.will else { return Ok(options) };
+    let bad = || Failure::new("Error: Problem setting will: it is too long.");
+    let pairs = settings.properties.pairs(Command::Will);
+    Ok(options.will(&Will {
+        topic: TopicName::new(&will.topic).map_err(|_| bad())?,
+        payload: Binary::new(settings.will_payload.as_deref().unwrap_or_default()).map_err(|_| bad())?,
+        qos: settings.will_qos,
+        retain: settings.will_retain,
+        delay_interval_secs: settings.properties.number(Command::Will, Property::WillDelayInterval),
+        properties: settings.properties.message(Command::Will, &pairs),
+    }))
+}
+
+fn with_properties(mut options: Options, settings: &Settings) -> Result<Options, Failure> {
+    let properties = &settings.properties;
+    let number = |property| properties.number(Command::Connect, property);
+    let small = |property| number(property).and_then(|number| u16::try_from(number).ok());
+    if let Some(secs) = settings.session.expiry_secs.or(number(Property::SessionExpiryInterval)) {
+        options = options.session_expiry_secs(secs);
+    }
+    if let Some(max) = small(Property::ReceiveMaximum).and_then(NonZeroU16::new) {
+        options = options.receive_max(max);
+    }
+    if let Some(max) = number(Property::MaximumPacketSize).and_then(NonZeroU32::new) {
+        options = options.packet_bytes_max(max);
+    }
+    // Who asks for nothing gets none: an alias would be of no use, and be printed by %A.
+    options = options.topic_alias_max(small(Property::TopicAliasMaximum).unwrap_or_default());
+    if let Some(is_wanted) = number(Property::RequestResponseInformation) {
+        options = options.request_response_information(is_wanted == 1);
+    }
+    if let Some(is_wanted) = number(Property::RequestProblemInformation) {
+        options = options.request_problem_information(is_wanted == 1);
+    }
+    let text = |property| properties.text(Command::Connect, property);
+    let data = text(Property::AuthenticationData).map(str::as_bytes);
+    match text(Property::AuthenticationMethod) {
+        Some(method) => options = options.authentication(method, data),
+        None if data.is_some() => {
+            return Err(Failure::new(
+                "Error in CONNECT properties: authentication-data needs an authentication-method.",
+            ));
+        }
+        None => {}
+    }
+    Ok(options.user_properties(properties.pairs(Command::Connect)[..].into()))
+}
+
+/// Why there is no connection. The exit code is the server's: return code or, from MQTT 5 on, reason code.
+fn refused(error: ConnectError, version: Version) -> Failure {
+    match error {
+        ConnectError::Refused { reason, text, server_reference } => {
+            let code = if version.is_5() { Some(reason.reason().code()) } else { reason.return_code() };
+            let what =
+                if version.is_5() { reason.reason().as_str() } else { return_code(code.unwrap_or_default()) };
+            let more = [text, server_reference.map(|server| format!("use {server}"))];
+            let more: String = more.iter().flatten().map(|more| format!(" ({more})")).collect();
+            Failure::with_code(format!("Connection error: {what}{more}"), code.unwrap_or(1))
+        }
+        ConnectError::Ended(Ended::Io(error)) => transport::unreachable(&error),
+        other => Failure::new(format!("Error: {other}")),
+    }
+}
+
+/// What MQTT 3.1 and 3.1.1 have to say, in the words of Mosquitto's clients.
+fn return_code(code: u8) -> &'static str {
+    match code {
+        1 => "Connection Refused: unacceptable protocol version.",
+        2 => "Connection Refused: identifier rejected.",
+        3 => "Connection Refused: broker unavailable.",
+        4 => "Connection Refused: bad user name or password.",
+        5 => "Connection Refused: not authorised.",
+        _ => "Connection Refused: unknown reason.",
+    }
+}
+
+/// The connection is over, and there will be no other.
+pub(crate) fn lost(ended: &Ended) -> Failure {
+    /// `MOSQ_ERR_CONN_LOST`.
+    const CONNECTION_LOST: u8 = 7;
+    match ended {
+        Ended::Refused(reason) => {
+            Failure::with_code(format!("Connection error: {}", reason.reason()), reason.reason().code())
+        }
+        Ended::ByServer { reason, .. } => {
+            Failure::with_code(format!("Error: {ended}"), reason.reason().code())
+        }
+        other => Failure::with_code(format!("Error: {other}"), CONNECTION_LOST),
+    }
+}

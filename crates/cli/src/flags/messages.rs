@@ -1,0 +1,176 @@
+//! Flags about what is published and subscribed to.
+
+use std::time::Duration;
+
+use super::{Flag, PUB, PUB_RR, RR, SUB, SUB_RR, Takes, argument, number, qos};
+use crate::failure::Failure;
+use crate::settings::{Settings, Source, Tool};
+
+pub(super) const PUBLISH: &[Flag] = &[
+    Flag { names: &["-t", "--topic"], tools: PUB_RR, takes: TOPIC, help: "The topic: no + and no # in it" },
+    Flag {
+        names: &["-m", "--message"],
+        tools: PUB_RR,
+        takes: Takes::Bytes(
+            argument("MESSAGE", "-m argument given but no message specified"),
+            |settings, bytes| settings.set_source(Source::Bytes(bytes.to_vec())),
+        ),
+        help: "The message",
+    },
+    Flag {
+        names: &["-f", "--file"],
+        tools: PUB_RR,
+        takes: Takes::Text(argument("FILE", "-f argument given but no file specified"), |settings, text| {
+            settings.set_source(if text == "-" { Source::Input } else { Source::File(text.into()) })
+        }),
+        help: "The message is in this file; - is standard input",
+    },
+    Flag {
+        names: &["-n", "--null-message"],
+        tools: PUB_RR,
+        takes: Takes::Nothing(|settings| settings.set_source(Source::Bytes(Vec::new()))),
+        help: "An empty message; with -r it takes away what the broker keeps",
+    },
+    Flag {
+        names: &["-s", "--stdin-file"],
+        tools: PUB_RR,
+        takes: Takes::Nothing(|settings| settings.set_source(Source::Input)),
+        help: "The message is what comes from standard input",
+    },
+    Flag {
+        names: &["-l", "--stdin-line"],
+        tools: PUB,
+        takes: Takes::Nothing(|settings| settings.set_source(Source::Lines)),
+        help: "Each line of standard input is a message",
+    },
+    Flag { names: &["-q", "--qos"], tools: PUB_RR, takes: QOS, help: "QoS: 0, 1 or 2 [0]" },
+    Flag {
+        names: &["-r", "--retain"],
+        tools: PUB,
+        takes: Takes::Nothing(|settings| {
+            settings.outgoing.retain = true;
+            Ok(())
+        }),
+        help: "The broker keeps the message for who subscribes later",
+    },
+    Flag {
+        names: &["--repeat"],
+        tools: PUB,
+        takes: Takes::Text(
+            argument("COUNT", "--repeat argument given but no count specified"),
+            |settings, text| {
+                let bad = || Failure::usage("Error: --repeat argument must be >0.");
+                settings.outgoing.repeat = number(text, bad)?;
+                if settings.outgoing.repeat == 0 { Err(bad()) } else { Ok(()) }
+            },
+        ),
+        help: "Send the message so many times [1]",
+    },
+    Flag {
+        names: &["--repeat-delay"],
+        tools: PUB,
+        takes: Takes::Text(
+            argument("SECONDS", "--repeat-delay argument given but no time specified"),
+            |settings, text| {
+                let bad = || Failure::usage("Error: --repeat-delay argument must be >=0.0.");
+                let secs: f64 = number(text, bad)?;
+                settings.outgoing.repeat_delay = Duration::try_from_secs_f64(secs).map_err(|_| bad())?;
+                Ok(())
+            },
+        ),
+        help: "Wait so long between them; 0.5 is half a second [0]",
+    },
+    Flag {
+        names: &["-e"],
+        tools: RR,
+        takes: Takes::Text(
+            argument("TOPIC", "-e argument given but no response topic specified"),
+            |settings, text| {
+                topic::TopicName::new(text).map_err(|_| {
+                    let question = "does it contain '+' or '#'?";
+                    Failure::usage(format!("Error: Invalid response topic '{text}', {question}"))
+                })?;
+                settings.response_topic = Some(text.to_owned());
+                Ok(())
+            },
+        ),
+        help: "Where the answer is to be published",
+    },
+];
+
+pub(super) const SUBSCRIBE: &[Flag] = &[
+    Flag {
+        names: &["-t", "--topic"],
+        tools: SUB,
+        takes: TOPIC,
+        help: "A topic, or a filter for many: + is any level, a # at the end any number.\nMay be given several times",
+    },
+    Flag {
+        names: &["-q", "--qos"],
+        tools: SUB,
+        takes: QOS,
+        help: "Highest QoS that messages come with: 0, 1 or 2 [0]",
+    },
+    Flag {
+        names: &["-U", "--unsubscribe"],
+        tools: SUB,
+        takes: Takes::Text(
+            argument("FILTER", "-U argument given but no unsubscribe topic specified"),
+            |settings, text| {
+                let filter = filter(text, "unsubscribe")?;
+                settings.incoming.unsubscribed.push(filter);
+                Ok(())
+            },
+        ),
+        help: "End a subscription of a session that was kept (-c)",
+    },
+    Flag {
+        names: &["--retain-as-published"],
+        tools: SUB_RR,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.retain_as_published = true;
+            Ok(())
+        }),
+        help: "Messages say whether they were published to be kept; MQTT 5",
+    },
+    Flag {
+        names: &["--remove-retained"],
+        tools: SUB,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.remove_retained = true;
+            Ok(())
+        }),
+        help: "Take away from the broker every kept message that comes",
+    },
+];
+
+const TOPIC: Takes = Takes::Text(argument("TOPIC", "-t argument given but no topic specified"), add_topic);
+
+const QOS: Takes =
+    Takes::Text(argument("QOS", "-q argument given but no QoS specified"), |settings, text| {
+        settings.qos = qos(text, || Failure::usage(format!("Error: Invalid QoS given: {text}")))?;
+        Ok(())
+    });
+
+/// Another filter, or the topic in place of what was said before.
+pub(crate) fn add_topic(settings: &mut Settings, text: &str) -> Result<(), Failure> {
+    if settings.tool == Tool::Subscribe {
+        settings.topics.push(filter(text, "subscription")?);
+        return Ok(());
+    }
+    topic::TopicName::new(text).map_err(|_| {
+        Failure::usage(format!("Error: Invalid publish topic '{text}', does it contain '+' or '#'?"))
+    })?;
+    settings.topics = vec![text.to_owned()];
+    Ok(())
+}
+
+/// A filter for this purpose.
+pub(super) fn filter(text: &str, purpose: &str) -> Result<String, Failure> {
+    match topic::TopicFilter::new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(Failure::usage(format!(
+            "Error: Invalid {purpose} topic '{text}', are all '+' and '#' wildcards correct?"
+        ))),
+    }
+}

@@ -1,0 +1,203 @@
+//! Flags about what is printed, when to end, and help.
+
+use std::time::Duration;
+
+use super::{ALL, Flag, SUB, SUB_RR, Takes, argument, messages, number};
+use crate::failure::Failure;
+use crate::format::Template;
+use crate::settings::Asks;
+
+pub(super) const PRINT: &[Flag] = &[
+    Flag {
+        names: &["-v", "--verbose"],
+        tools: SUB_RR,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.output.verbose = true;
+            Ok(())
+        }),
+        help: "The topic before each message",
+    },
+    Flag {
+        names: &["-F"],
+        tools: SUB_RR,
+        takes: Takes::Text(
+            argument("FORMAT", "-F argument given but no format specified"),
+            |settings, text| {
+                settings.incoming.output.template = Some(Template::parse(text)?);
+                Ok(())
+            },
+        ),
+        help: "Print what this says of each message: %t topic, %p payload, %q QoS,\n\
+               %r retained, %l length, %x hexadecimal, %j JSON, %I time, …\n\
+               docs/CLI.md has all of them",
+    },
+    Flag {
+        names: &["--json"],
+        tools: SUB_RR,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.output.json = true;
+            Ok(())
+        }),
+        help: "One line of JSON for each message, with a payload that is JSON as it is",
+    },
+    Flag {
+        names: &["--pretty"],
+        tools: SUB_RR,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.output.pretty = true;
+            Ok(())
+        }),
+        help: "Spread JSON over lines, for people. On a terminal payloads are without it",
+    },
+    Flag {
+        names: &["-N"],
+        tools: SUB_RR,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.output.without_end_of_line = true;
+            Ok(())
+        }),
+        help: "No end of line after each message",
+    },
+    Flag {
+        names: &["-R"],
+        tools: SUB_RR,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.without_retained = true;
+            Ok(())
+        }),
+        help: "Nothing that the broker had kept, only what is new",
+    },
+    Flag {
+        names: &["--retained-only"],
+        tools: SUB,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.retained_only = true;
+            Ok(())
+        }),
+        help: "Only what the broker had kept; ends with the first message that is new",
+    },
+    Flag {
+        names: &["-T", "--filter-out"],
+        tools: SUB,
+        takes: Takes::Text(
+            argument("FILTER", "-T argument given but no topic filter specified"),
+            |settings, text| {
+                let filter = messages::filter(text, "filter")?;
+                settings.incoming.filtered_out.push(filter);
+                Ok(())
+            },
+        ),
+        help: "Nothing with such topics. May be given several times",
+    },
+    Flag {
+        names: &["--random-filter"],
+        tools: SUB,
+        takes: Takes::Text(
+            argument("PERCENT", "--random-filter argument given but no chance specified"),
+            |settings, text| {
+                let bad = || Failure::usage("Error: --random-filter chance must be between 0.1-100.0");
+                let percent: f64 = number(text, bad)?;
+                if !(0.1..=100.0).contains(&percent) {
+                    return Err(bad());
+                }
+                settings.incoming.chance = Some(percent / 100.0);
+                Ok(())
+            },
+        ),
+        help: "Only so many of a hundred messages, at random",
+    },
+    Flag {
+        names: &["--stats"],
+        tools: SUB,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.stats = true;
+            Ok(())
+        }),
+        help: "Say each second how many messages and bytes come, on standard error",
+    },
+];
+
+pub(super) const END: &[Flag] = &[
+    Flag {
+        names: &["-C"],
+        tools: SUB,
+        takes: Takes::Text(
+            argument("COUNT", "-C argument given but no count specified"),
+            |settings, text| {
+                let bad = || Failure::usage(format!("Error: Invalid message count \"{text}\"."));
+                let count: u32 = number(text, bad)?;
+                if count == 0 {
+                    return Err(bad());
+                }
+                settings.incoming.count = Some(u64::from(count));
+                Ok(())
+            },
+        ),
+        help: "After so many messages",
+    },
+    Flag {
+        names: &["-W"],
+        tools: SUB_RR,
+        takes: Takes::Text(
+            argument("SECONDS", "-W argument given but no timeout specified"),
+            |settings, text| {
+                let bad = || Failure::usage(format!("Error: Invalid timeout \"{text}\"."));
+                let secs: u32 = number(text, bad)?;
+                if secs == 0 {
+                    return Err(bad());
+                }
+                settings.incoming.timeout = Some(Duration::from_secs(u64::from(secs)));
+                Ok(())
+            },
+        ),
+        help: "After so long, with exit code 27",
+    },
+    Flag {
+        names: &["-E"],
+        tools: SUB,
+        takes: Takes::Nothing(|settings| {
+            settings.incoming.ends_when_subscribed = true;
+            Ok(())
+        }),
+        help: "As soon as the broker knows the subscriptions; with -c it keeps them",
+    },
+];
+
+pub(super) const HELP: &[Flag] = &[
+    Flag {
+        names: &["-d", "--debug"],
+        tools: ALL,
+        takes: Takes::Nothing(|settings| {
+            settings.debug = true;
+            Ok(())
+        }),
+        help: "Print every packet that is sent and received",
+    },
+    Flag {
+        names: &["--quiet"],
+        tools: ALL,
+        takes: Takes::Nothing(|settings| {
+            settings.quiet = true;
+            Ok(())
+        }),
+        help: "Print no errors but those of the command line",
+    },
+    Flag {
+        names: &["--help"],
+        tools: ALL,
+        takes: Takes::Nothing(|settings| {
+            settings.asks = Some(Asks::Help);
+            Ok(())
+        }),
+        help: "Print this",
+    },
+    Flag {
+        names: &["--version"],
+        tools: ALL,
+        takes: Takes::Nothing(|settings| {
+            settings.asks = Some(Asks::Version);
+            Ok(())
+        }),
+        help: "Print the version",
+    },
+];

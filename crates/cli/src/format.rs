@@ -1,0 +1,285 @@
+//! `-F`: what is printed of each message.
+
+use std::io::{self, Write};
+
+use crate::failure::Failure;
+use crate::json::Style;
+use crate::received::{Payload, Received};
+
+/// A format that was read, and found to be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Literal(Vec<u8>),
+    /// `%` and this letter.
+    Field(char, Layout),
+    /// `@` and this letter: a conversion of `strftime`.
+    Time(char),
+    Nanoseconds,
+}
+
+/// What may stand between `%` and its letter: `-`, `0`, a width, a point and a maximum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Layout {
+    is_left: bool,
+    has_zeros: bool,
+    width: usize,
+    max: Option<usize>,
+}
+
+/// What may follow `%`.
+const FIELDS: &str = "%ACDEFIjJlmpPqRrStUxX";
+
+/// Wider is no use, and would be a way to fill memory.
+const WIDTH_MAX: usize = 100_000;
+
+/// The payload is no JSON, where the format asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotJson;
+
+impl Template {
+    /// # Errors
+    /// A letter that means nothing, or an end where there should be one.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let mut template = Self(Vec::new());
+        let mut rest = text.chars();
+        let incomplete = |what: &str| Failure::usage(format!("Error: Incomplete {what} specifier."));
+        while let Some(character) = rest.next() {
+            match character {
+                '%' => {
+                    let (letter, layout) = field(&mut rest).ok_or_else(|| incomplete("format"))?;
+                    if !FIELDS.contains(letter) {
+                        return Err(Failure::usage(format!("Error: Invalid format specifier '{letter}'.")));
+                    }
+                    template.0.push(Piece::Field(letter, layout));
+                }
+                '@' => template.0.push(match rest.next().ok_or_else(|| incomplete("format"))? {
+                    'N' => Piece::Nanoseconds,
+                    '@' => Piece::Literal(b"@".to_vec()),
+                    conversion => Piece::Time(conversion),
+                }),
+                '\\' => {
+                    let letter = rest.next().ok_or_else(|| incomplete("escape"))?;
+                    let byte = escaped(letter);
+                    let byte = byte.ok_or_else(|| {
+                        Failure::usage(format!("Error: Invalid escape specifier '{letter}'."))
+                    })?;
+                    template.push_literal(&[byte]);
+                }
+                other => template.push_literal(other.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        Ok(template)
+    }
+
+    fn push_literal(&mut self, bytes: &[u8]) {
+        match self.0.last_mut() {
+            Some(Piece::Literal(literal)) => literal.extend(bytes),
+            _ => self.0.push(Piece::Literal(bytes.to_vec())),
+        }
+    }
+
+    /// Prints a message. What is no JSON is left out, and told.
+    pub(crate) fn write(
+        &self,
+        message: &Received<'_>,
+        is_pretty: bool,
+        to: &mut impl Write,
+    ) -> io::Result<Result<(), NotJson>> {
+        let mut outcome = Ok(());
+        for piece in &self.0 {
+            match piece {
+                Piece::Literal(bytes) => to.write_all(bytes)?,
+                Piece::Time(conversion) => write!(to, "{}", message.at.convert(*conversion))?,
+                Piece::Nanoseconds => write!(to, "{:09}", message.at.nanoseconds())?,
+                Piece::Field(letter @ ('j' | 'J'), _) => {
+                    let payload = if *letter == 'j' { Payload::Text } else { Payload::Value };
+                    match message.json(payload) {
+                        Some(json) => json.write(if is_pretty { Style::Tabs } else { Style::Compact }, to)?,
+                        None => outcome = Err(NotJson),
+                    }
+                }
+                Piece::Field(letter, layout) => layout.write(*letter, message, to)?,
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// What follows `%`; `None`: it is not all there.
+fn field(rest: &mut std::str::Chars<'_>) -> Option<(char, Layout)> {
+    let mut layout = Layout::default();
+    let mut letter = rest.next()?;
+    if letter == '-' {
+        layout.is_left = true;
+        letter = rest.next()?;
+    }
+    if letter == '0' {
+        layout.has_zeros = true;
+        letter = rest.next()?;
+    }
+    let mut digits = |letter: &mut char| -> Option<usize> {
+        let mut number = 0_usize;
+        while let Some(digit) = letter.to_digit(10) {
+            number = number.saturating_mul(10).saturating_add(digit as usize).min(WIDTH_MAX);
+            *letter = rest.next()?;
+        }
+        Some(number)
+    };
+    layout.width = digits(&mut letter)?;
+    if letter == '.' {
+        letter = '0';
+        layout.max = Some(digits(&mut letter)?);
+    }
+    Some((letter, layout))
+}
+
+fn escaped(letter: char) -> Option<u8> {
+    Some(match letter {
+        '\\' => b'\\',
+        '0' => 0,
+        'a' => 0x07,
+        'e' => 0x1b,
+        'n' => b'\n',
+        'r' => b'\r',
+        't' => b'\t',
+        'v' => 0x0b,
+        _ => return None,
+    })
+}
+
+impl Layout {
+    fn write(self, letter: char, message: &Received<'_>, to: &mut impl Write) -> io::Result<()> {
+        let properties = &message.properties;
+        let payload = message.payload;
+        match letter {
+            '%' => to.write_all(b"%"),
+            'A' => self.number(message.topic_alias, to),
+            'C' => self.text(properties.content_type.map_or("", client::Utf8::as_str), to),
+            'D' => to.write_all(properties.correlation_data.map_or(b"", wire::Binary::as_bytes)),
+            'E' => self.number(properties.message_expiry_interval_secs, to),
+            'F' => self.number(message.payload_format(), to),
+            'I' => self.text(&message.at.iso_8601(), to),
+            'l' => self.number(Some(u32::try_from(payload.len()).unwrap_or(u32::MAX)), to),
+            'm' => self.number(Some(message.packet_id), to),
+            'P' => write!(to, "{}", user_properties(message)),
+            'p' => self.padded(&payload[..self.shown(payload.len())], to),
+            'q' => write!(to, "{}", message.qos.level()),
+            // Without one there are not even the blanks that others leave.
+            'R' => properties.response_topic.map_or(Ok(()), |topic| self.text(topic.0.as_str(), to)),
+            'r' => write!(to, "{}", u8::from(message.retain)),
+            'S' => self.number(message.subscription_identifier, to),
+            't' => self.text(message.topic, to),
+            'U' => write!(to, "{}", message.at.unix()),
+            // As Mosquitto counts: a byte takes two places, and is shown if there is one place for it and one for another.
+            'x' | 'X' => {
+                let len = payload.len();
+                let shown = if self.width > 0 { self.shown(len) / 2 } else { len };
+                self.padded(&hexadecimal(&payload[..shown], letter == 'X'), to)
+            }
+            // Letters are checked when the format is read; those of JSON have a way of their own.
+            _ => Ok(()),
+        }
+    }
+
+    /// How much of a payload there is room for.
+    fn shown(self, len: usize) -> usize {
+        if self.width > 0 { len.min(self.width) } else { len }
+    }
+
+    /// Text, cut at the maximum, with blanks up to the width.
+    fn text(self, text: &str, to: &mut impl Write) -> io::Result<()> {
+        let bytes = text.as_bytes();
+        let bytes = &bytes[..self.max.unwrap_or(bytes.len()).min(bytes.len())];
+        Self { has_zeros: false, ..self }.padded(bytes, to)
+    }
+
+    /// A number, or blanks where there is none.
+    fn number(self, number: Option<impl Into<u32>>, to: &mut impl Write) -> io::Result<()> {
+        match number {
+            Some(number) => self.padded(number.into().to_string().as_bytes(), to),
+            None => Self { has_zeros: false, ..self }.padded(b"", to),
+        }
+    }
+
+    fn padded(self, bytes: &[u8], to: &mut impl Write) -> io::Result<()> {
+        let pad = if self.has_zeros && !self.is_left { b"0" } else { b" " };
+        let padding = pad.repeat(self.width.saturating_sub(bytes.len()));
+        if self.is_left {
+            to.write_all(bytes)?;
+            to.write_all(&padding)
+        } else {
+            to.write_all(&padding)?;
+            to.write_all(bytes)
+        }
+    }
+}
+
+fn user_properties(message: &Received<'_>) -> String {
+    let pairs = message.properties.user_properties.iter();
+    let pairs: Vec<_> = pairs.map(|pair| format!("{}:{}", pair.name.as_str(), pair.value.as_str())).collect();
+    pairs.join(" ")
+}
+
+fn hexadecimal(bytes: &[u8], is_upper: bool) -> Vec<u8> {
+    let digits = |byte: &u8| if is_upper { format!("{byte:02X}") } else { format!("{byte:02x}") };
+    bytes.iter().flat_map(|byte| digits(byte).into_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use client::{MessageProperties, Qos};
+
+    use super::*;
+    use crate::clock::Moment;
+
+    fn printed(format: &str) -> String {
+        let message = Received {
+            topic: "r/1",
+            payload: b"abcdef",
+            qos: Qos::AtLeastOnce,
+            retain: true,
+            packet_id: 7,
+            topic_alias: None,
+            subscription_identifier: Some(9),
+            properties: MessageProperties::EMPTY,
+            at: Moment::now(),
+        };
+        let mut bytes = Vec::new();
+        let outcome = Template::parse(format).unwrap().write(&message, false, &mut bytes).unwrap();
+        assert_eq!(outcome, Ok(()));
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn fields_are_laid_out_as_mosquitto_lays_them_out() {
+        for (format, expected) in [
+            ("%t %p %q %r %l %m %S %%", "r/1 abcdef 1 1 6 7 9 %"),
+            ("%3p|%3x|%5X|%-5X|%05x|%12x", "abc| 61| 6162|6162 |06162|      616263"),
+            ("%020p|%-020p|", "00000000000000abcdef|abcdef              |"),
+            ("%5.2t|%-5t|%05t|%.0t|%10.t|", "   r/|r/1  |  r/1||          |"),
+            ("%05l|%-5l|%-05l|%5.3l|%05q|%5A|", "00006|6    |6    |    6|1|     |"),
+            ("a\\tb\\\\@@", "a\tb\\@"),
+        ] {
+            assert_eq!(printed(format), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn a_format_that_says_nothing_is_refused() {
+        for (format, text) in [
+            ("%", "Incomplete format specifier"),
+            ("%5.", "Incomplete format specifier"),
+            ("@", "Incomplete format specifier"),
+            ("%y", "Invalid format specifier 'y'"),
+            ("%--5l", "Invalid format specifier '-'"),
+            ("\\", "Incomplete escape specifier"),
+            ("\\q", "Invalid escape specifier 'q'"),
+        ] {
+            let failure = Template::parse(format).expect_err(format);
+            assert!(failure.text.contains(text), "{format}: {failure}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `--help`, made of the table of flags.
+
+use std::fmt::Write;
+
+use crate::flags::{Flag, SECTIONS, Takes};
+use crate::settings::Tool;
+
+/// Where the text about a flag begins.
+const COLUMN: usize = 30;
+
+/// All that a person has to know to use a tool.
+#[must_use]
+pub fn help(tool: Tool) -> String {
+    let mut text = String::from(about(tool));
+    for section in SECTIONS {
+        let flags = section.flags.iter().filter(|flag| flag.tools.contains(&tool));
+        let mut heading = Some(section.heading);
+        for flag in flags {
+            if let Some(heading) = heading.take() {
+                let _ = write!(text, "\n{heading}:\n");
+            }
+            write_flag(flag, &mut text);
+        }
+    }
+    let _ = write!(text, "\n{}", EXIT_CODES);
+    let _ = writeln!(
+        text,
+        "\nDefaults: one flag with its value on each line of $XDG_CONFIG_HOME/mosquitto_{0}, or\n\
+         ~/.config/mosquitto_{0}; lines that begin with # are comments.\n\
+         The flags are those of mosquitto_{0}. docs/CLI.md tells more.",
+        tool.name()
+    );
+    text
+}
+
+fn write_flag(flag: &Flag, text: &mut String) {
+    let argument = match flag.takes {
+        Takes::Nothing(_) => String::new(),
+        Takes::Text(argument, _) | Takes::Bytes(argument, _) => format!(" {}", argument.name),
+        Takes::Property => " PACKET NAME VALUE".to_owned(),
+    };
+    let indent = if flag.names[0].starts_with("--") { "      " } else { "  " };
+    let names = format!("{indent}{}{argument}", flag.names.join(", "));
+    let mut lines = flag.help.lines();
+    let first = lines.next().unwrap_or_default();
+    if names.len() < COLUMN {
+        let _ = writeln!(text, "{names:COLUMN$}{first}");
+    } else {
+        let _ = writeln!(text, "{names}\n{:COLUMN$}{first}", "");
+    }
+    for line in lines {
+        let _ = writeln!(text, "{:COLUMN$}{line}", "");
+    }
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    it could not be done; standard error says why
+  7    the connection was lost
+  27   the time is over (-W)
+  else what the broker said when it refused the connection: 1 to 5, or from 128 with MQTT 5
+";
+
+fn about(tool: Tool) -> &'static str {
+    match tool {
+        Tool::Publish => {
+            "\
+Publish a message, or many
+
+Usage: pondhawk pub -t TOPIC {-m MESSAGE | -f FILE | -l | -n} [FLAGS]
+
+Examples:
+  pondhawk pub -t pond/frog -m croak              one message, to this machine
+  pondhawk pub -h broker -t pond/depth -m 2.1 -r  the broker keeps it for who comes later
+  seq 1000 | pondhawk pub -t count -q 1 -l        a message for each line
+  pondhawk pub -L mqtts://ann:secret@broker/pond/frog -f frog.jpg
+"
+        }
+        Tool::Subscribe => {
+            "\
+Subscribe, and print the messages that come
+
+Usage: pondhawk sub -t FILTER [-t FILTER]… [FLAGS]
+
+Examples:
+  pondhawk sub -t 'pond/#' -v                     everything below pond, with its topics
+  pondhawk sub -t pond/depth -C 1                 one message, and end
+  pondhawk sub -t '#' --json | jq .topic          for scripts
+  pondhawk sub -t pond/+ -F '%I %t: %p'           in a format of your own
+  pondhawk sub -t '#' --stats > /dev/null         how much is going on?
+"
+        }
+        Tool::Request => {
+            "\
+Send a request, and print the answer
+
+Usage: pondhawk rr -t TOPIC -e TOPIC {-m MESSAGE | -f FILE | -n} [FLAGS]
+
+Examples:
+  pondhawk rr -t pond/ask -e pond/answer/7 -m 'how deep?' -W 5
+"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags;
+
+    #[test]
+    fn every_flag_is_in_the_help_and_no_line_is_too_long() {
+        for tool in Tool::ALL {
+            let help = help(tool);
+            for name in flags::of(tool).flat_map(|flag| flag.names) {
+                assert!(help.contains(name), "{name} is missing in:\n{help}");
+            }
+            for line in help.lines() {
+                assert!(line.chars().count() <= 110, "{line}");
+            }
+        }
+    }
+}

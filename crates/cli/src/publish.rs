@@ -1,0 +1,206 @@
+//! `pondhawk pub`.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+use std::pin::Pin;
+use std::task::Poll;
+use std::thread;
+
+use client::{Acknowledgement, Client, Outgoing, PublishError, ReasonCode, TopicName, UserProperty};
+use tokio::sync::mpsc;
+
+use crate::connection;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::properties::Command;
+use crate::settings::{Settings, Source};
+
+/// No packet is longer, so no message is.
+const MESSAGE_BYTES_MAX: u64 = 268_435_455;
+
+/// So many lines are read before they are sent.
+const LINES_AHEAD: usize = 1_024;
+
+/// Reads what is to be sent, connects, sends it, and waits until the server has it.
+pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
+    let message = message(settings)?;
+    let pairs = settings.properties.pairs(Command::Publish);
+    let like = outgoing(settings, &pairs)?;
+    let client = connection::connect(settings).await?;
+    let publisher = Publisher { client: &client, like, is_quiet: settings.quiet };
+    let outcome = match &message {
+        Some(message) => publisher.repeat(message, settings).await,
+        None => publisher.lines().await,
+    };
+    connection::disconnect(&client, settings).await;
+    outcome
+}
+
+/// A message without its payload; `pairs` are its user properties.
+pub(crate) fn outgoing<'a>(
+    settings: &'a Settings,
+    pairs: &'a [UserProperty<'a>],
+) -> Result<Outgoing<'a>, Failure> {
+    let topic = settings.topics.last().map_or("", String::as_str);
+    let topic = TopicName::new(topic).map_err(|error| Failure::new(format!("Error: {error}")))?;
+    Ok(Outgoing {
+        qos: settings.qos,
+        retain: settings.outgoing.retain,
+        properties: settings.properties.message(Command::Publish, pairs),
+        ..Outgoing::new(topic, b"")
+    })
+}
+
+/// The one message; `None`: there are lines.
+pub(crate) fn message(settings: &Settings) -> Result<Option<Vec<u8>>, Failure> {
+    match &settings.outgoing.source {
+        None => Ok(Some(Vec::new())),
+        Some(Source::Bytes(bytes)) => Ok(Some(bytes.clone())),
+        Some(Source::Lines) => Ok(None),
+        Some(Source::File(path)) => file(path).map(Some),
+        Some(Source::Input) => input().map(Some),
+    }
+}
+
+fn file(path: &Path) -> Result<Vec<u8>, Failure> {
+    let name = path.display();
+    let failed = |what: String| Failure::new(format!("{what}\nError loading input file \"{name}\"."));
+    let unable = |_| failed(format!("Error: Unable to open file \"{name}\"."));
+    let file = File::open(path).map_err(unable)?;
+    let mut bytes = Vec::new();
+    let read = file.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    let read = read.map_err(|error| failed(format!("Error: Unable to read file \"{name}\": {error}.")))?;
+    if read as u64 > MESSAGE_BYTES_MAX {
+        return Err(failed(format!("Error: File must be less than {MESSAGE_BYTES_MAX} bytes.")));
+    }
+    Ok(bytes)
+}
+
+fn input() -> Result<Vec<u8>, Failure> {
+    let failed = |what: &str| Failure::new(format!("Error: {what}\nError loading input from stdin."));
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    match read {
+        Ok(0) => Err(failed("Zero length input.")),
+        Ok(read) if read as u64 > MESSAGE_BYTES_MAX => {
+            Err(failed(&format!("Message length must be less than {MESSAGE_BYTES_MAX} bytes.")))
+        }
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(failed(&error.to_string())),
+    }
+}
+
+/// Sends messages that differ in their payload only.
+struct Publisher<'a> {
+    client: &'a Client,
+    /// As every message is, but for its payload.
+    like: Outgoing<'a>,
+    is_quiet: bool,
+}
+
+/// What was sent and is not acknowledged, in order.
+#[derive(Default)]
+struct UnderWay {
+    acknowledgements: VecDeque<Acknowledgement>,
+    /// So many were before them.
+    done: u64,
+}
+
+impl Publisher<'_> {
+    async fn send(&self, payload: &[u8]) -> Result<Acknowledgement, Failure> {
+        self.client.publish(&Outgoing { payload, ..self.like }).await.map_err(|error| failed(&error))
+    }
+
+    /// The same message, once or more, each when the one before it is acknowledged.
+    async fn repeat(&self, payload: &[u8], settings: &Settings) -> Result<(), Failure> {
+        let count = u64::from(settings.outgoing.repeat);
+        let mut progress = Progress::new(count, "messages");
+        for number in 1..=count {
+            let acknowledgement = self.send(payload).await?;
+            self.note(number, acknowledgement.await)?;
+            progress.advance(1);
+            if number < count {
+                tokio::time::sleep(settings.outgoing.repeat_delay).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each line of standard input, without waiting for acknowledgements but at the end.
+    async fn lines(&self) -> Result<(), Failure> {
+        let mut lines = lines();
+        let mut progress = Progress::of_input();
+        let mut under_way = UnderWay::default();
+        while let Some(line) = lines.recv().await {
+            let line = line.map_err(|error| Failure::new(format!("Error: {error}")))?;
+            let payload = line.strip_suffix(b"\n").unwrap_or(&line);
+            under_way.acknowledgements.push_back(self.send(payload).await?);
+            progress.advance(line.len() as u64);
+            while let Some(outcome) = under_way.next_ready().await {
+                self.note(under_way.done, outcome)?;
+            }
+        }
+        while let Some(acknowledgement) = under_way.acknowledgements.pop_front() {
+            under_way.done += 1;
+            self.note(under_way.done, acknowledgement.await)?;
+        }
+        Ok(())
+    }
+
+    /// That a server has refused a message is told, and the others go on.
+    fn note(&self, number: u64, outcome: Result<ReasonCode, PublishError>) -> Result<(), Failure> {
+        match outcome {
+            Ok(_) => Ok(()),
+            Err(PublishError::Refused { reason, text }) => {
+                if !self.is_quiet {
+                    let text = text.map(|text| format!(" ({text})")).unwrap_or_default();
+                    eprintln!("Warning: Publish {number} failed: {}{text}.", reason.as_str());
+                }
+                Ok(())
+            }
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+impl UnderWay {
+    /// The outcome of the first, if it is there.
+    async fn next_ready(&mut self) -> Option<Result<ReasonCode, PublishError>> {
+        let first = self.acknowledgements.front_mut()?;
+        let polled = poll_fn(|task| Poll::Ready(Pin::new(&mut *first).poll(task))).await;
+        let Poll::Ready(outcome) = polled else { return None };
+        self.acknowledgements.pop_front();
+        self.done += 1;
+        Some(outcome)
+    }
+}
+
+/// Lines with their ends, read by a thread of its own: standard input cannot be waited for otherwise.
+fn lines() -> mpsc::Receiver<io::Result<Vec<u8>>> {
+    let (to, lines) = mpsc::channel(LINES_AHEAD);
+    thread::spawn(move || {
+        let mut input = io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let read = input.read_until(b'\n', &mut line).map(|count| (count > 0).then_some(line));
+            // The program may have ended for another reason.
+            let Some(line) = read.transpose() else { return };
+            let is_last = line.is_err();
+            if to.blocking_send(line).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Why a message was not sent.
+pub(crate) fn failed(error: &PublishError) -> Failure {
+    match error {
+        PublishError::Ended(ended) => connection::lost(ended),
+        other => Failure::new(format!("Error: {other}")),
+    }
+}

@@ -1,0 +1,122 @@
+//! What there is to be printed of a message.
+
+use client::{Message, MessageProperties, Qos};
+use wire::PayloadFormat;
+
+use crate::clock::Moment;
+use crate::json::Json;
+
+/// A message, as it came.
+#[derive(Debug)]
+pub(crate) struct Received<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    /// 0: at QoS 0 there is none.
+    pub(crate) packet_id: u16,
+    pub(crate) topic_alias: Option<u16>,
+    pub(crate) subscription_identifier: Option<u32>,
+    pub(crate) properties: MessageProperties<'a>,
+    /// When it is printed.
+    pub(crate) at: Moment,
+}
+
+/// What JSON makes of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payload {
+    /// Text, up to the first byte that is 0, as C's strings end there.
+    Text,
+    /// The value that it is, and nothing if it is none.
+    Value,
+    /// The value that it is, or else text, or else the bytes in hexadecimal.
+    Anything,
+}
+
+impl<'a> Received<'a> {
+    pub(crate) fn new(message: &'a Message, topic: &'a str) -> Self {
+        Self {
+            topic,
+            payload: message.payload(),
+            qos: message.qos(),
+            retain: message.retain(),
+            packet_id: message.packet_id().map_or(0, client::PacketId::value),
+            topic_alias: message.topic_alias().map(client::TopicAlias::value),
+            subscription_identifier: message
+                .subscription_identifiers()
+                .first()
+                .map(|identifier| identifier.value()),
+            properties: message.properties(),
+            at: Moment::now(),
+        }
+    }
+
+    pub(crate) fn payload_format(&self) -> Option<u8> {
+        self.properties.payload_format.map(|format| match format {
+            PayloadFormat::Unspecified => 0,
+            PayloadFormat::Utf8 => 1,
+        })
+    }
+
+    /// The message as an object; `None`: its payload is to be JSON, and is not.
+    pub(crate) fn json(&self, payload: Payload) -> Option<Json> {
+        let mut members = vec![
+            ("tst", Json::text(&self.at.json())),
+            ("topic", Json::text(self.topic)),
+            ("qos", Json::number(self.qos.level())),
+            ("retain", Json::number(self.retain)),
+            ("payloadlen", Json::number(u64::try_from(self.payload.len()).unwrap_or(u64::MAX))),
+        ];
+        if self.qos > Qos::AtMostOnce {
+            members.push(("mid", Json::number(self.packet_id)));
+        }
+        members.extend(self.json_properties().map(|properties| ("properties", properties)));
+        members.push(self.json_payload(payload)?);
+        let owned = |(name, value): (&str, Json)| (name.as_bytes().to_vec(), value);
+        Some(Json::Object(members.into_iter().map(owned).collect()))
+    }
+
+    fn json_payload(&self, payload: Payload) -> Option<(&'static str, Json)> {
+        let end = self.payload.iter().position(|byte| *byte == 0).unwrap_or(self.payload.len());
+        let value = match payload {
+            _ if self.payload.is_empty() => Json::Null,
+            Payload::Text => Json::Text(self.payload[..end].to_vec()),
+            Payload::Value => Json::parse(self.payload)?,
+            Payload::Anything => match (Json::parse(self.payload), std::str::from_utf8(self.payload)) {
+                (Some(value), _) if end == self.payload.len() => value,
+                (_, Ok(text)) => Json::text(text),
+                _ => return Some(("payloadhex", Json::text(&hexadecimal(self.payload)))),
+            },
+        };
+        Some(("payload", value))
+    }
+
+    fn json_properties(&self) -> Option<Json> {
+        let properties = &self.properties;
+        let pairs = properties.user_properties.iter();
+        let pairs: Vec<_> = pairs
+            .map(|pair| (pair.name.as_str().as_bytes().to_vec(), Json::text(pair.value.as_str())))
+            .collect();
+        let text = |text: client::Utf8<'_>| Json::text(text.as_str());
+        let members = [
+            ("topic-alias", self.topic_alias.map(Json::number)),
+            ("subscription-identifier", self.subscription_identifier.map(Json::number)),
+            ("payload-format-indicator", self.payload_format().map(Json::number)),
+            ("message-expiry-interval", properties.message_expiry_interval_secs.map(Json::number)),
+            ("content-type", properties.content_type.map(text)),
+            ("response-topic", properties.response_topic.map(|topic| Json::text(topic.0.as_str()))),
+            (
+                "correlation-data",
+                properties.correlation_data.map(|data| Json::Text(data.as_bytes().to_vec())),
+            ),
+            ("user-properties", Some(Json::Object(pairs)).filter(|pairs| *pairs != Json::Object(Vec::new()))),
+        ];
+        let there = members.into_iter().filter_map(|(name, value)| Some((name.as_bytes().to_vec(), value?)));
+        let there: Vec<_> = there.collect();
+        (!there.is_empty()).then_some(Json::Object(there))
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

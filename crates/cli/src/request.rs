@@ -1,0 +1,82 @@
+//! `pondhawk rr`: a request, and its answer.
+
+use std::pin::pin;
+
+use client::{
+    Client, Inbox, Outgoing, ResponseTopic, SubscribeProperties, SubscriptionOptions, TopicFilter, TopicName,
+};
+
+use crate::connection;
+use crate::end::until;
+use crate::failure::Failure;
+use crate::output::Printer;
+use crate::properties::Command;
+use crate::publish;
+use crate::received::Received;
+use crate::settings::Settings;
+use crate::subscribe::{failed, next, unprinted};
+
+/// Subscribes to the topic of the answer, publishes the request, and prints the first message that comes.
+pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
+    if settings.properties.text(Command::Publish, wire::Property::ResponseTopic).is_some() {
+        return Err(Failure::new("Error in PUBLISH properties: Duplicate response topic."));
+    }
+    let request = publish::message(settings)?.unwrap_or_default();
+    let client = connection::connect(settings).await?;
+    let mut ended = pin!(until(settings.incoming.timeout));
+    let mut inbox = client.inbox().await.map_err(|error| failed(&error))?;
+    let outcome = tokio::select! {
+        outcome = ask(&client, &mut inbox, &request, settings) => outcome,
+        end = &mut ended => end.outcome(),
+    };
+    connection::disconnect(&client, settings).await;
+    outcome
+}
+
+async fn ask(client: &Client, inbox: &mut Inbox, request: &[u8], settings: &Settings) -> Result<(), Failure> {
+    let topic = settings.response_topic.as_deref().unwrap_or_default();
+    let bad = |_| Failure::new(format!("Error: Invalid response topic '{topic}'."));
+    let response_topic = TopicName::new(topic).map_err(bad)?;
+    let filter = TopicFilter::new(topic).map_err(|error| Failure::new(format!("Error: {error}")))?;
+    let options = SubscriptionOptions {
+        qos: settings.qos,
+        retain_as_published: settings.incoming.retain_as_published && settings.session.version.is_5(),
+        ..SubscriptionOptions::default()
+    };
+    let pairs = settings.properties.pairs(Command::Subscribe);
+    let properties: SubscribeProperties<'_> = settings.properties.subscribe(&pairs);
+    let reasons = client.subscribe_many(&[(filter, options)], &properties).await;
+    let reasons = reasons.map_err(|error| failed(&error))?;
+    if let Some(reason) = reasons.iter().find(|reason| reason.is_error()) {
+        return Err(Failure::new(format!(
+            "Error: the broker does not let this program hear the answer: {reason}"
+        )));
+    }
+
+    let pairs = settings.properties.pairs(Command::Publish);
+    let mut outgoing = Outgoing { payload: request, ..publish::outgoing(settings, &pairs)? };
+    outgoing.properties.response_topic = Some(ResponseTopic(response_topic));
+    // The answer says more than the acknowledgement; that the request is refused is told when it does not come.
+    let acknowledgement = client.publish(&outgoing).await.map_err(|error| publish::failed(&error))?;
+    drop(acknowledgement);
+    print_answer(client, inbox, settings).await
+}
+
+async fn print_answer(client: &Client, inbox: &mut Inbox, settings: &Settings) -> Result<(), Failure> {
+    let mut printer = Printer::new(&settings.incoming.output);
+    loop {
+        let Some(answer) = next(inbox, &mut printer).await.map_err(|error| unprinted(&error))? else {
+            let lost = || Failure::new("Error: The connection was lost.");
+            return Err(client.ended().map_or_else(lost, connection::lost));
+        };
+        if settings.incoming.without_retained && answer.retain() {
+            continue;
+        }
+        let topic = answer.topic();
+        let printed = printer.print(&Received::new(&answer, topic.as_str()));
+        if printed.map_err(|error| unprinted(&error))?.is_err() && !settings.quiet {
+            eprintln!("Error: Message payload is not valid JSON on topic {topic}.");
+        }
+        return printer.flush().map_err(|error| unprinted(&error));
+    }
+}

@@ -1,0 +1,258 @@
+//! What the flags come to.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use client::{Qos, Version};
+
+use crate::failure::Failure;
+use crate::format::Template;
+use crate::properties::Properties;
+
+/// Which of the programs it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tool {
+    /// `pondhawk pub`, as `mosquitto_pub`.
+    Publish,
+    /// `pondhawk sub`, as `mosquitto_sub`.
+    Subscribe,
+    /// `pondhawk rr`, as `mosquitto_rr`.
+    Request,
+}
+
+impl Tool {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::Publish, Self::Subscribe, Self::Request];
+
+    /// What comes after `pondhawk`, and after `mosquitto_`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "pub",
+            Self::Subscribe => "sub",
+            Self::Request => "rr",
+        }
+    }
+}
+
+/// Everything that flags can say.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) tool: Tool,
+    pub(crate) server: Server,
+    pub(crate) tls: Tls,
+    pub(crate) session: Session,
+    pub(crate) will: Option<Will>,
+    pub(crate) will_qos: Qos,
+    pub(crate) will_retain: bool,
+    pub(crate) will_payload: Option<Vec<u8>>,
+    pub(crate) properties: Properties,
+    /// Where to publish, or what to subscribe to: the last one, or all.
+    pub(crate) topics: Vec<String>,
+    pub(crate) qos: Qos,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    pub(crate) response_topic: Option<String>,
+    pub(crate) debug: bool,
+    pub(crate) quiet: bool,
+    /// `--help` or `--version`: nothing else counts.
+    pub(crate) asks: Option<Asks>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    Help,
+    Version,
+}
+
+/// Where the server is, and the way to it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Server {
+    pub(crate) host: Option<String>,
+    pub(crate) port: Option<u16>,
+    pub(crate) unix: Option<PathBuf>,
+    /// The address that the connection comes from.
+    pub(crate) bind: Option<String>,
+    pub(crate) proxy: Option<crate::url::Proxy>,
+    /// The path of a WebSocket; none is plain MQTT.
+    pub(crate) websocket: Option<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tls {
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) ca_directory: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) version: Option<String>,
+    pub(crate) alpn: Option<String>,
+    pub(crate) ciphers: Option<String>,
+    pub(crate) is_insecure: bool,
+    pub(crate) uses_system_roots: bool,
+    pub(crate) key_form: Option<String>,
+}
+
+/// CONNECT, but for the will.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    pub(crate) version: Version,
+    pub(crate) client_id: Option<String>,
+    pub(crate) client_id_prefix: Option<String>,
+    pub(crate) clean_start: bool,
+    pub(crate) expiry_secs: Option<u32>,
+    pub(crate) keep_alive_secs: u16,
+    pub(crate) user_name: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) inflight_max: u16,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Will {
+    pub(crate) topic: String,
+}
+
+/// What is published.
+#[derive(Debug, Clone)]
+pub(crate) struct Outgoing {
+    pub(crate) source: Option<Source>,
+    pub(crate) retain: bool,
+    pub(crate) repeat: u32,
+    pub(crate) repeat_delay: Duration,
+}
+
+/// Where messages come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    Bytes(Vec<u8>),
+    File(PathBuf),
+    /// All of standard input is one message.
+    Input,
+    /// Each line of standard input is a message.
+    Lines,
+}
+
+/// What is done with messages that come.
+#[derive(Debug, Clone)]
+pub(crate) struct Incoming {
+    pub(crate) filtered_out: Vec<String>,
+    pub(crate) unsubscribed: Vec<String>,
+    pub(crate) count: Option<u64>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) ends_when_subscribed: bool,
+    /// `-R`.
+    pub(crate) without_retained: bool,
+    pub(crate) retained_only: bool,
+    pub(crate) remove_retained: bool,
+    pub(crate) retain_as_published: bool,
+    /// Of so many hundredths of all messages.
+    pub(crate) chance: Option<f64>,
+    pub(crate) output: Output,
+    pub(crate) stats: bool,
+}
+
+/// How messages are printed.
+#[derive(Debug, Clone)]
+pub(crate) struct Output {
+    pub(crate) template: Option<Template>,
+    pub(crate) verbose: bool,
+    pub(crate) without_end_of_line: bool,
+    pub(crate) pretty: bool,
+    /// `--json`.
+    pub(crate) json: bool,
+}
+
+impl Settings {
+    /// As without any flag.
+    pub(crate) fn new(tool: Tool) -> Self {
+        Self {
+            tool,
+            server: Server::default(),
+            tls: Tls::default(),
+            session: Session::new(tool),
+            will: None,
+            will_qos: Qos::AtMostOnce,
+            will_retain: false,
+            will_payload: None,
+            properties: Properties::default(),
+            topics: Vec::new(),
+            qos: Qos::AtMostOnce,
+            outgoing: Outgoing { source: None, retain: false, repeat: 1, repeat_delay: Duration::ZERO },
+            incoming: Incoming::new(),
+            response_topic: None,
+            debug: false,
+            quiet: false,
+            asks: None,
+        }
+    }
+
+    /// Takes a message that is to be sent, of which there is one kind at a time.
+    pub(crate) fn set_source(&mut self, source: Source) -> Result<(), Failure> {
+        if self.outgoing.source.replace(source).is_some() {
+            return Err(Failure::usage("Error: Only one type of message can be sent at once."));
+        }
+        Ok(())
+    }
+
+    /// Whether the connection is encrypted: asked for by any of the flags about trust, or by the port that stands for it.
+    pub(crate) fn wants_tls(&self) -> bool {
+        let tls = &self.tls;
+        tls.ca_file.is_some()
+            || tls.ca_directory.is_some()
+            || tls.uses_system_roots
+            || self.port() == TLS_PORT
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        self.server.host.as_deref().unwrap_or("localhost")
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        let tls = &self.tls;
+        let is_encrypted = tls.ca_file.is_some() || tls.ca_directory.is_some() || tls.uses_system_roots;
+        self.server.port.unwrap_or(if is_encrypted { TLS_PORT } else { PORT })
+    }
+}
+
+pub(crate) const PORT: u16 = 1883;
+pub(crate) const TLS_PORT: u16 = 8883;
+
+impl Session {
+    fn new(tool: Tool) -> Self {
+        Self {
+            version: if tool == Tool::Request { Version::V5 } else { Version::V3_1_1 },
+            client_id: None,
+            client_id_prefix: None,
+            clean_start: true,
+            expiry_secs: None,
+            keep_alive_secs: 60,
+            user_name: None,
+            password: None,
+            inflight_max: 20,
+        }
+    }
+}
+
+impl Incoming {
+    fn new() -> Self {
+        Self {
+            filtered_out: Vec::new(),
+            unsubscribed: Vec::new(),
+            count: None,
+            timeout: None,
+            ends_when_subscribed: false,
+            without_retained: false,
+            retained_only: false,
+            remove_retained: false,
+            retain_as_published: false,
+            chance: None,
+            output: Output {
+                template: None,
+                verbose: false,
+                without_end_of_line: false,
+                pretty: false,
+                json: false,
+            },
+            stats: false,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! `pondhawk sub`.
+
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::pin::pin;
+
+use client::{
+    Client, Inbox, Message, Outgoing, Qos, ReasonCode, SubscribeError, SubscriptionOptions, TopicFilter,
+    TopicName,
+};
+
+use crate::connection;
+use crate::end::until;
+use crate::failure::Failure;
+use crate::output::Printer;
+use crate::properties::{self, Command, Properties};
+use crate::received::Received;
+use crate::settings::{Incoming, Settings};
+use crate::stats::Stats;
+
+/// The server has refused every subscription: it is told, and otherwise taken for an end as any other.
+const ALL_DENIED: u8 = 0;
+
+/// Connects, subscribes, prints what comes, and ends when it is told to.
+pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
+    let client = connection::connect(settings).await?;
+    let mut ended = pin!(until(settings.incoming.timeout));
+    let mut inbox = client.inbox().await.map_err(|error| failed(&error))?;
+    let mut subscriber = Subscriber::new(&client, settings);
+    let outcome = tokio::select! {
+        outcome = subscriber.receive(&mut inbox) => outcome,
+        end = &mut ended => end.outcome(),
+    };
+    let printed = subscriber.printer.flush();
+    connection::disconnect(&client, settings).await;
+    subscriber.stats.finish();
+    outcome.and(printed.map_err(|error| unprinted(&error)))
+}
+
+/// What is printed and what is counted.
+struct Subscriber<'a> {
+    client: &'a Client,
+    settings: &'a Settings,
+    printer: Printer,
+    stats: Stats,
+    filtered_out: Vec<TopicFilter<'a>>,
+    printed: u64,
+    chance: Chance,
+}
+
+/// Whether there is more to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    Done,
+}
+
+impl<'a> Subscriber<'a> {
+    fn new(client: &'a Client, settings: &'a Settings) -> Self {
+        let Incoming { filtered_out, output, chance, stats, .. } = &settings.incoming;
+        Self {
+            client,
+            settings,
+            printer: Printer::new(output),
+            stats: Stats::new(*stats),
+            filtered_out: filtered_out.iter().filter_map(|text| TopicFilter::new(text).ok()).collect(),
+            printed: 0,
+            chance: Chance { share: *chance, state: RandomState::new(), count: 0 },
+        }
+    }
+
+    /// Subscribes, and takes messages meanwhile and afterwards.
+    async fn receive(&mut self, inbox: &mut Inbox) -> Result<(), Failure> {
+        let mut subscribing = pin!(subscribe(self.client, self.settings));
+        let mut is_subscribed = false;
+        loop {
+            self.stats.tell();
+            tokio::select! {
+                biased;
+                reasons = &mut subscribing, if !is_subscribed => {
+                    is_subscribed = true;
+                    check_granted(&reasons?)?;
+                    if self.settings.incoming.ends_when_subscribed {
+                        return Ok(());
+                    }
+                }
+                message = next(inbox, &mut self.printer) => {
+                    let message = message.map_err(|error| unprinted(&error))?;
+                    let Some(message) = message else { return Err(self.lost()) };
+                    if self.take(&message).await? == Flow::Done {
+                        return Ok(());
+                    }
+                }
+                () = self.stats.due() => {}
+            }
+        }
+    }
+
+    async fn take(&mut self, message: &Message) -> Result<Flow, Failure> {
+        let Incoming { retained_only, without_retained, remove_retained, count, .. } = self.settings.incoming;
+        if retained_only && !message.retain() {
+            return Ok(Flow::Done);
+        }
+        if without_retained && message.retain() {
+            return Ok(Flow::Continue);
+        }
+        if self.filtered_out.iter().any(|filter| filter.matches(message.topic())) {
+            return Ok(Flow::Continue);
+        }
+        if remove_retained && message.retain() {
+            self.remove(message.topic()).await?;
+        }
+        if self.chance.is_taken() {
+            self.print(message)?;
+        }
+        self.printed += 1;
+        Ok(if Some(self.printed) == count { Flow::Done } else { Flow::Continue })
+    }
+
+    fn print(&mut self, message: &Message) -> Result<(), Failure> {
+        let topic = message.topic();
+        let received = Received::new(message, topic.as_str());
+        let printed = self.printer.print(&received).map_err(|error| unprinted(&error))?;
+        if printed.is_err() && !self.settings.quiet {
+            eprintln!("Error: Message payload is not valid JSON on topic {topic}.");
+        }
+        self.stats.count(message.payload().len());
+        Ok(())
+    }
+
+    /// The server is to keep it no longer. Before the program ends it waits for the acknowledgement.
+    async fn remove(&self, topic: TopicName<'_>) -> Result<(), Failure> {
+        let nothing = Outgoing { qos: Qos::AtLeastOnce, retain: true, ..Outgoing::new(topic, b"") };
+        let sent = self.client.publish(&nothing).await;
+        sent.map(drop).map_err(|error| crate::publish::failed(&error))
+    }
+
+    fn lost(&self) -> Failure {
+        self.client.ended().map_or_else(|| Failure::new("Error: The connection was lost."), connection::lost)
+    }
+}
+
+/// The next message. What was printed is shown before there is a wait for it.
+pub(crate) async fn next(inbox: &mut Inbox, printer: &mut Printer) -> io::Result<Option<Message>> {
+    let mut message = pin!(inbox.next());
+    let ready = std::future::poll_fn(|task| std::task::Poll::Ready(message.as_mut().poll(task))).await;
+    if let std::task::Poll::Ready(message) = ready {
+        return Ok(message);
+    }
+    printer.flush()?;
+    Ok(message.await)
+}
+
+/// SUBSCRIBE with all filters, and then an UNSUBSCRIBE for each that was given; returns what the server says of the former.
+async fn subscribe(client: &Client, settings: &Settings) -> Result<Vec<ReasonCode>, Failure> {
+    let options = SubscriptionOptions {
+        qos: settings.qos,
+        retain_as_published: settings.incoming.retain_as_published && settings.session.version.is_5(),
+        ..SubscriptionOptions::default()
+    };
+    let topics = settings.topics.iter().filter_map(|text| TopicFilter::new(text).ok());
+    let filters: Vec<_> = topics.map(|filter| (filter, options)).collect();
+    let pairs = settings.properties.pairs(Command::Subscribe);
+    let properties = settings.properties.subscribe(&pairs);
+    for text in settings.incoming.unsubscribed.clone() {
+        // It runs when this waits, so behind SUBSCRIBE; nobody waits for its answer.
+        drop(tokio::spawn(unsubscribe(client.clone(), text, settings.properties.clone())));
+    }
+    client.subscribe_many(&filters, &properties).await.map_err(|error| failed(&error))
+}
+
+async fn unsubscribe(client: Client, text: String, properties: Properties) {
+    let pairs = properties.pairs(Command::Unsubscribe);
+    if let Ok(filter) = TopicFilter::new(&text) {
+        // What can go wrong is the end of the connection, which is noticed elsewhere.
+        let _ = client.unsubscribe_many(&[filter], &properties::unsubscribe(&pairs)).await;
+    }
+}
+
+/// It is an end if nothing was granted.
+fn check_granted(reasons: &[ReasonCode]) -> Result<(), Failure> {
+    if !reasons.is_empty() && reasons.iter().all(|reason| reason.is_error()) {
+        return Err(Failure::with_code("All subscription requests were denied.", ALL_DENIED));
+    }
+    Ok(())
+}
+
+/// Why there is no subscription.
+pub(crate) fn failed(error: &SubscribeError) -> Failure {
+    match error {
+        SubscribeError::Ended(ended) => connection::lost(ended),
+        other => Failure::new(format!("Error: {other}")),
+    }
+}
+
+/// Standard output takes nothing more. Who has closed it knows that.
+pub(crate) fn unprinted(error: &io::Error) -> Failure {
+    let text =
+        if error.kind() == io::ErrorKind::BrokenPipe { String::new() } else { format!("Error: {error}") };
+    Failure::new(text)
+}
+
+/// `--random-filter`.
+struct Chance {
+    share: Option<f64>,
+    /// Keyed by the system at random; hashes of successive numbers are as good as random ones.
+    state: RandomState,
+    count: u64,
+}
+
+impl Chance {
+    fn is_taken(&mut self) -> bool {
+        let Some(share) = self.share else { return true };
+        self.count += 1;
+        let random = u32::try_from(self.state.hash_one(self.count) >> 32).unwrap_or_default();
+        f64::from(random) / f64::from(u32::MAX) < share || share >= 1.0
+    }
+}

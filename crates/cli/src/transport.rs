@@ -1,0 +1,149 @@
+//! The way to the server: sockets, and what lies between them and MQTT.
+
+use std::error::Error;
+use std::io;
+use std::net::IpAddr;
+
+use client::rustls::CipherSuite;
+use client::{Endpoint, Layer, Proxy, TlsError, TlsOptions, TlsVersion, TransportError, WebSocket};
+
+use crate::failure::Failure;
+use crate::settings::{Settings, Tls};
+
+/// What the flags say of the way.
+pub(crate) async fn endpoint(settings: &Settings) -> Result<Endpoint, Failure> {
+    let server = &settings.server;
+    let mut endpoint = match &server.unix {
+        Some(path) => return Ok(Endpoint::unix(path)),
+        None => Endpoint::tcp(settings.host(), settings.port()),
+    };
+    if let Some(bind) = &server.bind {
+        endpoint = endpoint.bind(address(bind).await?);
+    }
+    if let Some(proxy) = &server.proxy {
+        let mut way = Proxy::new(&*proxy.host, proxy.port);
+        if let Some((name, password)) = &proxy.credentials {
+            way = way.credentials(name, password);
+        }
+        endpoint = endpoint.proxy(way);
+    }
+    if settings.wants_tls() {
+        let tls = tls_options(&settings.tls)?;
+        endpoint = endpoint.tls(tls.build().map_err(|error| not_encrypted(&error, &settings.tls))?);
+    }
+    if let Some(path) = &server.websocket {
+        let websocket = WebSocket::new(path).map_err(|error| Failure::new(format!("Error: {error}")))?;
+        endpoint = endpoint.websocket(websocket);
+    }
+    Ok(endpoint)
+}
+
+/// An address of this machine, or the first of a name.
+async fn address(text: &str) -> Result<IpAddr, Failure> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let found = tokio::net::lookup_host((text, 0)).await.ok().and_then(|mut found| found.next());
+    found.map(|address| address.ip()).ok_or_else(|| Failure::new(UNKNOWN_HOST))
+}
+
+const UNKNOWN_HOST: &str = "Unable to connect (Lookup error.).";
+
+fn tls_options(tls: &Tls) -> Result<TlsOptions, Failure> {
+    let mut options = TlsOptions::new();
+    if let Some(file) = &tls.ca_file {
+        options = options.root_file(file);
+    }
+    if let Some(directory) = &tls.ca_directory {
+        options = options.root_directory(directory);
+    }
+    if tls.uses_system_roots {
+        options = options.system_roots();
+    }
+    if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
+        options = options.client_certificate_files(certificate, key);
+    }
+    if let Some(protocol) = &tls.alpn {
+        options = options.alpn([protocol.as_str()]);
+    }
+    match tls.version.as_deref() {
+        None => {}
+        Some("tlsv1.2") => options = options.version(TlsVersion::V1_2),
+        Some("tlsv1.3") => options = options.version(TlsVersion::V1_3),
+        Some(other) => {
+            let which = "it must be one of tlsv1.3 and tlsv1.2";
+            return Err(Failure::new(format!("Error: Problem setting TLS version {other}: {which}.")));
+        }
+    }
+    if let Some(list) = &tls.ciphers {
+        options = options.cipher_suites(ciphers(list)?);
+    }
+    if tls.is_insecure {
+        options = options.dangerously_accept_any_host_name();
+    }
+    Ok(options)
+}
+
+/// The suites of TLS 1.2 under the names that OpenSSL has for them.
+const CIPHERS: &[(&str, CipherSuite)] = &[
+    ("ECDHE-ECDSA-AES256-GCM-SHA384", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
+    ("ECDHE-ECDSA-CHACHA20-POLY1305", CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
+    ("ECDHE-RSA-AES256-GCM-SHA384", CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+    ("ECDHE-RSA-AES128-GCM-SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+    ("ECDHE-RSA-CHACHA20-POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
+];
+
+/// Those of TLS 1.3, which such a list leaves alone.
+const CIPHERS_1_3: [CipherSuite; 3] = [
+    CipherSuite::TLS13_AES_256_GCM_SHA384,
+    CipherSuite::TLS13_AES_128_GCM_SHA256,
+    CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+];
+
+/// What a list of OpenSSL's allows of what there is. `DEFAULT`, `HIGH` and `ALL` allow all of it, which is safe.
+fn ciphers(list: &str) -> Result<Vec<CipherSuite>, Failure> {
+    let names: Vec<_> = list.split([':', ',', ' ']).collect();
+    let allows_all = names.iter().any(|name| ["DEFAULT", "HIGH", "ALL"].contains(name));
+    let allowed = CIPHERS.iter().filter(|(name, _)| allows_all || names.contains(name));
+    let mut suites: Vec<_> = allowed.map(|(_, suite)| *suite).collect();
+    if suites.is_empty() {
+        return Err(Failure::new(format!("Error: Unable to set TLS ciphers. Check cipher list \"{list}\".")));
+    }
+    suites.extend(CIPHERS_1_3);
+    Ok(suites)
+}
+
+/// `MOSQ_ERR_TLS`.
+const TLS: u8 = 8;
+
+fn not_encrypted(error: &TlsError, tls: &Tls) -> Failure {
+    let code = if tls.ca_directory.is_some() && tls.ca_file.is_none() { TLS } else { 1 };
+    Failure::with_code(format!("Error: {error}."), code)
+}
+
+/// Why there is no way to the server. What the system says it says in its own words, without their number.
+pub(crate) fn unreachable(error: &io::Error) -> Failure {
+    let transport = error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>());
+    match transport.map(TransportError::layer) {
+        Some(Layer::Name) => Failure::new(UNKNOWN_HOST),
+        Some(Layer::Socket) => {
+            let cause =
+                transport.and_then(Error::source).map_or_else(|| error.to_string(), ToString::to_string);
+            Failure::new(format!("Error: {}", without_number(&cause)))
+        }
+        Some(Layer::Tls) => Failure::with_code(format!("Error: {}", without_number(&error.to_string())), TLS),
+        _ => Failure::new(format!("Error: {}", without_number(&error.to_string()))),
+    }
+}
+
+fn without_number(text: &str) -> &str {
+    text.split_once(" (os error").map_or(text, |(text, _)| text)
+}
+
+#[test]
+fn a_list_of_ciphers_is_one_of_openssl_s() {
+    assert_eq!(ciphers("ECDHE-RSA-AES128-GCM-SHA256:!aNULL").unwrap().len(), 1 + CIPHERS_1_3.len());
+    assert_eq!(ciphers("HIGH").unwrap().len(), CIPHERS.len() + CIPHERS_1_3.len());
+    assert!(ciphers("RC4-MD5").is_err(), "there is none that is not safe");
+}

@@ -1,0 +1,141 @@
+//! URLs: of a broker with a topic (`-L`), and of a proxy (`--proxy`).
+
+use crate::failure::Failure;
+use crate::flags::add_topic;
+use crate::settings::{PORT, Settings, TLS_PORT};
+
+/// A SOCKS5 proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) credentials: Option<(String, String)>,
+}
+
+/// `[USER[:PASSWORD]@]HOST[:PORT]`.
+struct Authority<'a> {
+    user_name: Option<&'a str>,
+    password: Option<&'a str>,
+    host: &'a str,
+    port: Option<&'a str>,
+}
+
+impl<'a> Authority<'a> {
+    fn parse(text: &'a str) -> Self {
+        let (user, place) = text.rsplit_once('@').map_or((None, text), |(user, place)| (Some(user), place));
+        let (user_name, password) = match user.map(|user| (user, user.split_once(':'))) {
+            None => (None, None),
+            Some((_, Some((name, password)))) => (Some(name), Some(password)),
+            Some((name, None)) => (Some(name), None),
+        };
+        // An IPv6 address stands in brackets.
+        let in_brackets = place.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let (host, port) = match in_brackets {
+            Some((host, rest)) => (host, rest.strip_prefix(':')),
+            None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+        };
+        Self { user_name, password, host, port }
+    }
+}
+
+/// Takes host, port, credentials and topic from a URL, and encryption from its scheme.
+pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
+    let schemes = [
+        ("mqtt://", false, false),
+        ("mqtts://", true, false),
+        ("ws://", false, true),
+        ("wss://", true, true),
+    ];
+    let found = schemes.iter().find_map(|&(scheme, is_encrypted, is_websocket)| {
+        Some((url.strip_prefix(scheme)?, is_encrypted, is_websocket))
+    });
+    let (rest, is_encrypted, is_websocket) =
+        found.ok_or_else(|| Failure::usage("Error: unsupported URL scheme."))?;
+    let (authority, topic) = rest
+        .split_once('/')
+        .filter(|(_, topic)| !topic.is_empty())
+        .ok_or_else(|| Failure::usage("Error: Invalid URL for -L argument specified - topic missing."))?;
+    let authority = Authority::parse(authority);
+    if let Some(name) = authority.user_name {
+        settings.session.user_name = Some(name.to_owned());
+        settings.session.password =
+            authority.password.map(str::to_owned).or(settings.session.password.take());
+    }
+    settings.server.host = Some(authority.host.to_owned());
+    settings.server.port = Some(match authority.port {
+        Some(port) => self::port(port)?,
+        None if is_websocket => {
+            if is_encrypted {
+                443
+            } else {
+                80
+            }
+        }
+        None => {
+            if is_encrypted {
+                TLS_PORT
+            } else {
+                PORT
+            }
+        }
+    });
+    settings.server.websocket = is_websocket.then(|| WEBSOCKET_PATH.to_owned());
+    settings.tls.uses_system_roots |= is_encrypted;
+    add_topic(settings, topic)
+}
+
+/// Where brokers have their WebSocket.
+const WEBSOCKET_PATH: &str = "/mqtt";
+
+fn port(text: &str) -> Result<u16, Failure> {
+    let port = text.parse().ok().filter(|port| *port > 0);
+    port.ok_or_else(|| Failure::usage(format!("Error: Invalid port given: {text}")))
+}
+
+/// The port of SOCKS where a URL has none.
+const PROXY_PORT: u16 = 1080;
+
+impl Proxy {
+    pub(crate) fn parse(url: &str) -> Result<Self, Failure> {
+        let rest = url
+            .strip_prefix("socks5h://")
+            .ok_or_else(|| Failure::usage(format!("Error: Unsupported proxy protocol: {url}")))?;
+        let authority = Authority::parse(rest);
+        let decoded = |text: &str| text.replace("%3A", ":").replace("%40", "@").replace("%25", "%");
+        let credentials = authority
+            .user_name
+            .map(|name| (decoded(name), authority.password.map(decoded).unwrap_or_default()));
+        if authority.host.is_empty() {
+            return Err(Failure::usage("Error: Invalid proxy: no host in its URL."));
+        }
+        let port = authority.port.map_or(Ok(PROXY_PORT), self::port)?;
+        Ok(Self { host: authority.host.to_owned(), port, credentials })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Tool;
+
+    #[test]
+    fn a_url_says_where_to_connect_as_whom_and_what_for() {
+        let mut settings = Settings::new(Tool::Subscribe);
+        apply(&mut settings, "mqtts://ann:se:cret@[::1]:8884/a/#").unwrap();
+        assert_eq!(settings.host(), "::1");
+        assert_eq!((settings.port(), settings.wants_tls()), (8884, true));
+        assert_eq!(settings.session.user_name.as_deref(), Some("ann"));
+        assert_eq!(settings.session.password.as_deref(), Some("se:cret"));
+        assert_eq!(settings.topics, ["a/#"]);
+        for url in ["http://a/b", "mqtt://a", "mqtt://a/", "mqtt://a:x/b", "mqtt://a:0/b"] {
+            assert!(apply(&mut settings, url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_characters_of_a_proxys_url_may_be_in_its_password() {
+        let proxy = Proxy::parse("socks5h://ann:p%40%3A%25@gate").unwrap();
+        assert_eq!((proxy.host.as_str(), proxy.port), ("gate", 1080));
+        assert_eq!(proxy.credentials, Some(("ann".to_owned(), "p@:%".to_owned())));
+    }
+}

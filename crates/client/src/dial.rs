@@ -1,0 +1,186 @@
+//! From an [`Endpoint`] to a connection, layer by layer.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::endpoint::{Endpoint, Place, Stream};
+use crate::error::Fault;
+
+/// What RFC 8305 recommends as Connection Attempt Delay.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Which layer of a connection could not be made, and why. It is the inner error of the [`io::Error`] in
+/// [`Ended::Io`](crate::Ended::Io).
+#[derive(Debug)]
+pub struct TransportError {
+    layer: Layer,
+    /// Who the other end is.
+    to: String,
+    fault: Fault,
+    cause: Box<dyn Error + Send + Sync>,
+}
+
+/// A layer of a connection, from below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Layer {
+    /// The address of a host.
+    Name,
+    /// TCP, or a socket of this machine.
+    Socket,
+    /// The SOCKS5 proxy.
+    Proxy,
+    /// TLS.
+    Tls,
+    /// WebSocket.
+    WebSocket,
+}
+
+impl TransportError {
+    pub(crate) fn new(
+        layer: Layer,
+        to: impl fmt::Display,
+        fault: Fault,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { layer, to: to.to_string(), fault, cause: cause.into() }
+    }
+
+    /// Which layer it was.
+    #[must_use]
+    pub fn layer(&self) -> Layer {
+        self.layer
+    }
+
+    /// Whose fault it was.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        self.fault
+    }
+
+    /// The error of this kind that is inside.
+    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref().and_then(|inner| inner.downcast_ref())
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (to, cause) = (&self.to, &self.cause);
+        match self.layer {
+            Layer::Name => write!(f, "there is no address of {to}: {cause}"),
+            Layer::Socket => write!(f, "{to} cannot be reached: {cause}"),
+            Layer::Proxy => write!(f, "the proxy {to} makes no connection: {cause}"),
+            Layer::Tls => write!(f, "no TLS with {to}: {cause}"),
+            Layer::WebSocket => write!(f, "no WebSocket with {to}: {cause}"),
+        }
+    }
+}
+
+impl Error for TransportError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.cause)
+    }
+}
+
+/// Whose fault it was that a transport has failed. What a server has against us may come when all layers are there.
+pub(crate) fn fault_of(error: &io::Error) -> Fault {
+    if let Some(error) = TransportError::of(error) {
+        return error.fault;
+    }
+    #[cfg(feature = "tls")]
+    return crate::tls::fault_of(error);
+    #[cfg(not(feature = "tls"))]
+    Fault::Network
+}
+
+/// Keeps the kind of what it is made of, where that has one.
+impl From<TransportError> for io::Error {
+    fn from(error: TransportError) -> Self {
+        let kind = error.cause.downcast_ref().map(Self::kind);
+        Self::new(kind.unwrap_or(io::ErrorKind::InvalidData), error)
+    }
+}
+
+/// A connection, through all layers.
+pub(crate) async fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
+    let stream = match &endpoint.place {
+        Place::Tcp { host, port } => tcp(endpoint, host, *port).await?,
+        #[cfg(unix)]
+        Place::Unix(path) => {
+            let unreachable = |error| TransportError::new(Layer::Socket, endpoint, Fault::Network, error);
+            let connected: io::Result<_> = UnixStream::connect(path).await;
+            Stream::new(connected.map_err(unreachable)?)
+        }
+    };
+    #[cfg(feature = "tls")]
+    let stream = match &endpoint.tls {
+        Some(tls) => Stream::new(tls.wrap(stream, endpoint.host()).await?),
+        None => stream,
+    };
+    #[cfg(feature = "websocket")]
+    let stream = match &endpoint.websocket {
+        Some(websocket) => Stream::new(websocket.wrap(stream, endpoint).await?),
+        None => stream,
+    };
+    Ok(stream)
+}
+
+/// TCP to the server, or to a proxy that goes on from there.
+async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<Stream> {
+    #[cfg(feature = "socks5")]
+    if let Some(proxy) = &endpoint.proxy {
+        let socket = socket(endpoint, proxy.host(), proxy.port()).await?;
+        return Ok(Stream::new(proxy.wrap(socket, host, port).await?));
+    }
+    Ok(Stream::new(socket(endpoint, host, port).await?))
+}
+
+/// The first of the host's addresses that answers. One that does not answer at all must not use up the time of the
+/// others: each has a head start, and then the next is tried too (RFC 8305, 5).
+async fn socket(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<TcpStream> {
+    let unknown = |error: io::Error| TransportError::new(Layer::Name, host, Fault::Network, error);
+    let mut last = unknown(io::ErrorKind::NotFound.into());
+    let mut addresses = lookup_host((host, port)).await.map_err(unknown)?;
+    let (bind, mut attempts) = (endpoint.bind, JoinSet::new());
+    loop {
+        let next = addresses.next();
+        let is_last = next.is_none();
+        if let Some(address) = next {
+            attempts.spawn(async move { (address, socket_to(address, bind).await) });
+        }
+        let attempt = attempts.join_next();
+        let outcome = if is_last { Ok(attempt.await) } else { timeout(HEAD_START, attempt).await };
+        match outcome {
+            Ok(Some(Ok((_, Ok(socket))))) => {
+                socket.set_nodelay(endpoint.no_delay)?;
+                return Ok(socket);
+            }
+            Ok(Some(Ok((address, Err(error))))) => {
+                last = TransportError::new(Layer::Socket, address, Fault::Network, error);
+            }
+            Ok(None) if is_last => return Err(last.into()),
+            _ => {}
+        }
+    }
+}
+
+async fn socket_to(address: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
+    let Some(bind) = bind else { return TcpStream::connect(address).await };
+    if bind.is_ipv4() != address.is_ipv4() {
+        let text = format!("it is of another family than {bind}, from where to connect");
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
+    }
+    let socket = if bind.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(SocketAddr::new(bind, 0))?;
+    socket.connect(address).await
+}

@@ -1,0 +1,262 @@
+//! SUBSCRIBE and UNSUBSCRIBE, and their answers.
+
+use tokio::time::Instant;
+use topic::TopicFilterBuf;
+use wire::{
+    AckProperties, OneOrMore, PacketId, ReasonCode, SubAck, SubAckReason, Subscription, SubscriptionOptions,
+    UnsubAck, UnsubAckReason,
+};
+
+use crate::command::Reply;
+use crate::engine::Engine;
+use crate::error::{Ended, SubscribeError, UnsubscribeError};
+use crate::message::Messages;
+use crate::outlet::{Inlet, Outlet};
+use crate::owned::{OwnedSubscribe, OwnedUnsubscribe};
+use crate::routes::Route;
+use crate::server::owned;
+
+/// A request that has not been answered.
+pub(crate) struct Request {
+    pub(crate) due: Instant,
+    asked: Asked,
+}
+
+/// What was asked for, and who waits for the answer.
+enum Asked {
+    Stream(TopicFilterBuf, Inlet, Reply<Messages, SubscribeError>),
+    ForInbox(OwnedSubscribe, Reply<Vec<ReasonCode>, SubscribeError>),
+    End(OwnedUnsubscribe, Reply<Vec<ReasonCode>, UnsubscribeError>),
+    EndOfOne(OwnedUnsubscribe, Reply<ReasonCode, UnsubscribeError>),
+    /// By nobody who waits: subscriptions made again, ...
+    Again(OwnedSubscribe),
+    /// ... and one that came too late.
+    EndUnwanted(OwnedUnsubscribe),
+}
+
+/// SUBSCRIBE for one filter, with a stream of its own.
+impl Engine {
+    pub(crate) fn subscribe(
+        &mut self,
+        filter: TopicFilterBuf,
+        options: SubscriptionOptions,
+        reply: Reply<Messages, SubscribeError>,
+    ) {
+        match self.begin_stream(&filter, options) {
+            Ok((packet_id, inlet)) => self.await_answer(packet_id, Asked::Stream(filter, inlet, reply)),
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    /// The stream is there before SUBACK is: messages may come first.
+    fn begin_stream(
+        &mut self,
+        filter: &TopicFilterBuf,
+        options: SubscriptionOptions,
+    ) -> Result<(PacketId, Inlet), SubscribeError> {
+        if self.routes.contains(filter.filter()) {
+            return Err(SubscribeError::Subscribed);
+        }
+        let identifier = if self.has_identifiers { self.routes.new_identifier() } else { None };
+        let packet_id = self.send_subscribe(&OwnedSubscribe::one(filter, options, identifier))?;
+        let (outlet, inlet) = Outlet::new(self.options.messages_max);
+        self.routes.insert(Route::asked(filter, options, identifier, outlet));
+        Ok((packet_id, inlet))
+    }
+
+    fn begun_stream(
+        &mut self,
+        (filter, reason): (TopicFilterBuf, ReasonCode),
+        inlet: Inlet,
+        text: Option<String>,
+        reply: Reply<Messages, SubscribeError>,
+    ) {
+        if reason.is_error() {
+            self.routes.remove(filter.filter());
+            let _ = reply.send(Err(SubscribeError::Refused { reason, text }));
+            return;
+        }
+        let granted = wire::Qos::from_level(reason.code()).unwrap_or_default();
+        let is_unwanted = reply.send(Ok(Messages::new(filter.clone(), granted, inlet))).is_err();
+        if !is_unwanted {
+            let receipts = self.routes.grant(filter.filter());
+            self.accept_at_once(receipts);
+        }
+        let unsubscribe = OwnedUnsubscribe::one(filter);
+        if is_unwanted && let Ok(packet_id) = self.send_unsubscribe(&unsubscribe) {
+            self.await_answer(packet_id, Asked::EndUnwanted(unsubscribe));
+        }
+    }
+}
+
+/// Requests for any number of filters.
+impl Engine {
+    pub(crate) fn subscribe_many(
+        &mut self,
+        subscribe: OwnedSubscribe,
+        reply: Reply<Vec<ReasonCode>, SubscribeError>,
+    ) {
+        match self.send_subscribe(&subscribe) {
+            Ok(packet_id) => self.await_answer(packet_id, Asked::ForInbox(subscribe, reply)),
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    pub(crate) fn unsubscribe_many(
+        &mut self,
+        unsubscribe: OwnedUnsubscribe,
+        reply: Reply<Vec<ReasonCode>, UnsubscribeError>,
+    ) {
+        match self.send_unsubscribe(&unsubscribe) {
+            Ok(packet_id) => self.await_answer(packet_id, Asked::End(unsubscribe, reply)),
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    pub(crate) fn unsubscribe(&mut self, filter: TopicFilterBuf, reply: Reply<ReasonCode, UnsubscribeError>) {
+        let unsubscribe = OwnedUnsubscribe::one(filter);
+        match self.send_unsubscribe(&unsubscribe) {
+            Ok(packet_id) => self.await_answer(packet_id, Asked::EndOfOne(unsubscribe, reply)),
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    /// The server has begun a new session: it is told of every subscription that there is.
+    pub(crate) fn subscribe_again(&mut self) {
+        for mut subscribe in self.routes.subscriptions() {
+            subscribe.identifier = subscribe.identifier.filter(|_| self.has_identifiers);
+            match self.send_subscribe(&subscribe) {
+                Ok(packet_id) => self.await_answer(packet_id, Asked::Again(subscribe)),
+                // The server does not offer any more what it did: streams end.
+                Err(_) => self.forget(subscribe.filters()),
+            }
+        }
+    }
+
+    fn send_subscribe(&mut self, subscribe: &OwnedSubscribe) -> Result<PacketId, SubscribeError> {
+        let subscriptions = subscribe.subscriptions.iter();
+        let subscriptions =
+            subscriptions.map(|(filter, options)| Subscription::new(filter.filter(), *options));
+        let subscriptions: Result<Vec<_>, _> = subscriptions.collect();
+        let subscriptions = subscriptions.map_err(|_| SubscribeError::NoLocalOnShared)?;
+        let list = OneOrMore::new(&subscriptions).ok_or(SubscribeError::NoFilter)?;
+        let now = self.now();
+        let sent = self.session.subscribe(list, subscribe.properties(), now, &mut self.output.bytes);
+        sent.map_err(SubscribeError::Protocol)
+    }
+
+    fn send_unsubscribe(&mut self, unsubscribe: &OwnedUnsubscribe) -> Result<PacketId, UnsubscribeError> {
+        let filters: Vec<_> = unsubscribe.filters.iter().map(|filter| Ok(filter.filter())).collect();
+        let list = OneOrMore::new(&filters).ok_or(UnsubscribeError::NoFilter)?;
+        let now = self.now();
+        let sent = self.session.unsubscribe(list, unsubscribe.properties(), now, &mut self.output.bytes);
+        sent.map_err(UnsubscribeError::Protocol)
+    }
+
+    fn forget<'a>(&mut self, filters: impl Iterator<Item = &'a TopicFilterBuf>) {
+        filters.for_each(|filter| self.routes.remove(filter.filter()));
+    }
+}
+
+/// Answers.
+impl Engine {
+    fn await_answer(&mut self, packet_id: PacketId, asked: Asked) {
+        let due = Instant::now() + self.options.request_timeout;
+        self.requests.insert(packet_id, Request { due, asked });
+    }
+
+    /// There are as many reasons as filters, or it would be no answer to them.
+    pub(crate) fn subscribed(&mut self, packet: &SubAck<'_>) {
+        let Some(Request { asked, .. }) = self.requests.remove(&packet.packet_id) else { return };
+        let mut reasons = packet.reasons.iter().map(SubAckReason::reason);
+        match asked {
+            Asked::Stream(filter, inlet, reply) => {
+                let Some(reason) = reasons.next() else { return };
+                self.begun_stream((filter, reason), inlet, text(&packet.properties), reply);
+            }
+            Asked::ForInbox(mut subscribe, reply) => {
+                let reasons: Vec<_> = reasons.collect();
+                let mut granted = reasons.iter().map(|reason| !reason.is_error());
+                subscribe.subscriptions.retain(|_| granted.next().unwrap_or_default());
+                if !subscribe.subscriptions.is_empty() {
+                    self.routes.insert_for_inbox(subscribe);
+                }
+                // Whoever asked may have gone.
+                let _ = reply.send(Ok(reasons));
+            }
+            Asked::Again(subscribe) => {
+                let refused = subscribe.filters().zip(reasons).filter(|(_, reason)| reason.is_error());
+                self.forget(refused.map(|(filter, _)| filter));
+            }
+            Asked::End(..) | Asked::EndOfOne(..) | Asked::EndUnwanted(_) => {}
+        }
+    }
+
+    /// Before MQTT 5 it has no reasons.
+    pub(crate) fn unsubscribed(&mut self, packet: &UnsubAck<'_>) {
+        let Some(Request { asked, .. }) = self.requests.remove(&packet.packet_id) else { return };
+        let reasons = packet.reasons.iter().flat_map(|reasons| reasons.iter());
+        let reasons: Vec<_> = reasons.map(UnsubAckReason::reason).collect();
+        let (Asked::End(OwnedUnsubscribe { filters, .. }, _)
+        | Asked::EndOfOne(OwnedUnsubscribe { filters, .. }, _)
+        | Asked::EndUnwanted(OwnedUnsubscribe { filters, .. })) = &asked
+        else {
+            return;
+        };
+        let is_kept = |index: usize| reasons.get(index).is_some_and(|reason| reason.is_error());
+        let ended = filters.iter().enumerate().filter(|(index, _)| !is_kept(*index));
+        self.forget(ended.map(|(_, filter)| filter));
+        match asked {
+            Asked::End(_, reply) => {
+                let _ = reply.send(Ok(reasons));
+            }
+            Asked::EndOfOne(_, reply) => {
+                let reason = reasons.first().copied().unwrap_or(ReasonCode::Success);
+                let refused = || UnsubscribeError::Refused { reason, text: text(&packet.properties) };
+                let _ = reply.send(if reason.is_error() { Err(refused()) } else { Ok(reason) });
+            }
+            _ => {}
+        }
+    }
+
+    /// The connection is lost, and nobody will answer.
+    pub(crate) fn fail_requests(&mut self, ended: &Ended) {
+        for (_, Request { asked, .. }) in std::mem::take(&mut self.requests) {
+            match asked {
+                Asked::Stream(filter, _, reply) => {
+                    self.routes.remove(filter.filter());
+                    let _ = reply.send(Err(SubscribeError::Ended(ended.clone())));
+                }
+                Asked::ForInbox(_, reply) => {
+                    let _ = reply.send(Err(SubscribeError::Ended(ended.clone())));
+                }
+                Asked::End(_, reply) => {
+                    let _ = reply.send(Err(UnsubscribeError::Ended(ended.clone())));
+                }
+                Asked::EndOfOne(_, reply) => {
+                    let _ = reply.send(Err(UnsubscribeError::Ended(ended.clone())));
+                }
+                Asked::Again(_) | Asked::EndUnwanted(_) => {}
+            }
+        }
+    }
+
+    /// Requests have their time anew.
+    pub(crate) fn postpone_requests(&mut self) {
+        let due = Instant::now() + self.options.request_timeout;
+        self.requests.values_mut().for_each(|request| request.due = due);
+        self.exchange.postpone(due);
+    }
+}
+
+fn text(properties: &AckProperties<'_>) -> Option<String> {
+    owned(properties.reason_string)
+}

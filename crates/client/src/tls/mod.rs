@@ -1,0 +1,297 @@
+//! TLS, with rustls.
+
+mod error;
+mod pem;
+mod verify;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{self, CipherSuite, ClientConfig, RootCertStore, SupportedProtocolVersion};
+
+use crate::dial::{Layer, TransportError};
+use crate::endpoint::Duplex;
+
+pub(crate) use error::fault_of;
+pub use error::{Origin, TlsError};
+use pem::Identity;
+use verify::{AnyCertificate, AnyHostName};
+
+/// How TLS is spoken: made of [`TlsOptions`]. Clones share it.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    server_name: Option<ServerName<'static>>,
+}
+
+/// Whom to trust, who we are, and what to speak.
+///
+/// At first: whom the system trusts, no certificate of our own, TLS 1.3 or 1.2, no ALPN.
+///
+/// ```no_run
+/// # use client::{Client, Endpoint, Options, TlsOptions, Version};
+/// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
+/// let tls = TlsOptions::new()
+///     .root_file("/etc/mosquitto/ca.pem")
+///     .client_certificate_files("sensor.pem", "sensor.key")
+///     .build()?;
+/// let endpoint = Endpoint::tcp("broker.example", 8883).tls(tls);
+/// let client = Client::connect_to(endpoint, Options::new(Version::V5)).await?;
+/// # let _ = client;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// None: the system's.
+    roots: Vec<Roots>,
+    identity: Option<Identity>,
+    alpn: Vec<Vec<u8>>,
+    server_name: Option<String>,
+    trust: Trust,
+    version: Option<TlsVersion>,
+    /// None: whatever there is.
+    cipher_suites: Vec<CipherSuite>,
+}
+
+/// Certificate authorities.
+#[derive(Debug, Clone)]
+enum Roots {
+    System,
+    Pem(Origin),
+    Directory(PathBuf),
+}
+
+/// What a server's certificate has to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Trust {
+    /// By somebody we trust, and for the host.
+    #[default]
+    Full,
+    /// By somebody we trust.
+    AnyHostName,
+    /// There.
+    AnyCertificate,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsVersion {
+    /// 1.2 (RFC 5246).
+    V1_2,
+    /// 1.3 (RFC 8446).
+    V1_3,
+}
+
+impl TlsOptions {
+    /// Whom the system trusts, and nothing else.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts whom the system trusts, beside others: alone it is so already. `SSL_CERT_FILE` and `SSL_CERT_DIR` say where
+    /// that is, if they are set.
+    #[must_use]
+    pub fn system_roots(mut self) -> Self {
+        self.roots.push(Roots::System);
+        self
+    }
+
+    /// Trusts the certificate authorities in this file, which is PEM and may have several.
+    #[must_use]
+    pub fn root_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.roots.push(Roots::Pem(Origin::File(path.into())));
+        self
+    }
+
+    /// Trusts these certificate authorities, in PEM.
+    #[must_use]
+    pub fn root_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.roots.push(Roots::Pem(Origin::Given(pem.into())));
+        self
+    }
+
+    /// Trusts the certificate authorities in the files of this directory that are PEM, whatever they are called; not in those of
+    /// directories in it.
+    #[must_use]
+    pub fn root_directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.roots.push(Roots::Directory(path.into()));
+        self
+    }
+
+    /// Shows this certificate to servers that ask for one: a file with it and with those between it and its root, and one with its
+    /// private key, which is not encrypted. Both are PEM, and may be the same file.
+    #[must_use]
+    pub fn client_certificate_files(
+        mut self,
+        certificates: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        let (certificates, key) = (Origin::File(certificates.into()), Origin::File(key.into()));
+        self.identity = Some(Identity { certificates, key });
+        self
+    }
+
+    /// The same as [`client_certificate_files`](Self::client_certificate_files), in memory.
+    #[must_use]
+    pub fn client_certificate_pem(
+        mut self,
+        certificates: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        let (certificates, key) = (Origin::Given(certificates.into()), Origin::Given(key.into()));
+        self.identity = Some(Identity { certificates, key });
+        self
+    }
+
+    /// Says which protocols there may be inside (RFC 7301), the dearest first, such as `mqtt`.
+    #[must_use]
+    pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
+        self.alpn = protocols.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Expects the server to be this one, a name or an address, and not the host that is connected to: for tunnels, and for
+    /// addresses that no certificate names.
+    #[must_use]
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Speaks this version alone.
+    #[must_use]
+    pub fn version(mut self, version: TlsVersion) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// Offers only these cipher suites, as far as there are such. At first all that there are, each of which is taken to be
+    /// safe.
+    #[must_use]
+    pub fn cipher_suites(mut self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
+        self.cipher_suites = suites.into_iter().collect();
+        self
+    }
+
+    /// **Dangerous**: takes a certificate for any host, if somebody we trust has signed it. Whoever has such a
+    /// certificate, for whatever host, and is on the way to the server, can read and change everything.
+    /// [`server_name`](Self::server_name) is safe where one other name is expected.
+    #[must_use]
+    pub fn dangerously_accept_any_host_name(mut self) -> Self {
+        self.trust = Trust::AnyHostName;
+        self
+    }
+
+    /// **Dangerous**: takes any certificate. Whoever is on the way to the server can read and change everything.
+    #[must_use]
+    pub fn dangerously_accept_any_certificate(mut self) -> Self {
+        self.trust = Trust::AnyCertificate;
+        self
+    }
+
+    /// Reads the files, and looks at all of it. It does not wait for the network, but for the disk.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn build(&self) -> Result<Tls, TlsError> {
+        // Whoever else is in the process may have chosen another one for it.
+        let mut provider = ring::default_provider();
+        if !self.cipher_suites.is_empty() {
+            provider.cipher_suites.retain(|suite| self.cipher_suites.contains(&suite.suite()));
+        }
+        let provider = Arc::new(provider);
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(self.versions())
+            .map_err(TlsError::Configuration)?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier(provider)?);
+        let mut config = match &self.identity {
+            Some(identity) => {
+                let (certificates, key) = identity.read()?;
+                let config = config.with_client_auth_cert(certificates, key);
+                config.map_err(|error| TlsError::Identity { error, key: identity.key.clone() })?
+            }
+            None => config.with_no_client_auth(),
+        };
+        config.alpn_protocols.clone_from(&self.alpn);
+        let server_name = self.server_name.as_deref().map(server_name).transpose()?;
+        Ok(Tls { config: Arc::new(config), server_name })
+    }
+
+    fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
+        static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        match self.version {
+            None => &BOTH,
+            Some(TlsVersion::V1_3) => &BOTH[..1],
+            Some(TlsVersion::V1_2) => &BOTH[1..],
+        }
+    }
+
+    fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
+        if self.trust == Trust::AnyCertificate {
+            return Ok(Arc::new(AnyCertificate(provider.signature_verification_algorithms)));
+        }
+        let roots = Arc::new(self.root_store()?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        let verifier =
+            verifier.map_err(|error| TlsError::Configuration(rustls::Error::General(error.to_string())))?;
+        Ok(if self.trust == Trust::Full { verifier } else { Arc::new(AnyHostName(verifier)) })
+    }
+
+    fn root_store(&self) -> Result<RootCertStore, TlsError> {
+        let mut store = RootCertStore::empty();
+        if self.roots.is_empty() {
+            pem::add_system(&mut store)?;
+        }
+        for roots in &self.roots {
+            match roots {
+                Roots::System => pem::add_system(&mut store)?,
+                Roots::Pem(origin) => pem::add(origin, &mut store)?,
+                Roots::Directory(path) => pem::add_directory(path, &mut store)?,
+            }
+        }
+        Ok(store)
+    }
+}
+
+impl Tls {
+    /// As a configuration of rustls says: for what [`TlsOptions`] does not know.
+    #[must_use]
+    pub fn with_config(config: Arc<ClientConfig>) -> Self {
+        Self { config, server_name: None }
+    }
+
+    pub(crate) async fn wrap<S: Duplex>(&self, stream: S, host: &str) -> io::Result<TlsStream<S>> {
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => server_name(host).map_err(|error| {
+                let fault = error.fault();
+                TransportError::new(Layer::Tls, host, fault, error)
+            })?,
+        };
+        let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
+        connected.map_err(|error| TransportError::new(Layer::Tls, host, fault_of(&error), error).into())
+    }
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.to_owned()))
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,150 @@
+//! An endpoint's URL.
+
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::endpoint::Endpoint;
+#[cfg(feature = "tls")]
+use crate::tls::{TlsError, TlsOptions};
+#[cfg(feature = "websocket")]
+use crate::websocket::WebSocket;
+
+/// Why a URL names no [`Endpoint`]. It is the application's fault, or that of who has given the URL.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// It has no scheme, or none that is known.
+    Scheme,
+    /// It needs a feature of this library that is not built in.
+    Feature(&'static str),
+    /// It names no host, or for `unix` no path.
+    Host,
+    /// The port is no number up to 65,535.
+    Port,
+    /// It has a user name: that belongs in [`Options::credentials`](crate::Options::credentials), and not in logs.
+    Credentials,
+    /// There is something behind the host that means nothing here: only WebSocket has paths.
+    Path,
+    /// The roots that the system trusts cannot be had.
+    #[cfg(feature = "tls")]
+    Tls(TlsError),
+}
+
+/// What a scheme stands for.
+#[derive(Clone, Copy)]
+struct Scheme {
+    has_tls: bool,
+    has_websocket: bool,
+    port: u16,
+}
+
+impl FromStr for Endpoint {
+    type Err = UrlError;
+
+    fn from_str(url: &str) -> Result<Self, UrlError> {
+        let (scheme, rest) = url.split_once("://").ok_or(UrlError::Scheme)?;
+        #[cfg(unix)]
+        if scheme.eq_ignore_ascii_case("unix") {
+            return if rest.is_empty() { Err(UrlError::Host) } else { Ok(Self::unix(rest)) };
+        }
+        let scheme = Scheme::new(scheme).ok_or(UrlError::Scheme)?;
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(UrlError::Credentials);
+        }
+        let (host, port) = host_and_port(authority)?;
+        scheme.layers(Self::tcp(host, port.unwrap_or(scheme.port)), path)
+    }
+}
+
+impl Scheme {
+    fn new(name: &str) -> Option<Self> {
+        let (has_tls, has_websocket, port) = match name.to_ascii_lowercase().as_str() {
+            "mqtt" | "tcp" => (false, false, 1883),
+            "mqtts" | "ssl" | "tls" => (true, false, 8883),
+            "ws" => (false, true, 80),
+            "wss" => (true, true, 443),
+            _ => return None,
+        };
+        Some(Self { has_tls, has_websocket, port })
+    }
+
+    fn layers(self, endpoint: Endpoint, path: &str) -> Result<Endpoint, UrlError> {
+        if !self.has_websocket && !matches!(path, "" | "/") {
+            return Err(UrlError::Path);
+        }
+        let endpoint = if self.has_tls { with_tls(endpoint)? } else { endpoint };
+        if self.has_websocket { with_websocket(endpoint, path) } else { Ok(endpoint) }
+    }
+}
+
+/// The host without brackets, and the port if there is one.
+fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), UrlError> {
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(inside) => inside.split_once(']').ok_or(UrlError::Host)?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    if host.is_empty() {
+        return Err(UrlError::Host);
+    }
+    let port = match (rest, rest.strip_prefix(':')) {
+        ("" | ":", _) => None,
+        (_, Some(digits)) => Some(digits.parse().map_err(|_| UrlError::Port)?),
+        (_, None) => return Err(UrlError::Port),
+    };
+    Ok((host, port))
+}
+
+#[cfg(feature = "tls")]
+fn with_tls(endpoint: Endpoint) -> Result<Endpoint, UrlError> {
+    TlsOptions::new().build().map(|tls| endpoint.tls(tls)).map_err(UrlError::Tls)
+}
+
+#[cfg(not(feature = "tls"))]
+fn with_tls(_: Endpoint) -> Result<Endpoint, UrlError> {
+    Err(UrlError::Feature("tls"))
+}
+
+#[cfg(feature = "websocket")]
+fn with_websocket(endpoint: Endpoint, path: &str) -> Result<Endpoint, UrlError> {
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Ok(endpoint.websocket(WebSocket::new(path).map_err(|_| UrlError::Path)?))
+}
+
+#[cfg(not(feature = "websocket"))]
+fn with_websocket(_: Endpoint, _: &str) -> Result<Endpoint, UrlError> {
+    Err(UrlError::Feature("websocket"))
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheme => {
+                f.write_str("the URL begins with none of mqtt://, mqtts://, ws://, wss://, unix://")
+            }
+            Self::Feature(feature) => {
+                write!(
+                    f,
+                    "the URL needs the feature `{feature}` of the client library, which is not built in"
+                )
+            }
+            Self::Host => f.write_str("the URL names no host"),
+            Self::Port => f.write_str("the port of the URL is no number from 0 to 65535"),
+            Self::Credentials => f.write_str("user name and password are not given in the URL"),
+            Self::Path => f.write_str("the URL has a path that means nothing here"),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for UrlError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! MQTT over WebSocket (MQTT 5.0, section 6): control packets in binary frames, wherever these begin and end.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+use futures_core::Stream as _;
+use futures_sink::Sink;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_tungstenite::tungstenite::handshake::client::{Request, generate_key};
+use tokio_tungstenite::tungstenite::http::header::{HOST, HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::http::uri::PathAndQuery;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{self, Bytes, Message};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+use crate::dial::{Layer, TransportError};
+use crate::endpoint::{Duplex, Endpoint, Place};
+use crate::error::Fault;
+
+/// The largest frame that is taken: the largest control packet there is.
+const FRAME_BYTES_MAX: usize = (256 << 20) + 5;
+
+/// A frame that is sent has at most so many bytes: it is copied, to be masked.
+const SENT_FRAME_BYTES_MAX: usize = 64 << 10;
+
+/// How WebSocket is spoken: with the subprotocol `mqtt` [MQTT-6.0.0-3], to this path, and with these headers.
+///
+/// ```no_run
+/// # use client::{Endpoint, WebSocket};
+/// let websocket = WebSocket::new("/mqtt")?.header("Authorization", "Bearer 7f3c")?;
+/// let endpoint = Endpoint::tcp("localhost", 8080).websocket(websocket);
+/// # Ok::<(), client::WebSocketError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct WebSocket {
+    path: PathAndQuery,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// Why HTTP cannot ask for this. It is the application's fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WebSocketError {
+    /// This is no path.
+    Path(String),
+    /// This is no name or no value of a header; the name is told.
+    Header(String),
+    /// The handshake has this header already.
+    Reserved(String),
+}
+
+impl WebSocket {
+    /// To this path, which begins with `/` and may have a query.
+    ///
+    /// # Errors
+    /// [`WebSocketError::Path`].
+    pub fn new(path: impl AsRef<str>) -> Result<Self, WebSocketError> {
+        let text = path.as_ref();
+        let path = Some(text).filter(|text| text.starts_with('/')).and_then(|text| text.parse().ok());
+        let path = path.ok_or_else(|| WebSocketError::Path(text.to_owned()))?;
+        Ok(Self { path, headers: Vec::new() })
+    }
+
+    /// One more header, which may have been given before. Debug output leaves the value out.
+    ///
+    /// # Errors
+    /// [`WebSocketError::Header`], [`WebSocketError::Reserved`].
+    pub fn header(mut self, name: &str, value: &str) -> Result<Self, WebSocketError> {
+        let wrong = || WebSocketError::Header(name.to_owned());
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+        let is_own = matches!(header.as_str(), "host" | "connection" | "upgrade");
+        if is_own || header.as_str().starts_with("sec-websocket-") {
+            return Err(WebSocketError::Reserved(name.to_owned()));
+        }
+        value.set_sensitive(true);
+        self.headers.push((header, value));
+        Ok(self)
+    }
+
+    /// Asks the server for WebSocket, over a connection to it.
+    pub(crate) async fn wrap<S: Duplex>(&self, stream: S, endpoint: &Endpoint) -> io::Result<Frames<S>> {
+        let mut config = WebSocketConfig::default();
+        config.max_message_size = Some(FRAME_BYTES_MAX);
+        config.max_frame_size = Some(FRAME_BYTES_MAX);
+        let failed = |error| {
+            let (fault, cause) = explain(error);
+            TransportError::new(Layer::WebSocket, endpoint, fault, cause)
+        };
+        let request = self.request(endpoint).map_err(|error| failed(error.into()))?;
+        let connected = client_async_with_config(request, stream, Some(config)).await;
+        let (frames, _) = connected.map_err(failed)?;
+        Ok(Frames { frames, rest: Bytes::new() })
+    }
+
+    fn request(&self, endpoint: &Endpoint) -> Result<Request, tungstenite::http::Error> {
+        let host = host_header(endpoint);
+        let mut request = Request::builder()
+            // The scheme is of no importance: whether there is TLS has been seen to.
+            .uri(format!("ws://{host}{}", self.path))
+            .header(HOST, host)
+            .header("Connection", "Upgrade")
+            .header("Upgrade", "websocket")
+            .header("Sec-WebSocket-Version", "13")
+            .header("Sec-WebSocket-Key", generate_key())
+            .header("Sec-WebSocket-Protocol", "mqtt")
+            .body(())?;
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// The port is left out where it is the scheme's own (RFC 6455, 4.1).
+fn host_header(endpoint: &Endpoint) -> String {
+    let host = endpoint.host();
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    match (&endpoint.place, endpoint.scheme()) {
+        (Place::Tcp { port: 80, .. }, "ws") | (Place::Tcp { port: 443, .. }, "wss") => host,
+        (Place::Tcp { port, .. }, _) => format!("{host}:{port}"),
+        #[cfg(unix)]
+        (Place::Unix(_), _) => host,
+    }
+}
+
+/// Whose fault it is that there is no WebSocket, and what to look at.
+fn explain(error: tungstenite::Error) -> (Fault, Box<dyn std::error::Error + Send + Sync>) {
+    use tungstenite::error::{Error, ProtocolError};
+    match error {
+        Error::Io(error) => (Fault::Network, error.into()),
+        Error::Http(response) => (
+            Fault::Server,
+            format!("it has answered with HTTP {}: look at the path", response.status()).into(),
+        ),
+        Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(_)) => {
+            (Fault::Server, "it does not offer the subprotocol mqtt [MQTT-6.0.0-4]".into())
+        }
+        error => (Fault::Server, error.into()),
+    }
+}
+
+/// The bytes in the frames of a WebSocket.
+#[derive(Debug)]
+pub(crate) struct Frames<S> {
+    frames: WebSocketStream<S>,
+    /// What has not been read of the last frame.
+    rest: Bytes,
+}
+
+impl<S: Duplex> AsyncRead for Frames<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.frames).poll_next(task)) {
+                Some(Ok(Message::Binary(bytes))) => self.rest = bytes,
+                Some(Ok(Message::Text(_))) => {
+                    let text = "the server has sent a text frame [MQTT-6.0.0-1]";
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+                }
+                // Pings are answered below; behind a close there is nothing.
+                Some(Ok(_)) => {}
+                None => return Poll::Ready(Ok(())),
+                Some(Err(error)) => match broken(error) {
+                    Some(error) => return Poll::Ready(Err(error)),
+                    None => return Poll::Ready(Ok(())),
+                },
+            }
+        }
+        let count = self.rest.len().min(into.remaining());
+        into.put_slice(&self.rest.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Duplex> AsyncWrite for Frames<S> {
+    fn poll_write(mut self: Pin<&mut Self>, task: &mut Task<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Err(error) = ready!(Pin::new(&mut self.frames).poll_ready(task)) {
+            return Poll::Ready(Err(broken_pipe(error)));
+        }
+        let count = bytes.len().min(SENT_FRAME_BYTES_MAX);
+        let frame = Message::Binary(Bytes::copy_from_slice(&bytes[..count]));
+        Poll::Ready(Pin::new(&mut self.frames).start_send(frame).map(|()| count).map_err(broken_pipe))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.frames).poll_flush(task).map_err(broken_pipe)
+    }
+
+    /// A close frame, and then the end of what is below.
+    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        if let Err(error) = ready!(Pin::new(&mut self.frames).poll_close(task))
+            && let Some(error) = broken(error)
+        {
+            return Poll::Ready(Err(error));
+        }
+        Pin::new(self.frames.get_mut()).poll_shutdown(task)
+    }
+}
+
+/// What is wrong with the connection; `None`: it is closed, in order or not.
+fn broken(error: tungstenite::Error) -> Option<io::Error> {
+    use tungstenite::error::{Error, ProtocolError};
+    match error {
+        Error::Io(error) => Some(error),
+        Error::ConnectionClosed | Error::AlreadyClosed => None,
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        error => Some(io::Error::new(io::ErrorKind::InvalidData, error)),
+    }
+}
+
+fn broken_pipe(error: tungstenite::Error) -> io::Error {
+    broken(error).unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+}
+
+impl std::fmt::Display for WebSocketError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "{path:?} is no path of a URL, which begins with a slash"),
+            Self::Header(name) => {
+                write!(f, "the header {name:?} has a name or a value that HTTP cannot have")
+            }
+            Self::Reserved(name) => write!(f, "the header {name:?} belongs to the handshake itself"),
+        }
+    }
+}
+
+impl std::error::Error for WebSocketError {}

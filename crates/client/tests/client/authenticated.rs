@@ -1,0 +1,118 @@
+//! Enhanced authentication, with a method that turns challenges round.
+
+use client::{AuthenticateError, Authenticator, Client, ConnectError, Ended, Fault, Options, Version};
+use wire::{Auth, AuthProperties, AuthReason, Binary, ConnAck, ConnAckProperties, Utf8};
+
+use crate::peer::{END, Peer};
+
+struct Mirror;
+
+impl Authenticator for Mirror {
+    fn begin(&mut self) -> Option<Vec<u8>> {
+        Some(b"ann".to_vec())
+    }
+
+    fn step(&mut self, challenge: Option<&[u8]>) -> Result<Option<Vec<u8>>, String> {
+        let challenge = challenge.ok_or("no challenge")?;
+        Ok(Some(challenge.iter().rev().copied().collect()))
+    }
+
+    fn finish(&mut self, data: Option<&[u8]>) -> Result<(), String> {
+        if data == Some(b"bob") { Ok(()) } else { Err("that is not bob".to_owned()) }
+    }
+}
+
+fn method() -> Option<Utf8<'static>> {
+    Some(Utf8::new("MIRROR").expect("a string"))
+}
+
+fn data(bytes: &[u8]) -> Option<Binary<'_>> {
+    Some(Binary::new(bytes).expect("it is short"))
+}
+
+fn auth(reason: AuthReason, bytes: &[u8]) -> Auth<'_> {
+    let properties = AuthProperties {
+        authentication_method: method(),
+        authentication_data: data(bytes),
+        ..AuthProperties::EMPTY
+    };
+    Auth { reason, properties }
+}
+
+fn accepted(bytes: &[u8]) -> ConnAck<'_> {
+    let properties = ConnAckProperties {
+        authentication_method: method(),
+        authentication_data: data(bytes),
+        ..ConnAckProperties::EMPTY
+    };
+    ConnAck { properties, ..ConnAck::accepted(false) }
+}
+
+/// A client in whose CONNECT there is the method, and three bytes.
+async fn begun(options: Options) -> (Peer, tokio::task::JoinHandle<Result<Client, ConnectError>>) {
+    let (mut peer, client) = Peer::new(Version::V5, options);
+    let connect = peer.next().await;
+    assert!(connect.contains("authentication-method=\"MIRROR\" authentication-data=3 B"), "{connect}");
+    (peer, client)
+}
+
+fn mirror() -> Options {
+    Options::new(Version::V5).authenticator("MIRROR", || Mirror)
+}
+
+#[tokio::test]
+async fn steps_go_on_until_the_server_is_content() {
+    let (mut peer, client) = begun(mirror()).await;
+    for challenge in [&b"abcd"[..], b"e"] {
+        peer.send(auth(AuthReason::ContinueAuthentication, challenge)).await;
+        let line = peer.next().await;
+        let expected = format!("authentication-data={} B", challenge.len());
+        assert!(line.starts_with("AUTH Continue") && line.contains(&expected), "{line}");
+    }
+    peer.send(accepted(b"bob")).await;
+    let client = client.await.expect("no panic").expect("accepted");
+
+    let server = async {
+        assert!(peer.next().await.starts_with("AUTH Re-authenticate"));
+        peer.send(auth(AuthReason::ContinueAuthentication, b"fg")).await;
+        assert!(peer.next().await.starts_with("AUTH Continue"));
+        peer.send(auth(AuthReason::Success, b"bob")).await;
+    };
+    let (again, ()) = tokio::join!(client.reauthenticate(), server);
+    again.expect("the server is content again");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_who_it_says_is_left() {
+    let (mut peer, client) = begun(mirror()).await;
+    peer.send(accepted(b"eve")).await;
+    let error = client.await.expect("no panic").expect_err("that is not bob");
+    assert!(matches!(&error, ConnectError::Ended(Ended::NotAuthenticated(why)) if why == "that is not bob"));
+    assert_eq!(error.fault(), Fault::Server);
+    assert_eq!(peer.next().await, "DISCONNECT Unspecified error");
+    assert_eq!(peer.next().await, END);
+}
+
+#[tokio::test]
+async fn a_step_that_nobody_can_make_ends_the_connection() {
+    let options = Options::new(Version::V5).authentication("MIRROR", Some(b"ann"));
+    let (mut peer, client) = begun(options).await;
+    peer.send(auth(AuthReason::ContinueAuthentication, b"abcd")).await;
+    let error = client.await.expect("no panic").expect_err("there are no steps");
+    assert!(matches!(error, ConnectError::Ended(Ended::NoAuthenticator)));
+    assert_eq!(error.fault(), Fault::Application);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_authentication_that_has_no_end_costs_the_connection() {
+    let (mut peer, client) = begun(mirror()).await;
+    peer.send(accepted(b"bob")).await;
+    let client = client.await.expect("no panic").expect("accepted");
+    let late = client.reauthenticate().await;
+    assert!(matches!(late, Err(AuthenticateError::Ended(Ended::RequestTimedOut))));
+
+    let (_peer, client) = Peer::accepted(Version::V5).await;
+    let error = client.reauthenticate().await.expect_err("there is no method");
+    assert!(matches!(error, AuthenticateError::Protocol(_)));
+    assert_eq!(error.fault(), Fault::Application);
+}

@@ -1,0 +1,79 @@
+//! Several filters in one request, and one stream for all that comes.
+
+use client::{
+    Options, Qos, SubscribeProperties, SubscriptionIdentifier, SubscriptionOptions, Version, filter,
+};
+use client::{TopicFilter, UnsubscribeProperties, topic};
+use wire::{AckProperties, ConnAck, Delivery, OneOrMore, Publish, ReasonCode, SubAck, SubAckReason};
+
+use crate::peer::{Peer, id};
+
+const FILTERS: [(TopicFilter<'static>, SubscriptionOptions); 2] =
+    [(filter!("a/#"), SubscriptionOptions { qos: Qos::AtLeastOnce, ..OPTIONS }), (filter!("#"), OPTIONS)];
+
+const OPTIONS: SubscriptionOptions = SubscriptionOptions {
+    qos: Qos::AtMostOnce,
+    no_local: false,
+    retain_as_published: false,
+    retain_handling: client::RetainHandling::Send,
+};
+
+fn suback<'a>(packet_id: u16, reasons: &'a [SubAckReason]) -> SubAck<'a> {
+    let reasons = OneOrMore::new(reasons).expect("some");
+    SubAck { packet_id: id(packet_id), properties: AckProperties::EMPTY, reasons }
+}
+
+#[tokio::test]
+async fn a_message_that_matches_several_filters_comes_once_and_in_its_turn() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let mut inbox = client.inbox().await.expect("connected");
+    let properties =
+        SubscribeProperties { subscription_identifier: SubscriptionIdentifier::new(5), ..Default::default() };
+    let answer = async {
+        let line = peer.next().await;
+        assert!(line.contains("\"a/#\"") && line.contains("\"#\"") && line.contains('5'), "{line}");
+        peer.send(suback(1, &[SubAckReason::GrantedQos1, SubAckReason::NotAuthorized])).await;
+    };
+    let (reasons, ()) = tokio::join!(client.subscribe_many(&FILTERS, &properties), answer);
+    assert_eq!(reasons.expect("answered"), [ReasonCode::GrantedQos1, ReasonCode::NotAuthorized]);
+    let delivery = Delivery::AtLeastOnce { packet_id: id(9), dup: true };
+    peer.send(Publish { delivery, ..Publish::new(topic!("a"), b"first") }).await;
+    peer.send(Publish::new(topic!("b"), b"second")).await;
+    let first = inbox.next().await.expect("a message");
+    assert_eq!((first.payload(), first.packet_id(), first.dup()), (&b"first"[..], Some(id(9)), true));
+    assert_eq!(inbox.next().await.expect("a message").payload(), b"second");
+    assert_eq!(peer.next().await, "PUBACK id=9 Success");
+}
+
+#[tokio::test]
+async fn several_subscriptions_end_with_one_request() {
+    let (mut peer, client) = Peer::accepted(Version::V3_1_1).await;
+    let filters = [filter!("a"), filter!("b/+")];
+    let answer = async {
+        assert_eq!(peer.next().await, "UNSUBSCRIBE id=1 \"a\", \"b/+\"");
+        let properties = AckProperties::EMPTY;
+        peer.send(wire::UnsubAck { packet_id: id(1), properties, reasons: None }).await;
+    };
+    let (reasons, ()) =
+        tokio::join!(client.unsubscribe_many(&filters, &UnsubscribeProperties::EMPTY), answer);
+    assert!(reasons.expect("answered").is_empty(), "before MQTT 5 nothing is said");
+    let none = client.unsubscribe_many(&[], &UnsubscribeProperties::EMPTY).await;
+    assert!(matches!(none, Err(client::UnsubscribeError::NoFilter)));
+}
+
+#[tokio::test]
+async fn a_session_that_an_earlier_program_has_left_goes_on() {
+    for version in Version::ALL {
+        let options = Options::new(version).client_id("me").clean_start(false).session_expiry_secs(60);
+        let (mut peer, client) = Peer::new(version, options);
+        assert!(peer.next().await.starts_with("CONNECT"));
+        peer.send(ConnAck::accepted(version != Version::V3_1)).await;
+        let delivery = Delivery::AtLeastOnce { packet_id: id(3), dup: false };
+        peer.send(Publish { delivery, ..Publish::new(topic!("a"), b"kept") }).await;
+        let client = client.await.expect("no panic").expect("it is accepted");
+        assert!(client.server().session_present);
+        let mut inbox = client.inbox().await.expect("connected");
+        assert_eq!(inbox.next().await.expect("a message").payload(), b"kept");
+        assert_eq!(peer.next().await, "PUBACK id=3 Success");
+    }
+}

@@ -1,0 +1,50 @@
+//! Through a SOCKS5 proxy, which the test plays.
+
+use client::{Endpoint, Fault, Proxy, Version};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::endpoint::{listen, refused};
+use crate::peer::{Peer, converse};
+
+/// Takes a client, asks for its name and password, and answers its request.
+async fn proxy(listener: &TcpListener, answer: u8) -> TcpStream {
+    let (mut stream, _) = listener.accept().await.expect("a connection");
+    let mut expect = async |expected: &[u8], answer: &[u8]| {
+        let mut bytes = vec![0; expected.len()];
+        stream.read_exact(&mut bytes).await.expect("as many");
+        assert_eq!(bytes, expected);
+        stream.write_all(answer).await.expect("it is there");
+    };
+    // RFC 1928: version 5, no authentication or name and password; the latter.
+    expect(&[5, 2, 0, 2], &[5, 2]).await;
+    // RFC 1929: ann, secret; welcome.
+    expect(b"\x01\x03ann\x06secret", &[1, 0]).await;
+    // Connect to a name: the proxy looks it up.
+    expect(b"\x05\x01\x00\x03\x06broker\x07\x5b", &[5, answer, 0, 1, 0, 0, 0, 0, 0, 0]).await;
+    stream
+}
+
+fn through(port: u16) -> Endpoint {
+    Endpoint::tcp("broker", 1883).proxy(Proxy::new("127.0.0.1", port).credentials("ann", "secret"))
+}
+
+#[tokio::test]
+async fn a_proxy_makes_the_connection() {
+    let (listener, port) = listen().await;
+    let server = async {
+        let stream = proxy(&listener, 0).await;
+        Peer::on(stream, Version::V5).converse().await;
+    };
+    tokio::join!(server, converse(through(port)));
+}
+
+#[tokio::test]
+async fn a_proxy_that_does_not_says_why() {
+    let (listener, port) = listen().await;
+    let (_, error) = tokio::join!(proxy(&listener, 4), refused(through(port)));
+    assert_eq!(error.fault(), Fault::Network);
+    let said = error.to_string();
+    assert!(said.starts_with(&format!("the proxy 127.0.0.1:{port} makes no connection: ")), "{said}");
+    assert!(!format!("{:?}", through(port)).contains("secret"));
+}

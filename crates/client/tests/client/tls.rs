@@ -1,0 +1,246 @@
+//! TLS, with a server that the test plays, and certificates that it makes.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use client::rustls::pki_types::pem::PemObject;
+use client::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use client::rustls::server::WebPkiClientVerifier;
+use client::rustls::{RootCertStore, ServerConfig, crypto::ring};
+use client::{
+    Client, Ended, Endpoint, Fault, Options, State, Tls, TlsError, TlsOptions, TlsVersion, Version,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::endpoint::{listen, refused};
+use crate::peer::{Peer, converse};
+
+/// An authority.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, in PEM.
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    /// No two have the same name.
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, key()).expect("a certificate"))
+    }
+
+    fn sign(&self, name: &str) -> Identity {
+        let params = CertificateParams::new([name.to_owned()]).expect("a name");
+        let key = key();
+        let certificate = params.signed_by(&key, &self.0).expect("a certificate");
+        Identity { certificate: certificate.pem(), key: key.serialize_pem() }
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().expect("a key")
+}
+
+impl Identity {
+    /// A server that shows this, and asks clients for a certificate of the authority, if there is one.
+    fn server(&self, clients: Option<&Authority>) -> TlsAcceptor {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().expect("versions");
+        let builder = match clients {
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(certificate(&authority.pem())).expect("a certificate");
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().expect("a verifier"))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).expect("a key");
+        let mut config = builder.with_single_cert(vec![certificate(&self.certificate)], key).expect("both");
+        config.alpn_protocols = vec![b"mqtt".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+fn certificate(pem: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")
+}
+
+async fn accept(listener: &TcpListener, server: &TlsAcceptor) -> Option<TlsStream<tokio::net::TcpStream>> {
+    let (stream, _) = listener.accept().await.expect("a connection");
+    server.accept(stream).await.ok()
+}
+
+/// A client and a server that understand each other, and what the server has seen of the client.
+async fn agree(server: &TlsAcceptor, tls: Tls) -> (bool, Option<Vec<u8>>) {
+    let (listener, port) = listen().await;
+    let serve = async {
+        let stream = accept(&listener, server).await.expect("a handshake");
+        let (_, connection) = stream.get_ref();
+        let seen = (connection.peer_certificates().is_some(), connection.alpn_protocol().map(Vec::from));
+        Peer::on(stream, Version::V5).converse().await;
+        seen
+    };
+    let (seen, ()) = tokio::join!(serve, converse(Endpoint::tcp("localhost", port).tls(tls)));
+    seen
+}
+
+/// What a client says that does not get on with a server.
+async fn disagree(server: &TlsAcceptor, tls: Tls) -> (Fault, String) {
+    let (listener, port) = listen().await;
+    let (_, error) =
+        tokio::join!(accept(&listener, server), refused(Endpoint::tcp("localhost", port).tls(tls)));
+    (error.fault(), error.to_string())
+}
+
+#[tokio::test]
+async fn an_authority_is_trusted_from_a_file_a_directory_or_memory() {
+    let authority = Authority::new("ours");
+    let server = authority.sign("localhost").server(None);
+    let directory = tempfile::tempdir().expect("space for it");
+    let file = directory.path().join("ca.crt");
+    fs::write(&file, Authority::new("another").pem() + &authority.pem()).expect("space for it");
+    fs::write(directory.path().join("README"), "not PEM").expect("space for it");
+    for options in [
+        TlsOptions::new().root_file(&file),
+        TlsOptions::new().root_directory(directory.path()),
+        TlsOptions::new().root_pem(Authority::new("another").pem()).root_pem(authority.pem()),
+        TlsOptions::new().root_pem(authority.pem()).version(TlsVersion::V1_2),
+        TlsOptions::new().root_pem(authority.pem()).version(TlsVersion::V1_3),
+    ] {
+        assert_eq!(agree(&server, options.build().expect("all is there")).await, (false, None));
+    }
+}
+
+#[tokio::test]
+async fn a_client_shows_who_it_is_and_what_it_speaks() {
+    let (authority, members) = (Authority::new("servers"), Authority::new("members"));
+    let server = authority.sign("localhost").server(Some(&members));
+    let member = members.sign("sensor-7");
+    let options = TlsOptions::new().root_pem(authority.pem()).alpn(["mqtt"]);
+    let known = options.clone().client_certificate_pem(member.certificate, member.key);
+    assert!(!format!("{known:?}").contains("PRIVATE KEY"));
+    let seen = agree(&server, known.build().expect("all is there")).await;
+    assert_eq!(seen, (true, Some(b"mqtt".to_vec())));
+
+    let stranger = Authority::new("elsewhere").sign("sensor-8");
+    let stranger = options.client_certificate_pem(stranger.certificate, stranger.key);
+    let (fault, _) = disagree(&server, stranger.build().expect("all is there")).await;
+    assert_eq!(fault, Fault::Application, "the server does not like what it was shown");
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_is_refused() {
+    let authority = Authority::new("ours");
+    let server = authority.sign("localhost").server(None);
+    let others = TlsOptions::new().root_pem(Authority::new("another").pem());
+    let (fault, error) = disagree(&server, others.build().expect("all is there")).await;
+    assert!(error.starts_with("no TLS with localhost: invalid peer certificate: UnknownIssuer"), "{error}");
+    assert_eq!(fault, Fault::Server);
+    let any_name = others.clone().dangerously_accept_any_host_name();
+    let (_, error) = disagree(&server, any_name.build().expect("all is there")).await;
+    assert!(error.contains("UnknownIssuer"), "{error}");
+    let anybody = others.dangerously_accept_any_certificate();
+    agree(&server, anybody.build().expect("all is there")).await;
+}
+
+#[tokio::test]
+async fn a_certificate_is_for_one_host() {
+    let authority = Authority::new("ours");
+    let server = authority.sign("broker.example").server(None);
+    let options = TlsOptions::new().root_pem(authority.pem());
+    let (fault, error) = disagree(&server, options.build().expect("all is there")).await;
+    assert!(error.contains("not valid for name \"localhost\""), "{error}");
+    assert_eq!(fault, Fault::Server);
+    agree(&server, options.clone().server_name("broker.example").build().expect("all is there")).await;
+    agree(&server, options.dangerously_accept_any_host_name().build().expect("all is there")).await;
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_without_a_word_of_tls_has_closed() {
+    let authority = Authority::new("ours");
+    let server = authority.sign("localhost").server(None);
+    let (listener, port) = listen().await;
+    let serve = async {
+        let mut peer = Peer::on(accept(&listener, &server).await.expect("a handshake"), Version::V5);
+        assert!(peer.next().await.starts_with("CONNECT"));
+        peer.send(wire::ConnAck::accepted(false)).await;
+    };
+    let tls = TlsOptions::new().root_pem(authority.pem()).build().expect("all is there");
+    let connect = Client::connect_to(Endpoint::tcp("localhost", port).tls(tls), Options::new(Version::V5));
+    let (client, ()) = tokio::join!(connect, serve);
+    let client = client.expect("accepted");
+    let mut state = client.state();
+    let ended = state.wait_for(|state| matches!(state, State::Ended(_))).await.expect("it ends");
+    assert!(matches!(&*ended, State::Ended(Ended::Closed)), "{ended:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_of_that_file() {
+    let directory = tempfile::tempdir().expect("space for it");
+    let authority = Authority::new("ours");
+    let (ours, others) = (authority.sign("localhost"), authority.sign("localhost"));
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).expect("space for it");
+        path
+    };
+    let (certificate, key) = (file("c.pem", &ours.certificate), file("k.pem", &others.key));
+    let text = file("text", "hey");
+    let cut = file("cut", &ours.certificate[..100]);
+    let encrypted =
+        file("e.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
+    let missing = directory.path().join("missing");
+    let wrong = |options: &TlsOptions, name: &Path| -> TlsError {
+        let error = options.build().expect_err("something is wrong");
+        assert!(error.to_string().contains(&*name.to_string_lossy()), "{error}");
+        assert_eq!(error.fault(), Fault::Application);
+        error
+    };
+    let root = |path: &Path| wrong(&TlsOptions::new().root_file(path), path);
+    assert!(matches!(root(&missing), TlsError::Read { .. }));
+    assert!(matches!(root(&text), TlsError::NoCertificate(_)));
+    assert!(matches!(root(&cut), TlsError::Pem { .. }));
+    let empty = tempfile::tempdir().expect("space for it");
+    let nobody = TlsOptions::new().root_directory(empty.path());
+    assert!(matches!(wrong(&nobody, empty.path()), TlsError::EmptyDirectory(_)));
+
+    let trusting = TlsOptions::new().root_pem(authority.pem());
+    let identity = |certificate: &Path, key: &Path, named: &Path| {
+        wrong(&trusting.clone().client_certificate_files(certificate, key), named)
+    };
+    assert!(matches!(identity(&certificate, &text, &text), TlsError::NoKey(_)));
+    assert!(matches!(identity(&certificate, &encrypted, &encrypted), TlsError::EncryptedKey(_)));
+    assert!(matches!(identity(&certificate, &key, &key), TlsError::Identity { .. }));
+    assert!(matches!(identity(&key, &key, &key), TlsError::NoCertificate(_)));
+    let nameless = trusting.server_name("a b");
+    assert!(matches!(nameless.build(), Err(TlsError::ServerName(_))));
+}
+
+#[cfg(feature = "websocket")]
+#[test]
+fn schemes_with_an_s_have_tls() {
+    let trusting = |url: &str| url.parse::<Endpoint>();
+    for (url, same) in [("mqtts://a", "mqtts://a:8883"), ("wss://a/b", "wss://a:443")] {
+        match trusting(url) {
+            Ok(endpoint) => assert_eq!(endpoint.to_string(), same),
+            // A system that trusts nobody says so.
+            Err(error) => {
+                assert!(matches!(error, client::UrlError::Tls(TlsError::NoSystemRoots(_))), "{error}");
+            }
+        }
+    }
+}

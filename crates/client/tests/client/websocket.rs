@@ -1,0 +1,130 @@
+//! WebSocket, with a server that the test plays.
+
+use client::{Client, Endpoint, Fault, Layer, Options, TransportError, Version, WebSocket, WebSocketError};
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
+
+use crate::endpoint::{listen, refused};
+use crate::peer::{Peer, converse};
+
+/// A server that says yes, with this subprotocol, to a request as it should be.
+async fn accept(listener: &TcpListener, subprotocol: Option<&'static str>) -> WebSocketStream<TcpStream> {
+    let (stream, from) = listener.accept().await.expect("a connection");
+    let port = listener.local_addr().expect("it is bound").port();
+    assert!(from.ip().is_loopback());
+    #[allow(clippy::result_large_err)] // As the library wants it.
+    let check = |request: &Request, mut response: Response| {
+        let header = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
+        assert_eq!(header("sec-websocket-protocol"), Some(&b"mqtt"[..]));
+        assert_eq!(header("host"), Some(format!("127.0.0.1:{port}").as_bytes()));
+        assert_eq!(header("authorization"), Some(&b"Bearer 7"[..]));
+        assert_eq!(request.uri().path_and_query().expect("a path").as_str(), "/mqtt?a=b");
+        if let Some(subprotocol) = subprotocol {
+            let value = HeaderValue::from_static(subprotocol);
+            response.headers_mut().insert("Sec-WebSocket-Protocol", value);
+        }
+        Ok(response)
+    };
+    accept_hdr_async(stream, check).await.expect("a client")
+}
+
+fn endpoint(port: u16) -> Endpoint {
+    let websocket = WebSocket::new("/mqtt?a=b").expect("a path").header("Authorization", "Bearer 7");
+    Endpoint::tcp("127.0.0.1", port).websocket(websocket.expect("a header"))
+}
+
+/// Carries bytes between a WebSocket and a stream, in frames of so many bytes, with pings between them.
+async fn carry(frames: WebSocketStream<TcpStream>, mut bytes: DuplexStream, frame_bytes: usize) {
+    let (mut to, mut from) = frames.split();
+    let mut chunk = vec![0; frame_bytes];
+    loop {
+        tokio::select! {
+            frame = from.next() => match frame {
+                Some(Ok(Message::Binary(frame))) => bytes.write_all(&frame).await.expect("in memory"),
+                Some(Ok(Message::Close(_))) | None => return,
+                Some(Ok(_)) => {}
+                Some(Err(error)) => panic!("{error}"),
+            },
+            read = bytes.read(&mut chunk) => {
+                let count = read.expect("in memory");
+                if count == 0 {
+                    return;
+                }
+                to.send(Message::Ping("still there?".into())).await.expect("it is there");
+                to.send(Message::Binary(chunk[..count].to_vec().into())).await.expect("it is there");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn packets_are_in_frames_wherever_these_begin() {
+    for frame_bytes in [10, 1_000, 1 << 20] {
+        let (listener, port) = listen().await;
+        let server = async {
+            let (ours, theirs) = duplex(1 << 20);
+            let mut peer = Peer::on(ours, Version::V5);
+            let frames = accept(&listener, Some("mqtt")).await;
+            tokio::join!(carry(frames, theirs, frame_bytes), peer.converse());
+        };
+        tokio::join!(server, converse(endpoint(port)));
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_the_subprotocol_is_none() {
+    let (listener, port) = listen().await;
+    let (_, error) = tokio::join!(accept(&listener, None), refused(endpoint(port)));
+    assert!(error.to_string().contains("does not offer the subprotocol mqtt"), "{error}");
+    assert_eq!(error.fault(), Fault::Server);
+}
+
+#[tokio::test]
+async fn an_answer_of_http_is_told() {
+    let (listener, port) = listen().await;
+    let server = async {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await.expect("it is there");
+        stream
+    };
+    let (_, error) = tokio::join!(server, refused(endpoint(port)));
+    let said = format!("no WebSocket with ws://127.0.0.1:{port}: it has answered with HTTP 404 Not Found");
+    assert!(error.to_string().starts_with(&said), "{error}");
+    let client::ConnectError::Ended(client::Ended::Io(error)) = error else { panic!("{error:?}") };
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>());
+    assert_eq!(inner.map(TransportError::layer), Some(Layer::WebSocket));
+}
+
+#[tokio::test]
+async fn a_text_frame_ends_the_connection() {
+    let (listener, port) = listen().await;
+    let server = async {
+        let mut frames = accept(&listener, Some("mqtt")).await;
+        frames.send(Message::Text("MQTT".into())).await.expect("it is there");
+        frames
+    };
+    let connect = Client::connect_to(endpoint(port), Options::new(Version::V5));
+    let (_frames, refused) = tokio::join!(server, connect);
+    assert!(refused.expect_err("it is no MQTT").to_string().contains("MQTT-6.0.0-1"));
+}
+
+#[test]
+fn headers_and_paths_are_what_http_can_have() {
+    let websocket = WebSocket::new("/").expect("a path");
+    let header = |name, value| websocket.clone().header(name, value).expect_err("no header");
+    assert_eq!(header("a b", "c"), WebSocketError::Header("a b".into()));
+    assert_eq!(header("a", "b\nc"), WebSocketError::Header("a".into()));
+    assert_eq!(header("Host", "a"), WebSocketError::Reserved("Host".into()));
+    assert!(matches!(header("Sec-WebSocket-Protocol", "a"), WebSocketError::Reserved(_)));
+    assert!(matches!(WebSocket::new("mqtt"), Err(WebSocketError::Path(_))));
+    assert!(matches!(WebSocket::new("/a b"), Err(WebSocketError::Path(_))));
+    let shown = format!("{:?}", websocket.header("Authorization", "secret").expect("a header"));
+    assert!(!shown.contains("secret"), "{shown}");
+    let url: Endpoint = "ws://localhost".parse().expect("a URL");
+    assert_eq!(url.to_string(), "ws://localhost:80");
+}

@@ -1,0 +1,57 @@
+//! What was measured, for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::job::{Library, Measured};
+
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+struct Row {
+    library: Library,
+    qos: u8,
+    rounds: Vec<Measured>,
+}
+
+impl Table {
+    pub(crate) fn add(&mut self, library: Library, qos: u8, measured: Measured) {
+        match self.rows.iter_mut().find(|row| (row.library, row.qos) == (library, qos)) {
+            Some(row) => row.rounds.push(measured),
+            None => self.rows.push(Row { library, qos, rounds: vec![measured] }),
+        }
+    }
+}
+
+impl Row {
+    /// Thousands of messages in a second of such a time.
+    fn thousands_per_second(&self, time: impl Fn(&Measured) -> Duration) -> f64 {
+        let mut rates: Vec<f64> =
+            self.rounds.iter().map(|round| round.messages as f64 / time(round).as_secs_f64() / 1e3).collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f)?;
+        writeln!(f, "| QoS | library | published per CPU-s | received per CPU-s | both | per s |")?;
+        writeln!(f, "|---|---|---|---|---|---|")?;
+        for row in &self.rows {
+            let publish = row.thousands_per_second(|round| round.publish_cpu);
+            let receive = row.thousands_per_second(|round| round.receive_cpu);
+            let both = row.thousands_per_second(|round| round.publish_cpu + round.receive_cpu);
+            let wall = row.thousands_per_second(|round| round.took);
+            let (qos, library) = (row.qos, row.library.name());
+            writeln!(
+                f,
+                "| {qos} | {library} | {publish:.0} k | {receive:.0} k | {both:.0} k | {wall:.0} k |"
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Mosquitto, for what Pondhawk does not serve.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pondhawk_tests::Program;
+use tempfile::TempDir;
+
+/// A running Mosquitto: plain, with TLS, with a password, with a list of who may do what, and on a socket.
+pub(crate) struct Mosquitto {
+    _program: Program,
+    folder: TempDir,
+    ports: [u16; LISTENERS],
+}
+
+const LISTENERS: usize = 4;
+
+impl Mosquitto {
+    /// Starts it on free ports.
+    pub(crate) fn start() -> Self {
+        let folder = TempDir::new().expect("there is a place for temporary files");
+        let ports = free_ports();
+        certificates(folder.path());
+        write(folder.path(), "access", "topic readwrite open/#\n");
+        passwords(&folder.path().join("passwords"));
+        write(folder.path(), "mosquitto.conf", &configuration(folder.path(), ports));
+        let mut command = Command::new("mosquitto");
+        command.arg("-c").arg(folder.path().join("mosquitto.conf"));
+        let program = Program::start(command);
+        program.wait_for(" running");
+        Self { _program: program, folder, ports }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.ports[0]
+    }
+
+    /// What its places are called in a row.
+    pub(crate) fn names(&self) -> Vec<(&'static str, String)> {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        vec![
+            ("$TLS", self.ports[1].to_string()),
+            ("$PRIVATE", self.ports[2].to_string()),
+            ("$GUARDED", self.ports[3].to_string()),
+            ("$SOCKET", path("socket")),
+            ("$CA", path("ca.pem")),
+            ("$TRUSTED", path("trusted")),
+            ("$CERT", path("client.pem")),
+            ("$KEY", path("client.key")),
+            ("$FILE", path("file")),
+        ]
+    }
+}
+
+/// Ports that are free now: all are held until the last is found.
+fn free_ports() -> [u16; LISTENERS] {
+    let held = [(); LISTENERS].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    held.map(|listener| listener.local_addr().expect("it is bound").port())
+}
+
+fn configuration(folder: &Path, [plain, tls, private, guarded]: [u16; LISTENERS]) -> String {
+    let folder = folder.display();
+    format!(
+        "per_listener_settings true\nuser root\n\
+         listener {plain} 127.0.0.1\nallow_anonymous true\n\
+         listener {tls} 127.0.0.1\nallow_anonymous true\ncafile {folder}/ca.pem\ncertfile {folder}/server.pem\n\
+         keyfile {folder}/server.key\n\
+         listener {private} 127.0.0.1\npassword_file {folder}/passwords\n\
+         listener {guarded} 127.0.0.1\nallow_anonymous true\nacl_file {folder}/access\n\
+         listener 0 {folder}/socket\nallow_anonymous true\n"
+    )
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    fs::write(folder.join(name), text).expect("a temporary file can be written");
+}
+
+fn passwords(path: &PathBuf) {
+    fs::write(path, "").expect("a temporary file can be written");
+    let status = Command::new("mosquitto_passwd").arg("-b").arg(path).args(["ann", "secret"]).status();
+    assert!(status.expect("mosquitto_passwd can be run").success());
+}
+
+/// An authority, and what it signs for the server and for a client.
+fn certificates(folder: &Path) {
+    let script = "\
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=authority \
+            -keyout ca.key -out ca.pem && \
+        for name in server client; do \
+            openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=$name \
+                -keyout $name.key -out $name.csr && \
+            printf 'subjectAltName=IP:127.0.0.1,DNS:localhost' > extensions && \
+            openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+                -extfile extensions -out $name.pem || exit 1; \
+        done && mkdir trusted && cp ca.pem trusted/ca.crt && openssl rehash trusted && chmod 644 *.key && \
+        printf 'from a file' > file";
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", script]).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    assert!(shell.status().expect("a shell can be run").success(), "openssl makes certificates");
+}

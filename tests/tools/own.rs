@@ -1,0 +1,62 @@
+//! What Mosquitto's programs do not have.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use pondhawk_tests::{Broker, Options};
+
+/// Runs one of our programs against a broker, to its end.
+fn run(broker: &Broker, tool: &str, arguments: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(pondhawk_tests::pondhawk()).arg(tool);
+    command.args(["-h", "127.0.0.1", "-p", &broker.address().port().to_string()]).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("a program can be run");
+    process.stdin.take().expect("stdin is piped").write_all(input).expect("it reads its input");
+    process.wait_with_output().expect("our own child can be waited for")
+}
+
+#[test]
+fn a_line_of_json_holds_every_kind_of_payload() {
+    let broker = Broker::start(&Options::default());
+    for (payload, expected) in [
+        (&b"{\"deep\": 2.10}"[..], "\"payload\":{\"deep\":2.10}}"),
+        (b"croak \"loud\"", "\"payload\":\"croak \\\"loud\\\"\"}"),
+        (b"\x00\xff", "\"payloadhex\":\"00ff\"}"),
+    ] {
+        let published = run(&broker, "pub", &["-t", "pond", "-r", "-f", "-"], payload);
+        assert!(published.status.success(), "{published:?}");
+        let printed = run(&broker, "sub", &["-t", "pond", "--json", "-C", "1"], b"");
+        let line = String::from_utf8(printed.stdout).expect("JSON is text");
+        assert!(line.starts_with("{\"tst\":\"") && line.trim_end().ends_with(expected), "{line}");
+    }
+}
+
+#[test]
+fn rates_are_told_apart_from_messages() {
+    let broker = Broker::start(&Options::default());
+    run(&broker, "pub", &["-t", "pond", "-r", "-m", "croak"], b"");
+    let printed = run(&broker, "sub", &["-t", "pond", "--stats", "-C", "1"], b"");
+    assert_eq!(printed.stdout, b"croak\n");
+    let said = String::from_utf8(printed.stderr).expect("text");
+    assert!(said.starts_with("1 messages, 5 bytes in ") && said.contains(" messages/s"), "{said}");
+}
+
+#[test]
+fn the_answer_to_a_request_in_a_file_is_printed() {
+    let broker = Broker::start(&Options::default());
+    let asked = run(&broker, "rr", &["-t", "pond", "-e", "pond", "-s", "-W", "10"], b"how deep?");
+    assert_eq!((asked.status.code(), &asked.stdout[..]), (Some(0), &b"how deep?\n"[..]), "{asked:?}");
+}
+
+#[test]
+fn many_lines_arrive_in_their_order() {
+    let broker = Broker::start(&Options::default());
+    let session = ["-t", "pond", "-q", "2", "-c", "-i", "frog"];
+    assert!(run(&broker, "sub", &[&session[..], &["-E"]].concat(), b"").status.success());
+    let lines: String = (1..=2_000).map(|number| format!("{number}\n")).collect();
+    let published = run(&broker, "pub", &["-t", "pond", "-q", "2", "-l"], lines.as_bytes());
+    assert!(published.status.success() && published.stderr.is_empty(), "{published:?}");
+    let printed = run(&broker, "sub", &[&session[..], &["-C", "2000"]].concat(), b"");
+    assert_eq!(String::from_utf8_lossy(&printed.stdout), lines);
+}
