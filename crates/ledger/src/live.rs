@@ -131,9 +131,12 @@ impl<'a> Keeping<'a> {
         Self { message: None, size_bytes, expires_unix_ms, address: Some(address), share }
     }
 
-    /// For one of its queues, of which it may be the only one that it is recorded in.
+    /// For one of its queues, of which it may be the only one that it is recorded in: in memory, unless it is to stay on the
+    /// disk and can be read again.
     #[inline]
-    pub(crate) fn one(&self, is_recorded: bool) -> Kept {
+    pub(crate) fn one(&self, is_recorded: bool, stays_away: bool) -> Kept {
+        let address = self.address.filter(|_| is_recorded);
+        let message = self.message.filter(|_| !(stays_away && address.is_some()));
         let size_bytes = self.size_bytes;
         let share = match &self.share {
             Share::None => Share::None,
@@ -143,12 +146,12 @@ impl<'a> Keeping<'a> {
             }
             Share::Shared(bytes) => Share::Shared(Arc::clone(bytes)),
         };
-        if let Some(message) = self.message {
+        if let Some(message) = message {
             share.bring(message, size_bytes);
         }
         Kept {
-            message: self.message.cloned(),
-            address: self.address.filter(|_| is_recorded),
+            message: message.cloned(),
+            address,
             // No packet is longer.
             size_bytes: u32::try_from(size_bytes).unwrap_or(u32::MAX),
             is_wanted: false,
@@ -263,10 +266,10 @@ impl LiveBytes {
     }
 
     fn bring(&self, message: &Arc<Message>) {
-        *self.message() = Arc::downgrade(message);
         let queues = self.in_memory.load(Ordering::Relaxed);
         self.in_memory.store(queues + 1, Ordering::Relaxed);
         if queues == 0 {
+            *self.message() = Arc::downgrade(message);
             add(&self.live.0.in_memory, self.bytes);
         }
     }
@@ -309,7 +312,7 @@ mod tests {
         let mut queues: Vec<Kept> = {
             let message = read();
             let keeping = Keeping::new(&message, 2, Some(live), address);
-            (0..2).map(|_| keeping.one(true)).collect()
+            (0..2).map(|_| keeping.one(true, false)).collect()
         };
         let bytes = queues[0].size_bytes();
         assert_eq!((live.bytes(), live.in_memory_bytes()), (bytes, bytes));

@@ -1,6 +1,7 @@
 //! Messages that get their place in the order: whom they go to, and what is recorded of them.
 
 use std::borrow::Cow;
+use std::hint::black_box;
 use std::sync::Arc;
 
 use index::{Interest, Place, QueueId, ShardId, Target, Targets};
@@ -259,6 +260,8 @@ impl Ledger {
                 identifiers: target.identifiers.clone(),
             };
             let queue = session.incarnation.unwrap_or_default();
+            // The end of the queue is mostly in no cache: by the time it is written to, it is.
+            black_box(session.queue.last());
             plan.push(Planned {
                 queue: QueueOf::Session(id),
                 queued: Queued { queue, granted },
@@ -496,9 +499,11 @@ impl Ledger {
                 Room::Enough => {}
                 Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
             }
-            let message = keeping.one(is_recorded);
-            let entry = Entry { message, granted: queued.granted, is_recorded };
-            self.push(queue, id, entry);
+            let entry = |stays_away| {
+                let message = keeping.one(is_recorded, stays_away);
+                Entry { message, granted: queued.granted, is_recorded }
+            };
+            self.push(queue, id, routing.message, entry);
             if brake.is_none() && own != Some(queue) && routing.publisher.is_some() && self.has_grown(queue) {
                 brake = Some(queue);
                 self.hold_others(queue, routing.targets);
@@ -518,24 +523,21 @@ impl Ledger {
         }
     }
 
-    fn push(&mut self, queue: QueueOf, id: MessageId, mut entry: Entry) {
-        let (expires, bytes) = (entry.message.expires(), entry.message.size_bytes());
+    /// Asks for the entry of a queue with the news whether its message need not be in memory.
+    fn push(&mut self, queue: QueueOf, id: MessageId, message: &Message, entry: impl FnOnce(bool) -> Entry) {
+        let (expires, bytes) = (message.expires_unix_ms().is_some(), message.size_bytes());
         let has_reader = match queue {
             QueueOf::Session(session) => self.sessions.find_mut(session).map(|session| {
                 let has_reader = session.online.is_some();
-                if !(has_reader && is_near(&session.queue)) {
-                    entry.message.put_away();
-                }
-                session.queue.push(id, entry);
+                let is_next = has_reader && is_near(&session.queue);
+                session.queue.push(id, entry(!is_next));
                 has_reader
             }),
             QueueOf::Group(group) => self.groups.table.find_mut(group).map(|group| {
                 let has_reader = group.has_turns();
                 // Where keys keep their order, it is decided by the message whose turn it is.
-                if group.lanes.is_none() && !(has_reader && is_near(&group.queue)) {
-                    entry.message.put_away();
-                }
-                group.push(id, entry);
+                let is_next = group.lanes.is_some() || (has_reader && is_near(&group.queue));
+                group.push(id, entry(!is_next));
                 has_reader || group.has_turns()
             }),
         };

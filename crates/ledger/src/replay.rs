@@ -286,11 +286,9 @@ impl Replay {
 
     fn enqueue(&mut self, id: MessageId, keeping: &Keeping<'_>, queued: &Queued) {
         let Queued { queue, ref granted } = *queued;
-        let is_full = self.is_full();
-        let mut entry = Entry { message: keeping.one(true), granted: granted.clone(), is_recorded: true };
-        if is_full && !self.may_need_lane(queue) {
-            entry.message.put_away();
-        }
+        let stays_away = self.is_full() && !self.may_need_lane(queue);
+        let message = keeping.one(true, stays_away);
+        let entry = Entry { message, granted: granted.clone(), is_recorded: true };
         let is_new = match self.group(queue) {
             Some(group) => group.queue.restore(id, entry),
             None => self.session_or_begin(queue).queue.restore(id, entry),
