@@ -145,8 +145,11 @@ impl Driver {
         let mut link = Link { reader, writer, needs_flush: false };
         let ended = loop {
             let turn = self.next(&mut link).await;
-            if let Err(ended) = self.take(turn, &mut link.needs_flush) {
-                break ended;
+            let is_unheard = matches!(turn, Turn::Written(Err(_)));
+            match self.take(turn, &mut link.needs_flush) {
+                Ok(()) => {}
+                Err(ended) if is_unheard => break self.hear_last(&mut link.reader).await.unwrap_or(ended),
+                Err(ended) => break ended,
             }
         };
         let farewell = timeout(FAREWELL, self.say_farewell(&mut link.writer)).await;
@@ -217,6 +220,27 @@ impl Driver {
         while let Ok(accepted) = self.accepted.try_recv() {
             self.engine.handle_accepted(&accepted);
         }
+    }
+
+    /// A server that takes nothing more may have said why before: that is why the connection is over.
+    async fn hear_last<R: AsyncRead + Unpin>(&mut self, reader: &mut R) -> Option<Ended> {
+        let heard = async {
+            while self.engine.may_read() {
+                let (input, _) = self.engine.buffers();
+                input.reserve(READ_BYTES);
+                let said = match reader.read_buf(input).await {
+                    Ok(0) => return None,
+                    Ok(_) => self.engine.handle_input().err(),
+                    // TLS has words of its own.
+                    Err(error) => return error.get_ref().is_some().then(|| error.into()),
+                };
+                if said.is_some() {
+                    return said;
+                }
+            }
+            None
+        };
+        timeout(FAREWELL, heard).await.ok().flatten()
     }
 
     /// What is still to be written, DISCONNECT as the last, and the end of the stream.
