@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use pondhawk_tests::{Broker, Options};
+use pondhawk_tests::{Broker, Options, Program, Version};
 
 /// Runs one of our programs against a broker, to its end.
 fn run(broker: &Broker, tool: &str, arguments: &[&str], input: &[u8]) -> Output {
@@ -59,4 +59,21 @@ fn many_lines_arrive_in_their_order() {
     assert!(published.status.success() && published.stderr.is_empty(), "{published:?}");
     let printed = run(&broker, "sub", &[&session[..], &["-C", "2000"]].concat(), b"");
     assert_eq!(String::from_utf8_lossy(&printed.stdout), lines);
+}
+
+#[test]
+fn the_will_of_a_killed_program_is_published_and_that_of_one_that_ends_is_not() {
+    let broker = Broker::start(&Options::default());
+    let mut frog = broker.client(Version::V3_1_1, "frog");
+    frog.subscribe("will/#");
+    let will = ["-t", "pond", "-d", "--will-payload", "gone", "--will-topic"];
+    let polite = run(&broker, "sub", &[&will[..], &["will/polite", "-E"]].concat(), b"");
+    assert!(polite.status.success(), "{polite:?}");
+    let mut toad = Command::new(pondhawk_tests::pondhawk());
+    toad.args(["sub", "-h", "127.0.0.1", "-p", &broker.address().port().to_string()]);
+    toad.args(will).arg("will/toad");
+    let toad = Program::start(toad);
+    toad.wait_for("Subscribed (mid: 1)");
+    toad.kill();
+    frog.expect_message("will/toad", b"gone");
 }
