@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use session::client::TimedOut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -115,10 +116,15 @@ impl Driver {
                 sleep_until(Instant::now() + delay).await;
                 timeout(limit, connector()).await
             };
-            if let Ok(Ok(stream)) = self.meanwhile(attempt).await? {
-                self.engine.connect()?;
-                return Ok(stream);
-            }
+            let why = match self.meanwhile(attempt).await? {
+                Ok(Ok(stream)) => {
+                    self.engine.connect()?;
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => Ended::from(error),
+                Err(_) => Ended::TimedOut(TimedOut::Connect),
+            };
+            self.engine.tried_in_vain(why);
         }
     }
 
@@ -126,9 +132,10 @@ impl Driver {
     async fn meanwhile<T>(&mut self, attempt: impl Future<Output = T>) -> Result<T, Ended> {
         let mut attempt = std::pin::pin!(attempt);
         loop {
-            let mut taken = Vec::new();
+            let (full, mut taken) = (self.engine.full_streams(), Vec::new());
             tokio::select! {
                 outcome = &mut attempt => return Ok(outcome),
+                () = room(&full), if !full.is_empty() => self.engine.flush_streams(),
                 _ = self.commands.recv_many(&mut taken, COMMANDS_PER_TURN) => {
                     self.engine.begin_turn();
                     self.engine.handle_commands(taken)?;
