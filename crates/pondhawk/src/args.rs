@@ -45,6 +45,10 @@ pub(crate) enum Command {
     /// Send a request, and print the answer: with the flags of mosquitto_rr
     #[command(disable_help_flag = true, override_help = cli::help(Tool::Request))]
     Rr(ToolArguments),
+    /// Find out what a broker can do: measured, beside what it says of itself
+    Probe(cli::ProbeArgs),
+    /// Stand between clients and a broker, and print each packet on a line
+    Tap(cli::TapArgs),
     /// Check a configuration file and print it with every default filled in
     ///
     /// Says everything that is wrong with the file, with its line and the nearest key that exists, and exits with 1;
