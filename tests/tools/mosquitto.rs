@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use pondhawk_tests::Program;
 use tempfile::TempDir;
 
-/// A running Mosquitto: plain, with TLS, with a password, with a list of who may do what, and on a socket.
+/// A running Mosquitto: plain, with TLS, with a password, with a list of who may do what, over WebSocket, and on a socket.
 pub(crate) struct Mosquitto {
     _program: Program,
     folder: TempDir,
     ports: [u16; LISTENERS],
 }
 
-const LISTENERS: usize = 4;
+const LISTENERS: usize = 5;
 
 impl Mosquitto {
     /// Starts it on free ports.
@@ -35,6 +35,11 @@ impl Mosquitto {
 
     pub(crate) fn port(&self) -> u16 {
         self.ports[0]
+    }
+
+    /// Where it speaks WebSocket.
+    pub(crate) fn web_port(&self) -> u16 {
+        self.ports[4]
     }
 
     /// What its places are called in a row.
@@ -60,7 +65,7 @@ fn free_ports() -> [u16; LISTENERS] {
     held.map(|listener| listener.local_addr().expect("it is bound").port())
 }
 
-fn configuration(folder: &Path, [plain, tls, private, guarded]: [u16; LISTENERS]) -> String {
+fn configuration(folder: &Path, [plain, tls, private, guarded, web]: [u16; LISTENERS]) -> String {
     let folder = folder.display();
     format!(
         "per_listener_settings true\nuser root\n\
@@ -69,6 +74,7 @@ fn configuration(folder: &Path, [plain, tls, private, guarded]: [u16; LISTENERS]
          keyfile {folder}/server.key\n\
          listener {private} 127.0.0.1\npassword_file {folder}/passwords\n\
          listener {guarded} 127.0.0.1\nallow_anonymous true\nacl_file {folder}/access\n\
+         listener {web} 127.0.0.1\nallow_anonymous true\nsocket_domain ipv4\nprotocol websockets\n\
          listener 0 {folder}/socket\nallow_anonymous true\n"
     )
 }

@@ -3,13 +3,20 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use pondhawk_tests::{Broker, Options};
+use pondhawk_tests::{Broker, Options, Program, Version};
+
+use crate::mosquitto::Mosquitto;
 
 /// Runs one of our programs against a broker, to its end.
 fn run(broker: &Broker, tool: &str, arguments: &[&str], input: &[u8]) -> Output {
+    let port = broker.address().port().to_string();
+    run_anywhere(tool, &[&["-h", "127.0.0.1", "-p", &port], arguments].concat(), input)
+}
+
+/// Runs one of our programs, which is told where to connect, to its end.
+fn run_anywhere(tool: &str, arguments: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new("timeout");
-    command.arg("20").arg(pondhawk_tests::pondhawk()).arg(tool);
-    command.args(["-h", "127.0.0.1", "-p", &broker.address().port().to_string()]).args(arguments);
+    command.arg("20").arg(pondhawk_tests::pondhawk()).arg(tool).args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("a program can be run");
     process.stdin.take().expect("stdin is piped").write_all(input).expect("it reads its input");
@@ -59,4 +66,30 @@ fn many_lines_arrive_in_their_order() {
     assert!(published.status.success() && published.stderr.is_empty(), "{published:?}");
     let printed = run(&broker, "sub", &[&session[..], &["-C", "2000"]].concat(), b"");
     assert_eq!(String::from_utf8_lossy(&printed.stdout), lines);
+}
+
+#[test]
+fn the_will_of_a_killed_program_is_published_and_that_of_one_that_ends_is_not() {
+    let broker = Broker::start(&Options::default());
+    let mut frog = broker.client(Version::V3_1_1, "frog");
+    frog.subscribe("will/#");
+    let will = ["-t", "pond", "-d", "--will-payload", "gone", "--will-topic"];
+    let polite = run(&broker, "sub", &[&will[..], &["will/polite", "-E"]].concat(), b"");
+    assert!(polite.status.success(), "{polite:?}");
+    let mut toad = Command::new(pondhawk_tests::pondhawk());
+    toad.args(["sub", "-h", "127.0.0.1", "-p", &broker.address().port().to_string()]);
+    toad.args(will).arg("will/toad");
+    let toad = Program::start(toad);
+    toad.wait_for("Subscribed (mid: 1)");
+    toad.kill();
+    frog.expect_message("will/toad", b"gone");
+}
+
+#[test]
+fn a_url_leads_through_a_websocket() {
+    let mosquitto = Mosquitto::start();
+    let url = format!("ws://127.0.0.1:{}/pond", mosquitto.web_port());
+    let published = run_anywhere("pub", &["-L", &url, "-m", "croak", "-r", "-q", "1"], b"");
+    assert!(published.status.success(), "{published:?}");
+    assert_eq!(run_anywhere("sub", &["-L", &url, "-C", "1"], b"").stdout, b"croak\n");
 }

@@ -13,6 +13,9 @@ use crate::rows::{Row, Server};
 /// Nothing in a row takes this long.
 const SECONDS_MAX: &str = "20";
 
+/// What `timeout` exits with when it has ended a program.
+const KILLED: i32 = 124;
+
 /// Whose program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -119,6 +122,7 @@ pub(crate) fn run(row: &Row, place: &Place) -> Outcome {
     let output = finish(place.command(program, row.arguments), row.input);
     let heard = witness.map(Program::finish).unwrap_or_default();
     let heard: Vec<_> = heard.lines().filter(|line| line.starts_with("> ")).collect();
+    assert_ne!(output.status.code(), Some(KILLED), "{side:?} does not end: {tool} {}", row.arguments);
     let error = String::from_utf8_lossy(&output.stderr);
     Outcome {
         output: row.normal.of(&side.neutral(&String::from_utf8_lossy(&output.stdout))),

@@ -217,7 +217,7 @@ const SECTIONS: &[Section] = &[
         text: "What a message costs the process that publishes it, and the one that receives it: messages per second \
             of CPU time, of user and system, with one connection each and at most 100 messages unacknowledged. Each \
             library publishes to itself, in turn; the broker is ours.",
-        arguments: "client-speed --messages 1000000 --repeat 3",
+        arguments: "client-speed --messages 200000 --repeat 3",
         in_short: "client-speed --messages 2000 --repeat 1",
         configuration: None,
         peers: &[],

@@ -90,15 +90,14 @@ fn check(settings: &Settings) -> Result<(), Failure> {
 }
 
 fn check_will(settings: &Settings) -> Result<(), Failure> {
-    match &settings.will {
-        None if settings.will_payload.is_some() => {
-            Err(Failure::usage("Error: Will payload given, but no will topic given."))
-        }
-        None if settings.will_retain => {
-            Err(Failure::usage("Error: Will retain given, but no will topic given."))
-        }
-        _ => Ok(()),
+    let will = &settings.will;
+    if will.topic.is_none() && will.payload.is_some() {
+        return Err(Failure::usage("Error: Will payload given, but no will topic given."));
     }
+    if will.topic.is_none() && will.retain {
+        return Err(Failure::usage("Error: Will retain given, but no will topic given."));
+    }
+    Ok(())
 }
 
 fn check_keys(settings: &Settings) -> Result<(), Failure> {

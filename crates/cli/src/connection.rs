@@ -19,7 +19,7 @@ use crate::transport;
 /// Between two attempts to connect again, at most.
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// Nobody is asked to answer sooner: who wants an end has `-W`.
+/// No server is given up because it takes long to answer a request: who wants an end has `-W`.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Connects. Programs that wait for messages connect again when the connection is lost; one that has a message to get rid
@@ -66,7 +66,6 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
         .clean_start(session.clean_start)
         .keep_alive_secs(session.keep_alive_secs)
         .request_timeout(PATIENCE)
-        .flush_timeout(PATIENCE)
         .client_id(client_id(settings));
     options = match (&session.user_name, &session.password) {
         (Some(name), password) => options.credentials(name, password.as_deref().map(str::as_bytes)),
@@ -92,14 +91,15 @@ fn client_id(settings: &Settings) -> String {
 }
 
 fn with_will(options: Options, settings: &Settings) -> Result<Options, Failure> {
-    let Some(will) = &settings.will else { return Ok(options) };
+    let will = &settings.will;
+    let Some(topic) = &will.topic else { return Ok(options) };
     let bad = || Failure::new("Error: Problem setting will: it is too long.");
     let pairs = settings.properties.pairs(Command::Will);
     Ok(options.will(&Will {
-        topic: TopicName::new(&will.topic).map_err(|_| bad())?,
-        payload: Binary::new(settings.will_payload.as_deref().unwrap_or_default()).map_err(|_| bad())?,
-        qos: settings.will_qos,
-        retain: settings.will_retain,
+        topic: TopicName::new(topic).map_err(|_| bad())?,
+        payload: Binary::new(will.payload.as_deref().unwrap_or_default()).map_err(|_| bad())?,
+        qos: will.qos,
+        retain: will.retain,
         delay_interval_secs: settings.properties.number(Command::Will, Property::WillDelayInterval),
         properties: settings.properties.message(Command::Will, &pairs),
     }))

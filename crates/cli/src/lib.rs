@@ -4,6 +4,9 @@
 //! A flag is written down once, in the table of `flags`, which drives the parser, the help, and the test that compares
 //! these programs with Mosquitto's. They are not read by clap, which reads the rest of `pondhawk`'s command line: `-h` is a
 //! host, `-D` takes as many words as its property has, and `-t` means something else behind `-L` than before it.
+//!
+//! And two tools that Mosquitto has not: [`probe`](fn@probe) finds out what a broker can do, [`tap`](fn@tap) stands between
+//! clients and a broker and prints what they say. Their flags are clap's.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -19,6 +22,7 @@ mod format;
 mod help;
 mod json;
 mod output;
+mod probe;
 mod progress;
 mod properties;
 mod publish;
@@ -27,6 +31,7 @@ mod request;
 mod settings;
 mod stats;
 mod subscribe;
+mod tap;
 mod trace;
 mod transport;
 mod url;
@@ -39,7 +44,9 @@ use failure::Failure;
 use settings::{Asks, Settings};
 
 pub use help::help;
+pub use probe::{ProbeArgs, run as probe};
 pub use settings::Tool;
+pub use tap::{TapArgs, run as tap};
 
 /// Runs a tool with the words behind its name, to its end: the exit code says how it went.
 #[must_use]

@@ -29,6 +29,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
         outcome = ask(&client, &mut inbox, &request, settings) => outcome,
         end = &mut ended => end.outcome(),
     };
+    drop(inbox);
     connection::disconnect(&client, settings).await;
     outcome
 }

@@ -42,10 +42,7 @@ pub(crate) struct Settings {
     pub(crate) server: Server,
     pub(crate) tls: Tls,
     pub(crate) session: Session,
-    pub(crate) will: Option<Will>,
-    pub(crate) will_qos: Qos,
-    pub(crate) will_retain: bool,
-    pub(crate) will_payload: Option<Vec<u8>>,
+    pub(crate) will: Will,
     pub(crate) properties: Properties,
     /// Where to publish, or what to subscribe to: the last one, or all.
     pub(crate) topics: Vec<String>,
@@ -106,9 +103,14 @@ pub(crate) struct Session {
     pub(crate) inflight_max: u16,
 }
 
-#[derive(Debug, Clone)]
+/// What the server publishes when the program dies.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Will {
-    pub(crate) topic: String,
+    /// None: there is no will.
+    pub(crate) topic: Option<String>,
+    pub(crate) payload: Option<Vec<u8>>,
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
 }
 
 /// What is published.
@@ -169,10 +171,7 @@ impl Settings {
             server: Server::default(),
             tls: Tls::default(),
             session: Session::new(tool),
-            will: None,
-            will_qos: Qos::AtMostOnce,
-            will_retain: false,
-            will_payload: None,
+            will: Will::default(),
             properties: Properties::default(),
             topics: Vec::new(),
             qos: Qos::AtMostOnce,

@@ -33,6 +33,8 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
         end = &mut ended => end.outcome(),
     };
     let printed = subscriber.printer.flush();
+    // What nobody takes any more must not stand before acknowledgements that are waited for.
+    drop(inbox);
     connection::disconnect(&client, settings).await;
     subscriber.stats.finish();
     outcome.and(printed.map_err(|error| unprinted(&error)))

@@ -1,14 +1,15 @@
 //! `-d`: each packet on one line, as Mosquitto's clients print it.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-use client::{Packet, Role, TopicFilter, Version};
+use client::{Packet, Role, TopicAlias, TopicFilter, Version};
 use wire::{Connected, Delivery, Publish, PublishTopic, SubscriptionOptions};
 
 use crate::settings::{Settings, Tool};
 
-/// Who this is, and which identifier was used last: the lines of messages of QoS 0 have the next one.
+/// Prints packets, those of one connection after the other.
 #[derive(Debug)]
 pub(crate) struct Trace {
     version: Version,
@@ -16,16 +17,52 @@ pub(crate) struct Trace {
     state: Mutex<State>,
 }
 
+/// What the lines say that is not in their packets.
 #[derive(Debug)]
 struct State {
     client_id: Option<String>,
+    /// The lines of messages of QoS 0 have the next one.
     last_packet_id: u16,
+    /// Topics by their aliases, of the client and of the server.
+    aliases: HashMap<(bool, TopicAlias), String>,
+}
+
+impl State {
+    /// The topic of a message, where it has one or an alias of one.
+    fn topic(&mut self, sender: Role, publish: &Publish<'_>) -> String {
+        let is_ours = sender == Role::Client;
+        match publish.topic {
+            PublishTopic::Name(topic) => topic.as_str().to_owned(),
+            PublishTopic::NameWithAlias(topic, alias) => {
+                self.aliases.insert((is_ours, alias), topic.as_str().to_owned());
+                topic.as_str().to_owned()
+            }
+            PublishTopic::Alias(alias) => self.aliases.get(&(is_ours, alias)).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// What is told of a message.
+    fn publish(&mut self, sender: Role, publish: &Publish<'_>) -> String {
+        let topic = self.topic(sender, publish);
+        let packet_id = match sender {
+            Role::Client => sent_id(publish, &mut self.last_packet_id),
+            Role::Server => packet_id(publish).unwrap_or_default(),
+        };
+        let dup = matches!(
+            publish.delivery,
+            Delivery::AtLeastOnce { dup: true, .. } | Delivery::ExactlyOnce { dup: true, .. }
+        );
+        let (dup, retain) = (u8::from(dup), u8::from(publish.retain));
+        let (qos, bytes) = (publish.delivery.qos().level(), publish.payload.len());
+        format!("PUBLISH (d{dup}, q{qos}, r{retain}, m{packet_id}, '{topic}', ... ({bytes} bytes))")
+    }
 }
 
 impl Trace {
     pub(crate) fn new(settings: &Settings) -> Self {
         let Settings { tool, session, .. } = settings;
-        let state = State { client_id: session.client_id.clone(), last_packet_id: 0 };
+        let client_id = session.client_id.clone();
+        let state = State { client_id, last_packet_id: 0, aliases: HashMap::new() };
         Self { version: session.version, tool: *tool, state: Mutex::new(state) }
     }
 
@@ -37,9 +74,10 @@ impl Trace {
         {
             state.client_id = Some(assigned.as_str().to_owned());
         }
-        let lines = match sender {
-            Role::Client => sent(packet, &mut state.last_packet_id),
-            Role::Server => received(packet, self.version),
+        let lines = match (packet, sender) {
+            (Packet::Publish(publish), sender) => vec![state.publish(sender, publish)],
+            (packet, Role::Client) => sent(packet, &mut state.last_packet_id),
+            (packet, Role::Server) => vec![received(packet, self.version)],
         };
         let verb = if sender == Role::Client { "sending" } else { "received" };
         let client_id = state.client_id.as_deref().unwrap_or("(null)");
@@ -61,7 +99,6 @@ impl Trace {
 /// A packet of ours; one for several filters has a line for each.
 fn sent(packet: &Packet<'_>, last_packet_id: &mut u16) -> Vec<String> {
     let line = match packet {
-        Packet::Publish(publish) => publish_line(publish, sent_id(publish, last_packet_id)),
         Packet::PubAck(packet) => {
             format!("PUBACK (m{}, rc{})", packet.packet_id, packet.reason.reason().code())
         }
@@ -99,8 +136,8 @@ fn sent(packet: &Packet<'_>, last_packet_id: &mut u16) -> Vec<String> {
 }
 
 /// A packet of the server's.
-fn received(packet: &Packet<'_>, version: Version) -> Vec<String> {
-    vec![match packet {
+fn received(packet: &Packet<'_>, version: Version) -> String {
+    match packet {
         Packet::ConnAck(packet) => {
             let code = match packet.outcome {
                 Connected::Accepted { .. } => 0,
@@ -109,7 +146,6 @@ fn received(packet: &Packet<'_>, version: Version) -> Vec<String> {
             };
             format!("CONNACK ({code})")
         }
-        Packet::Publish(publish) => publish_line(publish, packet_id(publish).unwrap_or_default()),
         Packet::PubAck(packet) => {
             format!("PUBACK (Mid: {}, RC:{})", packet.packet_id, packet.reason.reason().code())
         }
@@ -120,7 +156,7 @@ fn received(packet: &Packet<'_>, version: Version) -> Vec<String> {
         Packet::PubRel(packet) => format!("PUBREL (Mid: {})", packet.packet_id),
         Packet::Disconnect(packet) => format!("DISCONNECT ({})", packet.reason.reason().code()),
         other => name(other).to_owned(),
-    }]
+    }
 }
 
 fn packet_id(publish: &Publish<'_>) -> Option<u16> {
@@ -136,20 +172,6 @@ fn packet_id(publish: &Publish<'_>) -> Option<u16> {
 fn sent_id(publish: &Publish<'_>, last: &mut u16) -> u16 {
     *last = packet_id(publish).unwrap_or_else(|| last.checked_add(1).unwrap_or(1));
     *last
-}
-
-fn publish_line(publish: &Publish<'_>, packet_id: u16) -> String {
-    let dup = matches!(
-        publish.delivery,
-        Delivery::AtLeastOnce { dup: true, .. } | Delivery::ExactlyOnce { dup: true, .. }
-    );
-    let topic = match publish.topic {
-        PublishTopic::Name(topic) | PublishTopic::NameWithAlias(topic, _) => topic.as_str(),
-        PublishTopic::Alias(_) => "",
-    };
-    let (qos, retain) = (publish.delivery.qos().level(), u8::from(publish.retain));
-    let bytes = publish.payload.len();
-    format!("PUBLISH (d{}, q{qos}, r{retain}, m{packet_id}, '{topic}', ... ({bytes} bytes))", u8::from(dup))
 }
 
 /// The options of a subscription on the wire, without QoS (section 3.8.3.1).

@@ -80,7 +80,11 @@ impl fmt::Display for TransportError {
             Layer::Name => write!(f, "there is no address of {to}: {cause}"),
             Layer::Socket => write!(f, "{to} cannot be reached: {cause}"),
             Layer::Proxy => write!(f, "the proxy {to} makes no connection: {cause}"),
-            Layer::Tls => write!(f, "no TLS with {to}: {cause}"),
+            Layer::Tls => {
+                write!(f, "no TLS with {to}: {cause}")?;
+                let advice = cause.downcast_ref().and_then(advice);
+                advice.map_or(Ok(()), |advice| write!(f, ": {advice}"))
+            }
             Layer::WebSocket => write!(f, "no WebSocket with {to}: {cause}"),
         }
     }
@@ -101,6 +105,16 @@ pub(crate) fn fault_of(error: &io::Error) -> Fault {
     return crate::tls::fault_of(error);
     #[cfg(not(feature = "tls"))]
     Fault::Network
+}
+
+/// What to do about it, where that is known and not said.
+#[cfg(feature = "tls")]
+pub(crate) use crate::tls::advice;
+
+/// What to do about it, where that is known and not said.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn advice(_: &io::Error) -> Option<&'static str> {
+    None
 }
 
 /// Keeps the kind of what it is made of, where that has one.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use session::client::TimedOut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -115,10 +116,15 @@ impl Driver {
                 sleep_until(Instant::now() + delay).await;
                 timeout(limit, connector()).await
             };
-            if let Ok(Ok(stream)) = self.meanwhile(attempt).await? {
-                self.engine.connect()?;
-                return Ok(stream);
-            }
+            let why = match self.meanwhile(attempt).await? {
+                Ok(Ok(stream)) => {
+                    self.engine.connect()?;
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => Ended::from(error),
+                Err(_) => Ended::TimedOut(TimedOut::Connect),
+            };
+            self.engine.tried_in_vain(why);
         }
     }
 
@@ -126,9 +132,10 @@ impl Driver {
     async fn meanwhile<T>(&mut self, attempt: impl Future<Output = T>) -> Result<T, Ended> {
         let mut attempt = std::pin::pin!(attempt);
         loop {
-            let mut taken = Vec::new();
+            let (full, mut taken) = (self.engine.full_streams(), Vec::new());
             tokio::select! {
                 outcome = &mut attempt => return Ok(outcome),
+                () = room(&full), if !full.is_empty() => self.engine.flush_streams(),
                 _ = self.commands.recv_many(&mut taken, COMMANDS_PER_TURN) => {
                     self.engine.begin_turn();
                     self.engine.handle_commands(taken)?;
@@ -145,8 +152,11 @@ impl Driver {
         let mut link = Link { reader, writer, needs_flush: false };
         let ended = loop {
             let turn = self.next(&mut link).await;
-            if let Err(ended) = self.take(turn, &mut link.needs_flush) {
-                break ended;
+            let is_unheard = matches!(turn, Turn::Written(Err(_)));
+            match self.take(turn, &mut link.needs_flush) {
+                Ok(()) => {}
+                Err(ended) if is_unheard => break self.hear_last(&mut link.reader).await.unwrap_or(ended),
+                Err(ended) => break ended,
             }
         };
         let farewell = timeout(FAREWELL, self.say_farewell(&mut link.writer)).await;
@@ -217,6 +227,27 @@ impl Driver {
         while let Ok(accepted) = self.accepted.try_recv() {
             self.engine.handle_accepted(&accepted);
         }
+    }
+
+    /// A server that takes nothing more may have said why before: that is why the connection is over.
+    async fn hear_last<R: AsyncRead + Unpin>(&mut self, reader: &mut R) -> Option<Ended> {
+        let heard = async {
+            while self.engine.may_read() {
+                let (input, _) = self.engine.buffers();
+                input.reserve(READ_BYTES);
+                let said = match reader.read_buf(input).await {
+                    Ok(0) => return None,
+                    Ok(_) => self.engine.handle_input().err(),
+                    // TLS has words of its own.
+                    Err(error) => return error.get_ref().is_some().then(|| error.into()),
+                };
+                if said.is_some() {
+                    return said;
+                }
+            }
+            None
+        };
+        timeout(FAREWELL, heard).await.ok().flatten()
     }
 
     /// What is still to be written, DISCONNECT as the last, and the end of the stream.

@@ -129,6 +129,16 @@ impl Engine {
         self.tell_failed();
     }
 
+    /// Another connection was tried for, and there is none.
+    pub(crate) fn tried_in_vain(&mut self, why: Ended) {
+        self.change_state(State::Reconnecting(why));
+    }
+
+    /// Puts what has come into streams that have room for it.
+    pub(crate) fn flush_streams(&mut self) {
+        self.routes.flush();
+    }
+
     /// Whether another connection may go better.
     pub(crate) fn may_reconnect(&self, ended: &Ended) -> bool {
         use wire::ConnectRefusal::{QuotaExceeded, ServerBusy, ServerUnavailable};

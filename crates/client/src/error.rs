@@ -7,7 +7,7 @@ use std::sync::Arc;
 use session::client as protocol;
 use wire::{ConnectRefusal, DisconnectReason, ReasonCode, Utf8Error, Violation};
 
-use crate::dial::{TransportError, fault_of};
+use crate::dial::{TransportError, advice, fault_of};
 
 /// Where to look for the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -354,7 +354,10 @@ impl fmt::Display for Ended {
             Self::TimedOut(what) => write!(f, "{what}: look at the network, or try again"),
             Self::RequestTimedOut => f.write_str("the server has not answered a request in time"),
             Self::Io(error) if TransportError::of(error).is_some() => error.fmt(f),
-            Self::Io(error) => write!(f, "the transport has failed: {error}"),
+            Self::Io(error) => {
+                write!(f, "the transport has failed: {error}")?;
+                advice(error).map_or(Ok(()), |advice| write!(f, ": {advice}"))
+            }
         }
     }
 }

@@ -11,7 +11,10 @@ use session::client::Receipt;
 use session::{Incoming, Now};
 use tokio::sync::mpsc;
 use topic::{TopicFilter, TopicFilterBuf, TopicName};
-use wire::{Delivery, MessageProperties, PacketId, Qos, ReasonCode, SubscriptionIdentifier, TopicAlias};
+use wire::{
+    Delivery, MessageProperties, PacketId, Qos, ReasonCode, SubscriptionIdentifier, SubscriptionIdentifiers,
+    TopicAlias,
+};
 
 use crate::outlet::Inlet;
 
@@ -29,7 +32,13 @@ struct Received {
     at: Now,
     delivery: Delivery,
     topic_alias: Option<TopicAlias>,
-    subscription_identifiers: Box<[SubscriptionIdentifier]>,
+    subscription_identifiers: Identifiers,
+}
+
+/// The subscriptions that a message comes for; nearly always it is one, which needs no memory of its own.
+enum Identifiers {
+    AtMostOne(Option<SubscriptionIdentifier>),
+    Several(Box<[SubscriptionIdentifier]>),
 }
 
 /// The messages of one subscription, in the order in which the server has sent them.
@@ -69,7 +78,7 @@ impl Message {
             at,
             delivery: message.packet.delivery,
             topic_alias: message.packet.topic.alias(),
-            subscription_identifiers: message.packet.subscription_identifiers.iter().collect(),
+            subscription_identifiers: Identifiers::of(message.packet.subscription_identifiers),
         };
         Self { received: Arc::new(received), owed }
     }
@@ -128,7 +137,10 @@ impl Message {
     /// not given one by the application has one of the client's own.
     #[must_use]
     pub fn subscription_identifiers(&self) -> &[SubscriptionIdentifier] {
-        &self.received.subscription_identifiers
+        match &self.received.subscription_identifiers {
+            Identifiers::AtMostOne(identifier) => identifier.as_slice(),
+            Identifiers::Several(identifiers) => identifiers,
+        }
     }
 
     /// What goes with it (section 3.3.2.3); before MQTT 5 nothing does.
@@ -181,6 +193,16 @@ impl Message {
     pub(crate) fn is_for(&self, streams: usize) {
         if let Some(owed) = &self.owed {
             owed.left.store(streams, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Identifiers {
+    fn of(identifiers: SubscriptionIdentifiers<'_>) -> Self {
+        let mut all = identifiers.iter();
+        match (all.next(), all.next()) {
+            (first, None) => Self::AtMostOne(first),
+            _ => Self::Several(identifiers.iter().collect()),
         }
     }
 }

@@ -213,9 +213,10 @@ impl Routes {
         }
         message.is_for(streams);
         let mut stays = false;
-        for route in self.routes.iter_mut().filter(|route| route.aim >= least) {
+        let targets = self.routes.iter_mut().filter(|route| route.aim >= least);
+        for (route, message) in targets.zip(std::iter::repeat_n(message, streams)) {
             stays |= route.stage.keeps(&message);
-            let is_held = route.outlet.take(message.clone(), self.bounds.drops_when_full);
+            let is_held = route.outlet.take(message, self.bounds.drops_when_full);
             self.held += usize::from(is_held);
         }
         stays

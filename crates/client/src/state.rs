@@ -22,7 +22,7 @@ use crate::server::Server;
 pub enum State {
     /// The server has accepted the connection, and this is what it said.
     Connected(Arc<Server>),
-    /// The connection was lost, for this reason, and another is being tried for.
+    /// The connection was lost, for this reason, and another is being tried for; each attempt in vain brings its own.
     Reconnecting(Ended),
     /// There will be no other.
     Ended(Ended),

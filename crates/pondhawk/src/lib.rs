@@ -36,6 +36,8 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Pub(arguments)) => cli::run(Tool::Publish, &arguments.words),
         Some(Command::Sub(arguments)) => cli::run(Tool::Subscribe, &arguments.words),
         Some(Command::Rr(arguments)) => cli::run(Tool::Request, &arguments.words),
+        Some(Command::Probe(arguments)) => cli::probe(&arguments),
+        Some(Command::Tap(arguments)) => cli::tap(&arguments),
         Some(Command::Check { file }) => check(&file),
         Some(Command::Journal(command)) => upkeep::run(&command),
         Some(Command::Bench(arguments)) => run_bench(arguments),

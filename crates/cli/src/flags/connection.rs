@@ -4,7 +4,6 @@ use client::Version;
 
 use super::{ALL, Flag, Takes, argument, number, qos};
 use crate::failure::Failure;
-use crate::settings::Will;
 use crate::url;
 
 pub(super) const WHERE: &[Flag] = &[
@@ -244,7 +243,7 @@ pub(super) const WILL: &[Flag] = &[
                     let question = "does it contain '+' or '#'?";
                     Failure::usage(format!("Error: Invalid will topic '{text}', {question}"))
                 })?;
-                settings.will = Some(Will { topic: text.to_owned() });
+                settings.will.topic = Some(text.to_owned());
                 Ok(())
             },
         ),
@@ -256,7 +255,7 @@ pub(super) const WILL: &[Flag] = &[
         takes: Takes::Bytes(
             argument("MESSAGE", "--will-payload argument given but no will payload specified"),
             |settings, bytes| {
-                settings.will_payload = Some(bytes.to_vec());
+                settings.will.payload = Some(bytes.to_vec());
                 Ok(())
             },
         ),
@@ -268,7 +267,7 @@ pub(super) const WILL: &[Flag] = &[
         takes: Takes::Text(
             argument("QOS", "--will-qos argument given but no will QoS specified"),
             |settings, text| {
-                settings.will_qos = qos(text, || Failure::usage(format!("Error: Invalid will QoS {text}.")))?;
+                settings.will.qos = qos(text, || Failure::usage(format!("Error: Invalid will QoS {text}.")))?;
                 Ok(())
             },
         ),
@@ -278,7 +277,7 @@ pub(super) const WILL: &[Flag] = &[
         names: &["--will-retain"],
         tools: ALL,
         takes: Takes::Nothing(|settings| {
-            settings.will_retain = true;
+            settings.will.retain = true;
             Ok(())
         }),
         help: "The broker keeps it",

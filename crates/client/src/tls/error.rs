@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use tokio_rustls::rustls;
+use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::error::Fault;
 
@@ -81,6 +81,56 @@ pub(crate) fn fault_of(error: &io::Error) -> Fault {
         Some(rustls::Error::AlertReceived(_)) => Fault::Application,
         Some(_) => Fault::Server,
     }
+}
+
+/// What to do about it, where that is known.
+pub(crate) fn advice(error: &io::Error) -> Option<&'static str> {
+    use rustls::AlertDescription as Alert;
+    let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
+        let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+        return is_cut.then_some("it may not speak TLS at this port");
+    };
+    Some(match error {
+        rustls::Error::InvalidCertificate(wrong) => return certificate_advice(wrong),
+        rustls::Error::InvalidMessage(_) => "it may not speak TLS at this port",
+        rustls::Error::AlertReceived(Alert::CertificateRequired | Alert::HandshakeFailure) => {
+            "the server may want a certificate of ours"
+        }
+        rustls::Error::AlertReceived(
+            Alert::UnknownCA
+            | Alert::BadCertificate
+            | Alert::CertificateUnknown
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::DecryptError,
+        ) => "the server does not take our certificate",
+        rustls::Error::AlertReceived(Alert::ProtocolVersion) => "the server speaks another version of TLS",
+        rustls::Error::AlertReceived(Alert::NoApplicationProtocol) => {
+            "the server has none of the protocols of ALPN"
+        }
+        _ => return None,
+    })
+}
+
+fn certificate_advice(wrong: &CertificateError) -> Option<&'static str> {
+    use CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
+        Other, UnknownIssuer,
+    };
+    Some(match wrong {
+        UnknownIssuer => "nobody who is trusted has signed it: name its authority",
+        NotValidForName | NotValidForNameContext { .. } => {
+            "use a name that it has, or expect the server under that one"
+        }
+        Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. } => {
+            "it is to be renewed, unless the clock of this machine is wrong"
+        }
+        // A self-signed certificate of OpenSSL's is one, unless it is told otherwise.
+        Other(error) if format!("{error:?}").contains("CaUsedAsEndEntity") => {
+            "it is that of an authority: have the authority sign another one for the server"
+        }
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Origin {

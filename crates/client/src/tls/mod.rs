@@ -21,8 +21,8 @@ use tokio_rustls::rustls::{self, CipherSuite, ClientConfig, RootCertStore, Suppo
 use crate::dial::{Layer, TransportError};
 use crate::endpoint::Duplex;
 
-pub(crate) use error::fault_of;
 pub use error::{Origin, TlsError};
+pub(crate) use error::{advice, fault_of};
 use pem::Identity;
 use verify::{AnyCertificate, AnyHostName};
 

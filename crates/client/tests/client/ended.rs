@@ -1,12 +1,17 @@
 //! How connections begin and end.
 
+use std::io;
 use std::num::NonZeroU16;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use client::{
-    ConnectError, Disconnect, DisconnectError, DisconnectProperties, DisconnectReason, Ended, Fault, Options,
-    Outgoing, PublishError, Qos, SubscribeError, UserProperties, UserProperty, Utf8, Version, filter, topic,
+    Client, ConnectError, Disconnect, DisconnectError, DisconnectProperties, DisconnectReason, Ended, Fault,
+    Options, Outgoing, PublishError, Qos, SubscribeError, UserProperties, UserProperty, Utf8, Version,
+    filter, topic,
 };
+use tokio::io::{AsyncWriteExt, ReadBuf};
 use wire::{ConnAck, ConnAckProperties, ConnectRefusal, PubAck, PubAckReason, SubAckReason};
 
 use crate::peer::{END, Peer, id};
@@ -280,4 +285,43 @@ async fn whoever_does_not_wait_for_a_subscription_does_not_have_it() {
     let reasons = wire::OneOrMore::new(&granted).expect("one");
     peer.send(wire::SubAck { packet_id: id(1), properties: wire::AckProperties::EMPTY, reasons }).await;
     assert_eq!(peer.next().await, "UNSUBSCRIBE id=2 \"a\"");
+}
+
+/// A stream whose other end takes nothing any more, but has said something before.
+struct Broken(tokio::io::DuplexStream, bool);
+
+impl tokio::io::AsyncRead for Broken {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        task: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.1 { Pin::new(&mut self.0).poll_read(task, into) } else { Poll::Pending }
+    }
+}
+
+impl tokio::io::AsyncWrite for Broken {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        self.1 = true;
+        Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn what_the_server_said_is_heard_though_it_takes_nothing_more() {
+    let (mut ours, theirs) = tokio::io::duplex(1 << 10);
+    let mut refused = Vec::new();
+    let packet = ConnAck::refused(ConnectRefusal::Banned);
+    packet.encode(Version::V5, &mut refused).expect("in order");
+    ours.write_all(&refused).await.expect("in memory");
+    let error = Client::connect(Broken(theirs, false), Options::new(Version::V5)).await.expect_err("refused");
+    assert!(matches!(error, ConnectError::Refused { reason: ConnectRefusal::Banned, .. }), "{error}");
 }

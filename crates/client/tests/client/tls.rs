@@ -12,6 +12,7 @@ use client::{
     Client, Ended, Endpoint, Fault, Options, State, Tls, TlsError, TlsOptions, TlsVersion, Version,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -138,8 +139,9 @@ async fn a_client_shows_who_it_is_and_what_it_speaks() {
 
     let stranger = Authority::new("elsewhere").sign("sensor-8");
     let stranger = options.client_certificate_pem(stranger.certificate, stranger.key);
-    let (fault, _) = disagree(&server, stranger.build().expect("all is there")).await;
-    assert_eq!(fault, Fault::Application, "the server does not like what it was shown");
+    let (fault, error) = disagree(&server, stranger.build().expect("all is there")).await;
+    assert_eq!(fault, Fault::Application);
+    assert!(error.ends_with(": the server does not take our certificate"), "{error}");
 }
 
 #[tokio::test]
@@ -149,6 +151,7 @@ async fn a_server_that_nobody_vouches_for_is_refused() {
     let others = TlsOptions::new().root_pem(Authority::new("another").pem());
     let (fault, error) = disagree(&server, others.build().expect("all is there")).await;
     assert!(error.starts_with("no TLS with localhost: invalid peer certificate: UnknownIssuer"), "{error}");
+    assert!(error.ends_with(": name its authority"), "{error}");
     assert_eq!(fault, Fault::Server);
     let any_name = others.clone().dangerously_accept_any_host_name();
     let (_, error) = disagree(&server, any_name.build().expect("all is there")).await;
@@ -167,6 +170,30 @@ async fn a_certificate_is_for_one_host() {
     assert_eq!(fault, Fault::Server);
     agree(&server, options.clone().server_name("broker.example").build().expect("all is there")).await;
     agree(&server, options.dangerously_accept_any_host_name().build().expect("all is there")).await;
+}
+
+#[tokio::test]
+async fn an_authority_is_no_server() {
+    let authority = Authority::new("ours");
+    let key = authority.0.key().serialize_pem();
+    let server = Identity { certificate: authority.pem(), key }.server(None);
+    let tls = TlsOptions::new().root_pem(authority.pem()).build().expect("all is there");
+    let (fault, error) = disagree(&server, tls).await;
+    assert_eq!(fault, Fault::Server);
+    assert!(error.contains("it is that of an authority"), "{error}");
+}
+
+#[tokio::test]
+async fn a_port_without_tls_is_told() {
+    let (listener, port) = listen().await;
+    let server = async {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        stream.write_all(b"\x20\x02\x00\x00 CONNACK").await.expect("it is there");
+        stream
+    };
+    let tls = TlsOptions::new().root_pem(Authority::new("ours").pem()).build().expect("all is there");
+    let (_, error) = tokio::join!(server, refused(Endpoint::tcp("localhost", port).tls(tls)));
+    assert!(error.to_string().ends_with(": it may not speak TLS at this port"), "{error}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! What an application can see of its connection: its state, and every packet.
 
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -40,6 +41,44 @@ async fn each_packet_is_shown_with_its_sender() {
         assert_eq!(types[..5], expected);
         assert_eq!(types[5..], ["-> PUBLISH", "<- PUBACK", "-> DISCONNECT"]);
         assert!(!lines[0].contains("secret"), "{}", lines[0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_in_vain_says_why_and_streams_go_on() {
+    let (to, mut streams) = mpsc::unbounded_channel::<DuplexStream>();
+    let mut attempts = 0;
+    let connector = move || {
+        attempts += 1;
+        let (ours, theirs) = duplex(1 << 16);
+        let is_first = attempts == 1;
+        if is_first {
+            to.send(ours).expect("somebody listens");
+        }
+        std::future::ready(if is_first { Ok(theirs) } else { Err(io::ErrorKind::HostUnreachable.into()) })
+    };
+    let options = Options::new(Version::V5).client_id("me").session_expiry_secs(60).messages_max(1);
+    let options = options.reconnect(Duration::from_millis(100), Duration::from_secs(1));
+    let server = async {
+        let mut peer = Peer::on(streams.recv().await.expect("the client tries"), Version::V5);
+        assert!(peer.next().await.starts_with("CONNECT"));
+        peer.send(ConnAck::accepted(false)).await;
+        peer
+    };
+    let (client, mut peer) = tokio::join!(Client::connect_by(connector, options), server);
+    let client = client.expect("it is accepted");
+    let (messages, ()) =
+        tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let mut messages = messages.expect("granted");
+    for _ in 0..3 {
+        peer.send(Publish::new(topic!("a"), b"hey")).await;
+    }
+    drop(peer);
+    let mut state = client.state();
+    let is_vain = |state: &State| matches!(state, State::Reconnecting(Ended::Io(_)));
+    drop(state.wait_for(is_vain).await.expect("the driver is there"));
+    for _ in 0..3 {
+        messages.next().await.expect("it had come before");
     }
 }
 

@@ -1,0 +1,183 @@
+//! `pondhawk probe`: what a broker can do, measured and not believed.
+
+mod delivery;
+mod finding;
+mod limits;
+mod offers;
+
+use std::hash::{BuildHasher, RandomState};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use client::{
+    Client, Endpoint, Message, Messages, Options, Outgoing, PublishError, Qos, Server, TopicFilter,
+    TopicName, Version,
+};
+use tokio::time::timeout;
+
+use finding::{Finding, Report};
+
+/// Tries out what a broker can do, and prints it beside what the broker says of itself.
+///
+/// Everything happens under a topic and with client identifiers that nobody else has, and nothing is left behind.
+/// The exit code is 0 if the broker keeps what it says and what MQTT asks for, 1 if it does not, and 2 if there is no
+/// connection.
+#[derive(Debug, Clone, Args)]
+pub struct ProbeArgs {
+    /// HOST, HOST:PORT, or a URL such as mqtts://host.
+    broker: String,
+
+    /// User name.
+    #[arg(short, long, value_name = "NAME")]
+    username: Option<String>,
+
+    /// Password.
+    #[arg(short = 'P', long, value_name = "PASSWORD", requires = "username")]
+    password: Option<String>,
+
+    /// One JSON object in place of the table.
+    #[arg(long)]
+    json: bool,
+
+    /// Larger payloads are not tried, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
+    payload_max: usize,
+
+    /// So many messages where many are needed.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    messages: u32,
+
+    /// Whatever takes longer has failed, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    patience: u64,
+}
+
+/// Why a broker was not found to do something.
+pub(crate) type Failure = String;
+
+pub(crate) struct Probe {
+    endpoint: Endpoint,
+    arguments: ProbeArgs,
+    /// What is tried is tried in this one: the newest that there is.
+    version: Version,
+    /// Begins each topic and client identifier.
+    prefix: String,
+}
+
+/// Tries everything, and prints what was found.
+pub fn run(arguments: &ProbeArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let report = match runtime {
+        Ok(runtime) => runtime.block_on(probe(arguments)),
+        Err(error) => Err(error.to_string()),
+    };
+    match report {
+        Ok(report) => {
+            print!("{}", if arguments.json { report.json() } else { report.table() });
+            if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn probe(arguments: &ProbeArgs) -> Result<Report, Failure> {
+    let url = if arguments.broker.contains("://") {
+        arguments.broker.clone()
+    } else {
+        format!("mqtt://{}", arguments.broker)
+    };
+    let endpoint = url.parse().map_err(|error| format!("{}: {error}", arguments.broker))?;
+    let prefix = format!("pondhawk-probe-{:08x}", RandomState::new().hash_one(0) >> 32);
+    let mut probe = Probe { endpoint, arguments: arguments.clone(), version: Version::V5, prefix };
+    let mut report = Report::of(&arguments.broker);
+    let versions = offers::versions(&mut probe).await?;
+    report.extend(versions);
+    let said = probe.connect("first").await?;
+    report.extend(offers::said_of(said.server()));
+    leave(said).await;
+    report.extend(offers::all(&probe).await);
+    report.extend(limits::all(&probe).await);
+    report.extend(delivery::all(&probe).await);
+    Ok(report)
+}
+
+impl Probe {
+    /// What is done with a client of this name.
+    fn options(&self, version: Version, name: &str) -> Options {
+        let options = Options::new(version).client_id(format!("{}-{name}", self.prefix));
+        let options = options.connect_timeout(self.patience()).request_timeout(self.patience());
+        match (&self.arguments.username, &self.arguments.password) {
+            (Some(name), password) => {
+                options.credentials(name, password.as_ref().map(|text| text.as_bytes()))
+            }
+            (None, _) => options,
+        }
+    }
+
+    async fn connect(&self, name: &str) -> Result<Client, Failure> {
+        self.connect_with(self.options(self.version, name)).await
+    }
+
+    async fn connect_with(&self, options: Options) -> Result<Client, Failure> {
+        Client::connect_to(self.endpoint.clone(), options).await.map_err(|error| error.to_string())
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.arguments.patience)
+    }
+
+    /// A topic that nobody else has.
+    fn topic(&self, rest: &str) -> String {
+        format!("{}/{rest}", self.prefix)
+    }
+
+    async fn subscribe(&self, client: &Client, filter: &str, qos: Qos) -> Result<Messages, Failure> {
+        let filter = TopicFilter::try_from(filter).map_err(|error| error.to_string())?;
+        client.subscribe(filter, qos).await.map_err(|error| error.to_string())
+    }
+
+    /// Publishes a message, and waits until the server has it.
+    async fn publish(&self, client: &Client, message: &Outgoing<'_>) -> Result<(), Failure> {
+        let published = async { client.publish(message).await?.await.map(drop) };
+        let published: Result<(), PublishError> = self.in_time(published).await?;
+        published.map_err(|error| error.to_string())
+    }
+
+    /// The next message.
+    async fn hear(&self, messages: &mut Messages) -> Result<Message, Failure> {
+        self.in_time(messages.next()).await?.ok_or_else(|| "the connection has ended".to_owned())
+    }
+
+    async fn in_time<T>(&self, course: impl Future<Output = T>) -> Result<T, Failure> {
+        let late = |_| format!("not within {} s", self.arguments.patience);
+        timeout(self.patience(), course).await.map_err(late)
+    }
+}
+
+/// How a connection ends makes no difference here.
+async fn leave(client: Client) {
+    let _ = client.disconnect().await;
+}
+
+/// Text as a topic, of which it is a valid one.
+fn name(text: &str) -> Result<TopicName<'_>, Failure> {
+    TopicName::try_from(text).map_err(|error| error.to_string())
+}
+
+fn message<'m>(topic: &'m str, payload: &'m [u8], qos: Qos) -> Result<Outgoing<'m>, Failure> {
+    Ok(Outgoing { qos, ..Outgoing::new(name(topic)?, payload) })
+}
+
+/// What a check has found, and what the broker says about it.
+fn finding(what: &str, found: Result<(), Failure>, said: Option<bool>) -> Finding {
+    Finding::of_check(what, found, said)
+}
+
+/// Whether it says so; before MQTT 5 a server says nothing.
+fn said(server: &Server, available: bool) -> Option<bool> {
+    server.version.is_5().then_some(available)
+}

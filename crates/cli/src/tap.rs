@@ -1,0 +1,162 @@
+//! `pondhawk tap`: between clients and any broker; every byte unchanged, and a line for each packet.
+
+mod capture;
+mod reading;
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use wire::{Role, Version};
+
+use capture::{Capture, Conversation};
+use reading::Reading;
+
+/// So many bytes are forwarded at a time.
+const BYTES_AT_A_TIME: usize = 16 << 10;
+
+/// Stands between clients and a broker: forwards every byte as it comes, and prints each packet on a line: time (UTC),
+/// number of the connection, direction, packet.
+#[derive(Debug, Clone, Args)]
+pub struct TapArgs {
+    /// Where clients connect to; port 0 is a free one.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: String,
+
+    /// The broker.
+    #[arg(long, value_name = "HOST:PORT")]
+    to: String,
+
+    /// Also write what is forwarded to a file that Wireshark opens (pcap).
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+}
+
+/// Forwards until it is interrupted.
+pub fn run(arguments: &TapArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(listen(arguments))) {
+        Ok(never) => match never {},
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
+    let TapArgs { listen, to, capture } = arguments;
+    let at = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+    let listener = TcpListener::bind(listen).await.map_err(|error| at(listen, error))?;
+    let capture = match capture {
+        Some(path) => {
+            let file = File::create(path).and_then(|file| Capture::begin(Box::new(file)));
+            Some(Arc::new(Mutex::new(file.map_err(|error| at(&path.display().to_string(), error))?)))
+        }
+        None => None,
+    };
+    println!("listening on {}", listener.local_addr()?);
+    for number in 1_u64.. {
+        let (client, _) = listener.accept().await?;
+        tokio::spawn(Tap { number, capture: capture.clone() }.carry(client, to.clone()));
+    }
+    unreachable!("nobody counts that far")
+}
+
+/// One connection.
+struct Tap {
+    number: u64,
+    capture: Option<Arc<Mutex<Capture>>>,
+}
+
+/// What both ways of a connection know.
+struct Shared {
+    version: Option<Version>,
+    conversation: Conversation,
+}
+
+impl Tap {
+    async fn carry(self, client: TcpStream, to: String) {
+        let (server, from) = match (TcpStream::connect(&to).await, client.peer_addr()) {
+            (Ok(server), Ok(from)) => (server, from),
+            (Err(error), _) => return self.print("--", &format!("no connection to {to}: {error}")),
+            (_, Err(error)) => return self.print("--", &format!("gone already: {error}")),
+        };
+        self.print("--", &format!("opened by {from}"));
+        // Small packets are not to wait for each other here if they did not before.
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let address = server.peer_addr().unwrap_or(from);
+        let shared = Mutex::new(Shared { version: None, conversation: Conversation::new(from, address) });
+        let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+        tokio::join!(
+            self.forward(Role::Client, from_client, to_server, &shared),
+            self.forward(Role::Server, from_server, to_client, &shared)
+        );
+        self.print("--", "closed");
+    }
+
+    /// Until nothing more comes, which the other side is told.
+    async fn forward(
+        &self,
+        sender: Role,
+        mut from: OwnedReadHalf,
+        mut to: OwnedWriteHalf,
+        shared: &Mutex<Shared>,
+    ) {
+        let (mut reading, mut bytes) = (Reading::of(sender), vec![0; BYTES_AT_A_TIME]);
+        let arrow = if sender == Role::Client { "->" } else { "<-" };
+        loop {
+            let came = match from.read(&mut bytes).await {
+                Ok(0) => break self.print(arrow, "end"),
+                Ok(count) => &bytes[..count],
+                Err(error) => break self.print(arrow, &error.to_string()),
+            };
+            {
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                reading.take(came, &mut shared.version, |line| self.print(arrow, line));
+                self.record(&mut shared.conversation, sender, came);
+            }
+            if let Err(error) = to.write_all(came).await {
+                break self.print(arrow, &format!("not taken: {error}"));
+            }
+        }
+        let _ = to.shutdown().await;
+    }
+
+    fn record(&self, conversation: &mut Conversation, sender: Role, bytes: &[u8]) {
+        let Some(capture) = &self.capture else { return };
+        let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = capture.record(now(), &conversation.segment(sender, bytes)) {
+            self.print("--", &format!("not captured: {error}"));
+        }
+    }
+
+    /// Who reads no more misses what comes; it is forwarded all the same.
+    fn print(&self, arrow: &str, what: &str) {
+        let _ = writeln!(io::stdout().lock(), "{} {} {arrow} {what}", time_of_day(now()), self.number);
+    }
+}
+
+/// Since 1970.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// In UTC, to the millisecond.
+fn time_of_day(now: Duration) -> String {
+    let (secs, ms) = (now.as_secs(), now.subsec_millis());
+    format!("{:02}:{:02}:{:02}.{ms:03}", secs / 3_600 % 24, secs / 60 % 60, secs % 60)
+}
+
+#[test]
+fn the_time_of_day_is_that_of_greenwich() {
+    assert_eq!(time_of_day(Duration::from_millis(1_700_000_000_123)), "22:13:20.123");
+}

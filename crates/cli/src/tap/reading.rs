@@ -1,0 +1,100 @@
+//! What one side of a connection says, packet by packet.
+
+use wire::{Decoded, Limits, Packet, Role, Version, decode};
+
+/// Larger packets are told of, and not kept until they are whole.
+const PACKET_BYTES_MAX: usize = 1 << 20;
+
+/// The bytes of one side of which the packet is not whole yet.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    sender: Role,
+    rest: Vec<u8>,
+    /// So many bytes of a packet that is not read are still to come.
+    skip: usize,
+    /// What came is not MQTT: nothing more is read.
+    is_lost: bool,
+}
+
+impl Reading {
+    pub(crate) fn of(sender: Role) -> Self {
+        Self { sender, rest: Vec::new(), skip: 0, is_lost: false }
+    }
+
+    /// Takes what came, and tells the packets that are whole. CONNECT sets the version, for both sides.
+    pub(crate) fn take(&mut self, bytes: &[u8], version: &mut Option<Version>, mut tell: impl FnMut(&str)) {
+        let skipped = bytes.len().min(self.skip);
+        self.skip -= skipped;
+        if self.is_lost {
+            return;
+        }
+        self.rest.extend_from_slice(&bytes[skipped..]);
+        let mut at = 0;
+        while at < self.rest.len() {
+            let unread = &self.rest[at..];
+            let limits = Limits { sender: Some(self.sender), ..Limits::default() };
+            // A second CONNECT is wrong, but for its server to say so.
+            let is_connect = unread[0] >> 4 == 1;
+            match decode(unread, version.filter(|_| !is_connect), &limits) {
+                Ok(Decoded::Packet { packet, len }) => {
+                    if let Packet::Connect(connect) = &packet {
+                        *version = Some(connect.version());
+                    }
+                    tell(&packet.to_string());
+                    at += len;
+                }
+                Ok(Decoded::Need { total: Some(total) }) if total > PACKET_BYTES_MAX => {
+                    tell(&format!("a packet of {total} B, which is not read"));
+                    self.skip = total - unread.len();
+                    at = self.rest.len();
+                }
+                Ok(Decoded::Need { .. }) => break,
+                Err(violation) => {
+                    tell(&format!("{violation}; what follows is forwarded and not read"));
+                    self.is_lost = true;
+                    at = self.rest.len();
+                }
+            }
+        }
+        self.rest.drain(..at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONNECT: &[u8] = b"\x10\x0e\0\x04MQTT\x04\x02\0\x3c\0\x02me";
+
+    fn told(pieces: &[&[u8]], version: Option<Version>) -> Vec<String> {
+        let (mut reading, mut version, mut lines) = (Reading::of(Role::Client), version, Vec::new());
+        pieces.iter().for_each(|bytes| reading.take(bytes, &mut version, |line| lines.push(line.to_owned())));
+        lines
+    }
+
+    #[test]
+    fn packets_are_told_when_they_are_whole() {
+        let lines = told(&[&CONNECT[..3], &CONNECT[3..], b"\xc0", b"\0\xc0\0"], None);
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].starts_with("CONNECT"), "{}", lines[0]);
+        assert_eq!(lines[1..], ["PINGREQ", "PINGREQ"]);
+    }
+
+    #[test]
+    fn a_large_packet_is_told_of_and_passed_over() {
+        let mut large = b"\x30\x80\x80\x80\x01".to_vec();
+        large.resize(5 + (2 << 20), 0);
+        let (begin, end) = large.split_at(1_000);
+        assert_eq!(
+            told(&[begin, end, b"\xc0\0"], Some(Version::V5)),
+            ["a packet of 2097157 B, which is not read", "PINGREQ"]
+        );
+    }
+
+    #[test]
+    fn what_is_not_mqtt_is_told_once() {
+        let lines = told(&[b"GET / HTTP/1.1\r\n", b"\xc0\0"], None);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].ends_with("what follows is forwarded and not read"), "{}", lines[0]);
+    }
+}
