@@ -60,7 +60,23 @@ pub(crate) struct Ahead {
     batches: Receiver<Result<Batch, OpenError>>,
     /// Batches go back to be filled again: to free the memory of another thread takes long.
     used: Sender<Batch>,
-    reader: JoinHandle<Recovery>,
+    /// None once it has been waited for.
+    reader: Option<JoinHandle<Recovery>>,
+}
+
+impl Ahead {
+    /// Waits for the thread, which reads no more than is under way, and then gives back what it has read with.
+    fn stop(&mut self) -> Option<thread::Result<Recovery>> {
+        // In the place of the one that it sends to.
+        self.batches = channel().1;
+        self.reader.take().map(JoinHandle::join)
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 impl Frames {
@@ -71,7 +87,7 @@ impl Frames {
         let (used, returned) = channel();
         let reader = thread::Builder::new().name("recovery".to_owned());
         let reader = reader.spawn(move || read_all(recovery, &sender, &returned))?;
-        Ok(Self::Ahead(Ahead { batches, used, reader }))
+        Ok(Self::Ahead(Ahead { batches, used, reader: Some(reader) }))
     }
 
     /// The next ones, in the place of those that were put to use. False at the end.
@@ -81,13 +97,15 @@ impl Frames {
                 batch.clear();
                 batch.read(recovery)
             }
-            Self::Ahead(Ahead { batches, used, .. }) => {
-                let Ok(next) = batches.recv() else {
+            Self::Ahead(ahead) => {
+                let Ok(next) = ahead.batches.recv() else {
                     batch.clear();
+                    // All was read, or the thread has panicked.
+                    *self = Self::Here(recovery_of(ahead));
                     return Ok(false);
                 };
                 // At the end nobody fills it again.
-                let _ = used.send(std::mem::replace(batch, next?));
+                let _ = ahead.used.send(std::mem::replace(batch, next?));
                 Ok(true)
             }
         }
@@ -97,13 +115,14 @@ impl Frames {
     pub(crate) fn end(self) -> Recovery {
         match self {
             Self::Here(recovery) => recovery,
-            Self::Ahead(Ahead { batches, reader, .. }) => {
-                // What nobody has asked for is not waited for.
-                drop(batches);
-                reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            }
+            Self::Ahead(mut ahead) => recovery_of(&mut ahead),
         }
     }
+}
+
+fn recovery_of(ahead: &mut Ahead) -> Recovery {
+    let ended = ahead.stop().expect("it is waited for once, and then in no one's hands");
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn read_all(
@@ -122,7 +141,9 @@ fn read_until_end(
     returned: &Receiver<Batch>,
 ) -> Result<(), SendError<Result<Batch, OpenError>>> {
     loop {
-        let mut batch = returned.try_recv().unwrap_or_default();
+        // One that has held a long frame is not kept.
+        let returned = returned.try_recv().ok().filter(|batch| batch.bytes.capacity() <= 2 * BATCH_BYTES);
+        let mut batch = returned.unwrap_or_default();
         batch.clear();
         let read = loop {
             let read = batch.read(recovery);

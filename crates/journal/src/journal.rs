@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::thread;
 
 use ledger::{
     Address, Addressed, Durability, Fetched, Found, Instruments, Keeper, Lsn, Needs, Progress, Record,
@@ -67,7 +68,7 @@ enum Turn {
 }
 
 /// A journal that is being read: its records, which are whole groups in their order, and then [`start`](Self::start). They
-/// end early where something is damaged: `start` says what.
+/// end early where something is damaged: `start` says what. Of bodies that nobody wants only the checksum is looked at.
 pub struct Opening {
     frames: Frames,
     settings: Settings,
@@ -101,12 +102,15 @@ pub fn open(storage: Arc<dyn Storage>, settings: Settings) -> Result<Opening, Op
 }
 
 impl Opening {
-    /// Reads files on a thread of its own from now on, ahead of who takes the records: worth it where there are many, and
-    /// two processors.
+    /// Reads files on a thread of its own from now on, ahead of who takes the records; but not on a machine with a single
+    /// processor.
     ///
     /// # Errors
     /// There can be no more threads.
     pub fn ahead(self) -> Result<Self, OpenError> {
+        if thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
+            return Ok(self);
+        }
         Ok(Self { frames: self.frames.ahead().map_err(OpenError::directory)?, ..self })
     }
 
@@ -268,14 +272,6 @@ impl Journal {
         appended.map(|(appended, _)| appended.lsn)
     }
 
-    /// Without threads: whether [`next_fetched`](Keeper::next_fetched) has something.
-    #[must_use]
-    pub fn has_fetched(&self) -> bool {
-        let Fetching { unwritten, wanted, fetched, .. } = &self.fetching;
-        let is_readable = |wanted: &Wanted| self.log.is_readable(wanted.address.at.get());
-        !(wanted.is_empty() && fetched.is_empty()) || unwritten.iter().any(is_readable)
-    }
-
     /// Hands on what can be read by now. What was not written when writing failed never can: those who wait for it take
     /// the place of others who can be served.
     fn ask(&mut self) {
@@ -350,6 +346,14 @@ impl Keeper for Journal {
         let next = self.fetching.fetched.pop_front();
         self.fetching.under_way -= usize::from(next.is_some());
         next
+    }
+
+    fn has_fetched(&self) -> bool {
+        let Fetching { unwritten, wanted, fetched, .. } = &self.fetching;
+        let is_readable = |wanted: &Wanted| self.log.is_readable(wanted.address.at.get());
+        // Without threads it is read when it is asked for.
+        let reads = || self.runner.is_none() && (!wanted.is_empty() || unwritten.iter().any(is_readable));
+        !fetched.is_empty() || reads()
     }
 
     fn begin_turn(&mut self) {

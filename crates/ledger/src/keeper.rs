@@ -34,6 +34,11 @@ pub trait Keeper: Send {
         None
     }
 
+    /// Whether [`next_fetched`](Self::next_fetched) has something of which nobody is woken.
+    fn has_fetched(&self) -> bool {
+        false
+    }
+
     /// What is committed from now on is begun to be written when the turn ends. Without turns each commit is begun at once.
     fn begin_turn(&mut self) {}
 

@@ -167,7 +167,7 @@ impl Ledger {
             lasting: HashMap::default(),
             moved: Moved::default(),
             copied: Copied::default(),
-            live: Live::default(),
+            live: Live::for_ever(),
             bodies: Bodies::default(),
             groups: Groups::new(settings.seed, settings.dispatch.clone()),
             retained: Retained::new(settings.retained_bytes_max),

@@ -11,16 +11,10 @@ use crate::Address;
 
 /// The bytes of messages that are on the record, each counted once, as long as somebody has it.
 ///
-/// There is one in a process, or a few, and each stays until it ends: every message has it, and if they counted who has it,
+/// Each ledger has one, and a process one ledger, or a test some more. It stays until the process ends: every message has it, and if they counted who has it,
 /// each would wait, at its beginning and its end, for everything that was stored before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Live(&'static Bytes);
-
-impl Default for Live {
-    fn default() -> Self {
-        Self(Box::leak(Box::default()))
-    }
-}
 
 #[derive(Debug, Default)]
 struct Bytes {
@@ -80,6 +74,11 @@ enum Share {
 }
 
 impl Live {
+    /// A new count, which stays for as long as the process.
+    pub(crate) fn for_ever() -> Self {
+        Self(Box::leak(Box::default()))
+    }
+
     pub(crate) fn bytes(self) -> usize {
         self.0.all.load(Ordering::Relaxed)
     }
@@ -116,6 +115,10 @@ impl<'a> Keeping<'a> {
     ) -> Self {
         let (size_bytes, expires_unix_ms) = (message.size_bytes(), message.expires_unix_ms());
         let share = live.map_or(Share::None, |live| Share::among(queues, live, size_bytes));
+        if let Share::Shared(bytes) = &share {
+            // Somebody may have it while all queues have it on the disk: then it is not read.
+            *bytes.message() = Arc::downgrade(message);
+        }
         Self { message: Some(message), size_bytes, expires_unix_ms, address, share }
     }
 
@@ -146,8 +149,8 @@ impl<'a> Keeping<'a> {
             }
             Share::Shared(bytes) => Share::Shared(Arc::clone(bytes)),
         };
-        if let Some(message) = message {
-            share.bring(message, size_bytes);
+        if message.is_some() {
+            share.count_queue(size_bytes);
         }
         Kept {
             message: message.cloned(),
@@ -170,11 +173,12 @@ impl Share {
     }
 
     /// One queue more has it in memory.
-    fn bring(&self, message: &Arc<Message>, size_bytes: usize) {
+    #[inline]
+    fn count_queue(&self, size_bytes: usize) {
         match self {
             Self::None => {}
             Self::Sole(live) => add(&live.0.in_memory, size_bytes),
-            Self::Shared(bytes) => bytes.bring(message),
+            Self::Shared(bytes) => bytes.count_queue(),
         }
     }
 }
@@ -226,8 +230,11 @@ impl Kept {
     pub(crate) fn bring(&mut self, message: Arc<Message>) {
         self.is_wanted = false;
         if self.message.is_none() {
-            self.share.bring(&message, self.size_bytes());
-            self.message = Some(message);
+            self.share.count_queue(self.size_bytes());
+            self.message = Some(match &self.share {
+                Share::Shared(bytes) => bytes.the_one(message),
+                _ => message,
+            });
         }
     }
 
@@ -265,11 +272,19 @@ impl LiveBytes {
         self.message.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn bring(&self, message: &Arc<Message>) {
+    /// What all queues have that have it in memory: this one, unless there is one already, which another queue was read.
+    fn the_one(&self, message: Arc<Message>) -> Arc<Message> {
+        let mut known = self.message();
+        known.upgrade().unwrap_or_else(|| {
+            *known = Arc::downgrade(&message);
+            message
+        })
+    }
+
+    fn count_queue(&self) {
         let queues = self.in_memory.load(Ordering::Relaxed);
         self.in_memory.store(queues + 1, Ordering::Relaxed);
         if queues == 0 {
-            *self.message() = Arc::downgrade(message);
             add(&self.live.0.in_memory, self.bytes);
         }
     }
@@ -306,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_message_is_read_for_one_of_its_queues_and_counted_once() {
-        let live = Live::default();
+        let live = Live::for_ever();
         let address = Some(Address { at: NonZeroU64::MIN, bytes: 1, checksum: 0 });
         let read = || Arc::new(Message::of_server("t", b"payload").expect("a topic"));
         let mut queues: Vec<Kept> = {
@@ -326,5 +341,26 @@ mod tests {
         assert_eq!(live.in_memory_bytes(), bytes);
         drop(queues);
         assert_eq!((live.bytes(), live.in_memory_bytes()), (0, 0));
+    }
+
+    /// Two queues ask for it before it has come to either.
+    #[test]
+    fn a_message_that_was_read_twice_is_in_memory_once() {
+        let live = Live::for_ever();
+        let address = Some(Address { at: NonZeroU64::MIN, bytes: 1, checksum: 0 });
+        let read = || Arc::new(Message::of_server("t", b"payload").expect("a topic"));
+        let mut queues: Vec<Kept> = {
+            let message = read();
+            let keeping = Keeping::new(&message, 3, Some(live), address);
+            (0..3).map(|_| keeping.one(true, true)).collect()
+        };
+        assert_eq!((queues[0].want(), queues[1].want()), (address, address));
+        queues[0].bring(read());
+        queues[1].bring(read());
+        drop(queues.remove(0));
+        assert_eq!(queues[1].want(), None, "one of them is still there");
+        let messages: Vec<_> = queues.iter().filter_map(Kept::message).collect();
+        assert!(Arc::ptr_eq(messages[0], messages[1]));
+        assert_eq!(live.in_memory_bytes(), queues[0].size_bytes());
     }
 }

@@ -29,6 +29,16 @@ pub enum Recovered<'a> {
     Away(Away, Address),
 }
 
+impl Recovered<'_> {
+    /// What its message takes in memory.
+    fn body_bytes(&self) -> usize {
+        match self {
+            Self::Whole(Addressed { record: Record::Enqueue { body, .. }, .. }) => body.size_bytes(),
+            _ => 0,
+        }
+    }
+}
+
 /// Records that are there.
 struct Given<I>(I);
 
@@ -38,8 +48,11 @@ impl<'a, I: Iterator<Item: Into<Addressed<'a>>>> Source<'a> for Given<I> {
     }
 }
 
-/// So many records are looked at before the first of them is applied.
+/// So many records are looked at before the first of them is applied...
 const SIGHT: usize = 64;
+
+/// ... or those whose messages take so much memory, and one more.
+const SIGHT_BYTES: usize = 1 << 20;
 
 impl Ledger {
     /// As [`recover_from`](Self::recover_from), of records that are there.
@@ -67,15 +80,20 @@ impl Ledger {
         let mut replay = Replay::new(Self::new(settings, index));
         let mut next = Vec::with_capacity(SIGHT);
         loop {
-            let wants_bodies = replay.wants_bodies();
-            next.extend(std::iter::from_fn(|| records.next_record(wants_bodies)).take(SIGHT));
-            let is_end = next.len() < SIGHT;
+            let (wants_bodies, mut bytes) = (replay.wants_bodies(), 0);
+            while next.len() < SIGHT
+                && bytes < SIGHT_BYTES
+                && let Some(record) = records.next_record(wants_bodies)
+            {
+                bytes += record.body_bytes();
+                next.push(record);
+            }
+            if next.is_empty() {
+                return replay.finish(now);
+            }
             replay.approach(&next);
             next.iter().for_each(|record| replay.apply(record));
             next.clear();
-            if is_end {
-                return replay.finish(now);
-            }
         }
     }
 

@@ -12,7 +12,8 @@ pub struct Turnover {
 
 impl Turnover {
     /// Goes on with old records whose space is wanted, about a thousand units of work: takes more when all that it has are
-    /// done with, since that is what asking for more means. Whether it is to be called again at once.
+    /// done with, since that is what asking for more means. It tells the keeper what is live, by which that decides whether
+    /// there is more. Returns whether it is to be called again at once.
     ///
     /// What can never be copied stays, and nobody waits for it. `keeper` is who keeps the records that go `to` the world.
     pub fn work<E: Effects>(

@@ -118,7 +118,8 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
             thread::park();
             continue;
         }
-        if letters.is_empty() && !is_copying && !ledger.has_work() {
+        let has_more = is_copying || ledger.has_work() || replies.keeper.has_fetched();
+        if letters.is_empty() && !has_more {
             match ledger.poll_timeout() {
                 Some(at_ms) => {
                     thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(clock.current_ms())));

@@ -55,7 +55,7 @@ impl Process {
         let mut again = ::journal::open(disk.storage(), scenario.journal.clone())?;
         let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
         let ledger = Ledger::recover_from(scenario.ledger.clone(), Arc::clone(&index), &mut again, scene.now);
-        let opened = opening.finish();
+        let opened = again.finish();
         if !matches!(opened, Err(OpenError::Damaged(_)))
             && let Err(finding) = disk.witness.judge(&records, &scenario.ledger, scene.now)
         {

@@ -8,7 +8,7 @@ use super::bytes::Reader;
 use super::publishers::Publishers;
 use super::{DecodeError, ENQUEUE, LAST, error, field, take};
 
-/// Makes records again of the bytes of one piece after the other, in their order.
+/// Makes records again of the bytes of one frame after the other, in their order.
 #[derive(Default)]
 pub struct Decoder {
     publishers: Publishers,
@@ -53,14 +53,14 @@ impl Decoder {
     }
 }
 
-/// Iterates over the records of a piece; see [`Decoder::records`].
+/// Iterates over the records of a frame; see [`Decoder::records`].
 pub struct Records<'a> {
     from: Reader<'a>,
     needs: Option<Needs<'a>>,
 }
 
 impl Records<'_> {
-    /// How far it is in the bytes of the piece.
+    /// How far it is in the bytes of the frame.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.from.at()

@@ -27,7 +27,7 @@ const LAST: u8 = 0x80;
 const ENQUEUE: u8 = 9;
 
 /// The kinds, each with its variant and the form of each field: `put` writes a record behind its kind, `take` reads one.
-/// A kind is never used for anything else again.
+/// A kind is never used for anything else again; 10 was, before there was a first version.
 macro_rules! records {
     ($($kind:literal $variant:ident { $($name:ident: $form:ident),* })*) => {
         fn kind(record: &Record<'_>) -> u8 {
