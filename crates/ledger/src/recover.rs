@@ -159,17 +159,14 @@ impl Replay {
 
     /// The records may be copies: messages are in the order of their numbers all the same.
     fn put_in_order(&mut self, id: QueueId) {
+        let is_full = self.is_full();
         let Some(session) = self.ledger.sessions.find_mut(id) else { return };
         session.queue.settle();
         session.in_flight.restore_order();
         session.in_flight.iter().for_each(|exchange| self.ledger.moved.note(exchange, id));
         // Of what might have been a group's all was kept until now.
-        let bytes_max = self.ledger.settings.queued_bytes_in_memory;
-        for (_, entry) in session.queue.iter_mut() {
-            if self.ledger.live.in_memory_bytes() <= bytes_max {
-                return;
-            }
-            entry.message.put_away();
+        if is_full {
+            session.queue.iter_mut().for_each(|(_, entry)| entry.message.put_away());
         }
     }
 

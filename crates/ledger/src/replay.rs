@@ -15,7 +15,7 @@ use crate::queue::{Entry, Queue};
 use crate::record::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::recover::Recovered;
 use crate::session::{PendingWill, Session, Unfinished};
-use crate::{Address, Addressed, Away, Ledger, Record};
+use crate::{Address, Addressed, Away, Ledger, Record, Settings};
 
 /// A ledger that comes to be from its records, and what is only needed while they are read.
 ///
@@ -299,8 +299,9 @@ impl Replay {
     }
 
     /// Of messages that can be read again no more need to be in memory.
-    fn is_full(&self) -> bool {
-        self.ledger.live.in_memory_bytes() > self.ledger.settings.queued_bytes_in_memory
+    pub(crate) fn is_full(&self) -> bool {
+        let Settings { queued_bytes_in_memory, recovered_bytes_in_memory, .. } = self.ledger.settings;
+        self.ledger.live.in_memory_bytes() > queued_bytes_in_memory.min(recovered_bytes_in_memory)
     }
 
     /// Whether messages are to come with their bodies.

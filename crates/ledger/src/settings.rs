@@ -16,6 +16,9 @@ pub struct Settings {
     /// Messages that wait take about so much of memory, beside those that are about to be sent; what comes on top of it is
     /// read again when its turn comes, where that is possible.
     pub queued_bytes_in_memory: usize,
+    /// The same for a ledger that was just made again from its records, if it is less: most of the time until it is there
+    /// would be spent on making messages whose turn is far away.
+    pub recovered_bytes_in_memory: usize,
     /// What happens when there is no room in a queue.
     pub queue_full: QueueFull,
     /// Acknowledgements are withheld from publishers while a queue has grown by more than so many messages since its
@@ -65,6 +68,7 @@ impl Default for Settings {
             queue_messages_max: 100_000,
             queue_bytes_max: 256 << 20,
             queued_bytes_in_memory: 256 << 20,
+            recovered_bytes_in_memory: 16 << 20,
             queue_full: QueueFull::default(),
             brake_messages: 1_000,
             brake_bytes: 256 << 10,

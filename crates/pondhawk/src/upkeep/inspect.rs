@@ -128,6 +128,7 @@ impl Inspection {
         let settings = Settings {
             retained_bytes_max: usize::MAX,
             queued_bytes_in_memory: usize::MAX,
+            recovered_bytes_in_memory: usize::MAX,
             ..Settings::default()
         };
         let index = Arc::new(Subscriptions::new([0, 0]));
