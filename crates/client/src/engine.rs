@@ -471,9 +471,11 @@ impl Engine {
             }
             None => self.change_state(state),
         }
-        if !session_present {
-            self.subscribe_again();
+        // MQTT 3.1 does not say whether there is a session.
+        if !session_present || version == Version::V3_1 {
+            self.routes.session_is_new();
         }
+        self.subscribe_again();
         Ok(())
     }
 
