@@ -240,8 +240,8 @@ async fn disconnect_waits_until_a_slow_server_has_taken_everything() {
     let large = Outgoing::new(topic!("a"), &payload);
     drop(client.publish(&large).await.expect("queued"));
     let server = async {
-        // Paused time passes at once.
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        peer.begin().await;
+        tokio::time::advance(Duration::from_secs(5)).await;
         assert!(peer.next().await.starts_with("PUBLISH q0 \"a\" 3145728 B"));
         assert_eq!(peer.next().await, "DISCONNECT Normal disconnection");
         assert_eq!(peer.next().await, END);
