@@ -1,7 +1,9 @@
 //! What Mosquitto's programs do not have.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
+use std::thread;
 
 use pondhawk_tests::{Broker, Options, Program, Version};
 
@@ -92,4 +94,95 @@ fn a_url_leads_through_a_websocket() {
     let published = run_anywhere("pub", &["-L", &url, "-m", "croak", "-r", "-q", "1"], b"");
     assert!(published.status.success(), "{published:?}");
     assert_eq!(run_anywhere("sub", &["-L", &url, "-C", "1"], b"").stdout, b"croak\n");
+}
+
+#[test]
+fn the_will_of_a_subscriber_that_is_told_to_end_is_published() {
+    let broker = Broker::start(&Options::default());
+    let mut frog = broker.client(Version::V3_1_1, "frog");
+    frog.subscribe("will");
+    let mut toad = Command::new("sh");
+    toad.args(["-c", "echo pid $$; exec \"$@\"", "sh"]).arg(pondhawk_tests::pondhawk()).arg("sub");
+    toad.args(["-h", "127.0.0.1", "-p", &broker.address().port().to_string(), "-t", "pond", "-d", "-V", "5"]);
+    toad.args(["--will-topic", "will", "--will-payload", "gone"]);
+    let toad = Program::start(toad);
+    toad.wait_for("Subscribed (mid: 1)");
+    let line = toad.wait_for("pid ");
+    let id = line.trim().strip_prefix("pid ").expect("its process id");
+    assert!(Command::new("kill").args(["-TERM", id]).status().expect("kill can be run").success());
+    frog.expect_message("will", b"gone");
+    toad.finish();
+}
+
+#[test]
+fn the_time_is_over_also_where_nobody_answers() {
+    // Connections are there as soon as they wait to be taken, and nobody takes them.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = silent.local_addr().expect("it is bound").port().to_string();
+    for (tool, words) in [("sub", &["-t", "a"][..]), ("rr", &["-t", "a", "-e", "b", "-m", "x"])] {
+        let arguments = [&["-h", "127.0.0.1", "-p", &port, "-W", "1"], words].concat();
+        let ended = run_anywhere(tool, &arguments, b"");
+        assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(27), &b"Timed out\n"[..]), "{ended:?}");
+    }
+}
+
+#[test]
+fn who_has_asked_does_not_outlive_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let broker = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("rr connects");
+        let mut packet = [0; 1_024];
+        let _ = connection.read(&mut packet).expect("CONNECT");
+        connection.write_all(&[0x20, 2, 0, 0]).expect("CONNACK");
+        let _ = connection.read(&mut packet).expect("SUBSCRIBE");
+    });
+    let arguments = ["-h", "127.0.0.1", "-p", &port, "-V", "311", "-t", "a", "-e", "b", "-m", "x"];
+    let ended = run_anywhere("rr", &arguments, b"");
+    broker.join().expect("the connection is closed");
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+}
+
+#[test]
+fn who_has_asked_hears_that_the_request_is_refused() {
+    let mosquitto = Mosquitto::start();
+    let names = mosquitto.names();
+    let guarded = &names.iter().find(|(name, _)| *name == "$GUARDED").expect("it is there").1;
+    let place = ["-h", "127.0.0.1", "-p", guarded];
+    let request = ["-t", "pond", "-e", "open/pond", "-m", "x", "-q", "1"];
+    let ended = run_anywhere("rr", &[&place[..], &request].concat(), b"");
+    let said = String::from_utf8(ended.stderr).expect("text");
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("Not authorized"), "{said}");
+}
+
+#[test]
+fn who_closes_the_pipe_makes_no_program_panic() {
+    let broker = Broker::start(&Options::default());
+    run(&broker, "pub", &["-t", "pond", "-r", "-m", "croak"], b"");
+    let port = broker.address().port();
+    let place = format!("-h 127.0.0.1 -p {port}");
+    for line in [
+        format!("sub {place} -t pond -C 1 --stats"),
+        format!("sub {place} -t pond -C 1 -F %J"),
+        "sub --frobnicate".to_owned(),
+        format!("probe 127.0.0.1:{port} --messages 1 --payload-max 1024"),
+        "probe 127.0.0.1:1".to_owned(),
+        "tap --listen nowhere --to nowhere".to_owned(),
+    ] {
+        // Neither output has a reader when the program begins.
+        let mut command = Command::new("timeout");
+        command.arg("20").arg(pondhawk_tests::pondhawk()).args(line.split(' '));
+        for is_error in [false, true] {
+            let (reader, writer) = std::io::pipe().expect("the system has pipes");
+            drop(reader);
+            if is_error {
+                command.stderr(writer)
+            } else {
+                command.stdout(writer)
+            };
+        }
+        let status = command.status().expect("a program can be run");
+        assert!(status.code().is_some_and(|code| code < 3), "{line}: {status}");
+    }
 }

@@ -134,6 +134,7 @@ pub(crate) const REFUSED: &[&str] = &["--psk", "--psk-identity", "--tls-engine",
 pub(crate) const OWN_TEXT: &[&str] = &["--help", "--version"];
 
 const VALUE: &str = "the value is named as it was typed, and not as the number that C makes of it";
+const UNNAMED: &str = "what is missing is said, and not that the library was called as it must not be";
 const ONE_LINE: &str = "Mosquitto's program says it twice, the second time as if the network were at fault";
 const WHERE: &str = "the layer that failed is named, and why";
 
@@ -193,6 +194,9 @@ pub(crate) const ROWS: &[Row] = &[
     publish(1, "-t $T/a -m x --keepalive 60 -c -i $I"),
     publish(1, "-t $T/a -m x --disable-clean-session -i $I -V 5"),
     publish(1, "-t $T/a -m x -x 60 -V 5 -i $I"),
+    publish(1, "-t $T/a -m x -x -1"),
+    publish(1, "-t $T/a -m x -x 60 -c -V 5 -I prefix"),
+    publish(1, "-t $T/a -m x -x 0 -D connect session-expiry-interval 5"),
     publish(1, "-t $T/a -m x -A 127.0.0.1"),
     publish(1, "-t $T/a -m x -u ann -P secret"),
     publish(1, "-t $T/a -m x --username ann --pw secret"),
@@ -262,6 +266,12 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     Row { defaults: "-t $T/a\n-v\n-C 1", ..subscribe(KEPT, "") },
     Row { defaults: "-t $T/a\n-C 5", ..subscribe(KEPT, "-C 1 -t $T/b") },
+    // Who is ended by the clock has not done what it was to do, and MQTT 5 can say so.
+    Row {
+        heard: 1,
+        ..subscribe(&[], "-t $T/none -W 1 -V 5 --will-topic $T/will --will-payload gone -d -i $I")
+    },
+    Row { heard: 2, ..request("-t $T/a -e $T/none -m x -W 1 --will-topic $T/will --will-payload gone") },
     // A session that was kept.
     subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -v"),
     subscribe(WAITING, "-t $T/# -q 2 --disable-clean-session -i $I -C 4"),
@@ -361,6 +371,12 @@ pub(crate) const ROWS: &[Row] = &[
     refused("pub", "-t a -m x -c"),
     refused("pub", "-t a -m x -c -V 5"),
     refused("pub", "-t a -m x -x -1 -V 5"),
+    better(UNNAMED, refused("sub", "-t a -c -x 60 -V 5")),
+    refused("sub", "-t a -c -I prefix"),
+    refused("sub", "-t a -c -I prefix -V 5"),
+    refused("sub", "-t a -x -1 -I prefix -V 5"),
+    refused("sub", "-t a -c -i me -D connect session-expiry-interval 5"),
+    refused("sub", "-t a -x 3 -D connect session-expiry-interval 5"),
     refused("pub", "-t a -m x -x 9999999999"),
     refused("pub", "-t a -m x -x soon"),
     refused("pub", "-t a -m x -i a -I b"),

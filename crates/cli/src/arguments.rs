@@ -3,10 +3,12 @@
 use std::ffi::{OsStr, OsString};
 
 use client::Version;
+use wire::Property;
 
 use crate::defaults;
 use crate::failure::Failure;
 use crate::flags::{self, Argument, Takes};
+use crate::properties::{self, Command};
 use crate::settings::{Settings, Tool};
 
 /// Reads the file of defaults, then the command line, and checks that what they say goes together.
@@ -117,21 +119,29 @@ fn check_keys(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-/// A session that is kept belongs to a name.
+/// A session that is kept belongs to a name, and one that is kept for ever to one that is the same the next time.
 fn check_session(settings: &Settings) -> Result<(), Failure> {
     let session = &settings.session;
-    if session.client_id.is_some() || session.client_id_prefix.is_some() {
-        return Ok(());
-    }
     let needs = "Error: You must provide a client id if you are using";
-    match session.expiry_secs {
-        Some(u32::MAX) => Err(Failure::usage(format!("{needs} an infinite session expiry interval."))),
-        None if !session.clean_start && session.version.is_5() => {
-            Err(Failure::usage(format!("{needs} an infinite session expiry interval.")))
-        }
-        _ if !session.clean_start => Err(Failure::usage(format!("{needs} the -c option."))),
-        _ => Ok(()),
+    let lacks_id = session.client_id.is_none();
+    if !session.version.is_5() {
+        return match session.clean_start {
+            false if lacks_id => Err(Failure::usage(format!("{needs} the -c option."))),
+            _ => Ok(()),
+        };
     }
+    let expiry_secs = session.expiry_secs.or((!session.clean_start).then_some(u32::MAX)).unwrap_or_default();
+    if expiry_secs == u32::MAX && lacks_id {
+        return Err(Failure::usage(format!("{needs} an infinite session expiry interval.")));
+    }
+    if !session.clean_start && lacks_id && session.client_id_prefix.is_none() {
+        return Err(Failure::usage(format!("{needs} the -c option.")));
+    }
+    let property = settings.properties.number(Command::Connect, Property::SessionExpiryInterval);
+    if expiry_secs > 0 && property.is_some() {
+        return Err(properties::duplicate(Command::Connect));
+    }
+    Ok(())
 }
 
 /// What follows from other flags.

@@ -10,6 +10,7 @@ use client::{
 use topic::TopicName;
 use wire::{Binary, Property};
 
+use crate::end::End;
 use crate::failure::Failure;
 use crate::properties::Command;
 use crate::settings::{Settings, Tool};
@@ -22,11 +23,14 @@ const RECONNECT_MAX: Duration = Duration::from_secs(1);
 /// No server is given up because it takes long to answer a request: who wants an end has `-W`.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 
-/// Connects. Programs that wait for messages connect again when the connection is lost; one that has a message to get rid
-/// of says that it could not.
+/// Who has been told to end does not wait longer than this for what was not acknowledged.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// Connects. The program that waits for messages connects again when the connection is lost; one that has a message to get
+/// rid of, or waits for an answer that may have been lost too, says that it could not.
 pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
     let mut options = options(settings)?;
-    if settings.tool != Tool::Publish {
+    if settings.tool == Tool::Subscribe {
         options = options.reconnect(RECONNECT_MAX, RECONNECT_MAX);
     }
     if settings.debug {
@@ -38,13 +42,17 @@ pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
     connected.map_err(|error| refused(error, settings.session.version))
 }
 
-/// Disconnects, with the properties that were given for that.
-pub(crate) async fn disconnect(client: &Client, settings: &Settings) {
+/// Disconnects, with the properties that were given for that. A program that was ended from outside has not done what it was
+/// to do: its will is published, where there is a way to say so (MQTT 5).
+pub(crate) async fn disconnect(client: &Client, settings: &Settings, end: Option<End>) {
     let properties = &settings.properties;
     let pairs = properties.pairs(Command::Disconnect);
     let text = properties.text(Command::Disconnect, Property::ReasonString);
     let packet = Disconnect {
-        reason: DisconnectReason::NormalDisconnection,
+        reason: match end {
+            None => DisconnectReason::NormalDisconnection,
+            Some(_) => DisconnectReason::DisconnectWithWillMessage,
+        },
         properties: DisconnectProperties {
             session_expiry_interval_secs: properties
                 .number(Command::Disconnect, Property::SessionExpiryInterval),
@@ -56,7 +64,11 @@ pub(crate) async fn disconnect(client: &Client, settings: &Settings) {
     // What was acknowledged on the way here leaves before.
     tokio::task::yield_now().await;
     // The connection is over in any case, and so is the program.
-    let _ = client.disconnect_with(&packet).await;
+    let disconnected = client.disconnect_with(&packet);
+    let _ = match end {
+        None => disconnected.await.is_ok(),
+        Some(_) => tokio::time::timeout(LEAVE_MAX, disconnected).await.is_ok(),
+    };
 }
 
 /// CONNECT.
@@ -109,7 +121,8 @@ fn with_properties(mut options: Options, settings: &Settings) -> Result<Options,
     let properties = &settings.properties;
     let number = |property| properties.number(Command::Connect, property);
     let small = |property| number(property).and_then(|number| u16::try_from(number).ok());
-    if let Some(secs) = settings.session.expiry_secs.or(number(Property::SessionExpiryInterval)) {
+    let flag = settings.session.expiry_secs.filter(|secs| *secs > 0);
+    if let Some(secs) = flag.or(number(Property::SessionExpiryInterval)) {
         options = options.session_expiry_secs(secs);
     }
     if let Some(max) = small(Property::ReceiveMaximum).and_then(NonZeroU16::new) {

@@ -10,6 +10,8 @@
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+// They panic where a pipe is closed: `say` does not.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod arguments;
 mod clock;
@@ -28,6 +30,7 @@ mod properties;
 mod publish;
 mod received;
 mod request;
+mod say;
 mod settings;
 mod stats;
 mod subscribe;
@@ -37,10 +40,10 @@ mod transport;
 mod url;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use failure::Failure;
+use say::{complain, show};
 use settings::{Asks, Settings};
 
 pub use help::help;
@@ -56,8 +59,8 @@ pub fn run(tool: Tool, arguments: &[OsString]) -> ExitCode {
         Err(failure) => return tell(tool, &failure, false),
     };
     match settings.asks {
-        Some(Asks::Help) => show(&help(tool)),
-        Some(Asks::Version) => show(&format!("pondhawk {} {}\n", tool.name(), env!("CARGO_PKG_VERSION"))),
+        Some(Asks::Help) => show(help(tool)),
+        Some(Asks::Version) => show(format_args!("pondhawk {} {}\n", tool.name(), env!("CARGO_PKG_VERSION"))),
         None => {
             if let Err(failure) = run_to_end(&settings) {
                 return tell(tool, &failure, settings.quiet);
@@ -65,11 +68,6 @@ pub fn run(tool: Tool, arguments: &[OsString]) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
-}
-
-/// Prints as much as the reader wants.
-fn show(text: &str) {
-    let _ = io::stdout().write_all(text.as_bytes());
 }
 
 fn run_to_end(settings: &Settings) -> Result<(), Failure> {
@@ -90,9 +88,9 @@ fn run_to_end(settings: &Settings) -> Result<(), Failure> {
 /// Says why, unless that is not to be said, and returns the exit code.
 fn tell(tool: Tool, failure: &Failure, is_quiet: bool) -> ExitCode {
     if failure.is_usage {
-        eprintln!("{failure}\n\nUse 'pondhawk {} --help' to see usage.", tool.name());
+        complain(format_args!("{failure}\n\nUse 'pondhawk {} --help' to see usage.", tool.name()));
     } else if !is_quiet && !failure.text.is_empty() {
-        eprintln!("{failure}");
+        complain(failure);
     }
     failure.exit_code()
 }

@@ -16,6 +16,7 @@ use client::{
 };
 use tokio::time::timeout;
 
+use crate::say::{complain, show};
 use finding::{Finding, Report};
 
 /// Tries out what a broker can do, and prints it beside what the broker says of itself.
@@ -74,11 +75,11 @@ pub fn run(arguments: &ProbeArgs) -> ExitCode {
     };
     match report {
         Ok(report) => {
-            print!("{}", if arguments.json { report.json() } else { report.table() });
+            show(if arguments.json { report.json() } else { report.table() });
             if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            complain(format_args!("error: {error}"));
             ExitCode::from(2)
         }
     }

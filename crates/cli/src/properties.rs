@@ -102,6 +102,12 @@ pub(crate) struct Properties(Vec<(Command, Property, Value)>);
 
 type Next<'n, 'a> = &'n mut dyn FnMut() -> Result<Option<&'a str>, Failure>;
 
+/// A property that may be there once is there a second time.
+pub(crate) fn duplicate(command: Command) -> Failure {
+    let name = command.name().to_uppercase();
+    Failure::usage(format!("Error in {name} properties: Duplicate property in property list"))
+}
+
 impl Properties {
     /// Takes one from the words behind `-D`.
     pub(crate) fn add(&mut self, next: Next<'_, '_>) -> Result<(), Failure> {
@@ -140,9 +146,7 @@ impl Properties {
                 continue;
             }
             if seen.contains(&(command, property)) {
-                let name = command.name().to_uppercase();
-                let what = "Duplicate property in property list";
-                return Err(Failure::usage(format!("Error in {name} properties: {what}")));
+                return Err(duplicate(*command));
             }
             seen.push((command, property));
         }

@@ -16,6 +16,7 @@ use crate::connection;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::properties::Command;
+use crate::say::complain;
 use crate::settings::{Settings, Source};
 
 /// No packet is longer, so no message is.
@@ -35,7 +36,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
         Some(message) => publisher.repeat(message, settings).await,
         None => publisher.lines().await,
     };
-    connection::disconnect(&client, settings).await;
+    connection::disconnect(&client, settings, None).await;
     outcome
 }
 
@@ -157,7 +158,8 @@ impl Publisher<'_> {
             Err(PublishError::Refused { reason, text }) => {
                 if !self.is_quiet {
                     let text = text.map(|text| format!(" ({text})")).unwrap_or_default();
-                    eprintln!("Warning: Publish {number} failed: {}{text}.", reason.as_str());
+                    let reason = reason.as_str();
+                    complain(format_args!("Warning: Publish {number} failed: {reason}{text}."));
                 }
                 Ok(())
             }

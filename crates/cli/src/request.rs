@@ -3,7 +3,8 @@
 use std::pin::pin;
 
 use client::{
-    Client, Inbox, Outgoing, ResponseTopic, SubscribeProperties, SubscriptionOptions, TopicFilter, TopicName,
+    Acknowledgement, Client, Inbox, Outgoing, ResponseTopic, SubscribeProperties, SubscriptionOptions,
+    TopicFilter, TopicName,
 };
 
 use crate::connection;
@@ -13,6 +14,7 @@ use crate::output::Printer;
 use crate::properties::Command;
 use crate::publish;
 use crate::received::Received;
+use crate::say::complain;
 use crate::settings::Settings;
 use crate::subscribe::{failed, next, unprinted};
 
@@ -22,15 +24,18 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
         return Err(Failure::new("Error in PUBLISH properties: Duplicate response topic."));
     }
     let request = publish::message(settings)?.unwrap_or_default();
-    let client = connection::connect(settings).await?;
     let mut ended = pin!(until(settings.incoming.timeout));
+    let client = tokio::select! {
+        client = connection::connect(settings) => client?,
+        end = &mut ended => return end.outcome(),
+    };
     let mut inbox = client.inbox().await.map_err(|error| failed(&error))?;
-    let outcome = tokio::select! {
-        outcome = ask(&client, &mut inbox, &request, settings) => outcome,
-        end = &mut ended => end.outcome(),
+    let (outcome, end) = tokio::select! {
+        outcome = ask(&client, &mut inbox, &request, settings) => (outcome, None),
+        end = &mut ended => (end.outcome(), Some(end)),
     };
     drop(inbox);
-    connection::disconnect(&client, settings).await;
+    connection::disconnect(&client, settings, end).await;
     outcome
 }
 
@@ -57,10 +62,20 @@ async fn ask(client: &Client, inbox: &mut Inbox, request: &[u8], settings: &Sett
     let pairs = settings.properties.pairs(Command::Publish);
     let mut outgoing = Outgoing { payload: request, ..publish::outgoing(settings, &pairs)? };
     outgoing.properties.response_topic = Some(ResponseTopic(response_topic));
-    // The answer says more than the acknowledgement; that the request is refused is told when it does not come.
     let acknowledgement = client.publish(&outgoing).await.map_err(|error| publish::failed(&error))?;
-    drop(acknowledgement);
-    print_answer(client, inbox, settings).await
+    tokio::select! {
+        biased;
+        answered = print_answer(client, inbox, settings) => answered,
+        failure = failed_request(acknowledgement) => Err(failure),
+    }
+}
+
+/// Why there will be no answer, if it is so: one may come before the acknowledgement, and most come after it.
+async fn failed_request(acknowledgement: Acknowledgement) -> Failure {
+    match acknowledgement.await {
+        Ok(_) => std::future::pending().await,
+        Err(error) => publish::failed(&error),
+    }
 }
 
 async fn print_answer(client: &Client, inbox: &mut Inbox, settings: &Settings) -> Result<(), Failure> {
@@ -76,7 +91,7 @@ async fn print_answer(client: &Client, inbox: &mut Inbox, settings: &Settings) -
         let topic = answer.topic();
         let printed = printer.print(&Received::new(&answer, topic.as_str()));
         if printed.map_err(|error| unprinted(&error))?.is_err() && !settings.quiet {
-            eprintln!("Error: Message payload is not valid JSON on topic {topic}.");
+            complain(format_args!("Error: Message payload is not valid JSON on topic {topic}."));
         }
         return printer.flush().map_err(|error| unprinted(&error));
     }

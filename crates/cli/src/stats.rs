@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use crate::say::complain;
+
 /// Told so often.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -52,7 +54,11 @@ impl Stats {
         if let Some(counts) = &mut self.0 {
             let elapsed = counts.since.elapsed();
             if elapsed >= PERIOD {
-                eprintln!("{}; {} messages in all", counts.now.rate(elapsed), counts.total.messages);
+                complain(format_args!(
+                    "{}; {} messages in all",
+                    counts.now.rate(elapsed),
+                    counts.total.messages
+                ));
                 counts.now = Tally::default();
                 counts.since = Instant::now();
             }
@@ -65,7 +71,8 @@ impl Stats {
             let Tally { messages, bytes } = counts.total;
             let elapsed = counts.start.elapsed();
             let rate = counts.total.rate(elapsed);
-            eprintln!("{messages} messages, {bytes} bytes in {:.1} s: {rate}", elapsed.as_secs_f64());
+            let secs = elapsed.as_secs_f64();
+            complain(format_args!("{messages} messages, {bytes} bytes in {secs:.1} s: {rate}"));
         }
     }
 }

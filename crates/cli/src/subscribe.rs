@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::output::Printer;
 use crate::properties::{self, Command, Properties};
 use crate::received::Received;
+use crate::say::complain;
 use crate::settings::{Incoming, Settings};
 use crate::stats::Stats;
 
@@ -24,18 +25,21 @@ const ALL_DENIED: u8 = 0;
 
 /// Connects, subscribes, prints what comes, and ends when it is told to.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
-    let client = connection::connect(settings).await?;
     let mut ended = pin!(until(settings.incoming.timeout));
+    let client = tokio::select! {
+        client = connection::connect(settings) => client?,
+        end = &mut ended => return end.outcome(),
+    };
     let mut inbox = client.inbox().await.map_err(|error| failed(&error))?;
     let mut subscriber = Subscriber::new(&client, settings);
-    let outcome = tokio::select! {
-        outcome = subscriber.receive(&mut inbox) => outcome,
-        end = &mut ended => end.outcome(),
+    let (outcome, end) = tokio::select! {
+        outcome = subscriber.receive(&mut inbox) => (outcome, None),
+        end = &mut ended => (end.outcome(), Some(end)),
     };
     let printed = subscriber.printer.flush();
     // What nobody takes any more must not stand before acknowledgements that are waited for.
     drop(inbox);
-    connection::disconnect(&client, settings).await;
+    connection::disconnect(&client, settings, end).await;
     subscriber.stats.finish();
     outcome.and(printed.map_err(|error| unprinted(&error)))
 }
@@ -125,7 +129,7 @@ impl<'a> Subscriber<'a> {
         let received = Received::new(message, topic.as_str());
         let printed = self.printer.print(&received).map_err(|error| unprinted(&error))?;
         if printed.is_err() && !self.settings.quiet {
-            eprintln!("Error: Message payload is not valid JSON on topic {topic}.");
+            complain(format_args!("Error: Message payload is not valid JSON on topic {topic}."));
         }
         self.stats.count(message.payload().len());
         Ok(())

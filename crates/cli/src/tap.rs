@@ -17,6 +17,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use wire::{Role, Version};
 
+use crate::say::{complain, show};
 use capture::{Capture, Conversation};
 use reading::Reading;
 
@@ -46,7 +47,7 @@ pub fn run(arguments: &TapArgs) -> ExitCode {
     match runtime.and_then(|runtime| runtime.block_on(listen(arguments))) {
         Ok(never) => match never {},
         Err(error) => {
-            eprintln!("error: {error}");
+            complain(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -63,7 +64,7 @@ async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
         }
         None => None,
     };
-    println!("listening on {}", listener.local_addr()?);
+    show(format_args!("listening on {}\n", listener.local_addr()?));
     for number in 1_u64.. {
         let (client, _) = listener.accept().await?;
         tokio::spawn(Tap { number, capture: capture.clone() }.carry(client, to.clone()));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use session::client::TimedOut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::back_off::BackOff;
 use crate::command::Command;
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 16 << 10;
 /// While so many bytes wait for the socket, no command is taken.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// So long is waited for the last bytes to leave, where nothing more than a farewell is lost.
+/// So long is waited for the last bytes to leave; longer, where the application has given more time to its end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// ```text
@@ -159,9 +159,11 @@ impl Driver {
                 Err(ended) => break ended,
             }
         };
-        let farewell = timeout(FAREWELL, self.say_farewell(&mut link.writer)).await;
+        let due = self.engine.farewell_due(FAREWELL);
+        let farewell = timeout_at(due, self.say_farewell(&mut link.writer)).await;
+        let farewell = farewell.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match (ended, farewell) {
-            (Ended::ByUs, Ok(Err(error))) => Ended::from(error),
+            (Ended::ByUs, Err(error)) => Ended::from(error),
             (ended, _) => ended,
         }
     }
@@ -205,8 +207,7 @@ impl Driver {
             Turn::Written(written) => {
                 let count = written?;
                 *needs_flush = count > 0;
-                self.engine.handle_written(count);
-                Ok(())
+                self.engine.handle_written(count)
             }
             Turn::Commands(commands) => {
                 // What was accepted before a command is acknowledged before it: it may be DISCONNECT.

@@ -169,6 +169,12 @@ impl Engine {
         self.closing.is_some()
     }
 
+    /// When the last bytes have to have left: at the end that the application has set to it, but they have this long.
+    pub(crate) fn farewell_due(&self, least: Duration) -> Instant {
+        let due = Instant::now() + least;
+        self.closing.as_ref().map_or(due, |closing| due.max(closing.due))
+    }
+
     /// Where bytes are read to, and what is to be written.
     pub(crate) fn buffers(&mut self) -> (&mut Vec<u8>, &[u8]) {
         self.trace_output();
@@ -253,8 +259,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn handle_written(&mut self, count: usize) {
+    pub(crate) fn handle_written(&mut self, count: usize) -> Result<(), Ended> {
         self.output.advance(count);
+        self.settle()
     }
 
     /// Bytes have come, or there is room for what came before.
@@ -325,7 +332,9 @@ impl Engine {
             self.assume_heard();
             self.postpone_requests();
         }
-        let is_idle = self.session.in_flight() == 0 && self.session.waiting_messages() == 0;
+        let is_idle = self.session.in_flight() == 0
+            && self.session.waiting_messages() == 0
+            && self.output.rest().is_empty();
         if self.closing.is_some() && is_idle { Err(self.disconnect()) } else { Ok(()) }
     }
 
@@ -471,9 +480,11 @@ impl Engine {
             }
             None => self.change_state(state),
         }
-        if !session_present {
-            self.subscribe_again();
+        // MQTT 3.1 does not say whether there is a session.
+        if !session_present || version == Version::V3_1 {
+            self.routes.session_is_new();
         }
+        self.subscribe_again();
         Ok(())
     }
 

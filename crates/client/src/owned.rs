@@ -115,6 +115,12 @@ impl OwnedSubscribe {
         Self { subscriptions, identifier, user_properties: OwnedUserProperties::default() }
     }
 
+    /// Leaves a filter out, and tells whether there are others.
+    pub(crate) fn retain_other(&mut self, filter: TopicFilter<'_>) -> bool {
+        self.subscriptions.retain(|(own, _)| own.filter() != filter);
+        !self.subscriptions.is_empty()
+    }
+
     pub(crate) fn filters(&self) -> impl Iterator<Item = &TopicFilterBuf> {
         self.subscriptions.iter().map(|(filter, _)| filter)
     }

@@ -13,7 +13,7 @@ use crate::error::{Ended, SubscribeError, UnsubscribeError};
 use crate::message::Messages;
 use crate::outlet::{Inlet, Outlet};
 use crate::owned::{OwnedSubscribe, OwnedUnsubscribe};
-use crate::routes::Route;
+use crate::routes::{Number, Route};
 use crate::server::owned;
 
 /// A request that has not been answered.
@@ -24,14 +24,20 @@ pub(crate) struct Request {
 
 /// What was asked for, and who waits for the answer.
 enum Asked {
-    Stream(TopicFilterBuf, Inlet, Reply<Messages, SubscribeError>),
-    ForInbox(OwnedSubscribe, Reply<Vec<ReasonCode>, SubscribeError>),
-    End(OwnedUnsubscribe, Reply<Vec<ReasonCode>, UnsubscribeError>),
-    EndOfOne(OwnedUnsubscribe, Reply<ReasonCode, UnsubscribeError>),
+    Stream(Number, TopicFilterBuf, Inlet, Reply<Messages, SubscribeError>),
+    ForInbox(Number, OwnedSubscribe, Reply<Vec<ReasonCode>, SubscribeError>),
+    End(Ending, Reply<Vec<ReasonCode>, UnsubscribeError>),
+    EndOfOne(Ending, Reply<ReasonCode, UnsubscribeError>),
     /// By nobody who waits: subscriptions made again, ...
-    Again(OwnedSubscribe),
+    Again(Number, OwnedSubscribe),
     /// ... and one that came too late.
-    EndUnwanted(OwnedUnsubscribe),
+    EndUnwanted(Ending),
+}
+
+/// What UNSUBSCRIBE was sent for: of these filters, what was asked for before.
+struct Ending {
+    unsubscribe: OwnedUnsubscribe,
+    before: Number,
 }
 
 /// SUBSCRIBE for one filter, with a stream of its own.
@@ -43,7 +49,9 @@ impl Engine {
         reply: Reply<Messages, SubscribeError>,
     ) {
         match self.begin_stream(&filter, options) {
-            Ok((packet_id, inlet)) => self.await_answer(packet_id, Asked::Stream(filter, inlet, reply)),
+            Ok((packet_id, number, inlet)) => {
+                self.await_answer(packet_id, Asked::Stream(number, filter, inlet, reply));
+            }
             Err(error) => {
                 let _ = reply.send(Err(error));
             }
@@ -55,38 +63,40 @@ impl Engine {
         &mut self,
         filter: &TopicFilterBuf,
         options: SubscriptionOptions,
-    ) -> Result<(PacketId, Inlet), SubscribeError> {
+    ) -> Result<(PacketId, Number, Inlet), SubscribeError> {
         if self.routes.contains(filter.filter()) {
             return Err(SubscribeError::Subscribed);
         }
         let identifier = if self.has_identifiers { self.routes.new_identifier() } else { None };
         let packet_id = self.send_subscribe(&OwnedSubscribe::one(filter, options, identifier))?;
         let (outlet, inlet) = Outlet::new(self.options.messages_max);
-        self.routes.insert(Route::asked(filter, options, identifier, outlet));
-        Ok((packet_id, inlet))
+        let number = self.routes.new_number();
+        self.routes.insert(Route::asked(number, filter, options, identifier, outlet));
+        Ok((packet_id, number, inlet))
     }
 
     fn begun_stream(
         &mut self,
-        (filter, reason): (TopicFilterBuf, ReasonCode),
+        (number, filter, reason): (Number, TopicFilterBuf, ReasonCode),
         inlet: Inlet,
         text: Option<String>,
         reply: Reply<Messages, SubscribeError>,
     ) {
         if reason.is_error() {
-            self.routes.remove(filter.filter());
+            self.routes.remove_one(number, filter.filter());
             let _ = reply.send(Err(SubscribeError::Refused { reason, text }));
             return;
         }
         let granted = wire::Qos::from_level(reason.code()).unwrap_or_default();
         let is_unwanted = reply.send(Ok(Messages::new(filter.clone(), granted, inlet))).is_err();
         if !is_unwanted {
-            let receipts = self.routes.grant(filter.filter());
+            let receipts = self.routes.grant(number);
             self.accept_at_once(receipts);
         }
         let unsubscribe = OwnedUnsubscribe::one(filter);
         if is_unwanted && let Ok(packet_id) = self.send_unsubscribe(&unsubscribe) {
-            self.await_answer(packet_id, Asked::EndUnwanted(unsubscribe));
+            let ending = self.ending(unsubscribe);
+            self.await_answer(packet_id, Asked::EndUnwanted(ending));
         }
     }
 }
@@ -99,7 +109,10 @@ impl Engine {
         reply: Reply<Vec<ReasonCode>, SubscribeError>,
     ) {
         match self.send_subscribe(&subscribe) {
-            Ok(packet_id) => self.await_answer(packet_id, Asked::ForInbox(subscribe, reply)),
+            Ok(packet_id) => {
+                let number = self.routes.new_number();
+                self.await_answer(packet_id, Asked::ForInbox(number, subscribe, reply));
+            }
             Err(error) => {
                 let _ = reply.send(Err(error));
             }
@@ -112,7 +125,10 @@ impl Engine {
         reply: Reply<Vec<ReasonCode>, UnsubscribeError>,
     ) {
         match self.send_unsubscribe(&unsubscribe) {
-            Ok(packet_id) => self.await_answer(packet_id, Asked::End(unsubscribe, reply)),
+            Ok(packet_id) => {
+                let ending = self.ending(unsubscribe);
+                self.await_answer(packet_id, Asked::End(ending, reply));
+            }
             Err(error) => {
                 let _ = reply.send(Err(error));
             }
@@ -122,21 +138,25 @@ impl Engine {
     pub(crate) fn unsubscribe(&mut self, filter: TopicFilterBuf, reply: Reply<ReasonCode, UnsubscribeError>) {
         let unsubscribe = OwnedUnsubscribe::one(filter);
         match self.send_unsubscribe(&unsubscribe) {
-            Ok(packet_id) => self.await_answer(packet_id, Asked::EndOfOne(unsubscribe, reply)),
+            Ok(packet_id) => {
+                let ending = self.ending(unsubscribe);
+                self.await_answer(packet_id, Asked::EndOfOne(ending, reply));
+            }
             Err(error) => {
                 let _ = reply.send(Err(error));
             }
         }
     }
 
-    /// The server has begun a new session: it is told of every subscription that there is.
+    /// The server is told of every subscription that its session does not have: it may be a new one, or the connection
+    /// was lost before the answer to an earlier attempt.
     pub(crate) fn subscribe_again(&mut self) {
-        for mut subscribe in self.routes.subscriptions() {
+        for (number, mut subscribe) in self.routes.unknown() {
             subscribe.identifier = subscribe.identifier.filter(|_| self.has_identifiers);
             match self.send_subscribe(&subscribe) {
-                Ok(packet_id) => self.await_answer(packet_id, Asked::Again(subscribe)),
+                Ok(packet_id) => self.await_answer(packet_id, Asked::Again(number, subscribe)),
                 // The server does not offer any more what it did: streams end.
-                Err(_) => self.forget(subscribe.filters()),
+                Err(_) => self.forget_one(number, subscribe.filters()),
             }
         }
     }
@@ -161,8 +181,12 @@ impl Engine {
         sent.map_err(UnsubscribeError::Protocol)
     }
 
-    fn forget<'a>(&mut self, filters: impl Iterator<Item = &'a TopicFilterBuf>) {
-        filters.for_each(|filter| self.routes.remove(filter.filter()));
+    fn forget_one<'a>(&mut self, number: Number, filters: impl Iterator<Item = &'a TopicFilterBuf>) {
+        filters.for_each(|filter| self.routes.remove_one(number, filter.filter()));
+    }
+
+    fn ending(&mut self, unsubscribe: OwnedUnsubscribe) -> Ending {
+        Ending { unsubscribe, before: self.routes.new_number() }
     }
 }
 
@@ -178,23 +202,24 @@ impl Engine {
         let Some(Request { asked, .. }) = self.requests.remove(&packet.packet_id) else { return };
         let mut reasons = packet.reasons.iter().map(SubAckReason::reason);
         match asked {
-            Asked::Stream(filter, inlet, reply) => {
+            Asked::Stream(number, filter, inlet, reply) => {
                 let Some(reason) = reasons.next() else { return };
-                self.begun_stream((filter, reason), inlet, text(&packet.properties), reply);
+                self.begun_stream((number, filter, reason), inlet, text(&packet.properties), reply);
             }
-            Asked::ForInbox(mut subscribe, reply) => {
+            Asked::ForInbox(number, mut subscribe, reply) => {
                 let reasons: Vec<_> = reasons.collect();
                 let mut granted = reasons.iter().map(|reason| !reason.is_error());
                 subscribe.subscriptions.retain(|_| granted.next().unwrap_or_default());
                 if !subscribe.subscriptions.is_empty() {
-                    self.routes.insert_for_inbox(subscribe);
+                    self.routes.insert_for_inbox(number, subscribe);
                 }
                 // Whoever asked may have gone.
                 let _ = reply.send(Ok(reasons));
             }
-            Asked::Again(subscribe) => {
+            Asked::Again(number, subscribe) => {
+                self.routes.know(number);
                 let refused = subscribe.filters().zip(reasons).filter(|(_, reason)| reason.is_error());
-                self.forget(refused.map(|(filter, _)| filter));
+                self.forget_one(number, refused.map(|(filter, _)| filter));
             }
             Asked::End(..) | Asked::EndOfOne(..) | Asked::EndUnwanted(_) => {}
         }
@@ -205,15 +230,12 @@ impl Engine {
         let Some(Request { asked, .. }) = self.requests.remove(&packet.packet_id) else { return };
         let reasons = packet.reasons.iter().flat_map(|reasons| reasons.iter());
         let reasons: Vec<_> = reasons.map(UnsubAckReason::reason).collect();
-        let (Asked::End(OwnedUnsubscribe { filters, .. }, _)
-        | Asked::EndOfOne(OwnedUnsubscribe { filters, .. }, _)
-        | Asked::EndUnwanted(OwnedUnsubscribe { filters, .. })) = &asked
-        else {
+        let (Asked::End(ending, _) | Asked::EndOfOne(ending, _) | Asked::EndUnwanted(ending)) = &asked else {
             return;
         };
         let is_kept = |index: usize| reasons.get(index).is_some_and(|reason| reason.is_error());
-        let ended = filters.iter().enumerate().filter(|(index, _)| !is_kept(*index));
-        self.forget(ended.map(|(_, filter)| filter));
+        let ended = ending.unsubscribe.filters.iter().enumerate().filter(|(index, _)| !is_kept(*index));
+        ended.for_each(|(_, filter)| self.routes.remove(filter.filter(), ending.before));
         match asked {
             Asked::End(_, reply) => {
                 let _ = reply.send(Ok(reasons));
@@ -231,11 +253,11 @@ impl Engine {
     pub(crate) fn fail_requests(&mut self, ended: &Ended) {
         for (_, Request { asked, .. }) in std::mem::take(&mut self.requests) {
             match asked {
-                Asked::Stream(filter, _, reply) => {
-                    self.routes.remove(filter.filter());
+                Asked::Stream(number, filter, _, reply) => {
+                    self.routes.remove_one(number, filter.filter());
                     let _ = reply.send(Err(SubscribeError::Ended(ended.clone())));
                 }
-                Asked::ForInbox(_, reply) => {
+                Asked::ForInbox(_, _, reply) => {
                     let _ = reply.send(Err(SubscribeError::Ended(ended.clone())));
                 }
                 Asked::End(_, reply) => {
@@ -244,7 +266,7 @@ impl Engine {
                 Asked::EndOfOne(_, reply) => {
                     let _ = reply.send(Err(UnsubscribeError::Ended(ended.clone())));
                 }
-                Asked::Again(_) | Asked::EndUnwanted(_) => {}
+                Asked::Again(..) | Asked::EndUnwanted(_) => {}
             }
         }
     }

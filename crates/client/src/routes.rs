@@ -18,7 +18,7 @@ pub(crate) struct Routes {
     /// Takes what no route does.
     inbox: Option<Outlet>,
     /// Whose messages are meant for it.
-    inbox_subscriptions: Vec<OwnedSubscribe>,
+    inbox_subscriptions: Vec<ForInbox>,
     /// Streams that end, behind what they hold.
     ending: Vec<Outlet>,
     /// Messages of a session that was there before its subscriptions: whoever subscribes to them gets them.
@@ -27,7 +27,12 @@ pub(crate) struct Routes {
     /// So many messages wait in all streams for room.
     held: usize,
     next_identifier: u32,
+    /// Of the last subscription that was asked for.
+    number: Number,
 }
+
+/// Tells subscriptions of one filter apart, in the order in which they were asked for.
+pub(crate) type Number = u64;
 
 /// What there is room for.
 #[derive(Debug, Clone, Copy)]
@@ -43,13 +48,25 @@ pub(crate) struct Bounds {
 /// One subscription with a stream of its own.
 #[derive(Debug)]
 pub(crate) struct Route {
+    number: Number,
     filter: TopicFilterBuf,
     options: SubscriptionOptions,
     identifier: Option<SubscriptionIdentifier>,
     outlet: Outlet,
     stage: Stage,
+    /// The server's session has it, as far as we know.
+    is_known: bool,
     /// Of the message that is being delivered.
     aim: Aim,
+}
+
+/// Subscriptions of one packet, whose messages come in the inbox.
+#[derive(Debug)]
+struct ForInbox {
+    number: Number,
+    subscribe: OwnedSubscribe,
+    /// As with a [`Route`].
+    is_known: bool,
 }
 
 /// What a message is to a route.
@@ -65,13 +82,14 @@ enum Aim {
 impl Route {
     /// The route of a SUBSCRIBE that is being sent.
     pub(crate) fn asked(
+        number: Number,
         filter: &TopicFilterBuf,
         options: SubscriptionOptions,
         identifier: Option<SubscriptionIdentifier>,
         outlet: Outlet,
     ) -> Self {
         let (filter, stage) = (filter.clone(), Stage::Asked(Vec::new()));
-        Self { filter, options, identifier, outlet, stage, aim: Aim::default() }
+        Self { number, filter, options, identifier, outlet, stage, is_known: true, aim: Aim::default() }
     }
 }
 
@@ -111,6 +129,7 @@ impl Routes {
             bounds,
             held: 0,
             next_identifier: 0,
+            number: 0,
         }
     }
 
@@ -123,6 +142,12 @@ impl Routes {
     pub(crate) fn new_identifier(&mut self) -> Option<SubscriptionIdentifier> {
         self.next_identifier = self.next_identifier.saturating_add(1);
         SubscriptionIdentifier::new(self.next_identifier)
+    }
+
+    /// The number of what is asked for now.
+    pub(crate) fn new_number(&mut self) -> Number {
+        self.number += 1;
+        self.number
     }
 
     /// What belongs to no route goes there from now on, and what nobody has claimed. Returns what of it is to be accepted
@@ -138,13 +163,17 @@ impl Routes {
     }
 
     /// The server has granted these to the inbox.
-    pub(crate) fn insert_for_inbox(&mut self, subscribe: OwnedSubscribe) {
-        self.inbox_subscriptions.push(subscribe);
+    pub(crate) fn insert_for_inbox(&mut self, number: Number, subscribe: OwnedSubscribe) {
+        for filter in subscribe.filters() {
+            let is_other = |own: &mut ForInbox| own.subscribe.retain_other(filter.filter());
+            self.inbox_subscriptions.retain_mut(|own| own.number >= number || is_other(own));
+        }
+        self.inbox_subscriptions.push(ForInbox { number, subscribe, is_known: true });
     }
 
     /// Messages that match go to this stream from now on, and those that nobody has claimed.
     pub(crate) fn insert(&mut self, mut route: Route) {
-        self.remove(route.filter.filter());
+        self.remove(route.filter.filter(), route.number);
         for message in std::mem::take(&mut self.unclaimed) {
             if route.filter.filter().matches(message.topic()) {
                 route.stage.keeps(&message);
@@ -159,19 +188,35 @@ impl Routes {
     }
 
     /// The server has granted this stream. Returns what of it is to be accepted at once.
-    pub(crate) fn grant(&mut self, filter: TopicFilter<'_>) -> Vec<Receipt> {
-        let granted = self.routes.iter_mut().filter(|route| route.filter.filter() == filter);
+    pub(crate) fn grant(&mut self, number: Number) -> Vec<Receipt> {
+        let granted = self.routes.iter_mut().filter(|route| route.number == number);
         let stages = granted.map(|route| std::mem::replace(&mut route.stage, Stage::Granted));
         stages
             .flat_map(|stage| if let Stage::Asked(receipts) = stage { receipts } else { Vec::new() })
             .collect()
     }
 
-    /// What the server is to know, if it knows nothing: streams that somebody reads, and what is meant for the inbox.
-    pub(crate) fn subscriptions(&self) -> Vec<OwnedSubscribe> {
-        let read = self.routes.iter().filter(|route| !route.outlet.is_closed());
-        let own = read.map(|route| OwnedSubscribe::one(&route.filter, route.options, route.identifier));
-        own.chain(self.inbox_subscriptions.iter().cloned()).collect()
+    /// The server has begun a new session, in which there is no subscription.
+    pub(crate) fn session_is_new(&mut self) {
+        self.routes.iter_mut().for_each(|route| route.is_known = false);
+        self.inbox_subscriptions.iter_mut().for_each(|own| own.is_known = false);
+    }
+
+    /// What the server is to be told of: streams that somebody reads, and what is meant for the inbox.
+    pub(crate) fn unknown(&self) -> Vec<(Number, OwnedSubscribe)> {
+        let read = self.routes.iter().filter(|route| !route.is_known && !route.outlet.is_closed());
+        let own = read
+            .map(|route| (route.number, OwnedSubscribe::one(&route.filter, route.options, route.identifier)));
+        let for_inbox = self.inbox_subscriptions.iter().filter(|own| !own.is_known);
+        own.chain(for_inbox.map(|own| (own.number, own.subscribe.clone()))).collect()
+    }
+
+    /// The server has answered what it was told anew.
+    pub(crate) fn know(&mut self, number: Number) {
+        let routes = self.routes.iter_mut().filter(|route| route.number == number);
+        routes.for_each(|route| route.is_known = true);
+        let for_inbox = self.inbox_subscriptions.iter_mut().filter(|own| own.number == number);
+        for_inbox.for_each(|own| own.is_known = true);
     }
 
     /// What nobody has claimed is not acknowledged, and comes again on the next connection.
@@ -179,14 +224,22 @@ impl Routes {
         self.unclaimed.clear();
     }
 
-    /// This filter is not subscribed to any more: its stream ends, behind what has come.
-    pub(crate) fn remove(&mut self, filter: TopicFilter<'_>) {
-        let ended = self.routes.extract_if(.., |route| route.filter.filter() == filter);
+    /// This filter is not subscribed to any more, as far as that was asked for before `number`: its stream ends, behind
+    /// what has come.
+    pub(crate) fn remove(&mut self, filter: TopicFilter<'_>, number: Number) {
+        self.end(|route| route.number < number && route.filter.filter() == filter);
+        self.inbox_subscriptions.retain_mut(|own| own.number >= number || own.subscribe.retain_other(filter));
+    }
+
+    /// One of several subscriptions to this filter is not there.
+    pub(crate) fn remove_one(&mut self, number: Number, filter: TopicFilter<'_>) {
+        self.end(|route| route.number == number);
+        self.inbox_subscriptions.retain_mut(|own| own.number != number || own.subscribe.retain_other(filter));
+    }
+
+    fn end(&mut self, is_over: impl Fn(&Route) -> bool) {
+        let ended = self.routes.extract_if(.., |route| is_over(route));
         self.ending.extend(ended.map(|route| route.outlet).filter(|outlet| outlet.held() > 0));
-        for subscribe in &mut self.inbox_subscriptions {
-            subscribe.subscriptions.retain(|(other, _)| other.filter() != filter);
-        }
-        self.inbox_subscriptions.retain(|subscribe| !subscribe.subscriptions.is_empty());
     }
 
     /// Sends a message to the streams it is for, and tells whether it stays in any. Where the server names subscriptions,

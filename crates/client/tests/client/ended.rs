@@ -233,6 +233,32 @@ async fn disconnect_does_not_wait_for_ever() {
     assert_eq!(peer.next().await, END);
 }
 
+#[tokio::test(start_paused = true)]
+async fn disconnect_waits_until_a_slow_server_has_taken_everything() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let payload = vec![b'x'; 3 << 20];
+    let large = Outgoing::new(topic!("a"), &payload);
+    drop(client.publish(&large).await.expect("queued"));
+    let server = async {
+        peer.begin().await;
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(peer.next().await.starts_with("PUBLISH q0 \"a\" 3145728 B"));
+        assert_eq!(peer.next().await, "DISCONNECT Normal disconnection");
+        assert_eq!(peer.next().await, END);
+    };
+    let (disconnected, ()) = tokio::join!(client.disconnect(), server);
+    disconnected.expect("the server has everything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_does_not_take_is_an_error_of_disconnect() {
+    let (_peer, client) = Peer::accepted(Version::V5).await;
+    let payload = vec![b'x'; 3 << 20];
+    drop(client.publish(&Outgoing::new(topic!("a"), &payload)).await.expect("queued"));
+    let error = client.disconnect().await.expect_err("nothing is taken");
+    assert!(matches!(error, DisconnectError::Ended(Ended::Io(_))), "{error}");
+}
+
 #[tokio::test]
 async fn the_last_handle_takes_the_connection_with_it() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;

@@ -62,6 +62,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         Self { stream, version, input: Vec::new() }
     }
 
+    /// Until the next packet of the client has begun to come.
+    pub(crate) async fn begin(&mut self) {
+        self.stream.read_buf(&mut self.input).await.expect("in order");
+    }
+
     /// The next packet of the client, on one line.
     pub(crate) async fn next(&mut self) -> String {
         let limits = Limits { sender: Some(Role::Client), ..Limits::default() };

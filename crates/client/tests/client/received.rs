@@ -260,3 +260,29 @@ async fn what_comes_before_its_subscription_waits_for_it() {
     assert_eq!(messages.next().await.expect("a message").payload(), b"hey");
     assert_eq!(peer.next().await, "PUBACK id=1 Success");
 }
+
+#[tokio::test]
+async fn a_late_unsuback_ends_no_newer_stream_of_its_filter() {
+    let (mut peer, client) = Peer::accepted(Version::V3_1_1).await;
+    let (old, ()) =
+        tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    drop(old.expect("granted"));
+    let server = async {
+        assert_eq!(peer.next().await, "UNSUBSCRIBE id=2 \"a\"");
+        let line = peer.next().await;
+        assert_eq!(line, "SUBSCRIBE id=3 \"a\" q0");
+        let properties = wire::AckProperties::EMPTY;
+        peer.send(wire::UnsubAck { packet_id: id(2), properties, reasons: None }).await;
+        let reasons = [SubAckReason::GrantedQos0];
+        let reasons = wire::OneOrMore::new(&reasons).expect("one");
+        peer.send(wire::SubAck { packet_id: id(3), properties, reasons }).await;
+        peer.send(Publish::new(topic!("a"), b"hey")).await;
+    };
+    let (ended, new, ()) = tokio::join!(
+        client.unsubscribe(filter!("a")),
+        client.subscribe(filter!("a"), Qos::AtMostOnce),
+        server
+    );
+    ended.expect("it is ended");
+    new.expect("granted").next().await.expect("a message");
+}

@@ -129,3 +129,56 @@ async fn disconnect_does_not_need_a_connection() {
     let _ = client.disconnect().await;
     assert!(client.ended().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_was_not_made_again_in_time_is_made_on_the_next_connection() {
+    let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
+    let mut inbox = client.inbox().await.expect("it is there");
+    let options = client::SubscriptionOptions::default();
+    let many = [(filter!("b"), options), (filter!("c"), options)];
+    let properties = client::SubscribeProperties::EMPTY;
+    let (messages, ()) =
+        tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let _messages = messages.expect("granted");
+    let (granted, ()) = tokio::join!(client.subscribe_many(&many, &properties), async {
+        assert!(peer.next().await.starts_with("SUBSCRIBE id=2"));
+        peer.send(two_granted(2)).await;
+    });
+    granted.expect("granted");
+    drop(peer);
+    let (mut peer, _) = listener.accepted(false).await;
+    assert!(peer.next().await.starts_with("SUBSCRIBE"), "the session is new");
+    drop(peer);
+    let (mut peer, _) = listener.accepted(true).await;
+    peer.suback(SubAckReason::GrantedQos0).await;
+    let line = peer.next().await;
+    assert!(line.starts_with("SUBSCRIBE id=") && line.contains("\"b\"") && line.contains("\"c\""), "{line}");
+    let number = line["SUBSCRIBE id=".len()..].split(' ').next().and_then(|number| number.parse().ok());
+    peer.send(two_granted(number.expect("a number"))).await;
+    peer.send(Publish::new(topic!("b"), b"hey")).await;
+    inbox.next().await.expect("a message");
+    drop(peer);
+    let (mut peer, _) = listener.accepted(true).await;
+    drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
+    assert!(peer.next().await.starts_with("PUBLISH"), "nothing is subscribed to twice");
+}
+
+fn two_granted(number: u16) -> wire::SubAck<'static> {
+    const GRANTED: [SubAckReason; 2] = [SubAckReason::GrantedQos0; 2];
+    let reasons = wire::OneOrMore::new(&GRANTED).expect("two");
+    wire::SubAck { packet_id: id(number), properties: wire::AckProperties::EMPTY, reasons }
+}
+
+#[tokio::test(start_paused = true)]
+async fn mqtt_3_1_does_not_say_whether_there_is_a_session() {
+    let options = Options::new(Version::V3_1).client_id("me").clean_start(false);
+    let (mut listener, mut peer, client) = connected(Version::V3_1, options).await;
+    let (messages, ()) =
+        tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let mut messages = messages.expect("granted");
+    drop(peer);
+    let (mut peer, _) = listener.accepted(false).await;
+    peer.suback(SubAckReason::GrantedQos0).await;
+    peer.send(Publish::new(topic!("a"), b"hey")).await;
+    messages.next().await.expect("a message");
+}
