@@ -88,10 +88,14 @@ fn every_flag_of_the_real_help_is_in_a_row_or_refused_by_name() {
 #[test]
 fn what_is_not_there_is_refused_by_name() {
     for tool in ["pub", "sub", "rr"] {
-        for flag in rows::REFUSED {
-            let (code, error) = programs::ours(tool, &["-t", "a", flag, "value"]);
+        let flags = rows::REFUSED.iter().map(|flag| (*flag, "value", format!("Error: {flag} is refused: ")));
+        let values = rows::REFUSED_VALUES.iter();
+        let values =
+            values.map(|(flag, value)| (*flag, *value, format!("Error: {flag} {value} is refused: ")));
+        for (flag, value, expected) in flags.chain(values) {
+            let (code, error) = programs::ours(tool, &["-t", "a", flag, value]);
             assert_eq!(code, Some(1), "{tool} {flag}: {error}");
-            assert!(error.starts_with(&format!("Error: {flag} is refused: ")), "{tool} {flag}: {error}");
+            assert!(error.starts_with(&expected), "{tool} {flag}: {error}");
         }
     }
 }

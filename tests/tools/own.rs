@@ -1,11 +1,16 @@
 //! What Mosquitto's programs do not have.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use pondhawk_tests::{Broker, Options, Program, Version};
+
+use tempfile::TempDir;
 
 use crate::mosquitto::Mosquitto;
 
@@ -185,4 +190,48 @@ fn who_closes_the_pipe_makes_no_program_panic() {
         let status = command.status().expect("a program can be run");
         assert!(status.code().is_some_and(|code| code < 3), "{line}: {status}");
     }
+}
+
+#[test]
+fn files_formats_and_defaults_need_not_be_utf_8() {
+    let broker = Broker::start(&Options::default());
+    let home = TempDir::new().expect("there is a place for temporary files");
+    fs::create_dir(home.path().join(".config")).expect("a temporary folder can be made");
+    let write = |name: &OsStr, bytes: &[u8]| {
+        fs::write(home.path().join(name), bytes).expect("a temporary file can be written");
+    };
+    let name = OsStr::from_bytes(b"\xe4.txt");
+    write(name, b"from a file");
+    write(OsStr::new(".config/mosquitto_sub"), b"# \xfc\n-F \xff%p \r\n");
+    let run = |tool: &str, words: &[&OsStr]| {
+        let mut command = Command::new(pondhawk_tests::pondhawk());
+        command.args([tool, "-h", "127.0.0.1", "-p", &broker.address().port().to_string(), "-t", "pond"]);
+        command.args(words).env("HOME", home.path()).env_remove("XDG_CONFIG_HOME");
+        command.output().expect("a program can be run")
+    };
+    let path = home.path().join(name);
+    let published = run("pub", &[OsStr::new("-r"), OsStr::new("-f"), path.as_os_str()]);
+    assert!(published.status.success(), "{published:?}");
+    let count = ["-C", "1", "-W", "10"].map(OsStr::new);
+    assert_eq!(run("sub", &count).stdout, b"\xfffrom a file \n");
+    let format = OsStr::from_bytes(b"@\xfe%p");
+    let printed = run("sub", &[&count[..], &[OsStr::new("-F"), format]].concat());
+    assert_eq!(printed.stdout, b"%\xfefrom a file\n");
+    // A file that is there and cannot be read is told of.
+    fs::create_dir(home.path().join(".config/mosquitto_pub")).expect("a temporary folder can be made");
+    let refused = run("pub", &["-m", "x"].map(OsStr::new));
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+}
+
+#[test]
+fn a_line_without_an_end_is_not_waited_for() {
+    let broker = Broker::start(&Options::default());
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(pondhawk_tests::pondhawk());
+    command.args(["pub", "-h", "127.0.0.1", "-p", &broker.address().port().to_string(), "-t", "pond", "-l"]);
+    let zeros = fs::File::open("/dev/zero").expect("the system has it");
+    let refused = command.stdin(zeros).output().expect("a program can be run");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("Error: Message length must be less than 268435455 bytes."), "{said}");
 }

@@ -130,6 +130,9 @@ const fn without_digits(row: Row) -> Row {
 /// Flags of Mosquitto's programs that are refused by name.
 pub(crate) const REFUSED: &[&str] = &["--psk", "--psk-identity", "--tls-engine", "--tls-engine-kpass-sha1"];
 
+/// Values of other flags that are refused by name.
+pub(crate) const REFUSED_VALUES: &[(&str, &str)] = &[("--keyform", "engine"), ("--tls-version", "tlsv1.1")];
+
 /// Flags whose output is our own text, and whose exit code is 0: whoever asks for help and gets it has not failed.
 pub(crate) const OWN_TEXT: &[&str] = &["--help", "--version"];
 

@@ -1,6 +1,7 @@
 //! From the words of a command line, and of the file of defaults, to settings.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use client::Version;
 use wire::Property;
@@ -17,7 +18,7 @@ use crate::settings::{Settings, Tool};
 /// What is wrong, as Mosquitto's clients say it.
 pub(crate) fn parse(tool: Tool, arguments: &[OsString]) -> Result<Settings, Failure> {
     let mut settings = Settings::new(tool);
-    for line in defaults::lines(tool) {
+    for line in defaults::lines(tool)? {
         apply(&mut settings, &line)?;
     }
     apply(&mut settings, arguments)?;
@@ -40,6 +41,9 @@ fn apply(settings: &mut Settings, arguments: &[OsString]) -> Result<(), Failure>
             Takes::Text(argument, set) => {
                 let value = words.next().ok_or_else(|| missing(argument))?;
                 set(settings, text(value, flag.names[0])?)?;
+            }
+            Takes::Path(argument, set) => {
+                set(settings, Path::new(words.next().ok_or_else(|| missing(argument))?))?;
             }
             Takes::Bytes(argument, set) => {
                 set(settings, words.next().ok_or_else(|| missing(argument))?.as_encoded_bytes())?;
@@ -196,13 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_both_ends_share_and_engines_are_refused_by_name() {
+    fn what_is_not_supported_is_refused_by_name() {
         for line in [
             "--psk ab",
             "--psk-identity me",
             "--tls-engine e",
             "--tls-engine-kpass-sha1 0",
             "--keyform engine",
+            "--tls-version tlsv1.1",
         ] {
             let text = refused(Tool::Subscribe, &format!("-t a {line}"));
             assert!(text.contains(line.split(' ').next().unwrap()) && text.contains("refused"), "{text}");

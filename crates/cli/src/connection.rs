@@ -80,11 +80,11 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
         .request_timeout(PATIENCE)
         .client_id(client_id(settings));
     options = match (&session.user_name, &session.password) {
-        (Some(name), password) => options.credentials(name, password.as_deref().map(str::as_bytes)),
+        (Some(name), password) => options.credentials(name, password.as_deref()),
         (None, Some(_)) if !session.version.is_5() => {
             return Err(Failure::new("Error: Problem setting username and/or password."));
         }
-        (None, Some(password)) => options.password(password.as_bytes()),
+        (None, Some(password)) => options.password(password),
         (None, None) => options,
     };
     if let Some(inflight_max) = NonZeroU16::new(session.inflight_max) {

@@ -4,14 +4,25 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use crate::failure::Failure;
 use crate::settings::Tool;
 
 /// Flags with their values, one for each line. A file that is not there says nothing.
-pub(crate) fn lines(tool: Tool) -> Vec<Vec<OsString>> {
-    let text = path(tool).and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
-    text.lines().filter_map(words).collect()
+///
+/// # Errors
+/// The file is there, and cannot be read.
+pub(crate) fn lines(tool: Tool) -> Result<Vec<Vec<OsString>>, Failure> {
+    let Some(path) = path(tool) else { return Ok(Vec::new()) };
+    match fs::read(&path) {
+        Ok(bytes) => Ok(bytes.split(|byte| *byte == b'\n').filter_map(words).collect()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(Failure::new(format!("Error: Unable to read \"{}\": {error}.", path.display()))),
+    }
 }
 
 fn path(tool: Tool) -> Option<PathBuf> {
@@ -21,30 +32,46 @@ fn path(tool: Tool) -> Option<PathBuf> {
     Some(folder?.join(format!("mosquitto_{}", tool.name())))
 }
 
-/// A flag, and all that follows it on its line as one value; for a property, word by word. Comments begin with `#`.
-fn words(line: &str) -> Option<Vec<OsString>> {
-    let line = line.trim();
-    if line.is_empty() || line.starts_with('#') {
+/// A flag, and all that follows it on its line as one value, of any bytes; for a property, word by word. Comments begin with
+/// `#`.
+fn words(line: &[u8]) -> Option<Vec<OsString>> {
+    let end = line.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
+    let line = line[..end].trim_ascii_start();
+    if line.is_empty() || line[0] == b'#' {
         return None;
     }
-    let (flag, value) = line.split_once(' ').map_or((line, None), |(flag, value)| (flag, Some(value)));
-    let mut words = vec![OsString::from(flag)];
-    match value {
-        Some(value) if matches!(flag, "-D" | "--property") => {
-            words.extend(value.split_whitespace().map(OsString::from));
-        }
-        Some(value) => words.push(value.into()),
-        None => {}
+    let (flag, value) = match line.iter().position(|byte| *byte == b' ') {
+        Some(at) => (&line[..at], &line[at + 1..]),
+        None => (line, &b""[..]),
+    };
+    let mut words = vec![word(flag)];
+    if matches!(flag, b"-D" | b"--property") {
+        words.extend(value.split(u8::is_ascii_whitespace).filter(|part| !part.is_empty()).map(word));
+    } else if !value.is_empty() {
+        words.push(word(value));
     }
     Some(words)
 }
 
+#[cfg(unix)]
+fn word(bytes: &[u8]) -> OsString {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::OsStr::from_bytes(bytes).to_owned()
+}
+
+/// Elsewhere a word is text.
+#[cfg(not(unix))]
+fn word(bytes: &[u8]) -> OsString {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}
+
 #[test]
 fn a_line_is_a_flag_and_the_rest_its_value() {
-    let words = |line: &str| words(line).map(|words| words.join(OsString::from("|").as_os_str()));
-    assert_eq!(words("-m text with spaces "), Some("-m|text with spaces".into()));
+    let words = |line: &str| words(line.as_bytes()).map(|words| words.join(OsString::from("|").as_os_str()));
+    assert_eq!(words("-m text with spaces \r"), Some("-m|text with spaces ".into()));
     assert_eq!(words("-D publish user-property a b"), Some("-D|publish|user-property|a|b".into()));
     assert_eq!(words("  -d"), Some("-d".into()));
+    assert_eq!(words("-d "), Some("-d".into()));
     assert_eq!(words("# -d"), None);
-    assert_eq!(words(""), None);
+    assert_eq!(words("\r"), None);
 }

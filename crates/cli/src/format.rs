@@ -42,33 +42,35 @@ pub(crate) struct NotJson;
 impl Template {
     /// # Errors
     /// A letter that means nothing, or an end where there should be one.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(format: &[u8]) -> Result<Self, Failure> {
         let mut template = Self(Vec::new());
-        let mut rest = text.chars();
+        let mut rest = format.iter().copied();
         let incomplete = |what: &str| Failure::usage(format!("Error: Incomplete {what} specifier."));
-        while let Some(character) = rest.next() {
-            match character {
-                '%' => {
+        while let Some(byte) = rest.next() {
+            match byte {
+                b'%' => {
                     let (letter, layout) = field(&mut rest).ok_or_else(|| incomplete("format"))?;
                     if !FIELDS.contains(letter) {
                         return Err(Failure::usage(format!("Error: Invalid format specifier '{letter}'.")));
                     }
                     template.0.push(Piece::Field(letter, layout));
                 }
-                '@' => template.0.push(match rest.next().ok_or_else(|| incomplete("format"))? {
-                    'N' => Piece::Nanoseconds,
-                    '@' => Piece::Literal(b"@".to_vec()),
-                    conversion => Piece::Time(conversion),
+                b'@' => template.0.push(match rest.next().ok_or_else(|| incomplete("format"))? {
+                    b'N' => Piece::Nanoseconds,
+                    b'@' => Piece::Literal(b"@".to_vec()),
+                    conversion if conversion.is_ascii() => Piece::Time(char::from(conversion)),
+                    // No conversion has such a name: it is left as it is.
+                    other => Piece::Literal(vec![b'%', other]),
                 }),
-                '\\' => {
-                    let letter = rest.next().ok_or_else(|| incomplete("escape"))?;
+                b'\\' => {
+                    let letter = rest.next().map(char::from).ok_or_else(|| incomplete("escape"))?;
                     let byte = escaped(letter);
                     let byte = byte.ok_or_else(|| {
                         Failure::usage(format!("Error: Invalid escape specifier '{letter}'."))
                     })?;
                     template.push_literal(&[byte]);
                 }
-                other => template.push_literal(other.encode_utf8(&mut [0; 4]).as_bytes()),
+                other => template.push_literal(&[other]),
             }
         }
         Ok(template)
@@ -109,7 +111,8 @@ impl Template {
 }
 
 /// What follows `%`; `None`: it is not all there.
-fn field(rest: &mut std::str::Chars<'_>) -> Option<(char, Layout)> {
+fn field(rest: &mut impl Iterator<Item = u8>) -> Option<(char, Layout)> {
+    let mut rest = rest.map(char::from);
     let mut layout = Layout::default();
     let mut letter = rest.next()?;
     if letter == '-' {
@@ -248,7 +251,7 @@ mod tests {
             at: Moment::now(),
         };
         let mut bytes = Vec::new();
-        let outcome = Template::parse(format).unwrap().write(&message, false, &mut bytes).unwrap();
+        let outcome = Template::parse(format.as_bytes()).unwrap().write(&message, false, &mut bytes).unwrap();
         assert_eq!(outcome, Ok(()));
         String::from_utf8(bytes).unwrap()
     }
@@ -278,7 +281,7 @@ mod tests {
             ("\\", "Incomplete escape specifier"),
             ("\\q", "Invalid escape specifier 'q'"),
         ] {
-            let failure = Template::parse(format).expect_err(format);
+            let failure = Template::parse(format.as_bytes()).expect_err(format);
             assert!(failure.text.contains(text), "{format}: {failure}");
         }
     }

@@ -36,7 +36,9 @@ pub fn help(tool: Tool) -> String {
 fn write_flag(flag: &Flag, text: &mut String) {
     let argument = match flag.takes {
         Takes::Nothing(_) => String::new(),
-        Takes::Text(argument, _) | Takes::Bytes(argument, _) => format!(" {}", argument.name),
+        Takes::Text(argument, _) | Takes::Path(argument, _) | Takes::Bytes(argument, _) => {
+            format!(" {}", argument.name)
+        }
         Takes::Property => " PACKET NAME VALUE".to_owned(),
     };
     let indent = if flag.names[0].starts_with("--") { "      " } else { "  " };

@@ -6,11 +6,13 @@ use std::future::{Future, poll_fn};
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
 
 use client::{Acknowledgement, Client, Outgoing, PublishError, ReasonCode, TopicName, UserProperty};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::connection;
 use crate::failure::Failure;
@@ -22,8 +24,11 @@ use crate::settings::{Settings, Source};
 /// No packet is longer, so no message is.
 const MESSAGE_BYTES_MAX: u64 = 268_435_455;
 
-/// So many lines are read before they are sent.
+/// So many lines are read before they are sent, ...
 const LINES_AHEAD: usize = 1_024;
+
+/// ... of no more bytes than this in all, but for one that has more by itself.
+const BYTES_AHEAD: u32 = 1 << 20;
 
 /// Reads what is to be sent, connects, sends it, and waits until the server has it.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
@@ -86,12 +91,16 @@ fn input() -> Result<Vec<u8>, Failure> {
     let read = io::stdin().lock().take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes);
     match read {
         Ok(0) => Err(failed("Zero length input.")),
-        Ok(read) if read as u64 > MESSAGE_BYTES_MAX => {
-            Err(failed(&format!("Message length must be less than {MESSAGE_BYTES_MAX} bytes.")))
-        }
+        Ok(read) if read as u64 > MESSAGE_BYTES_MAX => Err(too_long()),
         Ok(_) => Ok(bytes),
         Err(error) => Err(failed(&error.to_string())),
     }
+}
+
+/// Standard input, or a line of it, is longer than any message.
+fn too_long() -> Failure {
+    let what = format!("Message length must be less than {MESSAGE_BYTES_MAX} bytes.");
+    Failure::new(format!("Error: {what}\nError loading input from stdin."))
 }
 
 /// Sends messages that differ in their payload only.
@@ -136,10 +145,13 @@ impl Publisher<'_> {
         let mut progress = Progress::of_input();
         let mut under_way = UnderWay::default();
         while let Some(line) = lines.recv().await {
-            let line = line.map_err(|error| Failure::new(format!("Error: {error}")))?;
-            let payload = line.strip_suffix(b"\n").unwrap_or(&line);
+            let Line { bytes, .. } = line.map_err(|error| Failure::new(format!("Error: {error}")))?;
+            let payload = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            if payload.len() as u64 > MESSAGE_BYTES_MAX {
+                return Err(too_long());
+            }
             under_way.acknowledgements.push_back(self.send(payload).await?);
-            progress.advance(line.len() as u64);
+            progress.advance(bytes.len() as u64);
             while let Some(outcome) = under_way.next_ready().await {
                 self.note(under_way.done, outcome)?;
             }
@@ -180,17 +192,35 @@ impl UnderWay {
     }
 }
 
-/// Lines with their ends, read by a thread of its own: standard input cannot be waited for otherwise.
-fn lines() -> mpsc::Receiver<io::Result<Vec<u8>>> {
+/// With its end; of one that is too long only so much that it is seen.
+struct Line {
+    bytes: Vec<u8>,
+    /// Of the bytes that may be read ahead.
+    _share: OwnedSemaphorePermit,
+}
+
+/// Lines, read by a thread of its own: standard input cannot be waited for otherwise.
+fn lines() -> mpsc::Receiver<io::Result<Line>> {
     let (to, lines) = mpsc::channel(LINES_AHEAD);
+    let room = Arc::new(Semaphore::new(BYTES_AHEAD as usize));
+    let runtime = Handle::current();
     thread::spawn(move || {
         let mut input = io::stdin().lock();
         loop {
-            let mut line = Vec::new();
-            let read = input.read_until(b'\n', &mut line).map(|count| (count > 0).then_some(line));
-            // The program may have ended for another reason.
-            let Some(line) = read.transpose() else { return };
+            let mut bytes = Vec::new();
+            let read = input.by_ref().take(MESSAGE_BYTES_MAX + 2).read_until(b'\n', &mut bytes);
+            let line = match read {
+                Ok(0) => return,
+                Ok(count) => {
+                    let share = u32::try_from(count).unwrap_or(u32::MAX).min(BYTES_AHEAD);
+                    // Nobody closes it.
+                    let Ok(share) = runtime.block_on(room.clone().acquire_many_owned(share)) else { return };
+                    Ok(Line { bytes, _share: share })
+                }
+                Err(error) => Err(error),
+            };
             let is_last = line.is_err();
+            // The program may have ended for another reason.
             if to.blocking_send(line).is_err() || is_last {
                 return;
             }

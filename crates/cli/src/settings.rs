@@ -99,7 +99,7 @@ pub(crate) struct Session {
     pub(crate) expiry_secs: Option<u32>,
     pub(crate) keep_alive_secs: u16,
     pub(crate) user_name: Option<String>,
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Vec<u8>>,
     pub(crate) inflight_max: u16,
 }
 

@@ -58,8 +58,7 @@ pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
     let authority = Authority::parse(authority);
     if let Some(name) = authority.user_name {
         settings.session.user_name = Some(name.to_owned());
-        settings.session.password =
-            authority.password.map(str::to_owned).or(settings.session.password.take());
+        settings.session.password = authority.password.map(Into::into).or(settings.session.password.take());
     }
     settings.server.host = Some(authority.host.to_owned());
     settings.server.port = Some(match authority.port {
@@ -125,7 +124,7 @@ mod tests {
         assert_eq!(settings.host(), "::1");
         assert_eq!((settings.port(), settings.wants_tls()), (8884, true));
         assert_eq!(settings.session.user_name.as_deref(), Some("ann"));
-        assert_eq!(settings.session.password.as_deref(), Some("se:cret"));
+        assert_eq!(settings.session.password.as_deref(), Some(&b"se:cret"[..]));
         assert_eq!(settings.topics, ["a/#"]);
         for url in ["http://a/b", "mqtt://a", "mqtt://a/", "mqtt://a:x/b", "mqtt://a:0/b"] {
             assert!(apply(&mut settings, url).is_err(), "{url}");

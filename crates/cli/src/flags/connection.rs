@@ -41,10 +41,10 @@ pub(super) const WHERE: &[Flag] = &[
     Flag {
         names: &["--unix"],
         tools: ALL,
-        takes: Takes::Text(
+        takes: Takes::Path(
             argument("PATH", "--unix argument given but no socket path specified"),
-            |settings, text| {
-                settings.server.unix = Some(text.into());
+            |settings, path| {
+                settings.server.unix = Some(path.into());
                 Ok(())
             },
         ),
@@ -126,10 +126,10 @@ pub(super) const WHO: &[Flag] = &[
     Flag {
         names: &["-P", "--pw"],
         tools: ALL,
-        takes: Takes::Text(
+        takes: Takes::Bytes(
             argument("PASSWORD", "-P argument given but no password specified"),
-            |settings, text| {
-                settings.session.password = Some(text.to_owned());
+            |settings, bytes| {
+                settings.session.password = Some(bytes.to_vec());
                 Ok(())
             },
         ),
@@ -212,7 +212,8 @@ pub(super) const WHO: &[Flag] = &[
         names: &["-D", "--property"],
         tools: ALL,
         takes: Takes::Property,
-        help: "A property of MQTT 5 for one kind of packet, which makes it MQTT 5:\n\
+        help: "A property for one kind of packet: connect, publish, subscribe, unsubscribe,\n\
+               disconnect or will. Makes the connection MQTT 5:\n\
                -D publish content-type text/plain\n\
                -D connect user-property NAME VALUE",
     },

@@ -20,8 +20,9 @@ pub(super) const PUBLISH: &[Flag] = &[
     Flag {
         names: &["-f", "--file"],
         tools: PUB_RR,
-        takes: Takes::Text(argument("FILE", "-f argument given but no file specified"), |settings, text| {
-            settings.set_source(if text == "-" { Source::Input } else { Source::File(text.into()) })
+        takes: Takes::Path(argument("FILE", "-f argument given but no file specified"), |settings, path| {
+            let is_input = path.as_os_str() == "-";
+            settings.set_source(if is_input { Source::Input } else { Source::File(path.into()) })
         }),
         help: "The message is in this file; - is standard input",
     },

@@ -6,6 +6,8 @@ mod messages;
 mod output;
 mod security;
 
+use std::path::Path;
+
 use crate::failure::Failure;
 use crate::settings::{Settings, Tool};
 
@@ -24,6 +26,8 @@ pub(crate) enum Takes {
     Nothing(fn(&mut Settings) -> Result<(), Failure>),
     /// Text of MQTT's: UTF-8.
     Text(Argument, fn(&mut Settings, &str) -> Result<(), Failure>),
+    /// The name of a file, which need not be UTF-8.
+    Path(Argument, fn(&mut Settings, &Path) -> Result<(), Failure>),
     /// Any bytes.
     Bytes(Argument, fn(&mut Settings, &[u8]) -> Result<(), Failure>),
     /// `-D`: a command, a property, and its value, or its name and value.

@@ -20,16 +20,18 @@ pub(super) const PRINT: &[Flag] = &[
     Flag {
         names: &["-F"],
         tools: SUB_RR,
-        takes: Takes::Text(
+        takes: Takes::Bytes(
             argument("FORMAT", "-F argument given but no format specified"),
-            |settings, text| {
-                settings.incoming.output.template = Some(Template::parse(text)?);
+            |settings, bytes| {
+                settings.incoming.output.template = Some(Template::parse(bytes)?);
                 Ok(())
             },
         ),
-        help: "Print what this says of each message: %t topic, %p payload, %q QoS,\n\
-               %r retained, %l length, %x hexadecimal, %j JSON, %I time, …\n\
-               docs/CLI.md has all of them",
+        help: "Print what this says of each message: %t topic, %p payload, %x in\n\
+               hexadecimal, %l its length, %q QoS, %r retained, %m packet identifier,\n\
+               %I %U time, @X what strftime makes of %X, %j %J JSON; MQTT 5: %C content\n\
+               type, %R response topic, %D correlation data, %P user properties,\n\
+               %E expiry, %F payload format, %A topic alias, %S subscription identifier",
     },
     Flag {
         names: &["--json"],
@@ -47,7 +49,7 @@ pub(super) const PRINT: &[Flag] = &[
             settings.incoming.output.pretty = true;
             Ok(())
         }),
-        help: "Spread JSON over lines, for people. On a terminal payloads are without it",
+        help: "Spread the JSON of %j, %J and --json over lines",
     },
     Flag {
         names: &["-N"],

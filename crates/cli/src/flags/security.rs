@@ -7,10 +7,10 @@ pub(super) const TLS: &[Flag] = &[
     Flag {
         names: &["--cafile"],
         tools: ALL,
-        takes: Takes::Text(
+        takes: Takes::Path(
             argument("FILE", "--cafile argument given but no file specified"),
-            |settings, text| {
-                settings.tls.ca_file = Some(text.into());
+            |settings, path| {
+                settings.tls.ca_file = Some(path.into());
                 Ok(())
             },
         ),
@@ -19,10 +19,10 @@ pub(super) const TLS: &[Flag] = &[
     Flag {
         names: &["--capath"],
         tools: ALL,
-        takes: Takes::Text(
+        takes: Takes::Path(
             argument("DIR", "--capath argument given but no directory specified"),
-            |settings, text| {
-                settings.tls.ca_directory = Some(text.into());
+            |settings, path| {
+                settings.tls.ca_directory = Some(path.into());
                 Ok(())
             },
         ),
@@ -40,10 +40,10 @@ pub(super) const TLS: &[Flag] = &[
     Flag {
         names: &["--cert"],
         tools: ALL,
-        takes: Takes::Text(
+        takes: Takes::Path(
             argument("FILE", "--cert argument given but no file specified"),
-            |settings, text| {
-                settings.tls.certificate = Some(text.into());
+            |settings, path| {
+                settings.tls.certificate = Some(path.into());
                 Ok(())
             },
         ),
@@ -52,10 +52,10 @@ pub(super) const TLS: &[Flag] = &[
     Flag {
         names: &["--key"],
         tools: ALL,
-        takes: Takes::Text(
+        takes: Takes::Path(
             argument("FILE", "--key argument given but no file specified"),
-            |settings, text| {
-                settings.tls.key = Some(text.into());
+            |settings, path| {
+                settings.tls.key = Some(path.into());
                 Ok(())
             },
         ),
@@ -82,6 +82,9 @@ pub(super) const TLS: &[Flag] = &[
         takes: Takes::Text(
             argument("VERSION", "--tls-version argument given but no version specified"),
             |settings, text| {
+                if text == "tlsv1.1" {
+                    return Err(refused("--tls-version tlsv1.1", OUTDATED));
+                }
                 settings.tls.version = Some(text.to_owned());
                 Ok(())
             },
@@ -162,6 +165,7 @@ pub(super) const REFUSED: &[Flag] = &[
     },
 ];
 
+const OUTDATED: &str = "it is no longer safe (RFC 8996); use tlsv1.2 or tlsv1.3";
 const SHARED_KEYS: &str = "keys that both ends share (TLS-PSK) are not supported; use certificates";
 const ENGINES: &str =
     "engines are a matter of OpenSSL, which this program does not use; use a key in a file (--key)";
