@@ -52,3 +52,26 @@ fn where_nobody_listens_nothing_is_found() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(output.stdout.is_empty() && output.stderr.starts_with(b"error: "), "{output:?}");
 }
+
+#[test]
+fn what_a_broker_says_it_has_not_is_not_tried() {
+    let modest = Server::mosquitto("max_qos 0\nretain_available false\n");
+    let table = probe(&modest, &[]);
+    assert!(!table.contains("wrong"), "{table}");
+    for row in
+        ["QoS 1 ", "QoS 2 ", "retained messages ", "order, QoS 1 ", "message expiry ", "round trip, QoS 1 "]
+    {
+        let line = table.lines().find(|line| line.starts_with(row));
+        assert!(line.is_some_and(|line| line.contains(" not tried: ")), "{row}: {table}");
+    }
+}
+
+#[test]
+fn nothing_is_tried_that_would_say_nothing_or_take_all_memory() {
+    for arguments in [["--messages", "0"], ["--payload-max", "99999999999"], ["--patience", "0"]] {
+        let output = Command::new(pondhawk()).args(["probe", "localhost"]).args(arguments).output();
+        let output = output.expect("it can be run");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("invalid value"), "{output:?}");
+    }
+}

@@ -5,11 +5,13 @@ mod finding;
 mod limits;
 mod offers;
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use client::{
     Client, Endpoint, Message, Messages, Options, Outgoing, PublishError, Qos, Server, TopicFilter,
     TopicName, Version,
@@ -19,9 +21,16 @@ use tokio::time::timeout;
 use crate::say::{complain, show};
 use finding::{Finding, Report};
 
+/// No packet is longer (section 1.5.5).
+const PACKET_BYTES_MAX: u64 = 268_435_455;
+
+/// Nobody waits longer for one thing.
+const DAY_SECS: u64 = 24 * 3_600;
+
 /// Tries out what a broker can do, and prints it beside what the broker says of itself.
 ///
-/// Everything happens under a topic and with client identifiers that nobody else has, and nothing is left behind.
+/// Everything happens under a topic and with client identifiers that nobody else has. What the broker keeps of it is taken
+/// away again, also after a check that has failed, as far as the broker lets it be.
 /// The exit code is 0 if the broker keeps what it says and what MQTT asks for, 1 if it does not, and 2 if there is no
 /// connection.
 #[derive(Debug, Clone, Args)]
@@ -42,20 +51,62 @@ pub struct ProbeArgs {
     json: bool,
 
     /// Larger payloads are not tried, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..=PACKET_BYTES_MAX))]
     payload_max: usize,
 
     /// So many messages where many are needed.
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     messages: u32,
 
     /// Whatever takes longer has failed, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=DAY_SECS))]
     patience: u64,
 }
 
 /// Why a broker was not found to do something.
-pub(crate) type Failure = String;
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It was tried, and came to this.
+    Failed(String),
+    /// It needs something that the broker says it has not: this.
+    NotTried(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(why: &str) -> Self {
+        Self::Failed(why.to_owned())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) => f.write_str(why),
+            Self::NotTried(what) => write!(f, "the broker says that it has no {what}"),
+        }
+    }
+}
+
+/// Ends a check that needs what the broker says it has not.
+fn needs(is_there: bool, what: &str) -> Result<(), Failure> {
+    if is_there { Ok(()) } else { Err(Failure::NotTried(what.to_owned())) }
+}
+
+/// Ends a check that needs a higher QoS than the broker says it has.
+fn needs_qos(client: &Client, qos: Qos) -> Result<(), Failure> {
+    needs(qos <= client.server().qos_max, &format!("QoS {}", qos.level()))
+}
+
+/// With acknowledgements, where the broker has any.
+fn surest(client: &Client) -> Qos {
+    client.server().qos_max.min(Qos::AtLeastOnce)
+}
 
 pub(crate) struct Probe {
     endpoint: Endpoint,
@@ -71,7 +122,7 @@ pub fn run(arguments: &ProbeArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = match runtime {
         Ok(runtime) => runtime.block_on(probe(arguments)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.to_string().into()),
     };
     match report {
         Ok(report) => {
@@ -124,7 +175,7 @@ impl Probe {
     }
 
     async fn connect_with(&self, options: Options) -> Result<Client, Failure> {
-        Client::connect_to(self.endpoint.clone(), options).await.map_err(|error| error.to_string())
+        Ok(Client::connect_to(self.endpoint.clone(), options).await.map_err(|error| error.to_string())?)
     }
 
     fn patience(&self) -> Duration {
@@ -138,23 +189,35 @@ impl Probe {
 
     async fn subscribe(&self, client: &Client, filter: &str, qos: Qos) -> Result<Messages, Failure> {
         let filter = TopicFilter::try_from(filter).map_err(|error| error.to_string())?;
-        client.subscribe(filter, qos).await.map_err(|error| error.to_string())
+        Ok(client.subscribe(filter, qos).await.map_err(|error| error.to_string())?)
     }
 
     /// Publishes a message, and waits until the server has it.
     async fn publish(&self, client: &Client, message: &Outgoing<'_>) -> Result<(), Failure> {
         let published = async { client.publish(message).await?.await.map(drop) };
         let published: Result<(), PublishError> = self.in_time(published).await?;
-        published.map_err(|error| error.to_string())
+        Ok(published.map_err(|error| error.to_string())?)
+    }
+
+    /// Takes away what the broker keeps under these topics, over a connection of its own: that of a check that has failed
+    /// may be gone. What cannot be taken away stays.
+    async fn take_away(&self, topics: &[&str]) {
+        let Ok(client) = self.connect("broom").await else { return };
+        for topic in topics {
+            if let Ok(nothing) = message(topic, b"", surest(&client)) {
+                let _ = self.publish(&client, &Outgoing { retain: true, ..nothing }).await;
+            }
+        }
+        leave(client).await;
     }
 
     /// The next message.
     async fn hear(&self, messages: &mut Messages) -> Result<Message, Failure> {
-        self.in_time(messages.next()).await?.ok_or_else(|| "the connection has ended".to_owned())
+        self.in_time(messages.next()).await?.ok_or_else(|| "the connection has ended".into())
     }
 
     async fn in_time<T>(&self, course: impl Future<Output = T>) -> Result<T, Failure> {
-        let late = |_| format!("not within {} s", self.arguments.patience);
+        let late = |_| format!("not within {} s", self.arguments.patience).into();
         timeout(self.patience(), course).await.map_err(late)
     }
 }
@@ -166,7 +229,7 @@ async fn leave(client: Client) {
 
 /// Text as a topic, of which it is a valid one.
 fn name(text: &str) -> Result<TopicName<'_>, Failure> {
-    TopicName::try_from(text).map_err(|error| error.to_string())
+    Ok(TopicName::try_from(text).map_err(|error| error.to_string())?)
 }
 
 fn message<'m>(topic: &'m str, payload: &'m [u8], qos: Qos) -> Result<Outgoing<'m>, Failure> {

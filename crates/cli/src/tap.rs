@@ -5,10 +5,13 @@ mod reading;
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -20,6 +23,12 @@ use wire::{Role, Version};
 use crate::say::{complain, show};
 use capture::{Capture, Conversation};
 use reading::Reading;
+
+/// So many lines wait to be printed, and no more: who reads them slowly misses some, and the clients do not wait.
+const LINES_WAITING_MAX: usize = 1_024;
+
+/// Before another connection is taken after one could not be: what was missing may be there again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// So many bytes are forwarded at a time.
 const BYTES_AT_A_TIME: usize = 16 << 10;
@@ -36,7 +45,7 @@ pub struct TapArgs {
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
 
-    /// Also write what is forwarded to a file that Wireshark opens (pcap).
+    /// Also write what is forwarded, with the passwords in it, to a file that Wireshark opens (pcap).
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
 }
@@ -65,17 +74,53 @@ async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
         None => None,
     };
     show(format_args!("listening on {}\n", listener.local_addr()?));
-    for number in 1_u64.. {
-        let (client, _) = listener.accept().await?;
-        tokio::spawn(Tap { number, capture: capture.clone() }.carry(client, to.clone()));
+    let printer = Printer::start()?;
+    let mut number = 0_u64;
+    loop {
+        match listener.accept().await {
+            Ok((client, _)) => {
+                number += 1;
+                let tap = Tap { number, capture: capture.clone(), printer: printer.clone() };
+                tokio::spawn(tap.carry(client, to.clone()));
+            }
+            // The client may be gone again, or this process have too many files open: others are carried all the same.
+            Err(error) => {
+                printer.print(&format!("{} - -- not accepted: {error}", time_of_day(now())));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
     }
-    unreachable!("nobody counts that far")
+}
+
+/// Prints lines on a thread of its own: nobody is forwarded more slowly because a terminal is slow.
+#[derive(Debug, Clone)]
+struct Printer {
+    lines: SyncSender<String>,
+    left_out: Arc<AtomicU64>,
+}
+
+impl Printer {
+    fn start() -> io::Result<Self> {
+        let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING_MAX);
+        thread::Builder::new().name("printer".to_owned()).spawn(move || waiting.iter().for_each(show))?;
+        Ok(Self { lines, left_out: Arc::default() })
+    }
+
+    /// Prints a line when its turn comes; if too many wait, it is counted, which the next one that does not wait in vain says.
+    fn print(&self, line: &str) {
+        let left_out = self.left_out.swap(0, Ordering::Relaxed);
+        let note = if left_out > 0 { format!("{left_out} lines are left out here\n") } else { String::new() };
+        if self.lines.try_send(format!("{note}{line}\n")).is_err() {
+            self.left_out.fetch_add(left_out + 1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// One connection.
 struct Tap {
     number: u64,
     capture: Option<Arc<Mutex<Capture>>>,
+    printer: Printer,
 }
 
 /// What both ways of a connection know.
@@ -120,30 +165,37 @@ impl Tap {
                 Ok(count) => &bytes[..count],
                 Err(error) => break self.print(arrow, &error.to_string()),
             };
-            {
-                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                reading.take(came, &mut shared.version, |line| self.print(arrow, line));
-                self.record(&mut shared.conversation, sender, came);
-            }
-            if let Err(error) = to.write_all(came).await {
+            // The other side's answer is read as this side says; so this is read first, and told when it is forwarded.
+            let (time, mut lines) = (now(), Vec::new());
+            reading.take(came, &mut lock(shared).version, |line| lines.push(line.to_owned()));
+            let forwarded = to.write_all(came).await;
+            lines.iter().for_each(|line| self.print_at(time, arrow, line));
+            self.record(time, &mut lock(shared).conversation, sender, came);
+            if let Err(error) = forwarded {
                 break self.print(arrow, &format!("not taken: {error}"));
             }
         }
         let _ = to.shutdown().await;
     }
 
-    fn record(&self, conversation: &mut Conversation, sender: Role, bytes: &[u8]) {
+    fn record(&self, time: Duration, conversation: &mut Conversation, sender: Role, bytes: &[u8]) {
         let Some(capture) = &self.capture else { return };
-        let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = capture.record(now(), &conversation.segment(sender, bytes)) {
+        if let Err(error) = lock(capture).record(time, &conversation.segment(sender, bytes)) {
             self.print("--", &format!("not captured: {error}"));
         }
     }
 
-    /// Who reads no more misses what comes; it is forwarded all the same.
     fn print(&self, arrow: &str, what: &str) {
-        let _ = writeln!(io::stdout().lock(), "{} {} {arrow} {what}", time_of_day(now()), self.number);
+        self.print_at(now(), arrow, what);
     }
+
+    fn print_at(&self, time: Duration, arrow: &str, what: &str) {
+        self.printer.print(&format!("{} {} {arrow} {what}", time_of_day(time), self.number));
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Since 1970.
@@ -160,4 +212,16 @@ fn time_of_day(now: Duration) -> String {
 #[test]
 fn the_time_of_day_is_that_of_greenwich() {
     assert_eq!(time_of_day(Duration::from_millis(1_700_000_000_123)), "22:13:20.123");
+}
+
+#[test]
+fn who_reads_slowly_is_told_how_much_is_left_out() {
+    let (lines, waiting) = mpsc::sync_channel(1);
+    let printer = Printer { lines, left_out: Arc::default() };
+    for line in ["one", "two", "three"] {
+        printer.print(line);
+    }
+    assert_eq!(waiting.recv(), Ok("one\n".to_owned()));
+    printer.print("four");
+    assert_eq!(waiting.recv(), Ok("2 lines are left out here\nfour\n".to_owned()));
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use client::{Client, Qos};
 
 use super::finding::{Finding, Value, Verdict};
-use super::{Failure, Probe, leave, message};
+use super::{Failure, Probe, leave, message, needs_qos};
 
 /// A session is asked for as long as this: a month.
 const SESSION_SECS: u32 = 30 * 24 * 3_600;
@@ -20,57 +20,73 @@ const WINDOW: usize = 100;
 
 pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.push(session(probe).await.unwrap_or_else(|why| failed("session", why)));
+    findings.push(session(probe).await.unwrap_or_else(|why| Finding::failed("session", why)));
     for qos in Qos::ALL {
         let what = format!("order, QoS {}", qos.level());
-        findings.push(order(probe, &what, qos).await.unwrap_or_else(|why| failed(&what, why)));
+        findings.push(order(probe, &what, qos).await.unwrap_or_else(|why| Finding::failed(&what, why)));
     }
-    findings.extend(slow(probe).await.unwrap_or_else(|why| vec![failed("beside a slow subscriber", why)]));
+    findings.extend(
+        slow(probe).await.unwrap_or_else(|why| vec![Finding::failed("beside a slow subscriber", why)]),
+    );
     for qos in [Qos::AtMostOnce, Qos::AtLeastOnce] {
         let what = format!("round trip, QoS {}", qos.level());
-        findings.push(latency(probe, &what, qos).await.unwrap_or_else(|why| failed(&what, why)));
+        findings.push(latency(probe, &what, qos).await.unwrap_or_else(|why| Finding::failed(&what, why)));
     }
     findings
 }
 
-fn failed(what: &str, why: Failure) -> Finding {
-    Finding::measured(what, Value::No(why), Verdict::Wrong)
-}
-
 /// Whether a session waits for its client, with what comes meanwhile, and for how long the server says that it does.
 async fn session(probe: &Probe) -> Result<Finding, Failure> {
+    let kept = keeps_session(probe).await;
+    // A session that ends with its connection takes the place of what may be left, whatever came of it.
+    if let Ok(client) = probe.connect("lasting").await {
+        leave(client).await;
+    }
+    let Kept { found, granted_secs } = kept?;
+    let said = probe.version.is_5().then(|| match granted_secs {
+        SESSION_SECS => Value::Text("as long as asked for (30 d)".to_owned()),
+        secs => Value::Number(secs.into(), "s of 30 d"),
+    });
+    let must_be = (granted_secs > 0).then_some(true);
+    let finding = Finding::of_check("a session with what came meanwhile", found, must_be);
+    Ok(Finding { said, ..finding })
+}
+
+/// What came of a session.
+struct Kept {
+    found: Result<(), Failure>,
+    granted_secs: u32,
+}
+
+async fn keeps_session(probe: &Probe) -> Result<Kept, Failure> {
     let lasting = || {
         let options = probe.options(probe.version, "lasting").clean_start(false);
         if probe.version.is_5() { options.session_expiry_secs(SESSION_SECS) } else { options }
     };
     let topic = probe.topic("session");
     let first = probe.connect_with(lasting()).await?;
-    let granted = first.server().session_expiry_secs.unwrap_or(SESSION_SECS);
+    let granted_secs = first.server().session_expiry_secs.unwrap_or(SESSION_SECS);
+    // Nothing is asked of messages of QoS 0 that come meanwhile.
+    if let Err(failure) = needs_qos(&first, Qos::AtLeastOnce) {
+        leave(first).await;
+        return Ok(Kept { found: Err(failure), granted_secs });
+    }
     probe.subscribe(&first, &topic, Qos::AtLeastOnce).await?;
     leave(first).await;
     let other = probe.connect("other").await?;
     probe.publish(&other, &message(&topic, b"meanwhile", Qos::AtLeastOnce)?).await?;
     leave(other).await;
     let again = probe.connect_with(lasting()).await?;
-    let kept = async {
+    let found = async {
         if !again.server().session_present {
-            return Err("it is gone".to_owned());
+            return Err("it is gone".into());
         }
         let mut messages = probe.subscribe(&again, &topic, Qos::AtLeastOnce).await?;
         probe.hear(&mut messages).await.map(drop)
     };
-    let kept = kept.await;
+    let found = found.await;
     leave(again).await;
-    // A clean session takes its place.
-    leave(probe.connect("lasting").await?).await;
-    let said = probe.version.is_5().then(|| match granted {
-        SESSION_SECS => Value::Text("as long as asked for (30 d)".to_owned()),
-        secs => Value::Number(secs.into(), "s of 30 d"),
-    });
-    let finding = Finding::of_check("a session with what came meanwhile", kept, None);
-    let verdict =
-        if granted > 0 && finding.measured != Some(Value::Yes) { Verdict::Wrong } else { Verdict::Fine };
-    Ok(Finding { said, verdict, ..finding })
+    Ok(Kept { found, granted_secs })
 }
 
 /// Publishes numbers, with some of them under way at a time. Returns the longest time to an acknowledgement.
@@ -103,27 +119,65 @@ fn number(payload: &[u8]) -> Option<u32> {
     payload.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Numbers that are published are heard, each once and in order.
+/// Numbers that are published are heard in order, and from QoS 1 on each of them.
 async fn order(probe: &Probe, what: &str, qos: Qos) -> Result<Finding, Failure> {
     let client = probe.connect("order").await?;
+    let found = keeps_order(probe, &client, qos).await;
+    leave(client).await;
+    Ok(match found? {
+        Numbers { count, .. } if count == probe.arguments.messages => {
+            Finding::of_check(what, Ok(()), Some(true)).without_said()
+        }
+        Numbers { count, .. } => {
+            let text = format!("yes; {count} of {} come", probe.arguments.messages);
+            Finding::measured(what, Value::Text(text), Verdict::Fine)
+        }
+    })
+}
+
+async fn keeps_order(probe: &Probe, client: &Client, qos: Qos) -> Result<Numbers, Failure> {
+    needs_qos(client, qos)?;
     let topic = probe.topic(&format!("order/{}", qos.level()));
-    let mut messages = probe.subscribe(&client, &topic, qos).await?;
+    let mut messages = probe.subscribe(client, &topic, qos).await?;
     let heard = async {
-        for expected in 0..probe.arguments.messages {
-            let heard = probe
-                .hear(&mut messages)
-                .await
-                .map_err(|why| format!("{expected} come, the next one {why}"))?;
-            match number(heard.payload()) {
-                Some(number) if number == expected => {}
-                other => return Err(format!("{other:?} comes in place of {expected}")),
+        let mut numbers = Numbers::default();
+        while numbers.next < probe.arguments.messages {
+            match probe.in_time(messages.next()).await {
+                Ok(Some(heard)) => numbers.take(number(heard.payload()), qos)?,
+                Ok(None) => return Err("the connection has ended".into()),
+                // At QoS 0 the last ones may be lost, but not all.
+                Err(_) if qos == Qos::AtMostOnce && numbers.count > 0 => break,
+                Err(why) => return Err(format!("{} come, the next one {why}", numbers.count).into()),
             }
         }
-        Ok(())
+        Ok(numbers)
     };
-    let (published, heard) = tokio::join!(publish_numbers(probe, &client, &topic, qos, 0), heard);
-    leave(client).await;
-    Ok(Finding::of_check(what, published.and(heard), Some(true)).without_said())
+    let (published, heard) = tokio::join!(publish_numbers(probe, client, &topic, qos, 0), heard);
+    published.and(heard)
+}
+
+/// What was heard of the numbers from 0 on.
+#[derive(Debug, Default)]
+struct Numbers {
+    count: u32,
+    /// Behind the last of them.
+    next: u32,
+}
+
+impl Numbers {
+    /// Another one. At QoS 0 some may be missing, at QoS 1 some may come again.
+    fn take(&mut self, number: Option<u32>, qos: Qos) -> Result<(), Failure> {
+        match number {
+            Some(number) if number == self.next || (number > self.next && qos == Qos::AtMostOnce) => {
+                self.count += 1;
+                self.next = number.saturating_add(1);
+                Ok(())
+            }
+            Some(number) if number < self.next && qos == Qos::AtLeastOnce => Ok(()),
+            Some(number) => Err(format!("{number} comes in place of {}", self.next).into()),
+            None => Err(format!("something else comes in place of {}", self.next).into()),
+        }
+    }
 }
 
 /// Whether acknowledgements come while a subscriber acknowledges nothing, and whether what was acknowledged is there when
@@ -134,18 +188,19 @@ async fn slow(probe: &Probe) -> Result<Vec<Finding>, Failure> {
     let slow = probe.connect_with(options).await?;
     let publisher = probe.connect("publisher").await?;
     let topic = probe.topic("slow");
+    needs_qos(&publisher, Qos::AtLeastOnce)?;
     let mut messages = probe.subscribe(&slow, &topic, Qos::AtLeastOnce).await?;
     let longest = publish_numbers(probe, &publisher, &topic, Qos::AtLeastOnce, SLOW_PAYLOAD_BYTES).await;
     let (acknowledged, arrives) = match longest {
         Ok(longest) => (Ok(longest), drain(probe, &mut messages).await),
-        Err(why) => (Err(why), Err("nothing was acknowledged".to_owned())),
+        Err(why) => (Err(why), Err("nothing was acknowledged".into())),
     };
     leave(publisher).await;
     leave(slow).await;
     let what = "longest PUBACK beside a slow subscriber";
     let acknowledged = match acknowledged {
         Ok(longest) => Finding::measured(what, Value::Text(milliseconds(longest)), Verdict::Fine),
-        Err(why) => failed(what, why),
+        Err(why) => Finding::failed(what, why),
     };
     let what = "what was acknowledged comes to it";
     Ok(vec![acknowledged, Finding::of_check(what, arrives, Some(true)).without_said()])
@@ -156,7 +211,7 @@ async fn drain(probe: &Probe, messages: &mut client::Messages) -> Result<(), Fai
         let heard = probe.hear(messages).await;
         let heard = heard.map_err(|why| format!("{expected} of {} come: {why}", probe.arguments.messages))?;
         if number(heard.payload()) != Some(expected) {
-            return Err(format!("{expected} is missing"));
+            return Err(format!("{expected} is missing").into());
         }
     }
     Ok(())
@@ -165,6 +220,7 @@ async fn drain(probe: &Probe, messages: &mut client::Messages) -> Result<(), Fai
 /// From a publisher to itself, one message at a time.
 async fn latency(probe: &Probe, what: &str, qos: Qos) -> Result<Finding, Failure> {
     let client = probe.connect("latency").await?;
+    needs_qos(&client, qos)?;
     let topic = probe.topic(&format!("latency/{}", qos.level()));
     let mut messages = probe.subscribe(&client, &topic, qos).await?;
     let mut times = Vec::new();
@@ -183,4 +239,17 @@ async fn latency(probe: &Probe, what: &str, qos: Qos) -> Result<Finding, Failure
 
 fn milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+#[test]
+fn numbers_may_be_missing_at_qos_0_and_come_again_at_qos_1() {
+    let heard = |qos, numbers: &[u32]| {
+        let mut heard = Numbers::default();
+        numbers.iter().try_for_each(|number| heard.take(Some(*number), qos)).map(|()| heard.count)
+    };
+    assert_eq!(heard(Qos::AtMostOnce, &[0, 2, 5]), Ok(3));
+    assert!(heard(Qos::AtMostOnce, &[0, 2, 1]).is_err());
+    assert_eq!(heard(Qos::AtLeastOnce, &[0, 1, 0, 1, 2]), Ok(3));
+    assert!(heard(Qos::AtLeastOnce, &[0, 2]).is_err());
+    assert!(heard(Qos::ExactlyOnce, &[0, 1, 1]).is_err());
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::Failure;
 use crate::json::{Json, Style};
 
 /// One thing that was tried.
@@ -18,8 +19,12 @@ pub(crate) enum Value {
     Yes,
     /// Why not.
     No(String),
+    /// Why it was not tried.
+    NotTried(String),
     /// With its unit.
     Number(u64, &'static str),
+    /// So many or a few more.
+    AtLeast(u64),
     Text(String),
 }
 
@@ -42,18 +47,26 @@ impl Finding {
     }
 
     /// Whether it can be done. Where the broker says nothing, it may be missing.
-    pub(crate) fn of_check(what: &str, found: Result<(), String>, said: Option<bool>) -> Self {
+    pub(crate) fn of_check(what: &str, found: Result<(), Failure>, said: Option<bool>) -> Self {
         let verdict = match (&found, said) {
-            (Ok(()), Some(false)) | (Err(_), Some(true)) => Verdict::Wrong,
+            (Ok(()), Some(false)) | (Err(Failure::Failed(_)), Some(true)) => Verdict::Wrong,
             _ => Verdict::Fine,
         };
-        let measured = Some(found.map_or_else(Value::No, |()| Value::Yes));
+        let measured = Some(match found {
+            Ok(()) => Value::Yes,
+            Err(failure) => Value::of_failure(failure),
+        });
         let said = said.map(|said| if said { Value::Yes } else { Value::No(String::new()) });
         Self { what: what.to_owned(), measured, said, verdict }
     }
 }
 
 impl Finding {
+    /// What MQTT asks for and this is not.
+    pub(crate) fn failed(what: &str, why: Failure) -> Self {
+        Self::of_check(what, Err(why), Some(true)).without_said()
+    }
+
     /// It is MQTT that asks for it, and not the broker that says it.
     pub(crate) fn without_said(self) -> Self {
         Self { said: None, ..self }
@@ -61,11 +74,20 @@ impl Finding {
 }
 
 impl Value {
+    fn of_failure(failure: Failure) -> Self {
+        match failure {
+            Failure::Failed(why) => Self::No(why),
+            Failure::NotTried(_) => Self::NotTried(failure.to_string()),
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Yes => "yes".to_owned(),
             Self::No(why) if why.is_empty() => "no".to_owned(),
             Self::No(why) => format!("no: {why}"),
+            Self::NotTried(why) => format!("not tried: {why}"),
+            Self::AtLeast(number) => format!("at least {}", grouped(*number)),
             Self::Number(number, unit) => format!("{} {unit}", grouped(*number)).trim_end().to_owned(),
             Self::Text(text) => text.clone(),
         }
@@ -75,7 +97,8 @@ impl Value {
         match self {
             Self::Yes => Json::Bool(true),
             Self::No(_) => Json::Bool(false),
-            Self::Number(number, _) => Json::number(*number),
+            Self::NotTried(_) => Json::Null,
+            Self::Number(number, _) | Self::AtLeast(number) => Json::number(*number),
             Self::Text(text) => Json::text(text),
         }
     }
@@ -127,11 +150,14 @@ impl Report {
                 member("said", or_null(&finding.said)),
                 member("wrong", Json::Bool(finding.verdict == Verdict::Wrong)),
             ];
-            if let Some(Value::No(why)) = &finding.measured {
+            if let Some(Value::No(why) | Value::NotTried(why)) = &finding.measured {
                 members.push(member("why", Json::text(why)));
             }
             if let Some(Value::Number(_, unit)) = &finding.measured {
                 members.push(member("unit", Json::text(unit)));
+            }
+            if let Some(Value::AtLeast(_)) = &finding.measured {
+                members.push(member("at_least", Json::Bool(true)));
             }
             Json::Object(members)
         };
@@ -168,7 +194,9 @@ mod tests {
         let mut report = Report::of("localhost");
         report.extend(vec![
             Finding::of_check("retained messages", Ok(()), Some(true)),
-            Finding::of_check("shared subscriptions", Err("not within 10 s".to_owned()), Some(true)),
+            Finding::of_check("shared subscriptions", Err("not within 10 s".into()), Some(true)),
+            Finding::of_check("QoS 2", Err(Failure::NotTried("QoS 2".to_owned())), Some(false)),
+            Finding::failed("order, QoS 2", Failure::NotTried("QoS 2".to_owned())),
             Finding::said("Receive Maximum", Value::Number(65_535, "messages")),
         ]);
         report
@@ -180,10 +208,12 @@ mod tests {
         assert!(!report.is_clean());
         assert_eq!(
             report.table(),
-            "localhost             measured             the broker says\n\
-             retained messages     yes                  yes\n\
-             shared subscriptions  no: not within 10 s  yes  <- wrong\n\
-             Receive Maximum       -                    65,535 messages\n"
+            "localhost             measured                                         the broker says\n\
+             retained messages     yes                                              yes\n\
+             shared subscriptions  no: not within 10 s                              yes  <- wrong\n\
+             QoS 2                 not tried: the broker says that it has no QoS 2  no\n\
+             order, QoS 2          not tried: the broker says that it has no QoS 2  -\n\
+             Receive Maximum       -                                                65,535 messages\n"
         );
     }
 

@@ -1,9 +1,9 @@
 //! How much of it there may be.
 
-use client::{Client, Qos};
+use client::Client;
 
 use super::finding::{Finding, Value, Verdict};
-use super::{Failure, Probe, leave, message};
+use super::{Failure, Probe, leave, message, surest};
 
 /// The length of a string has two bytes.
 const STRING_BYTES_MAX: usize = 65_535;
@@ -24,23 +24,22 @@ pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
     let levels_max = LEVELS_MAX - own / 2;
     let deepest = self::largest(probe, 1, levels_max, 1, levels).await;
     vec![
-        found("payload, bytes", largest, probe.arguments.payload_max),
-        found("topic, bytes", longest, STRING_BYTES_MAX),
-        found("topic, levels", deepest, levels_max),
+        found("payload, bytes", largest, probe.arguments.payload_max, PAYLOAD_STEP_BYTES),
+        found("topic, bytes", longest, STRING_BYTES_MAX, 1),
+        found("topic, levels", deepest, levels_max, 1),
     ]
 }
 
-fn found(what: &str, largest: Result<usize, Failure>, tried: usize) -> Finding {
-    let number = |number: usize| Value::Number(u64::try_from(number).unwrap_or(u64::MAX), "");
+/// The largest that passes, found out to this step, of so many that were tried.
+fn found(what: &str, largest: Result<usize, Failure>, tried: usize, step: usize) -> Finding {
+    let as_u64 = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     match largest {
         Ok(largest) if largest == tried => {
-            let Value::Number(count, _) = number(largest) else {
-                return Finding::said(what, number(largest));
-            };
-            Finding::measured(what, Value::Number(count, "(no more were tried)"), Verdict::Fine)
+            Finding::measured(what, Value::Number(as_u64(largest), "(no more were tried)"), Verdict::Fine)
         }
-        Ok(largest) => Finding::measured(what, number(largest), Verdict::Fine),
-        Err(why) => Finding::measured(what, Value::No(why), Verdict::Wrong),
+        Ok(largest) if step > 1 => Finding::measured(what, Value::AtLeast(as_u64(largest)), Verdict::Fine),
+        Ok(largest) => Finding::measured(what, Value::Number(as_u64(largest), ""), Verdict::Fine),
+        Err(why) => Finding::failed(what, why),
     }
 }
 
@@ -68,7 +67,7 @@ async fn largest(
         Ok::<bool, Failure>(outcome.is_ok())
     };
     if !passes(least).await? {
-        return Err("not even the smallest comes back".to_owned());
+        return Err("not even the smallest comes back".into());
     }
     if passes(most).await? {
         return Ok(most);
@@ -82,10 +81,11 @@ async fn largest(
 }
 
 async fn comes_back(probe: &Probe, client: &Client, topic: &str, payload: &[u8]) -> Result<(), Failure> {
-    let mut messages = probe.subscribe(client, topic, Qos::AtLeastOnce).await?;
-    probe.publish(client, &message(topic, payload, Qos::AtLeastOnce)?).await?;
+    let qos = surest(client);
+    let mut messages = probe.subscribe(client, topic, qos).await?;
+    probe.publish(client, &message(topic, payload, qos)?).await?;
     let heard = probe.hear(&mut messages).await?;
     let filter = messages.filter();
     let _ = client.unsubscribe(filter).await;
-    if heard.payload() == payload { Ok(()) } else { Err("something else comes back".to_owned()) }
+    if heard.payload() == payload { Ok(()) } else { Err("something else comes back".into()) }
 }

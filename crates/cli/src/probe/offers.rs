@@ -7,13 +7,13 @@ use client::{
     SubscriptionOptions, TopicFilter, Version, Will,
 };
 
-use super::finding::{Finding, Value, Verdict};
-use super::{Failure, Probe, finding, leave, message, name, said};
+use super::finding::{Finding, Value};
+use super::{Failure, Probe, finding, leave, message, name, needs, needs_qos, said, surest};
 
 /// Which versions it speaks; without any there is nothing to be tried.
 pub(crate) async fn versions(probe: &mut Probe) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
-    let mut newest = Err("no version was tried".to_owned());
+    let mut newest = Err("no version was tried".into());
     for version in Version::ALL {
         let outcome = probe.connect_with(probe.options(version, "version")).await;
         if outcome.is_ok() || newest.is_err() {
@@ -92,24 +92,27 @@ pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
             }
             leave(client).await;
         }
-        Err(why) => findings.push(Finding::measured("a connection", Value::No(why), Verdict::Wrong)),
+        Err(why) => findings.push(Finding::failed("a connection", why)),
     }
     findings
 }
 
 async fn round_trip(probe: &Probe, client: &Client, qos: Qos) -> Result<(), Failure> {
+    needs_qos(client, qos)?;
     let topic = probe.topic(&format!("qos/{}", qos.level()));
     let mut messages = probe.subscribe(client, &topic, qos).await?;
     probe.publish(client, &message(&topic, b"round trip", qos)?).await?;
     let heard = probe.hear(&mut messages).await?;
     expect(&heard, b"round trip")?;
-    if heard.qos() == qos { Ok(()) } else { Err(format!("it comes with QoS {}", heard.qos().level())) }
+    if heard.qos() == qos { Ok(()) } else { Err(format!("it comes with QoS {}", heard.qos().level()).into()) }
 }
 
 async fn wildcards(probe: &Probe, client: &Client) -> Result<(), Failure> {
+    needs(client.server().wildcard_subscriptions_available, "wildcards")?;
+    let qos = surest(client);
     for (filter, topic) in [("+/leaf", "any/leaf"), ("tree/#", "tree/branch/leaf")] {
-        let mut messages = probe.subscribe(client, &probe.topic(filter), Qos::AtLeastOnce).await?;
-        probe.publish(client, &message(&probe.topic(topic), b"green", Qos::AtLeastOnce)?).await?;
+        let mut messages = probe.subscribe(client, &probe.topic(filter), qos).await?;
+        probe.publish(client, &message(&probe.topic(topic), b"green", qos)?).await?;
         expect(&probe.hear(&mut messages).await?, b"green")?;
     }
     Ok(())
@@ -118,13 +121,15 @@ async fn wildcards(probe: &Probe, client: &Client) -> Result<(), Failure> {
 /// Two members get each message once.
 async fn shared(probe: &Probe, client: &Client) -> Result<(), Failure> {
     const COUNT: u8 = 20;
+    needs(client.server().shared_subscriptions_available, "shared subscriptions")?;
+    let qos = surest(client);
     let other = probe.connect("member").await?;
     let topic = probe.topic("shared");
     let filter = format!("$share/{}/{topic}", probe.prefix);
-    let mut ours = probe.subscribe(client, &filter, Qos::AtLeastOnce).await?;
-    let mut theirs = probe.subscribe(&other, &filter, Qos::AtLeastOnce).await?;
+    let mut ours = probe.subscribe(client, &filter, qos).await?;
+    let mut theirs = probe.subscribe(&other, &filter, qos).await?;
     for number in 0..COUNT {
-        probe.publish(client, &message(&topic, &[number], Qos::AtLeastOnce)?).await?;
+        probe.publish(client, &message(&topic, &[number], qos)?).await?;
     }
     let mut numbers = Vec::new();
     while numbers.len() < usize::from(COUNT) {
@@ -140,83 +145,106 @@ async fn shared(probe: &Probe, client: &Client) -> Result<(), Failure> {
     if numbers.len() == usize::from(COUNT) {
         Ok(())
     } else {
-        Err("several members get the same message".to_owned())
+        Err("several members get the same message".into())
     }
 }
 
 async fn retained(probe: &Probe, client: &Client) -> Result<(), Failure> {
+    needs_retain(client)?;
     let topic = probe.topic("retained");
-    let set = Outgoing { retain: true, ..message(&topic, b"kept", Qos::AtLeastOnce)? };
-    probe.publish(client, &set).await?;
-    let mut messages = probe.subscribe(client, &topic, Qos::AtLeastOnce).await?;
+    let found = comes_retained(probe, client, &topic).await;
+    probe.take_away(&[&topic]).await;
+    found
+}
+
+fn needs_retain(client: &Client) -> Result<(), Failure> {
+    needs(client.server().retain_available, "retained messages")
+}
+
+async fn comes_retained(probe: &Probe, client: &Client, topic: &str) -> Result<(), Failure> {
+    let qos = surest(client);
+    probe.publish(client, &Outgoing { retain: true, ..message(topic, b"kept", qos)? }).await?;
+    let mut messages = probe.subscribe(client, topic, qos).await?;
     let heard = probe.hear(&mut messages).await?;
     expect(&heard, b"kept")?;
-    probe.publish(client, &Outgoing { payload: b"", ..set }).await?;
-    if heard.retain() { Ok(()) } else { Err("it comes without RETAIN".to_owned()) }
+    if heard.retain() { Ok(()) } else { Err("it comes without RETAIN".into()) }
 }
 
 async fn identifiers(probe: &Probe, client: &Client) -> Result<(), Failure> {
-    let topic = probe.topic("identified");
-    let mut messages = probe.subscribe(client, &topic, Qos::AtLeastOnce).await?;
-    probe.publish(client, &message(&topic, b"", Qos::AtLeastOnce)?).await?;
+    needs(client.server().subscription_identifiers_available, "subscription identifiers")?;
+    let (topic, qos) = (probe.topic("identified"), surest(client));
+    let mut messages = probe.subscribe(client, &topic, qos).await?;
+    probe.publish(client, &message(&topic, b"", qos)?).await?;
     let heard = probe.hear(&mut messages).await?;
-    if heard.subscription_identifiers().is_empty() { Err("messages come without".to_owned()) } else { Ok(()) }
+    if heard.subscription_identifiers().is_empty() { Err("messages come without".into()) } else { Ok(()) }
 }
 
 async fn options(probe: &Probe, client: &Client) -> Result<(), Failure> {
-    let other = probe.connect("other").await?;
+    needs_retain(client)?;
     let topic = probe.topic("options");
+    let found = obeys_options(probe, client, &topic).await;
+    probe.take_away(&[&topic]).await;
+    found
+}
+
+async fn obeys_options(probe: &Probe, client: &Client, topic: &str) -> Result<(), Failure> {
+    let (other, qos) = (probe.connect("other").await?, surest(client));
     let options = SubscriptionOptions {
-        qos: Qos::AtLeastOnce,
+        qos,
         no_local: true,
         retain_as_published: true,
         retain_handling: RetainHandling::DoNotSend,
     };
-    let filter = TopicFilter::try_from(topic.as_str()).map_err(|error| error.to_string())?;
+    let filter = TopicFilter::try_from(topic).map_err(|error| error.to_string())?;
     let mut messages = client.subscribe_with(filter, options).await.map_err(|error| error.to_string())?;
-    probe.publish(client, &message(&topic, b"own", Qos::AtLeastOnce)?).await?;
-    let theirs = Outgoing { retain: true, ..message(&topic, b"other", Qos::AtLeastOnce)? };
+    probe.publish(client, &message(topic, b"own", qos)?).await?;
+    let theirs = Outgoing { retain: true, ..message(topic, b"other", qos)? };
     probe.publish(&other, &theirs).await?;
     let heard = probe.hear(&mut messages).await?;
-    probe.publish(&other, &Outgoing { payload: b"", ..theirs }).await?;
     leave(other).await;
     expect(&heard, b"other")?;
-    if heard.retain() { Ok(()) } else { Err("Retain As Published makes no difference".to_owned()) }
+    if heard.retain() { Ok(()) } else { Err("Retain As Published makes no difference".into()) }
 }
 
 /// Of two retained messages the one whose time is over is gone.
 async fn expiry(probe: &Probe, client: &Client) -> Result<(), Failure> {
+    needs_retain(client)?;
+    needs(client.server().wildcard_subscriptions_available, "wildcards")?;
     let (short, long) = (probe.topic("expiry/short"), probe.topic("expiry/long"));
+    let found = expires(probe, client, &short, &long).await;
+    probe.take_away(&[&short, &long]).await;
+    found
+}
+
+async fn expires(probe: &Probe, client: &Client, short: &str, long: &str) -> Result<(), Failure> {
+    let qos = surest(client);
     let expiring =
         |secs| MessageProperties { message_expiry_interval_secs: Some(secs), ..MessageProperties::EMPTY };
-    for (topic, secs) in [(&short, 1), (&long, 60)] {
+    for (topic, secs) in [(short, 1), (long, 60)] {
         let properties = expiring(secs);
-        let kept = Outgoing { retain: true, properties, ..message(topic, b"kept", Qos::AtLeastOnce)? };
+        let kept = Outgoing { retain: true, properties, ..message(topic, b"kept", qos)? };
         probe.publish(client, &kept).await?;
     }
     tokio::time::sleep(Duration::from_millis(2_100)).await;
-    let mut messages = probe.subscribe(client, &probe.topic("expiry/+"), Qos::AtLeastOnce).await?;
+    let mut messages = probe.subscribe(client, &probe.topic("expiry/+"), qos).await?;
     let heard = probe.hear(&mut messages).await?;
-    for topic in [&short, &long] {
-        probe.publish(client, &Outgoing { retain: true, ..message(topic, b"", Qos::AtLeastOnce)? }).await?;
-    }
-    if heard.topic() != name(&long)? {
-        return Err("what has expired is still there".to_owned());
+    if heard.topic() != name(long)? {
+        return Err("what has expired is still there".into());
     }
     match heard.properties().message_expiry_interval_secs {
         Some(..60) => Ok(()),
-        left => Err(format!("of 60 s, {left:?} are left after 2")),
+        left => Err(format!("of 60 s, {left:?} are left after 2").into()),
     }
 }
 
 /// DISCONNECT with Will Message.
 async fn will(probe: &Probe, client: &Client) -> Result<(), Failure> {
-    let topic = probe.topic("will");
-    let mut messages = probe.subscribe(client, &topic, Qos::AtLeastOnce).await?;
+    let (topic, qos) = (probe.topic("will"), surest(client));
+    let mut messages = probe.subscribe(client, &topic, qos).await?;
     let will = Will {
         topic: name(&topic)?,
         payload: client::Binary::new(b"gone").map_err(|error| error.to_string())?,
-        qos: Qos::AtLeastOnce,
+        qos,
         retain: false,
         delay_interval_secs: None,
         properties: MessageProperties::EMPTY,
@@ -228,5 +256,5 @@ async fn will(probe: &Probe, client: &Client) -> Result<(), Failure> {
 }
 
 fn expect(heard: &Message, payload: &[u8]) -> Result<(), Failure> {
-    if heard.payload() == payload { Ok(()) } else { Err("another message comes".to_owned()) }
+    if heard.payload() == payload { Ok(()) } else { Err("another message comes".into()) }
 }
