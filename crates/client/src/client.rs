@@ -220,8 +220,18 @@ impl Client {
         filter: TopicFilter<'_>,
         options: SubscriptionOptions,
     ) -> Result<Messages, SubscribeError> {
+        self.subscribe_for(filter, options, false).await
+    }
+
+    pub(crate) async fn subscribe_for(
+        &self,
+        filter: TopicFilter<'_>,
+        options: SubscriptionOptions,
+        is_for_answers: bool,
+    ) -> Result<Messages, SubscribeError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.commands.send(Command::Subscribe { filter: filter.into(), options, reply }).await;
+        let filter = filter.into();
+        let sent = self.commands.send(Command::Subscribe { filter, options, is_for_answers, reply }).await;
         sent.map_err(|_| SubscribeError::Ended(self.why()))?;
         answer.await.unwrap_or_else(|_| Err(SubscribeError::Ended(self.why())))
     }

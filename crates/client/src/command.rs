@@ -15,12 +15,32 @@ pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 /// An operation, whole. Each has its answer; without one, the connection has ended.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Publish { message: session::Message, reply: Reply<ReasonCode, PublishError> },
-    Subscribe { filter: TopicFilterBuf, options: SubscriptionOptions, reply: Reply<Messages, SubscribeError> },
-    Unsubscribe { filter: TopicFilterBuf, reply: Reply<ReasonCode, UnsubscribeError> },
+    Publish {
+        message: session::Message,
+        reply: Reply<ReasonCode, PublishError>,
+    },
+    Subscribe {
+        filter: TopicFilterBuf,
+        options: SubscriptionOptions,
+        is_for_answers: bool,
+        reply: Reply<Messages, SubscribeError>,
+    },
+    Unsubscribe {
+        filter: TopicFilterBuf,
+        reply: Reply<ReasonCode, UnsubscribeError>,
+    },
     Inbox(Outlet),
-    SubscribeMany { subscribe: OwnedSubscribe, reply: Reply<Vec<ReasonCode>, SubscribeError> },
-    UnsubscribeMany { unsubscribe: OwnedUnsubscribe, reply: Reply<Vec<ReasonCode>, UnsubscribeError> },
+    SubscribeMany {
+        subscribe: OwnedSubscribe,
+        reply: Reply<Vec<ReasonCode>, SubscribeError>,
+    },
+    UnsubscribeMany {
+        unsubscribe: OwnedUnsubscribe,
+        reply: Reply<Vec<ReasonCode>, UnsubscribeError>,
+    },
     Reauthenticate(Reply<(), AuthenticateError>),
-    Disconnect { packet: OwnedDisconnect, reply: Reply<(), DisconnectError> },
+    Disconnect {
+        packet: OwnedDisconnect,
+        reply: Reply<(), DisconnectError>,
+    },
 }

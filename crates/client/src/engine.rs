@@ -1,6 +1,6 @@
 //! What a connection is at a moment, without the waiting: the protocol, who waits for which answer, bytes in and out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::message::{Accepted, Message, Owed};
 use crate::options::Options;
 use crate::owned::OwnedDisconnect;
 use crate::requests::Request;
-use crate::routes::Routes;
+use crate::routes::{KEPT, Routes};
 use crate::server::{Server, owned};
 use crate::state::State;
 
@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     pub(crate) exchange: Exchange,
     pub(crate) routes: Routes,
     acknowledge: mpsc::UnboundedSender<Accepted>,
+    /// Messages that nobody has any more and nobody has accepted, and when that is done for them.
+    abandoned: VecDeque<(Instant, Receipt)>,
     closing: Option<Closing>,
     /// How often a connection was tried for since the last one that was accepted.
     attempts: u32,
@@ -95,6 +97,7 @@ impl Engine {
             exchange,
             routes,
             acknowledge,
+            abandoned: VecDeque::new(),
             closing: None,
             attempts: 0,
             is_paused: false,
@@ -123,6 +126,7 @@ impl Engine {
         self.input = Input::default();
         self.output = Output::default();
         self.routes.forget_unclaimed();
+        self.abandoned.clear();
         self.fail_requests(ended);
         self.exchange.fail(ended);
         self.change_state(State::Reconnecting(ended.clone()));
@@ -226,7 +230,7 @@ impl Engine {
         let closing = self.closing.as_ref().map(|closing| closing.due);
         let session = self.session.poll_timeout().map(|ms| self.start + Duration::from_millis(ms));
         let requests = self.requests_due().filter(|_| self.may_read());
-        [session, requests, closing].into_iter().flatten().min()
+        [session, requests, closing, self.abandoned_due()].into_iter().flatten().min()
     }
 
     /// When the first of what the server was asked for is late.
@@ -245,6 +249,9 @@ impl Engine {
         }
         if self.closing.as_ref().is_some_and(|closing| closing.due <= at) {
             return Err(self.disconnect());
+        }
+        if self.abandoned_due().is_some_and(|due| due <= at) {
+            self.accept_abandoned(at);
         }
         Ok(())
     }
@@ -297,7 +304,9 @@ impl Engine {
         for command in commands {
             match command {
                 Command::Publish { message, reply } => self.publish(&message, reply),
-                Command::Subscribe { filter, options, reply } => self.subscribe(filter, options, reply),
+                Command::Subscribe { filter, options, is_for_answers, reply } => {
+                    self.subscribe(filter, options, is_for_answers, reply);
+                }
                 Command::Unsubscribe { filter, reply } => self.unsubscribe(filter, reply),
                 Command::Inbox(outlet) => {
                     let receipts = self.routes.set_inbox(outlet);
@@ -314,11 +323,31 @@ impl Engine {
 
     pub(crate) fn handle_accepted(&mut self, accepted: &Accepted) {
         let now = self.now();
-        self.session.acknowledge(accepted.receipt, accepted.reason, now, &mut self.output.bytes);
+        match accepted.reason {
+            Some(reason) => {
+                self.session.acknowledge(accepted.receipt, reason, now, &mut self.output.bytes);
+            }
+            None => self.abandoned.push_back((Instant::now() + KEPT, accepted.receipt)),
+        }
+    }
+
+    /// What nobody takes is accepted after a while: acknowledgements leave in order, and others wait behind it.
+    fn accept_abandoned(&mut self, at: Instant) {
+        while let Some((_, receipt)) = self.abandoned.pop_front_if(|(due, _)| *due <= at) {
+            self.accept_at_once([receipt]);
+        }
+        let unclaimed = self.routes.give_up();
+        self.accept_at_once(unclaimed);
+    }
+
+    /// At the end of a connection it comes again on another.
+    fn abandoned_due(&self) -> Option<Instant> {
+        let abandoned = self.abandoned.front().map(|(due, _)| *due);
+        [abandoned, self.routes.give_up_due()].into_iter().flatten().min().filter(|_| !self.is_closing())
     }
 
     pub(crate) fn accept_at_once(&mut self, receipts: impl IntoIterator<Item = Receipt>) {
-        let success = |receipt| Accepted { receipt, reason: ReasonCode::Success };
+        let success = |receipt| Accepted { receipt, reason: Some(ReasonCode::Success) };
         receipts.into_iter().for_each(|receipt| self.handle_accepted(&success(receipt)));
     }
 
@@ -435,10 +464,8 @@ impl Engine {
                 let to = self.acknowledge.clone();
                 let owed = receipt.map(|receipt| Arc::new(Owed::new(receipt, is_automatic, to)));
                 let message = Message::new(&message, now, owed);
-                let receipt = message.receipt_at_once();
-                if self.routes.deliver(message) {
-                    self.accept_at_once(receipt);
-                }
+                let receipt = self.routes.deliver(message);
+                self.accept_at_once(receipt);
             }
             Event::Published { tag, reason, properties, .. } => {
                 if let Some(reply) = self.publishing.remove(&tag) {

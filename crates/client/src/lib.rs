@@ -58,6 +58,9 @@
 //!   connection of its own for a subscription that may be slow.
 //! - Messages of QoS 1 are acknowledged when they are taken out, so that from MQTT 5 on Receive Maximum bounds how many
 //!   are there at a time, and they never stop reading; those of QoS 2, which may not be there twice, when they are put in.
+//! - Acknowledgements leave in the order of the messages. What nobody takes, because its stream was dropped or was never
+//!   there, is accepted after 10 s, unless the application is the one to acknowledge
+//!   ([`Acknowledge::ByApplication`]): until then it comes again if the connection ends.
 //!
 //! # One stream, or one for each filter
 //! [`Client::subscribe`] gives a stream for its filter alone. [`Client::subscribe_many`] asks for several filters with one

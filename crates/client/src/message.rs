@@ -44,8 +44,10 @@ enum Identifiers {
 /// The messages of one subscription, in the order in which the server has sent them.
 ///
 /// It ends when the subscription or the connection does, after what had come before. To drop it ends nothing at the
-/// server: [`Client::unsubscribe`](crate::Client::unsubscribe) does. A message of QoS 1 or 2 that nobody has taken out
-/// is not acknowledged: a session that lasts has it again on its next connection.
+/// server: [`Client::unsubscribe`](crate::Client::unsubscribe) does. A message of QoS 1 that nobody has taken out is not
+/// acknowledged when the connection ends: a session that lasts has it again on its next one. On a connection that goes
+/// on after the stream was dropped it is acknowledged 10 s later, since acknowledgements leave in order and others
+/// wait behind it.
 #[derive(Debug)]
 pub struct Messages {
     filter: TopicFilterBuf,
@@ -68,7 +70,8 @@ pub(crate) struct Owed {
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) receipt: Receipt,
-    pub(crate) reason: ReasonCode,
+    /// `None`: nobody has said anything, and nobody will.
+    pub(crate) reason: Option<ReasonCode>,
 }
 
 impl Message {
@@ -161,23 +164,40 @@ impl Message {
     /// Refuses it, with a reason from 0x80 on; MQTT 5 only, before which this accepts it. It does not come again.
     pub fn refuse(self, reason: wire::PubAckReason) {
         if let Some(owed) = &self.owed {
-            owed.left.store(0, Ordering::Relaxed);
-            owed.answer(reason.reason());
+            owed.refuse(reason.reason());
         }
     }
 
     /// To be accepted as soon as it has its place in a stream, where nobody else has to say so: at QoS 2 a message that is
     /// accepted later comes again if the connection is lost before, and would be there twice.
-    pub(crate) fn receipt_at_once(&self) -> Option<Receipt> {
-        let owed = self.owed.as_ref().filter(|owed| owed.is_automatic && self.qos() == Qos::ExactlyOnce);
-        owed.map(|owed| owed.receipt)
+    pub(crate) fn owed_at_once(&self) -> Option<Arc<Owed>> {
+        self.owed.clone().filter(|owed| owed.is_automatic && self.qos() == Qos::ExactlyOnce)
+    }
+
+    /// Whether the server waits for nothing: it came with QoS 0, or is accepted.
+    pub(crate) fn owes_nothing(&self) -> bool {
+        self.owed.is_none()
+    }
+
+    /// To be accepted in place of those who do not.
+    pub(crate) fn receipt(&self) -> Option<Receipt> {
+        self.owed.as_ref().filter(|owed| owed.is_automatic)?.claim()
+    }
+
+    /// Whether it may go to somebody else: nobody has it but the caller, and nobody has accepted it.
+    pub(crate) fn is_free(&self) -> bool {
+        Arc::strong_count(&self.received) == 1 && self.owed.as_ref().is_some_and(|owed| !owed.is_answered())
+    }
+
+    /// One of its streams asks for no more than that it is there.
+    pub(crate) fn accepted(mut self) -> Self {
+        self.accept();
+        self
     }
 
     fn accept(&mut self) {
-        if let Some(owed) = self.owed.take()
-            && owed.left.fetch_sub(1, Ordering::Relaxed) == 1
-        {
-            owed.answer(ReasonCode::Success);
+        if let Some(owed) = self.owed.take() {
+            owed.accept();
         }
     }
 
@@ -216,6 +236,15 @@ impl fmt::Debug for Message {
 impl Messages {
     pub(crate) fn new(filter: TopicFilterBuf, granted: Qos, inlet: Inlet) -> Self {
         Self { filter, granted, inlet }
+    }
+
+    /// Throws away what has come.
+    pub(crate) fn discard(&mut self) {
+        while self.inlet.messages.try_recv().is_ok() {}
+    }
+
+    pub(crate) fn into_inlet(self) -> Inlet {
+        self.inlet
     }
 
     /// The next message, as soon as there is one; `None` when there will be none any more. To drop the future loses
@@ -258,9 +287,41 @@ impl Owed {
         Self { receipt, left: AtomicUsize::new(1), is_automatic, to }
     }
 
+    /// One of those who have it accepts it. The last one counts.
+    fn accept(&self) {
+        let one_less = |left: usize| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) == Ok(1) {
+            self.answer(Some(ReasonCode::Success));
+        }
+    }
+
+    fn refuse(&self, reason: ReasonCode) {
+        if self.claim().is_some() {
+            self.answer(Some(reason));
+        }
+    }
+
+    /// The receipt, for whoever asks first: it is of use once, and later its identifier is another message's.
+    pub(crate) fn claim(&self) -> Option<Receipt> {
+        (self.left.swap(0, Ordering::Relaxed) > 0).then_some(self.receipt)
+    }
+
+    fn is_answered(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
     /// Not more of these are ever on their way than the server may have unacknowledged. Nobody hears it after the end
     /// of the connection, where it says nothing any more.
-    fn answer(&self, reason: ReasonCode) {
+    fn answer(&self, reason: Option<ReasonCode>) {
         let _ = self.to.send(Accepted { receipt: self.receipt, reason });
+    }
+}
+
+/// Whoever had it has gone without a word.
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if self.is_automatic && !self.is_answered() {
+            self.answer(None);
+        }
     }
 }

@@ -368,11 +368,7 @@ impl Options {
 
     /// The bounds of what was received and not taken.
     pub(crate) fn bounds(&self) -> Bounds {
-        Bounds {
-            held_max: self.receive_max.get().into(),
-            unclaimed_max: self.messages_max,
-            drops_when_full: self.drop_when_full,
-        }
+        Bounds { held_max: self.receive_max.get().into(), drops_when_full: self.drop_when_full }
     }
 
     /// CONNECT, after a connection was lost: the session goes on, if there is one that outlives connections. Before

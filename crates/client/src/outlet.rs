@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
-use wire::Qos;
+use tokio::time::Instant;
 
 use crate::message::Message;
 
@@ -18,6 +19,8 @@ pub(crate) struct Outlet {
     to: Sender<Message>,
     dropped: Dropped,
     held: VecDeque<Message>,
+    /// When the first message came that nobody reads.
+    unread: Option<Instant>,
 }
 
 /// The application's end.
@@ -32,7 +35,10 @@ impl Outlet {
     pub(crate) fn new(messages_max: usize) -> (Self, Inlet) {
         let (to, messages) = channel(messages_max);
         let dropped = Dropped::default();
-        (Self { to, dropped: Arc::clone(&dropped), held: VecDeque::new() }, Inlet { messages, dropped })
+        (
+            Self { to, dropped: Arc::clone(&dropped), held: VecDeque::new(), unread: None },
+            Inlet { messages, dropped },
+        )
     }
 
     /// Nobody reads it any more.
@@ -40,9 +46,19 @@ impl Outlet {
         self.to.is_closed()
     }
 
+    /// One more message comes that nobody reads: how long ago the first one did.
+    pub(crate) fn unread_for(&mut self) -> Duration {
+        self.unread.get_or_insert_with(Instant::now).elapsed()
+    }
+
     /// So many wait for room.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
+    }
+
+    /// What waits for room, and now does not any more.
+    pub(crate) fn take_held(&mut self) -> VecDeque<Message> {
+        std::mem::take(&mut self.held)
     }
 
     pub(crate) fn sender(&self) -> Sender<Message> {
@@ -65,7 +81,7 @@ impl Outlet {
         } else {
             message
         };
-        if drops_when_full && refused.qos() == Qos::AtMostOnce {
+        if drops_when_full && refused.owes_nothing() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return false;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use session::client::Outgoing;
 use tokio::time::{Instant, timeout_at};
 use topic::{TopicFilter, TopicName, TopicNameBuf};
-use wire::{Binary, MessageProperties, Qos, ReasonCode, ResponseTopic};
+use wire::{Binary, MessageProperties, Qos, ReasonCode, ResponseTopic, SubscriptionOptions};
 
 use crate::client::Client;
 use crate::error::{Ended, PublishError, RequestError, RequesterError};
@@ -34,7 +34,8 @@ pub struct Requester {
 }
 
 impl Client {
-    /// A [`Requester`] whose answers come to this topic, which should be its own: it subscribes to it with QoS 1.
+    /// A [`Requester`] whose answers come to this topic, which should be its own: it subscribes to it with QoS 1. They
+    /// are acknowledged as they come, whatever [`Options::acknowledge`](crate::Options::acknowledge) says.
     ///
     /// # Errors
     /// [`RequesterError`]; then there is no subscription.
@@ -43,7 +44,8 @@ impl Client {
             return Err(RequesterError::Version);
         }
         let filter = TopicFilter::try_from(response_topic).map_err(RequesterError::Filter)?;
-        let responses = self.subscribe(filter, Qos::AtLeastOnce).await.map_err(RequesterError::Subscribe)?;
+        let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
+        let responses = self.subscribe_for(filter, options, true).await.map_err(RequesterError::Subscribe)?;
         Ok(Requester { client: self.clone(), response_topic: response_topic.into(), responses, last: 0 })
     }
 }
@@ -65,6 +67,7 @@ impl Requester {
     }
 
     async fn ask(&mut self, question: &Outgoing<'_>) -> Result<Message, RequestError> {
+        self.responses.discard();
         self.last += 1;
         let correlation = self.last.to_be_bytes();
         let properties = MessageProperties {

@@ -46,9 +46,10 @@ impl Engine {
         &mut self,
         filter: TopicFilterBuf,
         options: SubscriptionOptions,
+        is_for_answers: bool,
         reply: Reply<Messages, SubscribeError>,
     ) {
-        match self.begin_stream(&filter, options) {
+        match self.begin_stream(&filter, options, is_for_answers) {
             Ok((packet_id, number, inlet)) => {
                 self.await_answer(packet_id, Asked::Stream(number, filter, inlet, reply));
             }
@@ -63,6 +64,7 @@ impl Engine {
         &mut self,
         filter: &TopicFilterBuf,
         options: SubscriptionOptions,
+        is_for_answers: bool,
     ) -> Result<(PacketId, Number, Inlet), SubscribeError> {
         if self.routes.contains(filter.filter()) {
             return Err(SubscribeError::Subscribed);
@@ -71,7 +73,8 @@ impl Engine {
         let packet_id = self.send_subscribe(&OwnedSubscribe::one(filter, options, identifier))?;
         let (outlet, inlet) = Outlet::new(self.options.messages_max);
         let number = self.routes.new_number();
-        self.routes.insert(Route::asked(number, filter, options, identifier, outlet));
+        let route = Route::asked(number, filter, options, identifier, outlet);
+        self.routes.insert(route.for_answers(is_for_answers));
         Ok((packet_id, number, inlet))
     }
 
@@ -83,18 +86,21 @@ impl Engine {
         reply: Reply<Messages, SubscribeError>,
     ) {
         if reason.is_error() {
+            self.routes.put_back(number, inlet);
             self.routes.remove_one(number, filter.filter());
             let _ = reply.send(Err(SubscribeError::Refused { reason, text }));
             return;
         }
         let granted = wire::Qos::from_level(reason.code()).unwrap_or_default();
-        let is_unwanted = reply.send(Ok(Messages::new(filter.clone(), granted, inlet))).is_err();
-        if !is_unwanted {
+        let Err(unwanted) = reply.send(Ok(Messages::new(filter.clone(), granted, inlet))) else {
             let receipts = self.routes.grant(number);
-            self.accept_at_once(receipts);
+            return self.accept_at_once(receipts);
+        };
+        if let Ok(messages) = unwanted {
+            self.routes.put_back(number, messages.into_inlet());
         }
         let unsubscribe = OwnedUnsubscribe::one(filter);
-        if is_unwanted && let Ok(packet_id) = self.send_unsubscribe(&unsubscribe) {
+        if let Ok(packet_id) = self.send_unsubscribe(&unsubscribe) {
             let ending = self.ending(unsubscribe);
             self.await_answer(packet_id, Asked::EndUnwanted(ending));
         }

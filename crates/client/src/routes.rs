@@ -1,15 +1,25 @@
 //! Which stream a message goes to.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
 
 use session::client::Receipt;
 use tokio::sync::mpsc::Sender;
+use tokio::time::Instant;
 use topic::{TopicFilter, TopicFilterBuf};
 use wire::{Qos, SubscriptionIdentifier, SubscriptionOptions};
 
-use crate::message::Message;
-use crate::outlet::Outlet;
+use crate::message::{Message, Owed};
+use crate::outlet::{Inlet, Outlet};
 use crate::owned::OwnedSubscribe;
+
+/// So long does a message wait for somebody who takes it, where others wait behind it: then it is accepted, and gone. If
+/// the connection ends before, it comes again on the next one.
+pub(crate) const KEPT: Duration = Duration::from_secs(10);
+
+/// So many messages wait for that: as many as a server can have unacknowledged, unless it repeats itself.
+const UNCLAIMED_MAX: usize = u16::MAX as usize;
 
 /// The subscriptions of a client, and the messages that are on their way to them.
 #[derive(Debug)]
@@ -21,8 +31,11 @@ pub(crate) struct Routes {
     inbox_subscriptions: Vec<ForInbox>,
     /// Streams that end, behind what they hold.
     ending: Vec<Outlet>,
-    /// Messages of a session that was there before its subscriptions: whoever subscribes to them gets them.
-    unclaimed: VecDeque<Message>,
+    /// Messages of a session that was there before its subscriptions, or of streams that nobody reads: whoever
+    /// subscribes to them gets them. With when they were left.
+    unclaimed: VecDeque<(Instant, Message)>,
+    /// When the first stream was asked for. Before that, nothing can wait behind what is unclaimed.
+    claimed: Option<Instant>,
     bounds: Bounds,
     /// So many messages wait in all streams for room.
     held: usize,
@@ -39,8 +52,6 @@ pub(crate) type Number = u64;
 pub(crate) struct Bounds {
     /// So many messages wait behind streams that are full, before nothing more may come.
     pub(crate) held_max: usize,
-    /// So many wait for their subscription.
-    pub(crate) unclaimed_max: usize,
     /// At QoS 0 a message does not wait behind a full stream: it is thrown away.
     pub(crate) drops_when_full: bool,
 }
@@ -54,6 +65,9 @@ pub(crate) struct Route {
     identifier: Option<SubscriptionIdentifier>,
     outlet: Outlet,
     stage: Stage,
+    /// Its messages are accepted as they come, and there is never more than it has room for: answers, of which nobody may
+    /// take those that come too late.
+    is_for_answers: bool,
     /// The server's session has it, as far as we know.
     is_known: bool,
     /// Of the message that is being delivered.
@@ -89,7 +103,19 @@ impl Route {
         outlet: Outlet,
     ) -> Self {
         let (filter, stage) = (filter.clone(), Stage::Asked(Vec::new()));
-        Self { number, filter, options, identifier, outlet, stage, is_known: true, aim: Aim::default() }
+        let (is_known, aim) = (true, Aim::default());
+        let is_for_answers = false;
+        Self { number, filter, options, identifier, outlet, stage, is_for_answers, is_known, aim }
+    }
+
+    pub(crate) fn for_answers(self, is_for_answers: bool) -> Self {
+        Self { is_for_answers, ..self }
+    }
+
+    /// The message, as it goes into the stream, and whether it stays: then it may not come again.
+    fn keep(&mut self, message: Message) -> (Message, bool) {
+        let stays = self.stage.keeps(&message);
+        (if self.is_for_answers { message.accepted() } else { message }, stays)
     }
 }
 
@@ -101,7 +127,7 @@ impl Route {
 #[derive(Debug)]
 enum Stage {
     /// What has come with QoS 2 is accepted when there is an answer: if it is another one, it is to come again.
-    Asked(Vec<Receipt>),
+    Asked(Vec<Arc<Owed>>),
     Granted,
 }
 
@@ -110,7 +136,7 @@ impl Stage {
     fn keeps(&mut self, message: &Message) -> bool {
         match self {
             Self::Asked(receipts) => {
-                receipts.extend(message.receipt_at_once());
+                receipts.extend(message.owed_at_once());
                 false
             }
             Self::Granted => true,
@@ -126,6 +152,7 @@ impl Routes {
             inbox_subscriptions: Vec::new(),
             ending: Vec::new(),
             unclaimed: VecDeque::new(),
+            claimed: None,
             bounds,
             held: 0,
             next_identifier: 0,
@@ -153,9 +180,12 @@ impl Routes {
     /// What belongs to no route goes there from now on, and what nobody has claimed. Returns what of it is to be accepted
     /// at once.
     pub(crate) fn set_inbox(&mut self, mut outlet: Outlet) -> Vec<Receipt> {
-        let unclaimed = std::mem::take(&mut self.unclaimed);
-        let receipts = unclaimed.iter().filter_map(Message::receipt_at_once).collect();
-        unclaimed.into_iter().for_each(|message| outlet.hold(message));
+        self.claimed.get_or_insert_with(Instant::now);
+        let mut receipts = Vec::new();
+        for (_, message) in std::mem::take(&mut self.unclaimed) {
+            receipts.extend(message.owed_at_once().and_then(|owed| owed.claim()));
+            outlet.hold(message);
+        }
         self.held += outlet.held();
         self.ending.extend(self.inbox.replace(outlet));
         self.flush();
@@ -174,12 +204,13 @@ impl Routes {
     /// Messages that match go to this stream from now on, and those that nobody has claimed.
     pub(crate) fn insert(&mut self, mut route: Route) {
         self.remove(route.filter.filter(), route.number);
-        for message in std::mem::take(&mut self.unclaimed) {
+        self.claimed.get_or_insert_with(Instant::now);
+        for (since, message) in std::mem::take(&mut self.unclaimed) {
             if route.filter.filter().matches(message.topic()) {
-                route.stage.keeps(&message);
+                let (message, _) = route.keep(message);
                 route.outlet.hold(message);
             } else {
-                self.unclaimed.push_back(message);
+                self.unclaimed.push_back((since, message));
             }
         }
         self.held += route.outlet.held();
@@ -192,8 +223,40 @@ impl Routes {
         let granted = self.routes.iter_mut().filter(|route| route.number == number);
         let stages = granted.map(|route| std::mem::replace(&mut route.stage, Stage::Granted));
         stages
-            .flat_map(|stage| if let Stage::Asked(receipts) = stage { receipts } else { Vec::new() })
+            .flat_map(|stage| if let Stage::Asked(owed) = stage { owed } else { Vec::new() })
+            .filter_map(|owed| owed.claim())
             .collect()
+    }
+
+    /// Nobody has this stream after all: what came for it alone is for whoever wants it.
+    pub(crate) fn put_back(&mut self, number: Number, mut inlet: Inlet) {
+        let mut route = self.routes.iter_mut().find(|route| route.number == number);
+        if let Some(route) = &mut route {
+            route.stage = Stage::Granted;
+        }
+        let held = route.map(|route| route.outlet.take_held()).unwrap_or_default();
+        self.held -= held.len();
+        let sent = std::iter::from_fn(|| inlet.messages.try_recv().ok());
+        let all: Vec<_> = sent.chain(held).filter(Message::is_free).collect();
+        for message in all {
+            self.unclaimed.push_back((Instant::now(), message));
+        }
+    }
+
+    /// When there is something to [`give_up`](Self::give_up).
+    pub(crate) fn give_up_due(&self) -> Option<Instant> {
+        let (since, _) = self.unclaimed.front()?;
+        Some((*since).max(self.claimed?) + KEPT)
+    }
+
+    /// Returns what is to be accepted since nobody has claimed it in time.
+    pub(crate) fn give_up(&mut self) -> Vec<Receipt> {
+        let now = Instant::now();
+        let mut receipts = Vec::new();
+        while self.give_up_due().is_some_and(|due| due <= now) {
+            receipts.extend(self.unclaimed.pop_front().and_then(|(_, message)| message.receipt()));
+        }
+        receipts
     }
 
     /// The server has begun a new session, in which there is no subscription.
@@ -242,15 +305,19 @@ impl Routes {
         self.ending.extend(ended.map(|route| route.outlet).filter(|outlet| outlet.held() > 0));
     }
 
-    /// Sends a message to the streams it is for, and tells whether it stays in any. Where the server names subscriptions,
-    /// it is for those, as far as they match: the identifiers of a session that was there before may be those of other
-    /// filters. A stream that nobody reads is for nothing: what would go there is not acknowledged.
-    pub(crate) fn deliver(&mut self, message: Message) -> bool {
+    /// Sends a message to the streams it is for, and returns what is to be accepted at once. Where the server names
+    /// subscriptions, it is for those, as far as they match: the identifiers of a session that was there before may be
+    /// those of other filters. A stream that nobody reads is for nothing.
+    pub(crate) fn deliver(&mut self, message: Message) -> Option<Receipt> {
         let topic = message.topic();
         let identifiers = message.subscription_identifiers();
-        let mut has_name = false;
+        let (mut has_name, mut has_unread) = (false, false);
         for route in &mut self.routes {
-            let matches = route.filter.filter().matches(topic) && !route.outlet.is_closed();
+            let is_match = route.filter.filter().matches(topic);
+            let matches = is_match && !route.outlet.is_closed();
+            if is_match && !matches {
+                has_unread |= route.outlet.unread_for() < KEPT;
+            }
             let is_named = || route.identifier.is_some_and(|own| identifiers.contains(&own));
             route.aim = match (matches, matches && is_named()) {
                 (_, true) => Aim::Named,
@@ -262,33 +329,41 @@ impl Routes {
         let least = if has_name { Aim::Named } else { Aim::Matches };
         let streams = self.routes.iter().filter(|route| route.aim >= least).count();
         if streams == 0 {
-            return self.deliver_to_inbox(message);
+            return self.deliver_to_inbox(message, has_unread);
         }
         message.is_for(streams);
+        let owed = message.owed_at_once();
         let mut stays = false;
         let targets = self.routes.iter_mut().filter(|route| route.aim >= least);
         for (route, message) in targets.zip(std::iter::repeat_n(message, streams)) {
-            stays |= route.stage.keeps(&message);
-            let is_held = route.outlet.take(message, self.bounds.drops_when_full);
+            let (message, stays_here) = route.keep(message);
+            stays |= stays_here;
+            let drops_when_full = self.bounds.drops_when_full || route.is_for_answers;
+            let is_held = route.outlet.take(message, drops_when_full);
             self.held += usize::from(is_held);
         }
-        stays
+        owed.filter(|_| stays)?.claim()
     }
 
-    fn deliver_to_inbox(&mut self, message: Message) -> bool {
+    fn deliver_to_inbox(&mut self, message: Message, has_unread: bool) -> Option<Receipt> {
         let Some(inbox) = self.inbox.as_mut().filter(|inbox| !inbox.is_closed()) else {
-            self.leave(message);
-            return false;
+            // Whoever claims what a session has left does it at first.
+            let has_unread = has_unread || self.inbox.as_mut().is_some_and(|inbox| inbox.unread_for() < KEPT);
+            let is_late = self.claimed.is_some_and(|claimed| claimed.elapsed() >= KEPT);
+            return if is_late && !has_unread { message.receipt() } else { self.leave(message) };
         };
+        let owed = message.owed_at_once();
         self.held += usize::from(inbox.take(message, self.bounds.drops_when_full));
-        true
+        owed?.claim()
     }
 
-    /// Nobody is there for it. At QoS 0 that is the end of it; otherwise it is not acknowledged, and comes again.
-    fn leave(&mut self, message: Message) {
-        if message.qos() > Qos::AtMostOnce && self.unclaimed.len() < self.bounds.unclaimed_max {
-            self.unclaimed.push_back(message);
+    /// Nobody is there for it. At QoS 0 that is the end of it; otherwise it is not acknowledged for now.
+    fn leave(&mut self, message: Message) -> Option<Receipt> {
+        if message.qos() > Qos::AtMostOnce {
+            self.unclaimed.push_back((Instant::now(), message));
         }
+        let is_too_many = self.unclaimed.len() > UNCLAIMED_MAX;
+        self.unclaimed.pop_front_if(|_| is_too_many)?.1.receipt()
     }
 
     /// Whether there is room for more messages: no more are read before.

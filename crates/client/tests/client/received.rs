@@ -286,3 +286,93 @@ async fn a_late_unsuback_ends_no_newer_stream_of_its_filter() {
     ended.expect("it is ended");
     new.expect("granted").next().await.expect("a message");
 }
+
+/// A stream for `a/b`, and one for everything else, over QoS 1.
+async fn two_streams(peer: &mut Peer, client: &Client) -> (Messages, Messages) {
+    let (one, ()) = tokio::join!(
+        client.subscribe(filter!("a/b"), Qos::AtLeastOnce),
+        peer.suback(SubAckReason::GrantedQos1)
+    );
+    let (other, ()) = tokio::join!(
+        client.subscribe(filter!("c"), Qos::AtLeastOnce),
+        peer.suback(SubAckReason::GrantedQos1)
+    );
+    (one.expect("granted"), other.expect("granted"))
+}
+
+fn other(packet_id: u16) -> Publish<'static> {
+    let delivery = Delivery::AtLeastOnce { packet_id: id(packet_id), dup: false };
+    Publish { delivery, ..Publish::new(topic!("c"), b"hey") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dropped_stream_leaves_does_not_hold_back_acknowledgements() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let (dropped, mut kept) = two_streams(&mut peer, &client).await;
+    peer.send(publish(Qos::AtLeastOnce, 1)).await;
+    peer.send(other(2)).await;
+    kept.next().await.expect("a message");
+    drop(dropped);
+    peer.send(publish(Qos::AtLeastOnce, 3)).await;
+    peer.send(other(4)).await;
+    kept.next().await.expect("a message");
+    for number in 1..=4 {
+        assert_eq!(peer.next().await, format!("PUBACK id={number} Success"));
+    }
+    // From now on nobody is waited for.
+    peer.send(publish(Qos::AtLeastOnce, 5)).await;
+    assert_eq!(peer.next().await, "PUBACK id=5 Success");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dropped_stream_leaves_comes_again_if_the_connection_ends() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let (dropped, mut kept) = two_streams(&mut peer, &client).await;
+    peer.send(other(1)).await;
+    peer.send(publish(Qos::AtLeastOnce, 2)).await;
+    peer.send(other(3)).await;
+    for _ in 0..2 {
+        kept.next().await.expect("a message");
+    }
+    drop(dropped);
+    client.disconnect().await.expect("nothing is under way");
+    assert_eq!(peer.next().await, "PUBACK id=1 Success");
+    assert!(peer.next().await.starts_with("DISCONNECT"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_claims_does_not_hold_back_acknowledgements() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    peer.send(publish(Qos::AtLeastOnce, 1)).await;
+    peer.send(publish(Qos::ExactlyOnce, 2)).await;
+    let (kept, ()) = tokio::join!(
+        client.subscribe(filter!("c"), Qos::AtLeastOnce),
+        peer.suback(SubAckReason::GrantedQos1)
+    );
+    let mut kept = kept.expect("granted");
+    peer.send(other(3)).await;
+    kept.next().await.expect("a message");
+    assert_eq!(peer.next().await, "PUBACK id=1 Success");
+    assert_eq!(peer.next().await, "PUBACK id=3 Success");
+    assert_eq!(peer.next().await, "PUBREC id=2 Success");
+}
+
+#[tokio::test]
+async fn what_came_for_a_refused_stream_is_for_whoever_wants_it() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    peer.send(publish(Qos::ExactlyOnce, 1)).await;
+    let server = async {
+        assert!(peer.next().await.starts_with("SUBSCRIBE id=1"));
+        peer.send(publish(Qos::AtLeastOnce, 2)).await;
+        let reasons = [SubAckReason::NotAuthorized];
+        let reasons = wire::OneOrMore::new(&reasons).expect("one");
+        peer.send(wire::SubAck { packet_id: id(1), properties: wire::AckProperties::EMPTY, reasons }).await;
+    };
+    let (refused, ()) = tokio::join!(client.subscribe(filter!("a/+"), Qos::ExactlyOnce), server);
+    refused.expect_err("it is refused");
+    let mut inbox = client.inbox().await.expect("it is there");
+    assert_eq!(peer.next().await, "PUBREC id=1 Success");
+    assert_eq!(inbox.next().await.expect("the first").qos(), Qos::ExactlyOnce);
+    assert_eq!(inbox.next().await.expect("the second").qos(), Qos::AtLeastOnce);
+    assert_eq!(peer.next().await, "PUBACK id=2 Success");
+}

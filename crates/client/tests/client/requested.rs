@@ -63,3 +63,13 @@ async fn requests_need_mqtt_5() {
     let (_peer, client) = Peer::accepted(Version::V3_1_1).await;
     assert!(matches!(client.requester(topic!("answers")).await, Err(RequesterError::Version)));
 }
+
+#[tokio::test]
+async fn a_late_answer_holds_back_nothing() {
+    let (mut peer, _client, _requester) = requester().await;
+    for number in 1..=1_000 {
+        let delivery = wire::Delivery::AtLeastOnce { packet_id: id(number), dup: false };
+        peer.send(Publish { delivery, ..Publish::new(topic!("answers"), b"late") }).await;
+        assert_eq!(peer.next().await, format!("PUBACK id={number} Success"));
+    }
+}
