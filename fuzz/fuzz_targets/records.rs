@@ -19,7 +19,10 @@ fuzz_target!(|input: &[u8]| {
         let away = bodiless.records_from(input, begins_at).next_away().expect("it can be read");
         match (&record, away) {
             (Record::Enqueue { message, body, queues, is_retained: false }, Some((away, is_last))) => {
-                assert_eq!((*message, body.size_bytes(), is_last), (away.message, away.size_bytes, decoded.is_last));
+                assert_eq!(
+                    (*message, body.size_bytes(), is_last),
+                    (away.message, away.size_bytes, decoded.is_last)
+                );
                 assert!(body.expires_unix_ms() == away.expires_unix_ms && away.queues().eq(&**queues));
             }
             (Record::Enqueue { queues, is_retained: false, .. }, None) => assert!(queues.is_empty()),

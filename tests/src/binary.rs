@@ -4,42 +4,40 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Names the binary to test; `cargo xtask test` sets it to the one it has built.
-const VARIABLE: &str = "PONDHAWK_BIN";
+/// Names the folder where `cargo xtask test` has built everything that tests run. Without it they ask cargo, which builds
+/// from the sources as they are now.
+const BUILT: &str = "PONDHAWK_BUILT";
 
-/// The path of the `pondhawk` binary: what `PONDHAWK_BIN` names, or else what cargo builds now from the sources, in
-/// the profile of the test that asks.
+/// The path of the `pondhawk` binary.
 ///
 /// # Panics
 /// When it cannot be built.
 pub fn pondhawk() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    let build = || build("pondhawk", "--bin", "pondhawk");
-    BINARY.get_or_init(|| std::env::var_os(VARIABLE).map_or_else(build, PathBuf::from)).clone()
+    BINARY.get_or_init(|| built("pondhawk").unwrap_or_else(|| build("pondhawk", "--bin", "pondhawk"))).clone()
 }
 
-/// The path of the broker that writes a trace: where the running program lies if it is there, or else what cargo builds
-/// now.
+/// The path of the broker that writes a trace.
 ///
 /// # Panics
 /// When it cannot be built.
 pub(crate) fn recorded() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    let beside = || {
-        let path = std::env::current_exe().ok()?.with_file_name(RECORDED);
-        path.exists().then_some(path)
-    };
-    BINARY.get_or_init(|| beside().unwrap_or_else(|| build("pondhawk-tests", "--bin", RECORDED))).clone()
+    let build = || build("pondhawk-tests", "--bin", "pondhawk-recorded");
+    BINARY.get_or_init(|| built("pondhawk-recorded").unwrap_or_else(build)).clone()
 }
 
-const RECORDED: &str = "pondhawk-recorded";
-
-/// The path of one of the client library's examples, which cargo builds now.
+/// The path of one of the client library's examples.
 ///
 /// # Panics
 /// When it cannot be built.
 pub fn example(name: &str) -> PathBuf {
-    build("pondhawk-client", "--example", name)
+    built(&format!("examples/{name}")).unwrap_or_else(|| build("pondhawk-client", "--example", name))
+}
+
+/// The path of a program in the folder of those that are built.
+fn built(program: &str) -> Option<PathBuf> {
+    std::env::var_os(BUILT).map(|folder| PathBuf::from(folder).join(program))
 }
 
 /// `kind` is what cargo calls it: `--bin` or `--example`.

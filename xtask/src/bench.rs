@@ -239,20 +239,20 @@ Nothing was lost, duplicated or out of order where a table does not say so.
 /// # Errors
 /// When one fails.
 pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
-    log.run(house.cargo().args(["build", "--package", "pondhawk"]))?;
-    let pondhawk = house.target().join("debug/pondhawk");
+    house.build(log)?;
+    tools::install(house, log)?;
+    let pondhawk = house.built().join("pondhawk");
     let folder = folder(house)?;
     for section in SECTIONS {
         if section.is_of_clients() {
-            build_clients(house, &[], log)?;
-            log.run(in_shell(house, section.in_short, "debug").current_dir(&folder))?;
+            log.run(in_shell(house, section.in_short, &house.built()).current_dir(&folder))?;
             continue;
         }
         let mut command = house.command(&pondhawk);
         command.current_dir(&folder).arg("bench").args(section.in_short.split(' '));
         if !section.is_alone() {
             let serve = section.serve(&folder)?;
-            command.env("PATH", on_path(&house.target().join("debug")));
+            command.env("PATH", on_path(&house.built()));
             command.arg("--spawn").arg(format!("pondhawk={serve}"));
         }
         log.run(&mut command)?;
@@ -275,7 +275,7 @@ pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), 
     let measured = SECTIONS.iter().filter(is_wanted).try_for_each(|section| {
         log.note(&format!("# {}", section.name));
         if section.is_of_clients() {
-            build_clients(house, &["--release"], log)?;
+            build_clients(house, log)?;
         }
         let line = section.line(&section.serve(&page.folder)?);
         page.keep(section, &line, &section.measure(house, &line, &page.folder, log)?)
@@ -290,16 +290,15 @@ fn on_path(folder: &Path) -> String {
 }
 
 /// Builds the program that measures client libraries, with those that cargo does not build.
-fn build_clients(house: &House, profile: &[&str], log: &mut Log) -> Result<(), String> {
+fn build_clients(house: &House, log: &mut Log) -> Result<(), String> {
     tools::install(house, log)?;
-    log.run(house.cargo().args(["build", "--package", "pondhawk-tests", "--bin", CLIENTS]).args(profile))
+    log.run(house.cargo().args(["build", "--release", "--package", "pondhawk-tests", "--bin", CLIENTS]))
 }
 
-/// A line that finds what was built in this profile.
-fn in_shell(house: &House, line: &str, profile: &str) -> Command {
-    let built = house.target().join(profile);
+/// A line that finds what was built in this folder.
+fn in_shell(house: &House, line: &str, built: &Path) -> Command {
     let mut shell = house.command("sh");
-    shell.env("PATH", on_path(&built)).env("PONDHAWK_BIN", built.join("pondhawk"));
+    shell.env("PATH", on_path(built)).env("PONDHAWK_BUILT", built);
     shell.env("PONDHAWK_TOOLS", house.tools()).args(["-c", line]);
     shell
 }
@@ -361,7 +360,7 @@ impl Section {
     /// What the command prints. That a peer fails in its own rows is a figure too.
     fn measure(&self, house: &House, line: &str, folder: &Path, log: &mut Log) -> Result<String, String> {
         log.note(&format!("$ {line}"));
-        let mut shell = in_shell(house, line, "release");
+        let mut shell = in_shell(house, line, &house.target().join("release"));
         shell.current_dir(folder);
         let output = shell.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| format!("cannot run `{line}`: {error}"))?;

@@ -88,17 +88,15 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
 
 /// The fuzzer over TCP, and the broker in the profile that checks arithmetic, built.
 fn tcp(house: &House, options: &Options, log: &mut Log) -> Result<Command, String> {
-    log.run(house.cargo().args(["build", "--package", "pondhawk", "--package", "pondhawk-tests", "--bins"]))?;
-    let built = house.target().join("debug");
-    let mut fuzz = house.command(built.join("fuzz-tcp"));
+    house.build(log)?;
+    let mut fuzz = house.command(house.built().join("fuzz-tcp"));
     let seconds = options.seconds.unwrap_or(TCP_SECONDS);
-    fuzz.env("PONDHAWK_BIN", built.join("pondhawk")).args(["--seconds", &seconds.to_string()]);
+    fuzz.env("PONDHAWK_BUILT", house.built()).args(["--seconds", &seconds.to_string()]);
     fuzz.args(&options.replay);
     Ok(fuzz)
 }
 
 fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
-    log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     // The table of packets is where the search begins.
     let mut seeds = house.cargo();
     seeds.args(["run", "--manifest-path", "fuzz/Cargo.toml", "--bin", "seeds", "--target-dir"]);

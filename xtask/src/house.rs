@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::log::Log;
+
 /// The workspace and what is built in it.
 #[derive(Debug)]
 pub(crate) struct House {
@@ -28,6 +30,20 @@ impl House {
     /// What cargo builds.
     pub(crate) fn target(&self) -> &Path {
         &self.target
+    }
+
+    /// Where the programs are that [`build`](Self::build) builds.
+    pub(crate) fn built(&self) -> PathBuf {
+        self.target.join("debug")
+    }
+
+    /// Builds everything that tests are and run, in their profile. All at once, because a part of it by itself would
+    /// ask for other features of the same libraries, and all of those would be compiled once more.
+    ///
+    /// # Errors
+    /// When something cannot be built.
+    pub(crate) fn build(&self, log: &mut Log) -> Result<(), String> {
+        log.run(self.cargo().args(["build", "--workspace", "--bins", "--examples", "--tests"]))
     }
 
     /// What tests need and this machine may not have.

@@ -16,18 +16,23 @@ type Work = fn(&House, &mut Log) -> Result<(), String>;
 
 /// Cheap ones first; every step runs even if one before it failed.
 const STEPS: &[(&str, Work)] = &[
-    ("format", |house, log| log.run(house.cargo().args(["fmt", "--all", "--check"]))),
+    ("format", |house, log| {
+        log.run(house.cargo().args(["fmt", "--all", "--check"]))?;
+        log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+    }),
     ("lints", |house, log| {
         log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
     }),
     ("conformance", |house, log| conformance::run(house, Aim::Check, log)),
-    // With doc tests, property tests, and whether the generated pages are current.
-    ("unit", |house, log| {
-        log.run(house.cargo().args(["test", "--workspace", "--exclude", "pondhawk-tests", "--no-fail-fast"]))
-    }),
     ("tools", tools::install),
-    // With the architecture and the features.
-    ("end-to-end", end_to_end),
+    // Of every crate, with doc tests and whether the generated pages are current; then those of the real binary, in the
+    // profile that checks arithmetic, against real clients; the architecture; and the features.
+    ("tests", |house, log| {
+        house.build(log)?;
+        let mut tests = house.cargo();
+        tests.env("PONDHAWK_BUILT", house.built()).env("PONDHAWK_TOOLS", house.tools());
+        log.run(tests.args(["test", "--workspace", "--no-fail-fast"]))
+    }),
     ("crash", crash::run_in_short),
     ("bench", bench::run_in_short),
     ("rustdoc", |house, log| {
@@ -64,24 +69,14 @@ pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Resul
     Ok(())
 }
 
-/// The real binary, in the profile that checks arithmetic, against real clients.
-fn end_to_end(house: &House, log: &mut Log) -> Result<(), String> {
-    log.run(house.cargo().args(["build", "--package", "pondhawk"]))?;
-    let binary = house.target().join("debug").join("pondhawk");
-    let mut tests = house.cargo();
-    tests.env("PONDHAWK_BIN", binary).env("PONDHAWK_TOOLS", house.tools());
-    log.run(tests.args(["test", "--package", "pondhawk-tests", "--no-fail-fast"]))
-}
-
 /// The rows of abuse with their large counts, one after the other: each needs the machine for itself.
 ///
 /// # Errors
 /// When a row does not end as it should.
 pub(crate) fn abuse(house: &House, names: &[String], log: &mut Log) -> Result<(), String> {
     log.run(house.cargo().args(["build", "--release", "--package", "pondhawk"]))?;
-    let binary = house.target().join("release").join("pondhawk");
     let mut tests = house.cargo();
-    tests.env("PONDHAWK_BIN", binary).env("PONDHAWK_ABUSE_LONG", "1");
+    tests.env("PONDHAWK_BUILT", house.target().join("release")).env("PONDHAWK_ABUSE_LONG", "1");
     tests.args(["test", "--release", "--package", "pondhawk-tests", "--test", "abuse", "--"]);
     log.run(tests.args(["--test-threads", "1"]).args(names))
 }
