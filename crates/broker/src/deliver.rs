@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Interest, Level, Subscriber, Target};
+use index::{ConnectionId, Identifiers, Interest, Level, Subscriber, Target};
 use ledger::{Command, CursorId, Origin};
 use session::{Budget, Message, Now, Wait, Waiting};
 use wire::{DisconnectReason, Qos, SubscriptionIdentifiers, numbered_packets};
@@ -391,7 +391,7 @@ impl Shard {
         let Some(client) = self.clients.get_mut(connection) else { return };
         let Some(version) = client.session.version() else { return };
         let qos = message.qos().min(interest.qos());
-        let identifiers: Box<[_]> = interest.identifier().into_iter().collect();
+        let identifiers: Identifiers = interest.identifier().into_iter().collect();
         let shape = Shape { is_5: version.is_5(), retain: true, qos };
         let numbers = as_identifiers(&identifiers);
         let numbers = SubscriptionIdentifiers::from(numbers.as_slice());

@@ -55,7 +55,7 @@ pub use generation::Generation;
 pub use interest::Interest;
 pub use subscriber::{ConnectionId, Gauge, Level, Member, Members, Place, QueueId, ShardId, Subscriber};
 pub use subscribers::Identity;
-pub use targets::{Subscriptions, Target, Targets};
+pub use targets::{Identifiers, Subscriptions, Target, Targets};
 
 use filters::{Filters, Insertion};
 use generation::{Concerns, Generations};

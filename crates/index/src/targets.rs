@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
 use topic::TopicName;
 use wire::Qos;
 
@@ -25,8 +26,11 @@ pub struct Target {
     /// How many of them there are.
     pub matches: u32,
     /// The identifiers of them all [MQTT-3.3.4-4].
-    pub identifiers: Box<[NonZeroU32]>,
+    pub identifiers: Identifiers,
 }
+
+/// Subscription Identifiers [5.0 section 3.8.2.1.2]; mostly none.
+pub type Identifiers = ThinVec<NonZeroU32>;
 
 impl Target {
     /// A subscriber with one subscription.
@@ -106,26 +110,30 @@ impl Targets {
         let same = |a: &Found, b: &Found| Arc::ptr_eq(&a.subscriber, &b.subscriber);
         let merge = |found: &[Found]| (found[0].place, Target::merge(found));
         let mut merged: Vec<(Option<Place>, Target)> = found.chunk_by(same).map(merge).collect();
-        // Those who are not connected in the order of their queues: nothing that others see depends on where memory is.
+        // Those who are not connected come first, in the order of their queues: nothing that others see depends on where
+        // memory is.
         merged.sort_unstable_by_key(|(place, target)| (*place, target.subscriber.queue));
-        for shard in merged.chunk_by_mut(|(a, _), (b, _)| a.map(|a| a.shard) == b.map(|b| b.shard)) {
-            let queued = shard.iter().filter(|(_, target)| target.is_queued(Qos::ExactlyOnce));
-            targets.queued.extend(queued.map(|(_, target)| target.clone()));
-            match shard[0].0 {
-                Some(place) => {
-                    targets.count += shard.len();
-                    targets
-                        .shards
-                        .push((place.shard, shard.iter().map(|(_, target)| target.clone()).collect()));
-                }
-                None => {
-                    let is_once = |(_, target): &&(_, Target)| target.qos == Qos::AtMostOnce;
-                    targets.absent += shard.len();
-                    targets.absent_at_most_once += shard.iter().filter(is_once).count();
-                }
-            }
+        let absent = merged.partition_point(|(place, _)| place.is_none());
+        targets.queued.reserve(absent);
+        targets.add_absent(merged.drain(..absent).map(|(_, target)| target));
+        for shard in merged.chunk_by(|(a, _), (b, _)| a.map(|a| a.shard) == b.map(|b| b.shard)) {
+            let Some(place) = shard[0].0 else { continue };
+            let list: Arc<[Target]> = shard.iter().map(|(_, target)| target.clone()).collect();
+            targets.count += list.len();
+            targets.queued.extend(list.iter().filter(|target| target.is_queued(Qos::ExactlyOnce)).cloned());
+            targets.shards.push((place.shard, list));
         }
         targets
+    }
+
+    fn add_absent(&mut self, absent: impl Iterator<Item = Target>) {
+        for target in absent {
+            self.absent += 1;
+            self.absent_at_most_once += usize::from(target.qos == Qos::AtMostOnce);
+            if target.is_queued(Qos::ExactlyOnce) {
+                self.queued.push(target);
+            }
+        }
     }
 
     /// The list of one shard, empty if nobody is there.

@@ -20,7 +20,7 @@ fn enqueue(fan_out: u64) -> Record<'static> {
     let publish = Publish::new(topic, &[b'x'; PAYLOAD_BYTES]);
     let now = Now { monotonic_ms: 0, unix_ms: 0 };
     let body = Arc::new(Message::new(topic, &publish, Some("publisher-17".into()), now));
-    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
+    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Default::default() };
     let queued = |queue| Queued { queue: Incarnation(queue), granted: granted.clone() };
     Record::Enqueue {
         message: MessageId(1_000_000),

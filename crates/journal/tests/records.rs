@@ -23,7 +23,7 @@ fn commit(journal: &mut Journal, message: u64) -> Lsn {
     let topic = topic::topic!("a/b");
     let publish = Publish::new(topic, b"payload");
     let body = Message::new(topic, &publish, None, Now { monotonic_ms: 0, unix_ms: 0 });
-    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
+    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Default::default() };
     let queued = Queued { queue: Incarnation(7), granted };
     let enqueue = Record::Enqueue {
         message: MessageId(message),

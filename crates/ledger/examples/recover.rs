@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
-use index::{Interest, Subscriptions};
+use index::{Identifiers, Interest, Subscriptions};
 use ledger::{
     Address, Addressed, Granted, Incarnation, Ledger, MessageId, Queued, Record, Settings, WillFate,
 };
@@ -58,7 +58,7 @@ fn enqueue(id: u64, session: u64) -> Record<'static> {
     let topic = TopicName::new(&topic).expect("a topic");
     let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
     let publish = Publish { delivery, ..Publish::new(topic, &[7; 100]) };
-    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
+    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Identifiers::new() };
     Record::Enqueue {
         message: MessageId(id),
         body: Cow::Owned(Arc::new(Message::new(topic, &publish, None, NOW))),

@@ -61,17 +61,17 @@ impl Ledger {
         let finished = Record::Finished { session: incarnation, packet_id };
         let record = match &exchange.state {
             // Only PUBREC goes on from here.
-            State::Own(_, entry) if entry.granted.qos == Qos::ExactlyOnce && outcome == Outcome::Accepted => {
+            State::Own(_, entry) if entry.qos() == Qos::ExactlyOnce && outcome == Outcome::Accepted => {
                 return;
             }
-            State::Own(_, entry) => entry.is_recorded.then_some(finished),
+            State::Own(_, entry) => entry.is_recorded().then_some(finished),
             State::Released => Some(finished),
             State::Taken { .. } => None,
             State::Shared { group, message } => {
                 let group = self.groups.table.find(*group);
                 let held = group.and_then(|group| Some((group, group.held.get(message)?)));
                 let entry = held.and_then(|(group, held)| Some((group, held.entry.as_ref()?)));
-                let recorded = entry.filter(|(_, entry)| entry.is_recorded);
+                let recorded = entry.filter(|(_, entry)| entry.is_recorded());
                 recorded.map(|(group, _)| Record::Removed { queue: group.incarnation, message: *message })
             }
         };
@@ -121,7 +121,7 @@ impl Ledger {
         let reason = match session.in_flight.find(packet_id).map(|exchange| &exchange.state) {
             // The client has not heard PUBREL: it waits for the record of the first.
             Some(State::Released) => self.replies.promise(place).err().unwrap_or(ReasonCode::Success),
-            Some(State::Own(_, entry)) if entry.granted.qos == Qos::ExactlyOnce => {
+            Some(State::Own(_, entry)) if entry.qos() == Qos::ExactlyOnce => {
                 let incarnation = session.incarnation.unwrap_or_default();
                 let record = Record::Received { session: incarnation, packet_id };
                 match self.replies.commit(&[record], to) {

@@ -17,8 +17,8 @@ use index::QueueId;
 use session::Message;
 use wire::PacketId;
 
+use crate::entry::Entry;
 use crate::in_flight::State;
-use crate::live::Kept;
 use crate::queue::Queue;
 use crate::record::MessageId;
 use crate::replies::QueueOf;
@@ -124,14 +124,14 @@ impl Ledger {
         }
         let (mut bytes, mut has_come) = (0, false);
         for (message, entry) in waiting.iter_mut().take(MESSAGES_AHEAD) {
-            if bytes > 0 && bytes + entry.message.size_bytes() > BYTES_AHEAD {
+            if bytes > 0 && bytes + entry.size_bytes() > BYTES_AHEAD {
                 break;
             }
-            bytes += entry.message.size_bytes();
+            bytes += entry.size_bytes();
             let of = Whose { queue, message, packet_id: None };
-            let was_away = entry.message.message().is_none();
-            self.bodies.under_way_bytes += want(&mut entry.message, of, to);
-            has_come |= was_away && entry.message.message().is_some();
+            let was_away = entry.message().is_none();
+            self.bodies.under_way_bytes += want(entry, of, to);
+            has_come |= was_away && entry.message().is_some();
         }
         if has_come {
             // Another queue had it: nothing is read that would tell.
@@ -153,9 +153,9 @@ impl Ledger {
             {
                 let (queue, message, packet_id) = (QueueOf::Session(id), *message, Some(*packet_id));
                 let of = Whose { queue, message, packet_id };
-                let was_away = entry.message.message().is_none();
-                self.bodies.under_way_bytes += want(&mut entry.message, of, to);
-                has_come |= was_away && entry.message.message().is_some();
+                let was_away = entry.message().is_none();
+                self.bodies.under_way_bytes += want(entry, of, to);
+                has_come |= was_away && entry.message().is_some();
             }
         }
         if has_come {
@@ -168,7 +168,7 @@ impl Ledger {
         let Fetched { wanted: Wanted { of, size_bytes, .. }, found } = fetched;
         self.bodies.under_way_bytes -= size_bytes;
         let budget = Arc::clone(self.tally.budget());
-        if let Some(kept) = self.kept(of) {
+        if let Some(kept) = self.entry_of(of) {
             match found {
                 Found::Message(message) => kept.bring(Arc::new(message.charged_to(&budget))),
                 Found::Moved => kept.miss(),
@@ -195,31 +195,30 @@ impl Ledger {
             if self.live.in_memory_bytes() <= bytes_max {
                 return;
             }
-            entry.message.put_away();
+            entry.put_away();
         }
     }
 
     /// A message that is where it was when it was asked for.
-    fn kept(&mut self, of: Whose) -> Option<&mut Kept> {
+    fn entry_of(&mut self, of: Whose) -> Option<&mut Entry> {
         let Whose { queue, message, packet_id } = of;
-        let entry = match (queue, packet_id) {
-            (QueueOf::Group(id), _) => self.groups.table.find_mut(id)?.queue.find_mut(message)?,
-            (QueueOf::Session(id), None) => self.sessions.find_mut(id)?.queue.find_mut(message)?,
+        match (queue, packet_id) {
+            (QueueOf::Group(id), _) => self.groups.table.find_mut(id)?.queue.find_mut(message),
+            (QueueOf::Session(id), None) => self.sessions.find_mut(id)?.queue.find_mut(message),
             (QueueOf::Session(id), Some(packet_id)) => {
                 match &mut self.sessions.find_mut(id)?.in_flight.find_mut(packet_id)?.state {
-                    State::Own(id, entry) if *id == message => entry,
-                    _ => return None,
+                    State::Own(id, entry) if *id == message => Some(entry),
+                    _ => None,
                 }
             }
-        };
-        Some(&mut entry.message)
+        }
     }
 }
 
 /// Asks for a message, unless it is in memory or was asked for. Returns how much more is under way.
-fn want(kept: &mut Kept, of: Whose, to: &mut impl Effects) -> usize {
-    let Some(address) = kept.want() else { return 0 };
-    let size_bytes = kept.size_bytes();
+fn want(entry: &mut Entry, of: Whose, to: &mut impl Effects) -> usize {
+    let Some(address) = entry.want() else { return 0 };
+    let size_bytes = entry.size_bytes();
     to.fetch(Wanted { address, of, size_bytes });
     size_bytes
 }

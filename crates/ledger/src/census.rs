@@ -6,9 +6,9 @@ use index::Interest;
 use session::Message;
 
 use crate::Ledger;
+use crate::entry::Entry;
 use crate::group::Group;
 use crate::in_flight::State;
-use crate::queue::Entry;
 use crate::record::{Incarnation, MessageId};
 use crate::session::Session;
 
@@ -129,7 +129,7 @@ fn count_group(group: &Group) -> GroupCensus {
     let held = group.held.iter().filter_map(|(id, held)| held.entry.as_ref().map(|entry| (*id, entry)));
     let returned = group.returned.iter().map(|(id, entry)| (*id, entry));
     let oldest = held.chain(returned).chain(group.queue.front()).min_by_key(|(id, _)| *id);
-    let returned_bytes: usize = group.returned.values().map(|entry| entry.message.size_bytes()).sum();
+    let returned_bytes: usize = group.returned.values().map(|entry| entry.size_bytes()).sum();
     GroupCensus {
         group: group.incarnation,
         filter: Arc::clone(&group.subscriber.client_id),
@@ -143,7 +143,7 @@ fn count_group(group: &Group) -> GroupCensus {
 }
 
 fn keep((id, entry): (MessageId, &Entry)) -> Option<(MessageId, Arc<Message>)> {
-    entry.message.message().map(|message| (id, Arc::clone(message)))
+    entry.message().map(|message| (id, Arc::clone(message)))
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
 
     fn enqueue(id: u64, queues: &[u64], is_retained: bool) -> Record<'static> {
         let body = Message::of_server("a", b"1").expect("a topic");
-        let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
+        let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Default::default() };
         let queued = |queue: &u64| Queued { queue: Incarnation(*queue), granted: granted.clone() };
         Record::Enqueue {
             message: MessageId(id),

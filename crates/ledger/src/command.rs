@@ -1,9 +1,8 @@
 //! What shards and the ledger say to each other.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::{ConnectionId, Generation, Interest, QueueId, Subscriber, Target, Targets};
+use index::{ConnectionId, Generation, Identifiers, Interest, QueueId, Subscriber, Target, Targets};
 use session::{Message, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
@@ -428,5 +427,5 @@ pub struct Deliver {
     /// It was sent before, on an earlier connection.
     pub dup: bool,
     /// The identifiers of the subscriptions that it comes for.
-    pub identifiers: Box<[NonZeroU32]>,
+    pub identifiers: Identifiers,
 }

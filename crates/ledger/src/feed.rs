@@ -146,12 +146,12 @@ impl Ledger {
             let Some(packet_id) = online.again.pop_front() else { break };
             let Some(exchange) = in_flight.find(packet_id) else { continue };
             let State::Own(_, entry) = &exchange.state else { continue };
-            let Some(message) = entry.message.message() else {
+            let Some(message) = entry.message() else {
                 online.again.push_front(packet_id);
                 self.want_again(id, to);
                 break;
             };
-            if is_too_large(message, &entry.granted.identifiers, online.packet_bytes_max, now) {
+            if is_too_large(message, entry.identifiers(), online.packet_bytes_max, now) {
                 self.pass_over(id, packet_id, now, to)?;
                 done += 1;
                 continue;
@@ -159,7 +159,7 @@ impl Ledger {
             online.begun(exchange.bytes);
             let Place { shard, connection } = online.place;
             let what = Delivered::Session { queue: id, packet_id };
-            let (message, granted) = (Arc::clone(message), &entry.granted);
+            let (message, granted) = (Arc::clone(message), entry.granted());
             to.post(shard, Reply::Deliver(Box::new(deliver(connection, what, message, granted, true))));
             done += 1;
         }
@@ -182,11 +182,11 @@ impl Ledger {
         else {
             return Ok(());
         };
-        let (is_qos_2, bytes) = (entry.granted.qos == Qos::ExactlyOnce, *bytes);
+        let (is_qos_2, bytes) = (entry.qos() == Qos::ExactlyOnce, *bytes);
         let incarnation = session.incarnation.unwrap_or_default();
         let record = match is_qos_2 {
             true => Some(Record::Received { session: incarnation, packet_id }),
-            false => entry.is_recorded.then_some(Record::Finished { session: incarnation, packet_id }),
+            false => entry.is_recorded().then_some(Record::Finished { session: incarnation, packet_id }),
         };
         if let Some(record) = record
             && let Err(refusal) = self.replies.commit(&[record], to)
@@ -226,18 +226,18 @@ impl Ledger {
         let mut turns = std::mem::take(&mut self.turns);
         let (mut sent, mut bytes) = (0, 0);
         for (id, entry) in session.queue.iter().take(messages) {
-            let turn = if entry.message.is_expired(now) {
+            let turn = if entry.is_expired(now) {
                 Turn::Expired
-            } else if let Some(message) = entry.message.message()
-                && is_too_large(message, &entry.granted.identifiers, online.packet_bytes_max, now)
+            } else if let Some(message) = entry.message()
+                && is_too_large(message, entry.identifiers(), online.packet_bytes_max, now)
             {
                 Turn::TooLarge
-            } else if entry.message.message().is_some()
+            } else if entry.message().is_some()
                 && online.takes_new_behind(sent, bytes, &session.in_flight)
                 && let Some(packet_id) = session.in_flight.allocate()
             {
                 sent += 1;
-                bytes += entry.message.size_bytes();
+                bytes += entry.size_bytes();
                 Turn::Sent(packet_id)
             } else {
                 break;
@@ -265,7 +265,7 @@ impl Ledger {
         let Some(online) = &mut session.online else { return };
         let Some((id_of_message, entry)) = session.queue.pop() else { return };
         online.growth.shrink(&session.queue);
-        let bytes = entry.message.size_bytes();
+        let bytes = entry.size_bytes();
         subtract(&self.gauges.queued_bytes, bytes);
         let packet_id = match turn {
             Turn::Sent(packet_id) => packet_id,
@@ -277,10 +277,9 @@ impl Ledger {
         let Place { shard, connection } = online.place;
         let what = Delivered::Session { queue: id, packet_id };
         let deliver = entry
-            .message
             .message()
-            .map(|message| deliver(connection, what, Arc::clone(message), &entry.granted, false));
-        let qos = entry.granted.qos;
+            .map(|message| deliver(connection, what, Arc::clone(message), entry.granted(), false));
+        let qos = entry.qos();
         session.in_flight.insert(packet_id, bytes, State::Own(id_of_message, entry));
         debug_assert!(deliver.is_some(), "it was in memory when its turn came");
         let Some(reply) = deliver.map(|deliver| Reply::Deliver(Box::new(deliver))) else { return };

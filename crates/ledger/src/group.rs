@@ -13,8 +13,9 @@ use session::{Message, Now};
 use wire::PacketId;
 
 use crate::SESSION_BYTES;
+use crate::entry::Entry;
 use crate::lanes::Lanes;
-use crate::queue::{Entry, Queue};
+use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
 use crate::session::Growth;
 use crate::table::Table;
@@ -129,7 +130,7 @@ impl Group {
     pub(crate) fn keeps(&self, id: MessageId) -> bool {
         let waiting = self.queue.find(id).or_else(|| self.returned.get(&id));
         let held = || self.held.get(&id).and_then(|held| held.entry.as_ref());
-        waiting.or_else(held).is_some_and(|entry| entry.is_recorded)
+        waiting.or_else(held).is_some_and(|entry| entry.is_recorded())
     }
 
     /// A message that waits, or that a member may give back.
@@ -159,7 +160,7 @@ impl Group {
 
     /// Where keys keep their order, all messages are in memory.
     fn lane_of_entry(&self, entry: &Entry) -> Option<Lane> {
-        self.lane_of(entry.message.message()?)
+        self.lane_of(entry.message()?)
     }
 
     /// What waits is what was read from records.

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 use index::{Lane, QueueId};
 use wire::PacketId;
 
-use crate::queue::Entry;
+use crate::entry::Entry;
 use crate::record::{Incarnation, MessageId};
 
 /// The exchanges of QoS 1 and 2 with one subscriber (MQTT 5.0, 4.3 and 4.4).
@@ -133,7 +133,7 @@ impl InFlight {
             return None;
         }
         let own = |exchange: &Exchange| match &exchange.state {
-            State::Own(id, entry) if entry.is_recorded && exchange.moved_from.is_none() => Some(*id),
+            State::Own(id, entry) if entry.is_recorded() && exchange.moved_from.is_none() => Some(*id),
             _ => None,
         };
         // Asked about old messages in their order, of which few are still on their way: most are answered above.

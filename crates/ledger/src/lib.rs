@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod blocks;
 mod bodies;
 mod census;
 mod claims;
@@ -22,6 +23,7 @@ mod connect;
 mod cursors;
 mod effects;
 mod end;
+mod entry;
 mod feed;
 mod gauges;
 mod group;

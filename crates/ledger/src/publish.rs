@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use index::{Interest, Place, QueueId, ShardId, Target, Targets};
+use index::{Identifiers, Interest, Place, QueueId, ShardId, Target, Targets};
 use session::{Budget, Message, Now, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::bodies::is_near;
 use crate::command::{Publish, Reply};
 use crate::cursors::WalkKey;
+use crate::entry::{Entry, Keeping};
 use crate::gauges::{add, shift, subtract};
 use crate::group::lane_of;
-use crate::live::Keeping;
-use crate::queue::{Entry, Queue};
+use crate::queue::Queue;
 use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, QueueOf};
 use crate::retained::is_of_server;
@@ -273,7 +273,7 @@ impl Ledger {
             for group in &targets.groups {
                 let Some(id) = group.queue else { continue };
                 let Some(group) = self.groups.table.find(id) else { continue };
-                let granted = Granted { qos, retain, identifiers: Box::default() };
+                let granted = Granted { qos, retain, identifiers: Identifiers::new() };
                 plan.push(Planned {
                     queue: QueueOf::Group(id),
                     queued: Queued { queue: group.incarnation, granted },
@@ -352,7 +352,7 @@ impl Ledger {
                         break;
                     }
                     left -= 1;
-                    left_bytes -= entry.message.size_bytes();
+                    left_bytes -= entry.size_bytes();
                     dropped += 1;
                 }
                 Room::AfterDropping(dropped)
@@ -428,7 +428,7 @@ impl Ledger {
                     QueueOf::Group(id) => self.groups.table.find(id).map(|group| &group.queue),
                 };
                 let oldest = waiting.into_iter().flat_map(Queue::iter).take(messages);
-                let recorded = oldest.filter(|(_, entry)| entry.is_recorded);
+                let recorded = oldest.filter(|(_, entry)| entry.is_recorded());
                 let queue = planned.queued.queue;
                 group.extend(recorded.map(|(message, _)| Record::Removed { queue, message }));
             }
@@ -499,10 +499,7 @@ impl Ledger {
                 Room::Enough => {}
                 Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
             }
-            let entry = |stays_away| {
-                let message = keeping.one(is_recorded, stays_away);
-                Entry { message, granted: queued.granted, is_recorded }
-            };
+            let entry = |stays_away| keeping.one(queued.granted, is_recorded, stays_away);
             self.push(queue, id, routing.message, entry);
             if brake.is_none() && own != Some(queue) && routing.publisher.is_some() && self.has_grown(queue) {
                 brake = Some(queue);
@@ -564,7 +561,7 @@ impl Ledger {
             };
             let Some(entry) = oldest else { return };
             shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
-            subtract(&self.gauges.queued_bytes, entry.message.size_bytes());
+            subtract(&self.gauges.queued_bytes, entry.size_bytes());
         }
     }
 

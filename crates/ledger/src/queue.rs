@@ -1,23 +1,16 @@
 //! Messages that wait, in their order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::mem;
 
 use session::Now;
 
-use crate::live::Kept;
-use crate::record::{Granted, MessageId};
+use crate::blocks::Blocks;
+use crate::entry::Entry;
+use crate::record::MessageId;
 
 /// So few gaps are not worth being closed.
 const GAPS_KEPT: usize = 64;
-
-/// A message that waits, or is on its way.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) message: Kept,
-    pub(crate) granted: Granted,
-    /// Its queue was one that lasts when it came.
-    pub(crate) is_recorded: bool,
-}
 
 /// A queue of a session or a group. Whatever is done to one message takes the same time on average, however many there
 /// are; to find one in the middle, the logarithm.
@@ -25,7 +18,7 @@ pub(crate) struct Entry {
 pub(crate) struct Queue {
     /// By number, ascending. Where a message was taken from the middle, a gap stays until its turn comes, or there are more
     /// gaps than messages; the first is no gap.
-    places: VecDeque<(MessageId, Option<Entry>)>,
+    places: Blocks<(MessageId, Option<Entry>)>,
     /// While records are read: messages that came behind later ones, since their records were copied.
     late: BTreeMap<MessageId, Entry>,
     messages: usize,
@@ -63,17 +56,17 @@ impl Queue {
     ///
     /// [`settle`](Self::settle) comes before anything but this and [`remove`](Self::remove).
     pub(crate) fn restore(&mut self, id: MessageId, entry: Entry) -> bool {
-        let (bytes, expires) = (entry.message.size_bytes(), entry.message.expires());
+        let (bytes, expires) = (entry.size_bytes(), entry.expires());
         if self.places.back().is_none_or(|(last, _)| *last < id) {
             self.places.push_back((id, Some(entry)));
         } else if let Some(known) = self.find_mut(id) {
             // The younger record stays for longer.
-            known.message.set_address(entry.message.address());
+            known.set_address(entry.address());
             return false;
         } else {
-            match self.places.binary_search_by_key(&id, |(id, _)| *id) {
-                Ok(place) => self.places[place].1 = Some(entry),
-                Err(_) => drop(self.late.insert(id, entry)),
+            match self.place_mut(id) {
+                Some(place) => *place = Some(entry),
+                None => drop(self.late.insert(id, entry)),
             }
         }
         self.messages += 1;
@@ -85,15 +78,12 @@ impl Queue {
     /// Everything that was restored takes its place.
     pub(crate) fn settle(&mut self) {
         if !self.late.is_empty() {
-            let late = std::mem::take(&mut self.late).into_iter().map(|(id, entry)| (id, Some(entry)));
-            self.places.extend(late);
+            let late = mem::take(&mut self.late).into_iter().map(|(id, entry)| (id, Some(entry)));
+            let mut all: Vec<_> = mem::take(&mut self.places).into_iter().chain(late).collect();
             // Two runs in order, which takes no longer than to merge them.
-            self.places.make_contiguous().sort_by_key(|(id, _)| *id);
+            all.sort_by_key(|(id, _)| *id);
+            self.places = all.into_iter().collect();
             self.trim();
-        }
-        // What was restored may wait for long.
-        if self.places.capacity() > self.places.len() + self.places.len() / 4 {
-            self.places.shrink_to_fit();
         }
     }
 
@@ -109,14 +99,15 @@ impl Queue {
     pub(crate) fn find(&self, id: MessageId) -> Option<&Entry> {
         // Old records ask for what has left long ago.
         self.places.front().filter(|(first, _)| *first <= id)?;
-        let place = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        self.places[place].1.as_ref()
+        let place = self.places.partition_point(|(other, _)| *other < id);
+        self.places.get(place).filter(|(found, _)| *found == id)?.1.as_ref()
     }
 
     pub(crate) fn find_mut(&mut self, id: MessageId) -> Option<&mut Entry> {
-        match self.places.binary_search_by_key(&id, |(id, _)| *id) {
-            Ok(place) => self.places[place].1.as_mut(),
-            Err(_) => self.late.get_mut(&id),
+        let place = self.places.partition_point(|(other, _)| *other < id);
+        match self.places.get_mut(place).filter(|(found, _)| *found == id) {
+            Some((_, entry)) => entry.as_mut(),
+            None => self.late.get_mut(&id),
         }
     }
 
@@ -124,7 +115,7 @@ impl Queue {
     pub(crate) fn is_away_within(&self, places: usize) -> bool {
         let last = places.min(self.places.len().saturating_sub(1));
         let is_away = |place: usize| match self.places.get(place) {
-            Some((_, Some(entry))) => entry.message.message().is_none(),
+            Some((_, Some(entry))) => entry.message().is_none(),
             _ => false,
         };
         is_away(0) || is_away(last)
@@ -143,16 +134,15 @@ impl Queue {
         if self.places.front().is_some_and(|(first, _)| *first == id) {
             return self.pop().map(|(_, entry)| entry);
         }
-        let Ok(place) = self.places.binary_search_by_key(&id, |(id, _)| *id) else {
-            let entry = self.late.remove(&id)?;
-            self.forget(&entry);
-            return Some(entry);
-        };
-        let entry = self.places[place].1.take()?;
+        let entry = match self.place_mut(id) {
+            Some(place) => place.take(),
+            None => self.late.remove(&id),
+        }?;
         self.forget(&entry);
         self.trim();
         if self.places.len() > 2 * self.messages + GAPS_KEPT {
-            self.places.retain(|(_, entry)| entry.is_some());
+            let all = mem::take(&mut self.places).into_iter();
+            self.places = all.filter(|(_, entry)| entry.is_some()).collect();
         }
         Some(entry)
     }
@@ -176,12 +166,15 @@ impl Queue {
     ) -> Option<MessageId> {
         let first = after.map_or(0, |after| self.places.partition_point(|(id, _)| *id <= after));
         let last = (first + visits).min(self.places.len());
-        for (id, entry) in self.places.range(first..last) {
-            if entry.as_ref().is_some_and(|entry| entry.message.is_expired(now)) {
+        for (id, entry) in (first..last).filter_map(|place| self.places.get(place)) {
+            if entry.as_ref().is_some_and(|entry| entry.is_expired(now)) {
                 expired.push(*id);
             }
         }
-        (last < self.places.len()).then(|| self.places[last - 1].0)
+        if last == self.places.len() {
+            return None;
+        }
+        self.places.get(last - 1).map(|(id, _)| *id)
     }
 
     /// Gives back memory that nobody needs; up to `places_max` messages are freed. Whether nothing is left.
@@ -193,22 +186,26 @@ impl Queue {
 
     fn count(&mut self, entry: &Entry) {
         self.messages += 1;
-        self.bytes += entry.message.size_bytes();
-        self.expiring += usize::from(entry.message.expires());
+        self.bytes += entry.size_bytes();
+        self.expiring += usize::from(entry.expires());
     }
 
     fn forget(&mut self, entry: &Entry) {
         self.messages -= 1;
-        self.bytes -= entry.message.size_bytes();
-        self.expiring -= usize::from(entry.message.expires());
+        self.bytes -= entry.size_bytes();
+        self.expiring -= usize::from(entry.expires());
     }
 
     fn trim(&mut self) {
         while let Some((_, None)) = self.places.front() {
             self.places.pop_front();
         }
-        if self.places.is_empty() && self.places.capacity() > 64 {
-            self.places = VecDeque::new();
-        }
+    }
+
+    /// What is at its place, or the gap.
+    fn place_mut(&mut self, id: MessageId) -> Option<&mut Option<Entry>> {
+        let place = self.places.partition_point(|(other, _)| *other < id);
+        let (found, entry) = self.places.get_mut(place)?;
+        (*found == id).then_some(entry)
     }
 }

@@ -1,10 +1,9 @@
 //! What the ledger writes down, so that it can be made again from it.
 
 use std::borrow::Cow;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::Interest;
+use index::{Identifiers, Interest};
 use session::Message;
 use wire::{PacketId, Qos};
 
@@ -280,7 +279,7 @@ pub struct Granted {
     /// RETAIN.
     pub retain: bool,
     /// The identifiers of the subscriptions that it comes for.
-    pub identifiers: Box<[NonZeroU32]>,
+    pub identifiers: Identifiers,
 }
 
 impl Record<'_> {

@@ -166,7 +166,7 @@ impl Replay {
         session.in_flight.iter().for_each(|exchange| self.ledger.moved.note(exchange, id));
         // Of what might have been a group's all was kept until now.
         if is_full {
-            session.queue.iter_mut().for_each(|(_, entry)| entry.message.put_away());
+            session.queue.iter_mut().for_each(|(_, entry)| entry.put_away());
         }
     }
 

@@ -8,10 +8,10 @@ use index::{Dispatch, QueueId, Subscriber};
 use session::Message;
 use wire::PacketId;
 
+use crate::entry::{Entry, Keeping};
 use crate::group::Group;
 use crate::in_flight::{Exchange, State};
-use crate::live::Keeping;
-use crate::queue::{Entry, Queue};
+use crate::queue::Queue;
 use crate::record::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::recover::Recovered;
 use crate::session::{PendingWill, Session, Unfinished};
@@ -81,11 +81,16 @@ impl Replay {
             Recovered::Away(Away { message, queue, others, size_bytes, expires_unix_ms }, address) => {
                 let (live, queues) = (self.ledger.live, 1 + others.len());
                 let keeping = Keeping::away(*size_bytes, *expires_unix_ms, queues, live, *address);
-                self.ledger.last_message = self.ledger.last_message.max(*message);
+                self.has_numbered(*message);
                 self.enqueue(*message, &keeping, queue);
                 others.iter().for_each(|queue| self.enqueue(*message, &keeping, queue));
             }
         }
+    }
+
+    /// Numbers up to this one are not given again.
+    fn has_numbered(&mut self, message: MessageId) {
+        self.ledger.last_message = self.ledger.last_message.max(message);
     }
 
     fn apply_whole(&mut self, record: &Record<'_>, address: Option<Address>) {
@@ -113,7 +118,7 @@ impl Replay {
             }
             Record::Enqueue { message, ref body, ref queues, is_retained } => {
                 let keeping = Keeping::new(body, queues.len(), Some(self.ledger.live), address);
-                self.ledger.last_message = self.ledger.last_message.max(message);
+                self.has_numbered(message);
                 queues.iter().for_each(|queue| self.enqueue(message, &keeping, queue));
                 if is_retained {
                     self.ledger.retained.set(message, body);
@@ -123,14 +128,14 @@ impl Replay {
             Record::Removed { queue, message } => drop(self.take(queue, message)),
             Record::WillDue { session } => self.decide_will(session, WillFate::Due),
             Record::WillKept { will, ref message } => {
-                self.ledger.last_message = self.ledger.last_message.max(will);
+                self.has_numbered(will);
                 self.due.insert(will, Arc::clone(message));
             }
             Record::WillDone { will } => self.publish_will(will),
             Record::Moved { group, session, message, packet_id, ref granted } => {
-                if let Some(entry) = self.take(group, message) {
+                if let Some(mut entry) = self.take(group, message) {
                     let session = self.session_or_begin(session);
-                    let entry = Entry { granted: Granted::clone(granted), ..entry };
+                    entry.grant(Granted::clone(granted));
                     send(session, packet_id, message, entry);
                     if let Some(exchange) = session.in_flight.find_mut(packet_id) {
                         exchange.moved_from = Some(group);
@@ -155,7 +160,7 @@ impl Replay {
             }
             Record::Cursor { session, ref filter, last } => {
                 // What was numbered and not recorded is gone, and its numbers are not given again.
-                self.ledger.last_message = self.ledger.last_message.max(last);
+                self.has_numbered(last);
                 let cursor = Unfinished::new(filter, last);
                 self.session_or_begin(session).cursors.insert((&**filter).into(), cursor);
             }
@@ -220,7 +225,7 @@ impl Replay {
     fn connect(&mut self, incarnation: Incarnation, expiry_secs: u32, will: Option<&WillRecord<'_>>) {
         self.left_unix_ms.remove(&incarnation);
         let will = will.map(|will| {
-            self.ledger.last_message = self.ledger.last_message.max(will.id);
+            self.has_numbered(will.id);
             let WillRecord { id, ref message, delay_secs } = *will;
             let message = Arc::clone(message);
             let bytes = self.ledger.live.count(message.size_bytes());
@@ -287,8 +292,7 @@ impl Replay {
     fn enqueue(&mut self, id: MessageId, keeping: &Keeping<'_>, queued: &Queued) {
         let Queued { queue, ref granted } = *queued;
         let stays_away = self.is_full() && !self.may_need_lane(queue);
-        let message = keeping.one(true, stays_away);
-        let entry = Entry { message, granted: granted.clone(), is_recorded: true };
+        let entry = keeping.one(granted.clone(), true, stays_away);
         let is_new = match self.group(queue) {
             Some(group) => group.queue.restore(id, entry),
             None => self.session_or_begin(queue).queue.restore(id, entry),
@@ -360,7 +364,7 @@ impl Replay {
 
 /// A message that was in the queue is on its way; if it was before, it still is.
 fn send(session: &mut Session, packet_id: PacketId, message: MessageId, entry: Entry) {
-    let bytes = entry.message.size_bytes();
+    let bytes = entry.size_bytes();
     session.in_flight.remove(packet_id);
     session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
 }

@@ -64,9 +64,9 @@ use index::QueueId;
 use session::Message;
 use wire::PacketId;
 
+use crate::entry::Entry;
 use crate::group::Groups;
 use crate::in_flight::{Exchange, State};
-use crate::queue::Entry;
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::Session;
 use crate::table::Table;
@@ -247,10 +247,10 @@ impl Ledger {
     fn readdress(&mut self, id: MessageId, queues: &[Queued], to: &mut impl Effects) {
         let mut address = None;
         for Queued { queue, .. } in queues {
-            let entry = self.entry(*queue, id).filter(|entry| entry.message.address().is_some());
+            let entry = self.entry(*queue, id).filter(|entry| entry.address().is_some());
             if let Some(entry) = entry {
                 address = address.or_else(|| to.address());
-                entry.message.set_address(address);
+                entry.set_address(address);
             }
         }
     }
@@ -303,7 +303,7 @@ impl Ledger {
             Whereabouts::Moved(session, packet_id) => {
                 let session = self.sessions.find(session)?;
                 let State::Own(_, entry) = &session.in_flight.find(packet_id)?.state else { return None };
-                let (session, granted) = (session.incarnation?, Cow::Owned(entry.granted.clone()));
+                let (session, granted) = (session.incarnation?, Cow::Owned(entry.granted()));
                 Some(Record::Moved { group: queue, session, message, packet_id, granted })
             }
         }

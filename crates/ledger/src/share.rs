@@ -12,11 +12,11 @@ use wire::{PacketId, Qos};
 
 use crate::acknowledge::Outcome;
 use crate::command::{Deliver, Delivered, EntryId, Reply};
+use crate::entry::Entry;
 use crate::feed::{Feeding, is_too_large};
 use crate::gauges::{add, shift, subtract};
 use crate::group::Held;
 use crate::in_flight::State;
-use crate::queue::Entry;
 use crate::record::{Granted, Incarnation, MessageId, Queued};
 use crate::replies::{Answer, QueueOf};
 use crate::session::{Growth, Online, Share};
@@ -164,7 +164,7 @@ impl Ledger {
             let change = Change::Unsubscribe { filter, subscriber: &group.subscriber };
             self.index.apply([change], &mut Vec::new());
         }
-        let returned: usize = group.returned.values().map(|entry| entry.message.size_bytes()).sum();
+        let returned: usize = group.returned.values().map(|entry| entry.size_bytes()).sum();
         subtract(&self.gauges.queued_bytes, group.queue.bytes() + returned);
         shift(&self.gauges.queued, &self.gauges.discarded, group.queue.len() + group.returned.len());
         for (message, held) in group.held.drain() {
@@ -177,9 +177,10 @@ impl Ledger {
         let session = self.sessions.find_mut(held.holder);
         match (session, held.entry) {
             (Some(session), Some(mut entry)) if session.incarnation.is_some() => {
-                entry.message.stay();
+                entry.stay();
                 if let Some(exchange) = session.in_flight.find_mut(held.packet_id) {
-                    exchange.state = State::Own(message, Entry { is_recorded: false, ..entry });
+                    entry.set_recorded(false);
+                    exchange.state = State::Own(message, entry);
                 }
             }
             (session, _) => {
@@ -202,7 +203,7 @@ impl Ledger {
         let Some(held) = group.held.remove(&message) else { return };
         match held.entry {
             Some(entry) => {
-                add(&self.gauges.queued_bytes, entry.message.size_bytes());
+                add(&self.gauges.queued_bytes, entry.size_bytes());
                 shift(&self.gauges.in_flight, &self.gauges.queued, 1);
                 group.put_back(message, entry);
                 self.is_ready(QueueOf::Group(group_id));
@@ -305,10 +306,10 @@ impl Ledger {
         };
         let (Some(online), Some(share)) = (&session.online, session.shares.get(&id)) else { return Ok(()) };
         let Some((_, entry)) = group.next_for(member) else { return Ok(()) };
-        if entry.message.is_expired(now) {
+        if entry.is_expired(now) {
             return self.take_next(id, member, |gauges| &gauges.expired, to).map(drop);
         }
-        let Some(message) = entry.message.message() else {
+        let Some(message) = entry.message() else {
             self.want_first(QueueOf::Group(id), to);
             return Ok(());
         };
@@ -323,14 +324,18 @@ impl Ledger {
         let subscriber = Arc::clone(&session.subscriber);
         let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
         let taken = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
-        if let Some(Entry { message, is_recorded, .. }) = taken
-            && let Some(message) = message.message()
+        if let Some(entry) = taken
+            && let Some(message) = entry.message()
         {
             let message = Arc::clone(message);
             let reply = Reply::Live { message, targets, stored: false };
             let answer = Answer { shard: place.shard, reply, brake: None };
             // At most once: after a crash nobody else may get it.
-            if is_recorded { self.answer_to(place, answer, now, to) } else { self.release(answer, now, to) }
+            if entry.is_recorded() {
+                self.answer_to(place, answer, now, to);
+            } else {
+                self.release(answer, now, to);
+            }
         }
         Ok(())
     }
@@ -345,12 +350,12 @@ impl Ledger {
     ) -> Result<Option<Entry>, Refusal> {
         let Some(group) = self.groups.table.find_mut(id) else { return Ok(None) };
         let Some((message, entry)) = group.next_for(member) else { return Ok(None) };
-        if entry.is_recorded {
+        if entry.is_recorded() {
             let removed = Record::Removed { queue: group.incarnation, message };
             self.replies.commit(&[removed], to)?;
         }
         shift(&self.gauges.queued, counter(&self.gauges), 1);
-        subtract(&self.gauges.queued_bytes, entry.message.size_bytes());
+        subtract(&self.gauges.queued_bytes, entry.size_bytes());
         Ok(group.take(message))
     }
 
@@ -370,20 +375,20 @@ impl Ledger {
         };
         let Some(online) = session.online.as_mut() else { return Ok(()) };
         let Some((message, entry)) = group.next_for(member) else { return Ok(()) };
-        let bytes = entry.message.size_bytes();
+        let bytes = entry.size_bytes();
         let Some(packet_id) = session.in_flight.allocate() else { return Ok(()) };
         let owner = session.incarnation.filter(|_| granted.qos == Qos::ExactlyOnce);
         if let Some(owner) = owner {
             let records = moved(group.incarnation, owner, (message, entry), packet_id, &granted);
             self.replies.commit(&records, to)?;
         }
-        let Some(entry) = group.take(message) else { return Ok(()) };
-        let Some(body) = entry.message.message().map(Arc::clone) else { return Ok(()) };
+        let Some(mut entry) = group.take(message) else { return Ok(()) };
+        let Some(body) = entry.message().map(Arc::clone) else { return Ok(()) };
         let lane = group.lane_of(&body);
         if let (Some(lane), Some(lanes)) = (lane, &mut group.lanes) {
             lanes.lend(lane, member);
         }
-        let entry = Entry { granted, is_recorded: entry.is_recorded || owner.is_some(), ..entry };
+        entry.set_recorded(entry.is_recorded() || owner.is_some());
         shift(&self.gauges.queued, &self.gauges.in_flight, 1);
         subtract(&self.gauges.queued_bytes, bytes);
         online.begun(bytes);
@@ -392,7 +397,8 @@ impl Ledger {
             None => Delivered::Group { group: id, entry: EntryId(message.0) },
         };
         let Place { shard, connection } = online.place;
-        let reply = Reply::Deliver(Box::new(deliver(connection, what, body, &entry.granted, false)));
+        let reply = Reply::Deliver(Box::new(deliver(connection, what, body, granted.clone(), false)));
+        entry.grant(granted);
         if owner.is_some() {
             // It will not come back, and its place was free because others were acknowledged.
             group.growth.progress();
@@ -418,10 +424,10 @@ impl Ledger {
         let Some((holder, packet_id)) = self.holder(place, group_id, message) else { return };
         let Some(group) = self.groups.table.find_mut(group_id) else { return };
         let Some(held) = group.held.get_mut(&message) else { return };
-        let Some(entry) = held.entry.as_ref().filter(|entry| entry.granted.qos == Qos::ExactlyOnce) else {
+        let Some(entry) = held.entry.as_ref().filter(|entry| entry.qos() == Qos::ExactlyOnce) else {
             return;
         };
-        if entry.is_recorded {
+        if entry.is_recorded() {
             let removed = Record::Removed { queue: group.incarnation, message };
             // What cannot be recorded may come twice after a restart, whose sessions are others.
             let _ = self.replies.commit(&[removed], to);
@@ -463,12 +469,12 @@ fn moved<'a>(
     granted: &'a Granted,
 ) -> Vec<Record<'a>> {
     let moved = Record::Moved { group, session, message, packet_id, granted: Cow::Borrowed(granted) };
-    if entry.is_recorded {
+    if entry.is_recorded() {
         return vec![moved];
     }
     // It came when the group had no member that lasts. The identifier is in use even after a restart.
-    let queues = Cow::Owned(vec![Queued { queue: group, granted: entry.granted.clone() }]);
-    let Some(body) = entry.message.message().map(Cow::Borrowed) else { return vec![moved] };
+    let queues = Cow::Owned(vec![Queued { queue: group, granted: entry.granted() }]);
+    let Some(body) = entry.message().map(Cow::Borrowed) else { return vec![moved] };
     vec![Record::Enqueue { message, body, queues, is_retained: false }, moved]
 }
 
@@ -485,9 +491,8 @@ pub(crate) fn deliver(
     connection: index::ConnectionId,
     what: Delivered,
     message: Arc<Message>,
-    granted: &Granted,
+    Granted { qos, retain, identifiers }: Granted,
     dup: bool,
 ) -> Deliver {
-    let Granted { qos, retain, identifiers } = granted;
-    Deliver { connection, what, message, qos: *qos, retain: *retain, dup, identifiers: identifiers.clone() }
+    Deliver { connection, what, message, qos, retain, dup, identifiers }
 }

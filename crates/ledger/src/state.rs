@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
 use crate::Ledger;
+use crate::entry::Entry;
 use crate::group::Group;
 use crate::in_flight::State;
-use crate::queue::Entry;
 use crate::record::MessageId;
 use crate::retained::is_of_server;
 use crate::session::Session;
@@ -65,7 +65,7 @@ fn write_session(text: &mut String, session: &Session) -> fmt::Result {
         match &exchange.state {
             // When QoS 2 leaves, which waits for its record, is not recorded.
             // One message may come twice, from the session's own queue and out of a group.
-            State::Own(id, entry) if entry.is_recorded => {
+            State::Own(id, entry) if entry.is_recorded() => {
                 sent.insert((*id, exchange.packet_id), entry);
             }
             State::Released => drop(released.insert(exchange.packet_id)),
@@ -84,18 +84,18 @@ fn write_group(text: &mut String, group: &Group) -> fmt::Result {
     writeln!(text, "group {:?} {}", group.incarnation, group.subscriber.client_id)?;
     let held = group.held.iter().filter_map(|(id, held)| held.entry.as_ref().map(|entry| (*id, entry)));
     let returned = group.returned.iter().map(|(id, entry)| (*id, entry));
-    let recorded = held.chain(returned).chain(group.queue.iter()).filter(|(_, entry)| entry.is_recorded);
+    let recorded = held.chain(returned).chain(group.queue.iter()).filter(|(_, entry)| entry.is_recorded());
     let entries: BTreeMap<MessageId, &Entry> = recorded.collect();
     entries.into_iter().try_for_each(|(id, entry)| writeln!(text, "  {id:?} {}", body(entry)))
 }
 
 fn write_entry(text: &mut String, id: MessageId, entry: &Entry) -> fmt::Result {
-    writeln!(text, "  {id:?} {} {:?}", body(entry), entry.granted)
+    writeln!(text, "  {id:?} {} {:?}", body(entry), entry.granted())
 }
 
 fn body(entry: &Entry) -> String {
-    match entry.message.message() {
+    match entry.message() {
         Some(message) => format!("{} {:?}", message.topic().as_str(), message.payload()),
-        None => entry.message.address().map_or_else(String::new, |address| format!("at {}", address.at)),
+        None => entry.address().map_or_else(String::new, |address| format!("at {}", address.at)),
     }
 }

@@ -115,7 +115,7 @@ impl Ledger {
                     }
                 };
                 if let Some(entry) = removed {
-                    let bytes = entry.message.size_bytes();
+                    let bytes = entry.size_bytes();
                     shift(&self.gauges.queued, &self.gauges.expired, 1);
                     subtract(&self.gauges.queued_bytes, bytes);
                 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
 use wire::Qos;
 
 use crate::Message;
@@ -18,7 +19,7 @@ pub struct Waiting<T = u64> {
     /// RETAIN as it is sent.
     pub retain: bool,
     /// The identifiers of the subscriptions that it comes for.
-    pub identifiers: Box<[NonZeroU32]>,
+    pub identifiers: ThinVec<NonZeroU32>,
     /// Whatever the caller wants to find again.
     pub tag: T,
 }

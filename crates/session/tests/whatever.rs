@@ -133,7 +133,7 @@ fn serve(random: &mut Random) {
                 session.begin(random.pick(&[Qos::AtLeastOnce, Qos::ExactlyOnce]));
                 let publish = random.publish();
                 let message = Message::new(topic::topic!("a"), &publish, None, now).into();
-                let identifiers = Box::default();
+                let identifiers = Default::default();
                 let waiting =
                     Waiting { message, qos: Qos::AtLeastOnce, retain: false, identifiers, tag: 0_u64 };
                 let _ = session.wait(waiting, &settings);

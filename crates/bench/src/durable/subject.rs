@@ -106,7 +106,7 @@ impl OnItsOwn {
         let payload = vec![b'x'; shape.payload as usize];
         let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
         let publish = Publish { delivery, ..Publish::new(topic, &payload) };
-        let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
+        let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Default::default() };
         let queued = |queue: usize| Queued { queue: Incarnation(queue as u64), granted: granted.clone() };
         Ok(Self {
             journal: Scales::open(scratch)?,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::Interest;
+use index::{Identifiers, Interest};
 use ledger::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
 use session::{Message, Parts};
 use topic::{TopicFilter, TopicName};
@@ -172,7 +172,8 @@ pub(super) mod granted {
         let flags = from.byte()?;
         defined(flags, QOS | RETAIN | HAS_IDENTIFIERS)?;
         let qos = qos(flags)?;
-        let identifiers = if flags & HAS_IDENTIFIERS != 0 { take_identifiers(from)? } else { Box::default() };
+        let identifiers =
+            if flags & HAS_IDENTIFIERS != 0 { take_identifiers(from)? } else { Identifiers::new() };
         Ok(Granted { qos, retain: flags & RETAIN != 0, identifiers })
     }
 
@@ -186,7 +187,7 @@ pub(super) mod granted {
         Ok(())
     }
 
-    fn take_identifiers(from: &mut Reader<'_>) -> Result<Box<[NonZeroU32]>, Fault> {
+    fn take_identifiers(from: &mut Reader<'_>) -> Result<Identifiers, Fault> {
         match from.count(1)? {
             0 => Err(Fault::Identifier),
             count => (0..count).map(|_| identifier::take(from)).collect(),

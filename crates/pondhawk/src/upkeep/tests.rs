@@ -63,7 +63,7 @@ impl Drop for Stage {
 fn records() -> Vec<Record<'static>> {
     let (session, group) = (Incarnation(1), Incarnation(2));
     let interest = Interest::new(Qos::AtLeastOnce).with_no_local(true);
-    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default() };
+    let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Default::default() };
     let queued = |queue| Queued { queue, granted: granted.clone() };
     let body = Message::of_server("pond/frog", b"croak").expect("a topic");
     vec![

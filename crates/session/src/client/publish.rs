@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
 use wire::{Delivery, PacketId, PubRel, PubRelReason, Publish, Qos, ReasonCode};
 
 use super::connection::{Link, Server};
@@ -176,7 +177,7 @@ impl<T> Client<T> {
 
 fn waiting<T>(message: Arc<Message>, tag: T) -> Waiting<T> {
     let (qos, retain) = (message.qos(), message.retain());
-    Waiting { message, qos, retain, identifiers: Box::default(), tag }
+    Waiting { message, qos, retain, identifiers: ThinVec::new(), tag }
 }
 
 impl Settings {

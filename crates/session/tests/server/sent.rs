@@ -38,7 +38,7 @@ fn begin(world: &mut World, qos: Qos) -> Option<PacketId> {
 fn message(world: &World, payload: &[u8]) -> Waiting {
     let topic = topic::topic!("a");
     let message = Arc::new(Message::new(topic, &Publish::new(topic, payload), None, world.now()));
-    Waiting { message, qos: Qos::AtLeastOnce, retain: false, identifiers: Box::default(), tag: 7 }
+    Waiting { message, qos: Qos::AtLeastOnce, retain: false, identifiers: Default::default(), tag: 7 }
 }
 
 /// [MQTT-3.3.4-9, MQTT-4.9.0-1, MQTT-4.9.0-2]

@@ -1,0 +1,309 @@
+//! A message in one queue, or on its way out of it. There may be a hundred million of them, each in a place of memory of
+//! its own: one takes as little of it as goes.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use index::Identifiers;
+use session::{Message, Now};
+use wire::Qos;
+
+use crate::Address;
+use crate::live::{Live, LiveBytes};
+use crate::record::{Granted, MessageId};
+
+/// With its number it fills 64 bytes, a line of the cache.
+const _: () = assert!(size_of::<(MessageId, Option<Entry>)>() <= 64);
+
+/// A message that waits, or is on its way. It may be on disk alone until its turn comes.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    message: Option<Arc<Message>>,
+    /// Where it can be read again, if it is on disk alone, or was.
+    address: Option<Address>,
+    /// Who counts it, if it is on the record.
+    live: Option<Live>,
+    /// It is counted together with other queues, of which the last takes it off; or it is on the record and expires. Most go
+    /// into one queue and do not: for these there is nothing to allocate.
+    shared: Option<Arc<LiveBytes>>,
+    identifiers: Identifiers,
+    size_bytes: u32,
+    qos: Qos,
+    retain: bool,
+    is_recorded: bool,
+    /// It is on its way from the disk.
+    is_wanted: bool,
+}
+
+/// For a message that goes into queues: makes one [`Entry`] for each.
+#[derive(Debug)]
+pub(crate) struct Keeping<'a> {
+    /// None if it stays on the disk.
+    message: Option<&'a Arc<Message>>,
+    size_bytes: usize,
+    address: Option<Address>,
+    live: Option<Live>,
+    shared: Option<Arc<LiveBytes>>,
+}
+
+impl<'a> Keeping<'a> {
+    /// A message that goes into so many queues; `live` counts it if it is on the record. With an address it need not stay
+    /// in memory.
+    pub(crate) fn new(
+        message: &'a Arc<Message>,
+        queues: usize,
+        live: Option<Live>,
+        address: Option<Address>,
+    ) -> Self {
+        let size_bytes = message.size_bytes();
+        let shared = live.and_then(|live| share(queues, live, size_bytes, message.expires_unix_ms()));
+        if let Some(shared) = shared.as_ref().filter(|_| queues > 1) {
+            shared.know(message);
+        }
+        Self { message: Some(message), size_bytes, address, live, shared }
+    }
+
+    /// A message of so many bytes that is on the record and stays there.
+    pub(crate) fn away(
+        size_bytes: usize,
+        expires_unix_ms: Option<u64>,
+        queues: usize,
+        live: Live,
+        address: Address,
+    ) -> Self {
+        let shared = share(queues, live, size_bytes, expires_unix_ms);
+        Self { message: None, size_bytes, address: Some(address), live: Some(live), shared }
+    }
+
+    /// For one of its queues, of which it may be the only one that it is recorded in: in memory, unless it is to stay on the
+    /// disk and can be read again.
+    #[inline]
+    pub(crate) fn one(&self, granted: Granted, is_recorded: bool, stays_away: bool) -> Entry {
+        let address = self.address.filter(|_| is_recorded);
+        let entry = Entry {
+            message: self.message.filter(|_| !(stays_away && address.is_some())).cloned(),
+            address,
+            live: self.live,
+            shared: self.shared.clone(),
+            identifiers: granted.identifiers,
+            // No packet is longer.
+            size_bytes: u32::try_from(self.size_bytes).unwrap_or(u32::MAX),
+            qos: granted.qos,
+            retain: granted.retain,
+            is_recorded,
+            is_wanted: false,
+        };
+        if let (Some(live), None) = (entry.live, &entry.shared) {
+            live.add(entry.size_bytes());
+        }
+        if entry.message.is_some() {
+            entry.count();
+        }
+        entry
+    }
+}
+
+/// What queues have in common, if that is more than their count.
+fn share(
+    queues: usize,
+    live: Live,
+    size_bytes: usize,
+    expires_unix_ms: Option<u64>,
+) -> Option<Arc<LiveBytes>> {
+    let is_alone = queues <= 1 && expires_unix_ms.is_none();
+    (!is_alone).then(|| Arc::new(live.count_until(size_bytes, expires_unix_ms)))
+}
+
+impl Entry {
+    /// The message, if it is in memory.
+    pub(crate) fn message(&self) -> Option<&Arc<Message>> {
+        self.message.as_ref()
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes as usize
+    }
+
+    pub(crate) fn qos(&self) -> Qos {
+        self.qos
+    }
+
+    pub(crate) fn identifiers(&self) -> &[NonZeroU32] {
+        &self.identifiers
+    }
+
+    pub(crate) fn granted(&self) -> Granted {
+        Granted { qos: self.qos, retain: self.retain, identifiers: self.identifiers.clone() }
+    }
+
+    /// It goes to somebody who was granted something else.
+    pub(crate) fn grant(&mut self, granted: Granted) {
+        Granted { qos: self.qos, retain: self.retain, identifiers: self.identifiers } = granted;
+    }
+
+    /// Whether its queue was one that lasts when it came.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
+    pub(crate) fn set_recorded(&mut self, is_recorded: bool) {
+        self.is_recorded = is_recorded;
+    }
+
+    pub(crate) fn expires(&self) -> bool {
+        self.expires_unix_ms().is_some()
+    }
+
+    /// As [`Message::is_expired`].
+    pub(crate) fn is_expired(&self, now: Now) -> bool {
+        self.expires_unix_ms().is_some_and(|expires| expires < now.unix_ms)
+    }
+
+    /// What is not on the record is in memory.
+    fn expires_unix_ms(&self) -> Option<u64> {
+        match (&self.shared, self.live) {
+            (Some(shared), _) => shared.expires_unix_ms(),
+            (None, Some(_)) => None,
+            (None, None) => self.message.as_ref().and_then(|message| message.expires_unix_ms()),
+        }
+    }
+
+    pub(crate) fn address(&self) -> Option<Address> {
+        self.address
+    }
+
+    /// Its record was copied there. Where it was not known where it stands, it stays in memory.
+    pub(crate) fn set_address(&mut self, address: Option<Address>) {
+        if self.address.is_some() && address.is_some() {
+            self.address = address;
+        }
+    }
+
+    /// It is in memory, and its record may go.
+    pub(crate) fn stay(&mut self) {
+        debug_assert!(self.message.is_some(), "a member has it");
+        self.address = None;
+    }
+
+    /// Out of memory, if it can be read again.
+    pub(crate) fn put_away(&mut self) {
+        if self.address.is_some() && self.message.take().is_some() {
+            self.uncount();
+        }
+    }
+
+    /// Into memory.
+    pub(crate) fn bring(&mut self, message: Arc<Message>) {
+        self.is_wanted = false;
+        if self.message.is_none() {
+            self.count();
+            self.message = Some(match &self.shared {
+                Some(shared) => shared.the_one(message),
+                None => message,
+            });
+        }
+    }
+
+    /// Where it is to be read from, if it is not in memory nor on its way there. It is from then on. What another queue has
+    /// in memory is not read.
+    pub(crate) fn want(&mut self) -> Option<Address> {
+        if self.message.is_none()
+            && let Some(message) = self.shared.as_ref().and_then(|shared| shared.known())
+        {
+            self.bring(message);
+        }
+        let is_away = self.message.is_none() && !self.is_wanted;
+        self.is_wanted |= is_away;
+        self.address.filter(|_| is_away)
+    }
+
+    /// What was on its way has not come.
+    pub(crate) fn miss(&mut self) {
+        self.is_wanted = false;
+    }
+
+    /// It is in memory.
+    #[inline]
+    fn count(&self) {
+        match (&self.shared, self.live) {
+            (Some(shared), _) => shared.count_queue(),
+            (None, Some(live)) => live.add_in_memory(self.size_bytes()),
+            (None, None) => {}
+        }
+    }
+
+    fn uncount(&self) {
+        match (&self.shared, self.live) {
+            (Some(shared), _) => shared.uncount_queue(),
+            (None, Some(live)) => live.subtract_in_memory(self.size_bytes()),
+            (None, None) => {}
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if self.message.is_some() {
+            self.uncount();
+        }
+        if let (Some(live), None) = (self.live, &self.shared) {
+            live.subtract(self.size_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+
+    fn granted() -> Granted {
+        Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Identifiers::new() }
+    }
+
+    #[test]
+    fn a_message_is_read_for_one_of_its_queues_and_counted_once() {
+        let live = Live::for_ever();
+        let address = Some(Address { at: NonZeroU64::MIN, bytes: 1, checksum: 0 });
+        let read = || Arc::new(Message::of_server("t", b"payload").expect("a topic"));
+        let mut queues: Vec<Entry> = {
+            let message = read();
+            let keeping = Keeping::new(&message, 2, Some(live), address);
+            (0..2).map(|_| keeping.one(granted(), true, false)).collect()
+        };
+        let bytes = queues[0].size_bytes();
+        assert_eq!((live.bytes(), live.in_memory_bytes()), (bytes, bytes));
+        queues.iter_mut().for_each(Entry::put_away);
+        assert_eq!((live.bytes(), live.in_memory_bytes()), (bytes, 0));
+        assert_eq!(queues[0].want(), address);
+        assert_eq!(queues[0].want(), None, "it is on its way");
+        queues[0].bring(read());
+        assert_eq!(queues[1].want(), None, "another queue has it");
+        assert!(queues[1].message().is_some());
+        assert_eq!(live.in_memory_bytes(), bytes);
+        drop(queues);
+        assert_eq!((live.bytes(), live.in_memory_bytes()), (0, 0));
+    }
+
+    /// Two queues ask for it before it has come to either.
+    #[test]
+    fn a_message_that_was_read_twice_is_in_memory_once() {
+        let live = Live::for_ever();
+        let address = Some(Address { at: NonZeroU64::MIN, bytes: 1, checksum: 0 });
+        let read = || Arc::new(Message::of_server("t", b"payload").expect("a topic"));
+        let mut queues: Vec<Entry> = {
+            let message = read();
+            let keeping = Keeping::new(&message, 3, Some(live), address);
+            (0..3).map(|_| keeping.one(granted(), true, true)).collect()
+        };
+        assert_eq!((queues[0].want(), queues[1].want()), (address, address));
+        queues[0].bring(read());
+        queues[1].bring(read());
+        drop(queues.remove(0));
+        assert_eq!(queues[1].want(), None, "one of them is still there");
+        let messages: Vec<_> = queues.iter().filter_map(Entry::message).collect();
+        assert!(Arc::ptr_eq(messages[0], messages[1]));
+        assert_eq!(live.in_memory_bytes(), queues[0].size_bytes());
+    }
+}
