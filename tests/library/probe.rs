@@ -9,10 +9,14 @@ use crate::place::Server;
 
 /// With few messages and small ones.
 fn probe(server: &Server, arguments: &[&str]) -> String {
+    Program::start(command(server, arguments)).finish()
+}
+
+fn command(server: &Server, arguments: &[&str]) -> Command {
     let mut command = Command::new(pondhawk());
     command.args(["probe", &server.address().to_string(), "--messages", "50", "--payload-max", "65536"]);
     command.args(arguments);
-    Program::start(command).finish()
+    command
 }
 
 #[test]
@@ -25,7 +29,7 @@ fn a_broker_that_keeps_what_it_says_is_found_to() {
             let line = table.lines().find(|line| line.starts_with(row));
             assert!(line.is_some_and(|line| line.contains(" yes")), "{row}: {table}");
         }
-        assert!(table.contains("65,536 (no more were tried)"), "{table}");
+        assert!(table.contains("65,536 bytes (no more were tried)"), "{table}");
         assert!(!table.contains("wrong"), "{table}");
     }
 }
@@ -39,9 +43,33 @@ fn programs_get_what_was_found_as_json() {
         let found =
             |what: &str| findings.iter().find(|finding| finding["what"] == what).expect("it is there");
         assert_eq!(found("retained messages")["measured"], true);
-        assert_eq!(found("payload, bytes")["measured"], 65_536);
+        assert_eq!(found("payload")["measured"]["bytes_at_least"], 65_536);
         assert_eq!(found("Receive Maximum")["measured"], Value::Null);
+        assert!(found("Receive Maximum")["said"]["messages"].is_u64(), "{report}");
+        for qos in 0..=2 {
+            let times = &found(&format!("round trip, QoS {qos}"))["measured"];
+            let [p50, p99] = ["p50_ns", "p99_ns"].map(|name| times[name].as_u64().expect("a number"));
+            assert!(0 < p50 && p50 <= p99, "{report}");
+            let rate = &found(&format!("rate, QoS {qos}"))["measured"];
+            let [messages, elapsed_ns, messages_per_second] =
+                ["messages", "elapsed_ns", "messages_per_second"]
+                    .map(|name| rate[name].as_u64().expect("a number"));
+            assert_eq!(messages, 50, "{report}");
+            assert_eq!(messages_per_second, messages * 1_000_000_000 / elapsed_ns, "{report}");
+        }
     }
+}
+
+#[test]
+fn a_broker_that_does_not_keep_what_it_says_fails_a_pipeline() {
+    let folder = tempfile::tempdir().expect("there is a place for temporary files");
+    let access = folder.path().join("access");
+    std::fs::write(&access, "topic readwrite elsewhere\n").expect("a temporary file can be written");
+    let stingy = Server::mosquitto(&format!("acl_file {}\n", access.display()));
+    let output = command(&stingy, &["--patience", "1", "--json"]).output().expect("it can be run");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert_eq!(report["clean"], false, "{report}");
 }
 
 #[test]

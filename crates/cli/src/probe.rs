@@ -146,7 +146,10 @@ async fn probe(arguments: &ProbeArgs) -> Result<Report, Failure> {
     let prefix = format!("pondhawk-probe-{:08x}", RandomState::new().hash_one(0) >> 32);
     let mut probe = Probe { endpoint, arguments: arguments.clone(), version: Version::V5, prefix };
     let mut report = Report::of(&arguments.broker);
-    let versions = offers::versions(&mut probe).await?;
+    let unanswered = |why| {
+        format!("{}: {why}; is that its port, and does it speak TLS (mqtts://) there?", arguments.broker)
+    };
+    let versions = offers::versions(&mut probe).await.map_err(unanswered)?;
     report.extend(versions);
     let said = probe.connect("first").await?;
     report.extend(offers::said_of(said.server()));

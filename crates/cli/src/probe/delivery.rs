@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use client::{Client, Qos};
 
-use super::finding::{Finding, Value, Verdict};
+use super::finding::{Finding, Unit, Value, Verdict};
 use super::{Failure, Probe, leave, message, needs_qos};
 
 /// A session is asked for as long as this: a month.
@@ -21,14 +21,19 @@ const WINDOW: usize = 100;
 pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.push(session(probe).await.unwrap_or_else(|why| Finding::failed("session", why)));
+    let mut rates = Vec::new();
     for qos in Qos::ALL {
         let what = format!("order, QoS {}", qos.level());
-        findings.push(order(probe, &what, qos).await.unwrap_or_else(|why| Finding::failed(&what, why)));
+        let numbers = order(probe, qos).await;
+        rates.push(rate(&numbers, qos));
+        let found = numbers.map(|numbers| in_order(probe, &what, &numbers));
+        findings.push(found.unwrap_or_else(|why| Finding::failed(&what, why)));
     }
     findings.extend(
         slow(probe).await.unwrap_or_else(|why| vec![Finding::failed("beside a slow subscriber", why)]),
     );
-    for qos in [Qos::AtMostOnce, Qos::AtLeastOnce] {
+    findings.extend(rates);
+    for qos in Qos::ALL {
         let what = format!("round trip, QoS {}", qos.level());
         findings.push(latency(probe, &what, qos).await.unwrap_or_else(|why| Finding::failed(&what, why)));
     }
@@ -44,8 +49,8 @@ async fn session(probe: &Probe) -> Result<Finding, Failure> {
     }
     let Kept { found, granted_secs } = kept?;
     let said = probe.version.is_5().then(|| match granted_secs {
-        SESSION_SECS => Value::Text("as long as asked for (30 d)".to_owned()),
-        secs => Value::Number(secs.into(), "s of 30 d"),
+        u32::MAX => Value::Unbounded("for ever"),
+        secs => Value::Number(secs.into(), Unit::Seconds),
     });
     let must_be = (granted_secs > 0).then_some(true);
     let finding = Finding::of_check("a session with what came meanwhile", found, must_be);
@@ -120,30 +125,46 @@ fn number(payload: &[u8]) -> Option<u32> {
 }
 
 /// Numbers that are published are heard in order, and from QoS 1 on each of them.
-async fn order(probe: &Probe, what: &str, qos: Qos) -> Result<Finding, Failure> {
+async fn order(probe: &Probe, qos: Qos) -> Result<Numbers, Failure> {
     let client = probe.connect("order").await?;
     let found = keeps_order(probe, &client, qos).await;
     leave(client).await;
-    Ok(match found? {
-        Numbers { count, .. } if count == probe.arguments.messages => {
-            Finding::of_check(what, Ok(()), Some(true)).without_said()
+    found
+}
+
+fn in_order(probe: &Probe, what: &str, numbers: &Numbers) -> Finding {
+    let (messages, of) = (numbers.count, probe.arguments.messages);
+    if messages == of {
+        Finding::of_check(what, Ok(()), Some(true)).without_said()
+    } else {
+        Finding::measured(what, Value::Share { messages, of }, Verdict::Fine)
+    }
+}
+
+/// How many came in the time from the first to be published to the last to come.
+fn rate(numbers: &Result<Numbers, Failure>, qos: Qos) -> Finding {
+    let what = format!("rate, QoS {}", qos.level());
+    match numbers {
+        Ok(Numbers { count, elapsed, .. }) => {
+            Finding::measured(&what, Value::Rate { messages: *count, elapsed: *elapsed }, Verdict::Fine)
         }
-        Numbers { count, .. } => {
-            let text = format!("yes; {count} of {} come", probe.arguments.messages);
-            Finding::measured(what, Value::Text(text), Verdict::Fine)
-        }
-    })
+        Err(why) => Finding::failed(&what, why.clone()),
+    }
 }
 
 async fn keeps_order(probe: &Probe, client: &Client, qos: Qos) -> Result<Numbers, Failure> {
     needs_qos(client, qos)?;
     let topic = probe.topic(&format!("order/{}", qos.level()));
     let mut messages = probe.subscribe(client, &topic, qos).await?;
+    let began = Instant::now();
     let heard = async {
         let mut numbers = Numbers::default();
         while numbers.next < probe.arguments.messages {
             match probe.in_time(messages.next()).await {
-                Ok(Some(heard)) => numbers.take(number(heard.payload()), qos)?,
+                Ok(Some(heard)) => {
+                    numbers.take(number(heard.payload()), qos)?;
+                    numbers.elapsed = began.elapsed();
+                }
                 Ok(None) => return Err("the connection has ended".into()),
                 // At QoS 0 the last ones may be lost, but not all.
                 Err(_) if qos == Qos::AtMostOnce && numbers.count > 0 => break,
@@ -162,6 +183,8 @@ struct Numbers {
     count: u32,
     /// Behind the last of them.
     next: u32,
+    /// Until the last of them.
+    elapsed: Duration,
 }
 
 impl Numbers {
@@ -199,7 +222,7 @@ async fn slow(probe: &Probe) -> Result<Vec<Finding>, Failure> {
     leave(slow).await;
     let what = "longest PUBACK beside a slow subscriber";
     let acknowledged = match acknowledged {
-        Ok(longest) => Finding::measured(what, Value::Text(milliseconds(longest)), Verdict::Fine),
+        Ok(longest) => Finding::measured(what, Value::Longest(longest), Verdict::Fine),
         Err(why) => Finding::failed(what, why),
     };
     let what = "what was acknowledged comes to it";
@@ -232,13 +255,22 @@ async fn latency(probe: &Probe, what: &str, qos: Qos) -> Result<Finding, Failure
     }
     leave(client).await;
     times.sort_unstable();
-    let at = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or_default();
-    let text = format!("p50 {}, p99 {}", milliseconds(at(50)), milliseconds(at(99)));
-    Ok(Finding::measured(what, Value::Text(text), Verdict::Fine))
+    let percentiles = Value::Percentiles { p50: percentile(&times, 50), p99: percentile(&times, 99) };
+    Ok(Finding::measured(what, percentiles, Verdict::Fine))
 }
 
-fn milliseconds(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+/// The shortest of these sorted times that so many of a hundred do not exceed: the nearest rank.
+fn percentile(times: &[Duration], percent: usize) -> Duration {
+    let rank = (times.len() * percent).div_ceil(100);
+    times.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+#[test]
+fn percentiles_are_times_that_were_measured() {
+    let times: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+    assert_eq!(percentile(&times, 50), Duration::from_millis(100));
+    assert_eq!(percentile(&times, 99), Duration::from_millis(198));
+    assert_eq!(percentile(&times[..1], 99), Duration::from_millis(1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What was found, for people and for programs.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::Failure;
 use crate::json::{Json, Style};
@@ -21,11 +22,54 @@ pub(crate) enum Value {
     No(String),
     /// Why it was not tried.
     NotTried(String),
-    /// With its unit.
-    Number(u64, &'static str),
-    /// So many or a few more.
-    AtLeast(u64),
-    Text(String),
+    /// There is no bound but this, which is not the broker's.
+    Unbounded(&'static str),
+    Number(u64, Unit),
+    /// So much passes. Where more was tried, a little more may pass and not all of it; otherwise nobody knows.
+    AtLeast {
+        number: u64,
+        unit: Unit,
+        was_more_tried: bool,
+    },
+    /// Of so many messages so many come.
+    Share {
+        messages: u32,
+        of: u32,
+    },
+    /// The longest time of many.
+    Longest(Duration),
+    /// Half of the times, and 99 of a hundred, are no longer than these.
+    Percentiles {
+        p50: Duration,
+        p99: Duration,
+    },
+    /// So many messages in this time.
+    Rate {
+        messages: u32,
+        elapsed: Duration,
+    },
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Bytes,
+    Levels,
+    Messages,
+    Seconds,
+    Topics,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Levels => "levels",
+            Self::Messages => "messages",
+            Self::Seconds => "seconds",
+            Self::Topics => "topics",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,27 +125,70 @@ impl Value {
         }
     }
 
+    /// For people: short.
     fn text(&self) -> String {
         match self {
             Self::Yes => "yes".to_owned(),
             Self::No(why) if why.is_empty() => "no".to_owned(),
             Self::No(why) => format!("no: {why}"),
             Self::NotTried(why) => format!("not tried: {why}"),
-            Self::AtLeast(number) => format!("at least {}", grouped(*number)),
-            Self::Number(number, unit) => format!("{} {unit}", grouped(*number)).trim_end().to_owned(),
-            Self::Text(text) => text.clone(),
+            Self::Unbounded(text) => (*text).to_owned(),
+            Self::Number(number, unit) => format!("{} {}", grouped(*number), unit.name()),
+            Self::AtLeast { number, unit, was_more_tried: true } => {
+                format!("at least {} {}", grouped(*number), unit.name())
+            }
+            Self::AtLeast { number, unit, was_more_tried: false } => {
+                format!("{} {} (no more were tried)", grouped(*number), unit.name())
+            }
+            Self::Share { messages, of } => format!("yes; {messages} of {of} come"),
+            Self::Longest(time) => milliseconds(*time),
+            Self::Percentiles { p50, p99 } => {
+                format!("p50 {}, p99 {}", milliseconds(*p50), milliseconds(*p99))
+            }
+            Self::Rate { messages, elapsed } => {
+                format!("{} messages/s", grouped(per_second(*messages, *elapsed)))
+            }
         }
     }
 
+    /// For programs: exact, and each number under a name that has its unit.
     fn json(&self) -> Json {
+        let numbers = |numbers: &[(&str, u64)]| {
+            let member = |(name, number): &(&str, u64)| (name.as_bytes().to_vec(), Json::number(*number));
+            Json::Object(numbers.iter().map(member).collect())
+        };
         match self {
             Self::Yes => Json::Bool(true),
             Self::No(_) => Json::Bool(false),
-            Self::NotTried(_) => Json::Null,
-            Self::Number(number, _) | Self::AtLeast(number) => Json::number(*number),
-            Self::Text(text) => Json::text(text),
+            Self::NotTried(_) | Self::Unbounded(_) => Json::Null,
+            Self::Number(number, unit) => numbers(&[(unit.name(), *number)]),
+            Self::AtLeast { number, unit, .. } => numbers(&[(&format!("{}_at_least", unit.name()), *number)]),
+            Self::Share { messages, of } => {
+                numbers(&[("messages", (*messages).into()), ("messages_published", (*of).into())])
+            }
+            Self::Longest(time) => numbers(&[("longest_ns", nanoseconds(*time))]),
+            Self::Percentiles { p50, p99 } => {
+                numbers(&[("p50_ns", nanoseconds(*p50)), ("p99_ns", nanoseconds(*p99))])
+            }
+            Self::Rate { messages, elapsed } => numbers(&[
+                ("messages_per_second", per_second(*messages, *elapsed)),
+                ("messages", (*messages).into()),
+                ("elapsed_ns", nanoseconds(*elapsed)),
+            ]),
         }
     }
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn per_second(messages: u32, elapsed: Duration) -> u64 {
+    u64::from(messages) * 1_000_000_000 / nanoseconds(elapsed).max(1)
 }
 
 pub(crate) struct Report {
@@ -153,12 +240,6 @@ impl Report {
             if let Some(Value::No(why) | Value::NotTried(why)) = &finding.measured {
                 members.push(member("why", Json::text(why)));
             }
-            if let Some(Value::Number(_, unit)) = &finding.measured {
-                members.push(member("unit", Json::text(unit)));
-            }
-            if let Some(Value::AtLeast(_)) = &finding.measured {
-                members.push(member("at_least", Json::Bool(true)));
-            }
             Json::Object(members)
         };
         let object = Json::Object(vec![
@@ -197,7 +278,7 @@ mod tests {
             Finding::of_check("shared subscriptions", Err("not within 10 s".into()), Some(true)),
             Finding::of_check("QoS 2", Err(Failure::NotTried("QoS 2".to_owned())), Some(false)),
             Finding::failed("order, QoS 2", Failure::NotTried("QoS 2".to_owned())),
-            Finding::said("Receive Maximum", Value::Number(65_535, "messages")),
+            Finding::said("Receive Maximum", Value::Number(65_535, Unit::Messages)),
         ]);
         report
     }
@@ -225,5 +306,41 @@ mod tests {
             json.contains("\"measured\":false,\"said\":true,\"wrong\":true,\"why\":\"not within 10 s\""),
             "{json}"
         );
+    }
+
+    #[test]
+    fn people_get_three_digits_and_programs_every_one_with_its_unit() {
+        let shown = |value: &Value| {
+            let mut json = Vec::new();
+            value.json().write(Style::Exact, &mut json).expect("a vector takes everything");
+            (value.text(), String::from_utf8(json).expect("JSON is text"))
+        };
+        let (time, longer) = (Duration::from_nanos(1_234_567), Duration::from_micros(20_500));
+        for (value, text, json) in [
+            (Value::Longest(time), "1.23 ms", r#"{"longest_ns":1234567}"#),
+            (
+                Value::Percentiles { p50: time, p99: longer },
+                "p50 1.23 ms, p99 20.50 ms",
+                r#"{"p50_ns":1234567,"p99_ns":20500000}"#,
+            ),
+            (
+                Value::Rate { messages: 1_000, elapsed: longer },
+                "48,780 messages/s",
+                r#"{"messages_per_second":48780,"messages":1000,"elapsed_ns":20500000}"#,
+            ),
+            (
+                Value::AtLeast { number: 65_535, unit: Unit::Bytes, was_more_tried: false },
+                "65,535 bytes (no more were tried)",
+                r#"{"bytes_at_least":65535}"#,
+            ),
+            (
+                Value::Share { messages: 7, of: 9 },
+                "yes; 7 of 9 come",
+                r#"{"messages":7,"messages_published":9}"#,
+            ),
+            (Value::Unbounded("as asked for"), "as asked for", "null"),
+        ] {
+            assert_eq!(shown(&value), (text.to_owned(), json.to_owned()));
+        }
     }
 }

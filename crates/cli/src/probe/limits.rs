@@ -2,7 +2,7 @@
 
 use client::Client;
 
-use super::finding::{Finding, Value, Verdict};
+use super::finding::{Finding, Unit, Value, Verdict};
 use super::{Failure, Probe, leave, message, surest};
 
 /// The length of a string has two bytes.
@@ -24,22 +24,55 @@ pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
     let levels_max = LEVELS_MAX - own / 2;
     let deepest = self::largest(probe, 1, levels_max, 1, levels).await;
     vec![
-        found("payload, bytes", largest, probe.arguments.payload_max, PAYLOAD_STEP_BYTES),
-        found("topic, bytes", longest, STRING_BYTES_MAX, 1),
-        found("topic, levels", deepest, levels_max, 1),
+        Limit {
+            what: "payload",
+            unit: Unit::Bytes,
+            tried: probe.arguments.payload_max,
+            step: PAYLOAD_STEP_BYTES,
+        }
+        .found(largest, payload_promised(probe).await),
+        Limit { what: "topic", unit: Unit::Bytes, tried: STRING_BYTES_MAX, step: 1 }.found(longest, None),
+        Limit { what: "topic, levels", unit: Unit::Levels, tried: levels_max, step: 1 }.found(deepest, None),
     ]
 }
 
-/// The largest that passes, found out to this step, of so many that were tried.
-fn found(what: &str, largest: Result<usize, Failure>, tried: usize, step: usize) -> Finding {
-    let as_u64 = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-    match largest {
-        Ok(largest) if largest == tried => {
-            Finding::measured(what, Value::Number(as_u64(largest), "(no more were tried)"), Verdict::Fine)
-        }
-        Ok(largest) if step > 1 => Finding::measured(what, Value::AtLeast(as_u64(largest)), Verdict::Fine),
-        Ok(largest) => Finding::measured(what, Value::Number(as_u64(largest), ""), Verdict::Fine),
-        Err(why) => Finding::failed(what, why),
+/// A payload that the broker takes if its packets may be as large as it says (section 3.2.2.3.6).
+async fn payload_promised(probe: &Probe) -> Option<usize> {
+    /// All of a PUBLISH but topic and payload: the fixed header, the length of the topic, the identifier, no properties.
+    const REST_BYTES: usize = 5 + 2 + 2 + 1;
+    let client = probe.connect("limits").await.ok()?;
+    let packet_bytes = client.server().packet_bytes_max.and_then(|bytes| usize::try_from(bytes).ok());
+    leave(client).await;
+    packet_bytes?.checked_sub(REST_BYTES + probe.topic("payload").len())
+}
+
+/// A size that there is a largest of, found out to a step, of so many that were tried.
+struct Limit {
+    what: &'static str,
+    unit: Unit,
+    tried: usize,
+    step: usize,
+}
+
+impl Limit {
+    /// The largest that passes. It is wrong if it is less than what the broker says.
+    fn found(&self, largest: Result<usize, Failure>, said: Option<usize>) -> Finding {
+        let as_u64 = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let Self { what, unit, tried, step } = *self;
+        let largest = match largest {
+            Ok(largest) => largest,
+            Err(why) => return Finding::failed(what, why),
+        };
+        let number = as_u64(largest);
+        let measured = if largest == tried || step > 1 {
+            Value::AtLeast { number, unit, was_more_tried: largest < tried }
+        } else {
+            Value::Number(number, unit)
+        };
+        let must_be = said.map_or(0, |said| said.min(tried));
+        let verdict = if largest + step <= must_be { Verdict::Wrong } else { Verdict::Fine };
+        let said = said.map(|said| Value::Number(as_u64(said), unit));
+        Finding { said, ..Finding::measured(what, measured, verdict) }
     }
 }
 
@@ -88,4 +121,14 @@ async fn comes_back(probe: &Probe, client: &Client, topic: &str, payload: &[u8])
     let filter = messages.filter();
     let _ = client.unsubscribe(filter).await;
     if heard.payload() == payload { Ok(()) } else { Err("something else comes back".into()) }
+}
+
+#[test]
+fn less_than_a_broker_says_is_wrong() {
+    let payload = Limit { what: "payload", unit: Unit::Bytes, tried: 100_000, step: PAYLOAD_STEP_BYTES };
+    let verdict = |largest, said| payload.found(Ok(largest), said).verdict;
+    assert_eq!(verdict(64_000, None), Verdict::Fine, "it has not said anything");
+    assert_eq!(verdict(64_000, Some(65_000)), Verdict::Fine, "it is not found out to the byte");
+    assert_eq!(verdict(63_000, Some(65_000)), Verdict::Wrong);
+    assert_eq!(verdict(100_000, Some(1_000_000)), Verdict::Fine, "no more were tried");
 }

@@ -7,7 +7,7 @@ use client::{
     SubscriptionOptions, TopicFilter, Version, Will,
 };
 
-use super::finding::{Finding, Value};
+use super::finding::{Finding, Unit, Value};
 use super::{Failure, Probe, finding, leave, message, name, needs, needs_qos, said, surest};
 
 /// Which versions it speaks; without any there is nothing to be tried.
@@ -37,14 +37,13 @@ pub(crate) fn said_of(server: &Server) -> Vec<Finding> {
     if !server.version.is_5() {
         return Vec::new();
     }
-    let number = |number: u64, unit| Value::Number(number, unit);
-    let or = |value: Option<Value>, none: &str| value.unwrap_or_else(|| Value::Text(none.to_owned()));
-    let packet_bytes = server.packet_bytes_max.map(|bytes| number(bytes.into(), "bytes"));
-    let keep_alive = server.keep_alive_secs.map(|secs| number(secs.into(), "s"));
+    let or = |value: Option<Value>, none| value.unwrap_or(Value::Unbounded(none));
+    let packet_bytes = server.packet_bytes_max.map(|bytes| Value::Number(bytes.into(), Unit::Bytes));
+    let keep_alive = server.keep_alive_secs.map(|secs| Value::Number(secs.into(), Unit::Seconds));
     vec![
         Finding::said("Maximum Packet Size", or(packet_bytes, "as MQTT has it")),
-        Finding::said("Receive Maximum", number(server.receive_max.into(), "messages")),
-        Finding::said("Topic Alias Maximum", number(server.topic_alias_max.into(), "topics")),
+        Finding::said("Receive Maximum", Value::Number(server.receive_max.into(), Unit::Messages)),
+        Finding::said("Topic Alias Maximum", Value::Number(server.topic_alias_max.into(), Unit::Topics)),
         Finding::said("keep alive", or(keep_alive, "as asked for")),
     ]
 }
