@@ -1,4 +1,4 @@
-//! Which flags Mosquitto's programs have, from what they say themselves.
+//! Which flags Mosquitto's programs have, from what they say themselves; and which are in a row.
 
 use std::process::Command;
 
@@ -23,6 +23,67 @@ fn of_text(help: &str) -> Vec<String> {
     let used = help.lines().filter(is_usage).flat_map(|line| line.split([' ', '[', ']', '{', '}', '|']));
     let used = used.filter(|word| word.len() > 1 && word.starts_with('-')).map(str::to_owned);
     explained.chain(used).collect()
+}
+
+/// Flags that nothing follows; all others have a value.
+const ALONE: &[&str] = &[
+    "-c",
+    "--disable-clean-session",
+    "-d",
+    "--debug",
+    "-E",
+    "--help",
+    "--insecure",
+    "-l",
+    "--stdin-line",
+    "-N",
+    "-n",
+    "--null-message",
+    "--nodelay",
+    "--pretty",
+    "--quiet",
+    "-R",
+    "-r",
+    "--retain",
+    "--remove-retained",
+    "--retain-as-published",
+    "--retained-only",
+    "-s",
+    "--stdin-file",
+    "--tls-use-os-certs",
+    "-v",
+    "--verbose",
+    "--version",
+    "--will-retain",
+];
+
+/// The words of a row, flag by flag, each with what follows it.
+pub(crate) fn split(words: &[String]) -> Vec<&[String]> {
+    let mut rest = words;
+    let mut flags = Vec::new();
+    while let Some(flag) = rest.first().map(String::as_str) {
+        let count = match flag {
+            "-D" | "--property" if rest.get(2).is_some_and(|name| name == "user-property") => 5,
+            "-D" | "--property" => 4,
+            flag if ALONE.contains(&flag) || !flag.starts_with('-') => 1,
+            _ => 2,
+        };
+        let (these, behind) = rest.split_at(count.min(rest.len()));
+        flags.push(these);
+        rest = behind;
+    }
+    flags
+}
+
+/// The flags alone, and not what looks like one and is a value.
+pub(crate) fn of_words(words: &[String]) -> Vec<&String> {
+    split(words).into_iter().filter_map(<[String]>::first).filter(|word| word.starts_with('-')).collect()
+}
+
+#[test]
+fn a_value_is_no_flag() {
+    let words = ["-m", "-q", "-D", "publish", "user-property", "-r", "-x", "-v"].map(str::to_owned);
+    assert_eq!(of_words(&words), ["-m", "-D", "-v"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Mosquitto, for what Pondhawk does not serve.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,11 +9,14 @@ use std::process::{Command, Stdio};
 use pondhawk_tests::Program;
 use tempfile::TempDir;
 
+use crate::encrypted::Certificates;
+
 /// A running Mosquitto: plain, with TLS, with a password, with a list of who may do what, over WebSocket, and on a socket.
 pub(crate) struct Mosquitto {
     _program: Program,
     folder: TempDir,
     ports: [u16; LISTENERS],
+    certificates: Certificates,
 }
 
 const LISTENERS: usize = 5;
@@ -30,7 +34,28 @@ impl Mosquitto {
         command.arg("-c").arg(folder.path().join("mosquitto.conf"));
         let program = Program::start(command);
         program.wait_for(" running");
-        Self { _program: program, folder, ports }
+        let certificates = Certificates::read(folder.path());
+        Self { _program: program, folder, ports, certificates }
+    }
+
+    /// Who its clients trust, and who they are.
+    pub(crate) fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
+    /// The certificate of the authority that has signed them.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// Where a password is asked for.
+    pub(crate) fn private_port(&self) -> u16 {
+        self.ports[2]
+    }
+
+    /// Where not everybody may do everything.
+    pub(crate) fn guarded_port(&self) -> u16 {
+        self.ports[3]
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -46,9 +71,7 @@ impl Mosquitto {
     pub(crate) fn names(&self) -> Vec<(&'static str, String)> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         vec![
-            ("$TLS", self.ports[1].to_string()),
-            ("$PRIVATE", self.ports[2].to_string()),
-            ("$GUARDED", self.ports[3].to_string()),
+            ("$MOSQUITTO_TLS", self.ports[1].to_string()),
             ("$SOCKET", path("socket")),
             ("$CA", path("ca.pem")),
             ("$TRUSTED", path("trusted")),
@@ -59,10 +82,17 @@ impl Mosquitto {
     }
 }
 
-/// Ports that are free now: all are held until the last is found.
+/// Ports that are free now, and below those that the system chooses by itself: it gives many away before Mosquitto listens.
 fn free_ports() -> [u16; LISTENERS] {
-    let held = [(); LISTENERS].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    held.map(|listener| listener.local_addr().expect("it is bound").port())
+    const LOWEST: u16 = 10_000;
+    const COUNT: u16 = 20_000;
+    let first = u16::try_from(RandomState::new().hash_one(LOWEST) % u64::from(COUNT)).unwrap_or_default();
+    let ports = (0..COUNT).map(|number| LOWEST + (first + number) % COUNT);
+    let free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    let held: Vec<_> = free.take(LISTENERS).collect();
+    let ports: Vec<_> =
+        held.iter().map(|listener| listener.local_addr().expect("it is bound").port()).collect();
+    ports.try_into().expect("as many as were asked for")
 }
 
 fn configuration(folder: &Path, [plain, tls, private, guarded, web]: [u16; LISTENERS]) -> String {
@@ -89,15 +119,16 @@ fn passwords(path: &PathBuf) {
     assert!(status.expect("mosquitto_passwd can be run").success());
 }
 
-/// An authority, and what it signs for the server and for a client.
+/// An authority, and what it signs for the server, for a client, and for a server that is somewhere else.
 fn certificates(folder: &Path) {
     let script = "\
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=authority \
             -keyout ca.key -out ca.pem && \
-        for name in server client; do \
+        for name in server client foreign; do \
             openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=$name \
                 -keyout $name.key -out $name.csr && \
-            printf 'subjectAltName=IP:127.0.0.1,DNS:localhost' > extensions && \
+            case $name in foreign) names=DNS:elsewhere.example;; *) names=IP:127.0.0.1,DNS:localhost;; esac && \
+            printf subjectAltName=$names > extensions && \
             openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
                 -extfile extensions -out $name.pem || exit 1; \
         done && mkdir trusted && cp ca.pem trusted/ca.crt && openssl rehash trusted && chmod 644 *.key && \

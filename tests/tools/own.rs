@@ -149,11 +149,37 @@ fn who_has_asked_does_not_outlive_the_connection() {
 }
 
 #[test]
+fn a_random_filter_lets_the_share_pass_that_it_is_asked_for() {
+    let broker = Broker::start(&Options::default());
+    let session = ["-t", "pond", "-q", "1", "-c", "-i", "frog"];
+    for (percent, expected) in [("100", 1_000..=1_000), ("50", 350..=650)] {
+        assert!(run(&broker, "sub", &[&session[..], &["-E"]].concat(), b"").status.success());
+        let count = ["-t", "pond", "-q", "1", "-m", "croak", "--repeat", "1000"];
+        assert!(run(&broker, "pub", &count, b"").status.success());
+        let chosen = ["-C", "1000", "--random-filter", percent];
+        let printed = run(&broker, "sub", &[&session[..], &chosen].concat(), b"").stdout;
+        let lines = printed.split(|byte| *byte == b'\n').count() - 1;
+        assert!(expected.contains(&lines), "{lines} of 1000 at {percent} %");
+    }
+}
+
+#[test]
+fn what_was_kept_is_no_answer_if_only_what_is_new_is_wanted() {
+    // It sends what it has kept before anything else.
+    let mosquitto = Mosquitto::start();
+    let port = mosquitto.port().to_string();
+    let place = ["-h", "127.0.0.1", "-p", &port, "-t", "pond", "-m"];
+    run_anywhere("pub", &[&place[..], &["kept", "-r"]].concat(), b"");
+    let request = [&place[..], &["new", "-e", "pond"]].concat();
+    assert_eq!(run_anywhere("rr", &request, b"").stdout, b"kept\n");
+    assert_eq!(run_anywhere("rr", &[&request[..], &["-R"]].concat(), b"").stdout, b"new\n");
+}
+
+#[test]
 fn who_has_asked_hears_that_the_request_is_refused() {
     let mosquitto = Mosquitto::start();
-    let names = mosquitto.names();
-    let guarded = &names.iter().find(|(name, _)| *name == "$GUARDED").expect("it is there").1;
-    let place = ["-h", "127.0.0.1", "-p", guarded];
+    let guarded = mosquitto.guarded_port().to_string();
+    let place = ["-h", "127.0.0.1", "-p", &guarded];
     let request = ["-t", "pond", "-e", "open/pond", "-m", "x", "-q", "1"];
     let ended = run_anywhere("rr", &[&place[..], &request].concat(), b"");
     let said = String::from_utf8(ended.stderr).expect("text");

@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use pondhawk_tests::Program;
 use tempfile::TempDir;
 
-use crate::mosquitto::Mosquitto;
-use crate::rows::{Row, Server};
-
-/// Nothing in a row takes this long.
-const SECONDS_MAX: &str = "20";
+use crate::Servers;
+use crate::recorder::{Conversation, Doors, record};
+use crate::row::Row;
 
 /// What `timeout` exits with when it has ended a program.
 const KILLED: i32 = 124;
@@ -21,20 +20,31 @@ const KILLED: i32 = 124;
 pub(crate) enum Side {
     Mosquitto,
     Pondhawk,
+    /// Ours, with a word missing.
+    Mutated,
 }
 
 impl Side {
-    /// In names that would meet otherwise; as long as the other one.
+    /// In names that would meet otherwise; as long as the other ones.
     fn mark(self) -> &'static str {
         match self {
             Self::Mosquitto => "theirs",
             Self::Pondhawk => "ours--",
+            Self::Mutated => "broken",
         }
     }
 
-    /// As both sides would have printed it.
+    /// As each side would have printed it.
     fn neutral(self, text: &str) -> String {
         text.replace(self.mark(), "either")
+    }
+
+    /// Nothing in a row takes this long. Without a word it may be that it does not end, and that is an end too.
+    fn seconds_max(self) -> &'static str {
+        match self {
+            Self::Mosquitto | Self::Pondhawk => "20",
+            Self::Mutated => "3",
+        }
     }
 }
 
@@ -46,43 +56,116 @@ pub(crate) struct Outcome {
     pub(crate) error: String,
     /// What a third program has heard of it.
     pub(crate) heard: String,
+    /// What it has said to the broker.
+    pub(crate) said: Vec<Conversation>,
 }
 
-/// Where a row is run, and what its words stand for.
-pub(crate) struct Place {
-    says_where: bool,
-    side: Side,
-    port: u16,
-    names: Vec<(&'static str, String)>,
-    /// Has no file of defaults, or that of the row.
-    home: TempDir,
+/// A row, with one of the programs.
+pub(crate) struct Run<'a> {
+    pub(crate) row: &'a Row,
+    pub(crate) number: usize,
+    pub(crate) side: Side,
+    pub(crate) servers: &'a Servers,
 }
 
-impl Place {
-    /// A new one; the other side of the row gets another, so that nothing is left there from the first.
-    pub(crate) fn new(row: &Row, number: usize, side: Side, port: u16, mosquitto: &Mosquitto) -> Self {
-        let mut names = mosquitto.names();
-        names.push(("$PORT", port.to_string()));
+impl Run<'_> {
+    /// Prepares what the row needs, runs its program with these words, and hears what it says to the broker, and others
+    /// from it.
+    pub(crate) fn of(&self, arguments: &[String]) -> Outcome {
+        let Self { row, side, servers, .. } = *self;
+        let home = TempDir::new().expect("there is a place for temporary files");
+        let (broker, names, authority) =
+            (servers.port(row.server), self.names(), servers.mosquitto.authority());
+        let place = Place { home: home.path(), authority: &authority, names: &names };
+        for line in row.before {
+            let (program, arguments) = line.split_once(' ').expect("a program and its arguments");
+            let program = self.bounded(&format!("mosquitto_{program}"));
+            let prepared = finish(place.command(program, Some(broker), &words(arguments)), "");
+            assert!(prepared.status.success(), "{line}: {prepared:?}");
+        }
+        let witness = (row.heard > 0).then(|| witness(row, place, broker));
+        let (output, said) = record(broker, servers.mosquitto.certificates(), |doors| {
+            // Some of these begin like some of those.
+            let names = [names_of(doors), names.clone()].concat();
+            let place = Place { names: &names, ..place };
+            write_defaults(row, place);
+            finish(place.command(self.program(), row.is_told.then_some(doors.plain), arguments), row.input)
+        });
+        let code = output.status.code();
+        let (tool, is_killed) = (row.tool, code == Some(KILLED));
+        assert!(side == Side::Mutated || !is_killed, "{side:?} does not end: {tool} {}", row.arguments);
+        let [printed, error] =
+            [output.stdout, output.stderr].map(|bytes| side.neutral(&String::from_utf8_lossy(&bytes)));
+        Outcome {
+            output: row.normal.of(&printed),
+            code,
+            error: error.replace(&format!("pondhawk {tool}"), &format!("mosquitto_{tool}")),
+            heard: side.neutral(&witness.map(heard).unwrap_or_default()),
+            said: said.into_iter().map(|one| one.neutral(|text| side.neutral(text))).collect(),
+        }
+    }
+
+    /// What the words of the row stand for.
+    fn names(&self) -> Names {
+        let Self { number, side, servers, .. } = self;
+        let mut names = servers.mosquitto.names();
         // Rows do not hear of each other.
         names.push(("$T", format!("row{number}{}", side.mark())));
         names.push(("$I", format!("{}{number}", side.mark())));
-        let home = TempDir::new().expect("there is a place for temporary files");
-        Self { says_where: row.server != Server::Nobody, side, port, names, home }
+        names
     }
 
-    fn words(&self, line: &str) -> Vec<String> {
-        let named =
-            |word: String| self.names.iter().fold(word, |word, (name, value)| word.replace(name, value));
-        words(line).into_iter().map(named).collect()
-    }
-
-    /// A program, told where the broker is unless the row says so itself.
-    fn command(&self, program: Command, arguments: &str) -> Command {
-        let mut command = program;
-        if self.says_where {
-            command.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]);
+    fn program(&self) -> Command {
+        if self.side == Side::Mosquitto {
+            return self.bounded(&format!("mosquitto_{}", self.row.tool));
         }
-        command.args(self.words(arguments)).env("HOME", self.home.path()).env_remove("XDG_CONFIG_HOME");
+        let mut command = self.bounded(pondhawk_tests::pondhawk().to_str().expect("its path is text"));
+        command.arg(self.row.tool);
+        command
+    }
+
+    fn bounded(&self, program: &str) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=1", self.side.seconds_max(), program]);
+        command
+    }
+}
+
+type Names = Vec<(&'static str, String)>;
+
+/// Where the recorder is.
+fn names_of(doors: &Doors) -> Names {
+    vec![
+        ("$PORT", doors.plain.to_string()),
+        ("$TLS", doors.encrypted.to_string()),
+        ("$FOREIGN", doors.foreign.to_string()),
+        ("$PROXY", doors.proxy.to_string()),
+    ]
+}
+
+/// Where a program runs, and what its words stand for. Each run has a new one, so that nothing is left there from another.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    names: &'a [(&'static str, String)],
+    /// Has no file of defaults, or that of the row.
+    home: &'a Path,
+    /// Whom the system trusts there.
+    authority: &'a Path,
+}
+
+impl Place<'_> {
+    fn named(&self, text: &str) -> String {
+        let named = |text: String, (name, value): &(&str, String)| text.replace(name, value);
+        self.names.iter().fold(text.to_owned(), named)
+    }
+
+    /// A program with its words, and, if it is to be told, the port of the broker before them.
+    fn command(&self, mut command: Command, port: Option<u16>, words: &[String]) -> Command {
+        if let Some(port) = port {
+            command.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+        }
+        command.args(words.iter().map(|word| self.named(word)));
+        command.env("HOME", self.home).env_remove("XDG_CONFIG_HOME").env("SSL_CERT_FILE", self.authority);
         command.env("LC_ALL", "C").env("NO_COLOR", "1");
         command
     }
@@ -108,39 +191,13 @@ pub(crate) fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Prepares what the row needs, runs its program, and hears what it has published.
-pub(crate) fn run(row: &Row, place: &Place) -> Outcome {
-    let (tool, side) = (row.tool, place.side);
-    write_defaults(row, place);
-    for line in row.before {
-        let (program, arguments) = line.split_once(' ').expect("a program and its arguments");
-        let prepared = finish(place.command(theirs(program), arguments), "");
-        assert!(prepared.status.success(), "{line}: {prepared:?}");
-    }
-    let witness = (row.heard > 0).then(|| witness(row, place));
-    let program = if side == Side::Mosquitto { theirs(tool) } else { ours_command(tool) };
-    let output = finish(place.command(program, row.arguments), row.input);
-    let heard = witness.map(Program::finish).unwrap_or_default();
-    let heard: Vec<_> = heard.lines().filter(|line| line.starts_with("> ")).collect();
-    assert_ne!(output.status.code(), Some(KILLED), "{side:?} does not end: {tool} {}", row.arguments);
-    let error = String::from_utf8_lossy(&output.stderr);
-    Outcome {
-        output: row.normal.of(&side.neutral(&String::from_utf8_lossy(&output.stdout))),
-        code: output.status.code(),
-        error: side.neutral(&error.replace(&format!("pondhawk {tool}"), &format!("mosquitto_{tool}"))),
-        heard: side.neutral(&heard.join("\n")),
-    }
-}
-
-fn write_defaults(row: &Row, place: &Place) {
+fn write_defaults(row: &Row, place: Place<'_>) {
     if row.defaults.is_empty() {
         return;
     }
-    let folder = place.home.path().join(".config");
+    let folder = place.home.join(".config");
     fs::create_dir_all(&folder).expect("a temporary folder can be made");
-    let named = |text: String, (name, value): &(&str, String)| text.replace(name, value);
-    let lines = place.names.iter().fold(row.defaults.to_owned(), named);
-    fs::write(folder.join(format!("mosquitto_{}", row.tool)), lines)
+    fs::write(folder.join(format!("mosquitto_{}", row.tool)), place.named(row.defaults))
         .expect("a temporary file can be written");
 }
 
@@ -148,29 +205,27 @@ fn write_defaults(row: &Row, place: &Place) {
 const EVERYTHING: &str = "'> %t|%p|%q|%r|%C|%D|%E|%F|%P|%R'";
 
 /// A program that has subscribed to everything of the row, and ends when it has heard as many messages as the row says.
-fn witness(row: &Row, place: &Place) -> Program {
-    let arguments = format!("-V 5 -q 2 -t $T/# -d -C {} -F {EVERYTHING}", row.heard);
+fn witness(row: &Row, place: Place<'_>, broker: u16) -> Program {
+    let arguments = words(&format!("-V 5 -q 2 -t $T/# -d -C {} -F {EVERYTHING}", row.heard));
     // Line by line: what it prints is to be seen when it is printed.
     let mut unbuffered = Command::new("stdbuf");
     unbuffered.args(["--output=L", "mosquitto_sub"]);
-    let program = Program::start(place.command(unbuffered, &arguments));
+    let program = Program::start(place.command(unbuffered, Some(broker), &arguments));
     program.wait_for("Subscribed (mid: 1)");
     program
 }
 
-fn theirs(tool: &str) -> Command {
-    bounded(&format!("mosquitto_{tool}"))
+/// The messages that came.
+fn heard(witness: Program) -> String {
+    let heard = witness.finish();
+    let heard: Vec<_> = heard.lines().filter(|line| line.starts_with("> ")).collect();
+    heard.join("\n")
 }
 
+/// Our program without a broker.
 fn ours_command(tool: &str) -> Command {
-    let mut command = bounded(pondhawk_tests::pondhawk().to_str().expect("its path is text"));
-    command.arg(tool);
-    command
-}
-
-fn bounded(program: &str) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=1", SECONDS_MAX, program]);
+    command.args(["--kill-after=1", "20"]).arg(pondhawk_tests::pondhawk()).arg(tool);
     command
 }
 

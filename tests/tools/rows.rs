@@ -1,131 +1,18 @@
 //! The table.
 //!
-//! In arguments, `$T` is a root of topics and `$I` a client identifier that no other row has; the other names are those of
-//! `Mosquitto::names`. Behind `-h` and `-p` of the broker, which each program gets first, the last word counts.
+//! In arguments, `$T` is a root of topics and `$I` a client identifier that no other row has; `$PORT`, `$TLS`, `$FOREIGN` and
+//! `$PROXY` are the ports of the recorder's doors, and the other names are those of `Mosquitto::names`. Behind `-h` and `-p` of
+//! the broker, which each program gets first, the last word counts.
 
-/// A comparison.
-#[derive(Clone, Copy)]
-pub(crate) struct Row {
-    pub(crate) tool: &'static str,
-    pub(crate) arguments: &'static str,
-    pub(crate) server: Server,
-    /// Mosquitto's programs with their arguments, which run first.
-    pub(crate) before: &'static [&'static str],
-    /// Standard input.
-    pub(crate) input: &'static str,
-    /// The file of defaults.
-    pub(crate) defaults: &'static str,
-    /// So many messages are published below `$T`, and compared too.
-    pub(crate) heard: usize,
-    pub(crate) error: Standard,
-    pub(crate) normal: Normal,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Server {
-    Pondhawk,
-    /// For what Pondhawk does not serve.
-    Mosquitto,
-    /// The row says itself where to connect, or does not come as far.
-    Nobody,
-}
-
-/// How standard error is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standard {
-    /// Its first line is the same.
-    Same,
-    /// Ours says more, for this reason; both say something, or neither does.
-    Ours(&'static str),
-}
-
-/// What of the output depends on the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Normal {
-    Nothing,
-    /// The time in JSON.
-    Json,
-    /// Every digit.
-    Digits,
-}
-
-impl Normal {
-    pub(crate) fn of(self, output: &str) -> String {
-        // mosquitto_pub prints its help where it is not told enough. Ours says where help is to be found.
-        if output.starts_with("mosquitto_pub is a") {
-            return String::new();
-        }
-        match self {
-            Self::Nothing => output.to_owned(),
-            Self::Digits => output.replace(|character: char| character.is_ascii_digit(), "9"),
-            Self::Json => {
-                let mut rest = output;
-                let mut normal = String::new();
-                while let Some((before, behind)) = rest.split_once("\"tst\":") {
-                    normal.push_str(before);
-                    rest =
-                        behind.trim_start().get(2 + "2026-11-22T10:37:31.316078Z+0000".len()..).unwrap_or("");
-                }
-                normal + rest
-            }
-        }
-    }
-}
-
-const ROW: Row = Row {
-    tool: "",
-    arguments: "",
-    server: Server::Pondhawk,
-    before: &[],
-    input: "",
-    defaults: "",
-    heard: 0,
-    error: Standard::Same,
-    normal: Normal::Nothing,
+use crate::row::{
+    Row, Said, WHERE, asking, better, guarded, in_json, in_private, publish, publish_input, refused, request,
+    subscribe, unaliased, untold, with_mosquitto, without_digits, without_tls,
 };
 
-/// Publishes; `heard` messages arrive.
-const fn publish(heard: usize, arguments: &'static str) -> Row {
-    Row { tool: "pub", arguments, heard, ..ROW }
-}
-
-/// Publishes what comes from standard input.
-const fn publish_input(heard: usize, arguments: &'static str, input: &'static str) -> Row {
-    Row { tool: "pub", arguments, heard, input, ..ROW }
-}
-
-/// Subscribes, when these programs have run.
-const fn subscribe(before: &'static [&'static str], arguments: &'static str) -> Row {
-    Row { tool: "sub", arguments, before, ..ROW }
-}
-
-/// Asks.
-const fn request(arguments: &'static str) -> Row {
-    Row { tool: "rr", arguments, ..ROW }
-}
-
-/// Says no to the arguments.
-const fn refused(tool: &'static str, arguments: &'static str) -> Row {
-    Row { tool, arguments, server: Server::Nobody, ..ROW }
-}
-
-/// Speaks to Mosquitto.
-const fn with_mosquitto(row: Row) -> Row {
-    Row { server: Server::Mosquitto, ..row }
-}
-
-/// Says more on standard error than Mosquitto's program does, for this reason.
-const fn better(why: &'static str, row: Row) -> Row {
-    Row { error: Standard::Ours(why), ..row }
-}
-
-const fn in_json(row: Row) -> Row {
-    Row { normal: Normal::Json, ..row }
-}
-
-const fn without_digits(row: Row) -> Row {
-    Row { normal: Normal::Digits, ..row }
-}
+const VALUE: &str = "the value is named as it was typed, and not as the number that C makes of it";
+const UNNAMED: &str = "what is missing is said, and not that the library was called as it must not be";
+const ONE_LINE: &str = "Mosquitto's program says it twice, the second time as if the network were at fault";
+const CROSSED: &str = "when an acknowledgement of QoS 2 crosses others, and whether DISCONNECT is said before the end, is chance";
 
 /// Flags of Mosquitto's programs that are refused by name.
 pub(crate) const REFUSED: &[&str] = &["--psk", "--psk-identity", "--tls-engine", "--tls-engine-kpass-sha1"];
@@ -135,11 +22,6 @@ pub(crate) const REFUSED_VALUES: &[(&str, &str)] = &[("--keyform", "engine"), ("
 
 /// Flags whose output is our own text, and whose exit code is 0: whoever asks for help and gets it has not failed.
 pub(crate) const OWN_TEXT: &[&str] = &["--help", "--version"];
-
-const VALUE: &str = "the value is named as it was typed, and not as the number that C makes of it";
-const UNNAMED: &str = "what is missing is said, and not that the library was called as it must not be";
-const ONE_LINE: &str = "Mosquitto's program says it twice, the second time as if the network were at fault";
-const WHERE: &str = "the layer that failed is named, and why";
 
 /// A message that the broker keeps.
 const KEPT: &[&str] = &["pub -t $T/a -m abcdef -r"];
@@ -173,7 +55,7 @@ pub(crate) const ROWS: &[Row] = &[
     publish(1, "-t $T/a -m hello -q 1 --debug --id $I"),
     publish(1, "-t $T/a -m hello -d -i $I -V 5"),
     publish(1, "-t $T/a -m hello -V mqttv31 -i $I"),
-    publish(1, "-t $T/a -m hello -V 31"),
+    Row { said: Said::Unnamed("a name that is made up"), ..publish(1, "-t $T/a -m hello -V 31") },
     publish(1, "-t $T/a -m hello --protocol-version mqttv5 --retain"),
     publish(1, "-t $T/a -n -r"),
     publish(1, "-t $T/a --null-message"),
@@ -190,22 +72,22 @@ pub(crate) const ROWS: &[Row] = &[
     publish(3, "-t $T/a -m x --repeat 3 -d -i $I"),
     publish(2, "-t $T/a -m x --repeat 2 --repeat-delay 0.05 -q 1 -d -i $I"),
     publish(2, "-t $T/a -m x --repeat 2 -q 2 -d -i $I"),
-    publish(3, "-t $T/a -m x --repeat 3 -V 5 -d -i $I"),
-    publish_input(3, "-t $T/a -l -V 5 -d -i $I", "one\ntwo\nthree"),
+    unaliased(publish(3, "-t $T/a -m x --repeat 3 -V 5 -d -i $I")),
+    unaliased(publish_input(3, "-t $T/a -l -V 5 -d -i $I", "one\ntwo\nthree")),
     publish(1, "-t $T/b -t $T/a -m x"),
     publish(1, "-t $T/a -m x -k 5 --nodelay --quiet"),
-    publish(1, "-t $T/a -m x --keepalive 60 -c -i $I"),
+    publish(1, "-t $T/a -m x --keepalive 61 -c -i $I"),
     publish(1, "-t $T/a -m x --disable-clean-session -i $I -V 5"),
     publish(1, "-t $T/a -m x -x 60 -V 5 -i $I"),
     publish(1, "-t $T/a -m x -x -1"),
     publish(1, "-t $T/a -m x -x 60 -c -V 5 -I prefix"),
     publish(1, "-t $T/a -m x -x 0 -D connect session-expiry-interval 5"),
-    publish(1, "-t $T/a -m x -A 127.0.0.1"),
+    publish(1, "-t $T/a -m x -A 127.0.0.2"),
     publish(1, "-t $T/a -m x -u ann -P secret"),
     publish(1, "-t $T/a -m x --username ann --pw secret"),
-    publish(1, "-L mqtt://127.0.0.1:$PORT/$T/a -m x"),
-    publish(1, "-t $T/b --url mqtt://ann:secret@127.0.0.1:$PORT/$T/a -m x"),
-    publish(1, "-t $T/a -m x --host localhost --port $PORT"),
+    untold(publish(1, "-L mqtt://127.0.0.1:$PORT/$T/a -m x")),
+    untold(publish(1, "-t $T/b --url mqtt://ann:secret@127.0.0.1:$PORT/$T/a -m x")),
+    untold(publish(1, "-t $T/a -m x --host localhost --port $PORT")),
     publish(1, "-t $T/a -m x --will-topic $T/will --will-payload gone --will-qos 1 --will-retain"),
     publish(1, "-t $T/a -m x --will-topic $T/will -D will content-type a -D will will-delay-interval 5"),
     publish(1, "-t $T/a -m x -D publish content-type a -D PUBLISH user-property b c"),
@@ -217,7 +99,7 @@ pub(crate) const ROWS: &[Row] = &[
         1,
         "-t $T/a -m x -D publish payload-format-indicator 1 -D publish message-expiry-interval 9999999",
     ),
-    publish(1, "-t $T/a -m x -D publish topic-alias 3"),
+    unaliased(publish(1, "-t $T/a -m x -D publish topic-alias 3")),
     publish(
         1,
         "-t $T/a -m x -D connect user-property a b -D disconnect user-property c d -D connect receive-maximum 5",
@@ -242,11 +124,10 @@ pub(crate) const ROWS: &[Row] = &[
     subscribe(KEPT, "-t $T/a -t b -U c -U d -q 1 -E"),
     subscribe(&[], "-t $T/b -t $T/c -q 1 -E -d -i $I"),
     subscribe(KEPT, "-t $T/a --unsubscribe $T/none -C 1"),
-    subscribe(KEPT, "-L mqtt://127.0.0.1:$PORT/$T/a -C 1"),
+    untold(subscribe(KEPT, "-L mqtt://127.0.0.1:$PORT/$T/a -C 1")),
     subscribe(KEPT, "-t $T/a -C 1 --pretty --nodelay --quiet -M 5"),
-    subscribe(KEPT, "-t $T/a -R -W 1 --random-filter 100"),
     subscribe(KEPT, "-t $T/a -C 1 -k 10 --will-topic $T/w --will-payload x --will-qos 2 --will-retain"),
-    subscribe(KEPT, "-t $T/a -C 1 -A 127.0.0.1 -u ann -P secret -I prefix -x 5"),
+    subscribe(KEPT, "-t $T/a -C 1 -A 127.0.0.2 -u ann -P secret -I prefix -x 5"),
     subscribe(KEPT, "-t $T/a -R -W 1"),
     subscribe(KEPT, "-t $T/a -W 1 -d -i $I"),
     subscribe(KEPT, "-t $T/a --retained-only -C 1"),
@@ -256,9 +137,9 @@ pub(crate) const ROWS: &[Row] = &[
     subscribe(&["pub -t $T/a -m a -r", "pub -t $T/b -m b -r"], "-t $T/+ -T $T/a -C 1 -v"),
     subscribe(
         &["pub -t $T/a -m a -r", "pub -t $T/b -m b -r"],
-        "-t $T/+ --filter-out $T/a --filter-out x/# -C 1 -v",
+        "-t $T/+ --filter-out x/# --filter-out $T/a -C 1 -v",
     ),
-    subscribe(KEPT, "-t $T/# -t $T/a -C 1 -v"),
+    asking(CROSSED, subscribe(KEPT, "-t $T/# -t $T/a -C 1 -v")),
     subscribe(
         KEPT,
         "-t $T/a -C 1 -D subscribe subscription-identifier 9 -D subscribe user-property a b -F %S",
@@ -276,13 +157,13 @@ pub(crate) const ROWS: &[Row] = &[
     },
     Row { heard: 2, ..request("-t $T/a -e $T/none -m x -W 1 --will-topic $T/will --will-payload gone") },
     // A session that was kept.
-    subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -v"),
-    subscribe(WAITING, "-t $T/# -q 2 --disable-clean-session -i $I -C 4"),
-    subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -F '%t|%p|%q|%r|%l|%x'"),
-    subscribe(WAITING, "-t $T/none -q 2 -c -i $I -C 4 -v"),
-    subscribe(WAITING, "-t $T/# -q 2 -c -i $I --retained-only -v"),
-    subscribe(WAITING, "-t $T/# -q 2 -c -i $I -T $T/a -C 3 -N"),
-    subscribe(WAITING, "-t $T/# -q 2 -c -i $I -U $T/# -C 4"),
+    asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -v")),
+    asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 --disable-clean-session -i $I -C 4")),
+    asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -F '%t|%p|%q|%r|%l|%x'")),
+    asking(CROSSED, subscribe(WAITING, "-t $T/none -q 2 -c -i $I -C 4 -v")),
+    asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 -c -i $I --retained-only -v")),
+    asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 -c -i $I -T $T/a -C 3 -N")),
+    asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 -c -i $I -U $T/# -C 4")),
     // Formats.
     subscribe(KEPT, "-t $T/a -C 1 -F '%p|%q|%r|%l|%m|%x|%X|%A|%C|%D|%E|%F|%P|%R|%S|%%'"),
     subscribe(KEPT, "-t $T/a -C 1 -F '%3p|%3x|%4x|%5X|%-5X|%05x|%12x|%20p|%-20p|%020p|%-020p|%.2x|%1p'"),
@@ -322,7 +203,7 @@ pub(crate) const ROWS: &[Row] = &[
         "-t $T/a -C 1 -F '%J'",
     )),
     in_json(subscribe(PROPERTIES, "-t $T/none -t $T/a -C 1 -V 311 -F '%j'")),
-    in_json(subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -F '%j'")),
+    asking(CROSSED, in_json(subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -F '%j'"))),
     refused("sub", "-t a -F %"),
     refused("sub", "-t a -F %y"),
     refused("sub", "-t a -F %5."),
@@ -340,14 +221,15 @@ pub(crate) const ROWS: &[Row] = &[
     request("-t $T/a -e $T/a -m hello --protocol-version 31 -i $I"),
     request("--topic $T/a -e $T/b --message hello -W 1 -d -i $I"),
     request("-t $T/a -e $T/a -n -v"),
-    request("-t $T/a -e $T/a -m 1 -x 5 -k 7 -A 127.0.0.1 --nodelay --quiet -I prefix -M 5"),
+    request("-t $T/a -e $T/a -m 1 -x 5 -k 7 -A 127.0.0.2 --nodelay --quiet -I prefix -M 5"),
     request("-t $T/a -e $T/a -m 1 -c -i $I -u ann -P secret --keepalive 7"),
     request("-t $T/a -e $T/a -m 1 --will-topic $T/w --will-payload x --will-qos 1 --will-retain"),
-    request("-L mqtt://127.0.0.1:$PORT/$T/a -e $T/a -m 1"),
+    untold(request("-L mqtt://127.0.0.1:$PORT/$T/a -e $T/a -m 1")),
     request("-t $T/a -e $T/a -m 1 --property connect user-property a b -D subscribe user-property c d"),
     in_json(request("-t $T/a -e $T/a -m '[1, 2]' --pretty -F %J")),
     request("-t $T/a -e $T/b -m x -R -W 1"),
-    request("-h nowhere.invalid --host 127.0.0.1 --port $PORT -t $T/a -e $T/a -m 1"),
+    untold(request("-h nowhere.invalid --host 127.0.0.1 --port $PORT -t $T/a -e $T/a -m 1")),
+    request("-t $T/a -e $T/a -m hello --verbose"),
     request("-t $T/a -e $T/a -m x -D publish response-topic b"),
     refused("rr", "-t a -m x"),
     refused("rr", "-t a -e b"),
@@ -403,6 +285,10 @@ pub(crate) const ROWS: &[Row] = &[
     refused("pub", "-t a -f /nowhere"),
     refused("pub", "-t a -s"),
     refused("pub", "-t a -m x --unix /nowhere"),
+    // The broker is at another address of this machine.
+    refused("pub", "-t a -m x --host 127.0.0.2 --port $PORT"),
+    refused("sub", "-t a -h 127.0.0.2 -p $PORT"),
+    refused("rr", "-t a -e b -m x -h 127.0.0.2 -p $PORT"),
     refused("pub", "-t a -m x -h 127.0.0.1 -p 1"),
     refused("pub", "-t a -m x -h 127.0.0.1 -p 1 --quiet"),
     // No name has a part of more than 63 letters, so nobody is asked.
@@ -430,55 +316,75 @@ pub(crate) const ROWS: &[Row] = &[
     with_mosquitto(publish(1, "-t $T/a -m x --unix $SOCKET")),
     with_mosquitto(subscribe(KEPT, "-t $T/a -C 1 --unix $SOCKET")),
     with_mosquitto(request("-t $T/a -e $T/a -m x --unix $SOCKET")),
-    with_mosquitto(publish(1, "-t $T/a -m x -p $TLS --cafile $CA")),
-    with_mosquitto(publish(1, "-t $T/a -m x -p $TLS --cafile $CA --cert $CERT --key $KEY --keyform pem")),
-    with_mosquitto(publish(1, "-t $T/a -m x -p $TLS --capath $TRUSTED --tls-version tlsv1.2")),
-    with_mosquitto(publish(
-        1,
-        "-t $T/a -m x -p $TLS --cafile $CA --tls-version tlsv1.3 --tls-alpn mqtt --insecure",
-    )),
-    with_mosquitto(publish(
-        1,
-        "-t $T/a -m x -p $TLS --cafile $CA --ciphers ECDHE-ECDSA-AES128-GCM-SHA256 --tls-version tlsv1.2",
-    )),
-    with_mosquitto(publish(1, "-t $T/a -m x -p $TLS --cafile $CA --tls-use-os-certs")),
-    with_mosquitto(subscribe(
+    with_mosquitto(publish(1, "-t $T/a -m x -p $MOSQUITTO_TLS --cafile $CA")),
+    with_mosquitto(subscribe(KEPT, "-t $T/a -C 1 -p $MOSQUITTO_TLS --cafile $CA --cert $CERT --key $KEY")),
+    with_mosquitto(request("-t $T/a -e $T/a -m x -p $MOSQUITTO_TLS --capath $TRUSTED")),
+    better(WHERE, with_mosquitto(publish(0, "-t $T/a -m x -p $MOSQUITTO_TLS --cafile /nowhere"))),
+    // Here the recorder does, and tells what it is asked for and shown.
+    publish(1, "-t $T/a -m x -p $TLS --cafile $CA"),
+    publish(1, "-t $T/a -m x -p $TLS -h localhost --cafile $CA --tls-alpn mqtt"),
+    publish(1, "-t $T/a -m x -p $TLS --cafile $CA --cert $CERT --key $KEY --keyform pem"),
+    publish(1, "-t $T/a -m x -p $TLS --capath $TRUSTED --tls-version tlsv1.2"),
+    publish(1, "-t $T/a -m x -p $TLS --cafile $CA --tls-version tlsv1.3"),
+    publish(1, "-t $T/a -m x -p $FOREIGN --cafile $CA --insecure --ciphers ECDHE-ECDSA-AES128-GCM-SHA256"),
+    publish(1, "-t $T/a -m x -p $TLS --tls-use-os-certs"),
+    publish(1, "-t $T/a -m x -p $FOREIGN --cafile $CA --insecure"),
+    without_tls(publish(0, "-t $T/a -m x -p $FOREIGN --cafile $CA")),
+    without_tls(publish(0, "-t $T/a -m x -p $FOREIGN --cafile $CA --insecure --tls-version tlsv1.3")),
+    without_tls(subscribe(&[], "-t $T/a -p $FOREIGN --cafile $CA --insecure --tls-version tlsv1.3")),
+    without_tls(request("-t $T/a -e $T/a -m x -p $FOREIGN --cafile $CA --insecure --tls-version tlsv1.3")),
+    publish(1, "-t $T/a -m x --proxy socks5h://127.0.0.1:$PROXY"),
+    publish(1, "-t $T/a -m x -h localhost --proxy socks5h://ann:secret@127.0.0.1:$PROXY"),
+    publish(1, "-t $T/a -m x -p $TLS --cafile $CA --proxy socks5h://ann:p%3As@localhost:$PROXY"),
+    subscribe(
         KEPT,
-        "-t $T/a -C 1 -p $TLS --cafile $CA --cert $CERT --key $KEY --keyform pem --insecure",
-    )),
-    with_mosquitto(subscribe(
+        "-t $T/a -C 1 -p $TLS --cafile $CA --cert $CERT --key $KEY --keyform pem --tls-alpn mqtt",
+    ),
+    subscribe(KEPT, "-t $T/a -C 1 -p $TLS --capath $TRUSTED --tls-version tlsv1.2"),
+    subscribe(
         KEPT,
-        "-t $T/a -C 1 -p $TLS --capath $TRUSTED --tls-version tlsv1.2 --ciphers HIGH --tls-alpn mqtt",
-    )),
-    with_mosquitto(subscribe(KEPT, "-t $T/a -C 1 -p $TLS --cafile $CA --tls-use-os-certs")),
-    with_mosquitto(request(
-        "-t $T/a -e $T/a -m x -p $TLS --cafile $CA --cert $CERT --key $KEY --keyform pem --insecure",
-    )),
-    with_mosquitto(request(
-        "-t $T/a -e $T/a -m x -p $TLS --capath $TRUSTED --tls-version tlsv1.2 --ciphers HIGH --tls-alpn mqtt",
-    )),
-    with_mosquitto(request("-t $T/a -e $T/a -m x -p $TLS --cafile $CA --tls-use-os-certs")),
-    better(WHERE, with_mosquitto(publish(0, "-t $T/a -m x -p $TLS --cafile /nowhere"))),
+        "-t $T/a -C 1 -p $FOREIGN --cafile $CA --insecure --ciphers ECDHE-ECDSA-AES128-GCM-SHA256",
+    ),
+    subscribe(KEPT, "-t $T/a -C 1 -p $TLS --tls-use-os-certs"),
+    subscribe(KEPT, "-t $T/a -C 1 -p $FOREIGN --cafile $CA --insecure"),
+    subscribe(KEPT, "-t $T/a -C 1 --proxy socks5h://ann:secret@127.0.0.1:$PROXY"),
+    request(
+        "-t $T/a -e $T/a -m x -p $TLS --cafile $CA --cert $CERT --key $KEY --keyform pem --tls-alpn mqtt",
+    ),
+    request("-t $T/a -e $T/a -m x -p $TLS --capath $TRUSTED --tls-version tlsv1.2"),
+    request(
+        "-t $T/a -e $T/a -m x -p $FOREIGN --cafile $CA --insecure --ciphers ECDHE-ECDSA-AES128-GCM-SHA256",
+    ),
+    request("-t $T/a -e $T/a -m x -p $TLS --tls-use-os-certs"),
+    request("-t $T/a -e $T/a -m x -p $FOREIGN --cafile $CA --insecure"),
+    request("-t $T/a -e $T/a -m x --proxy socks5h://ann:secret@127.0.0.1:$PROXY"),
+    refused("sub", "-t a --keyform der --cert $CERT --key $KEY"),
+    refused("rr", "-t a -e b -m x --keyform der --cert $CERT --key $KEY"),
+    refused("sub", "-t a -h 127.0.0.1 -p 1 --quiet"),
+    refused("rr", "-t a -e b -m x -h 127.0.0.1 -p 1 --quiet"),
     refused("pub", "-t a -m x --cert $CERT"),
     refused("pub", "-t a -m x --keyform pem"),
     refused("pub", "-t a -m x --keyform der --cert $CERT --key $KEY"),
     with_mosquitto(publish(1, "-t $T/a -m x -u ann -P secret -p $PORT")),
-    better(ONE_LINE, with_mosquitto(publish(0, "-t $T/a -m x -p $PRIVATE"))),
-    better(ONE_LINE, with_mosquitto(publish(0, "-t $T/a -m x -p $PRIVATE -V 5"))),
-    with_mosquitto(publish(0, "-t $T/a -m x -p $PRIVATE -V 5 --quiet")),
-    with_mosquitto(publish(0, "-t $T/a -m x -p $PRIVATE -u ann -P secret -V 5 -d -i $I")),
-    with_mosquitto(publish(0, "-t $T/a -m x -p $PRIVATE -P secret")),
-    with_mosquitto(subscribe(&[], "-t $T/a -p $PRIVATE -u ann -P wrong")),
-    with_mosquitto(subscribe(&[], "-t $T/a -p $PRIVATE -V 5 -i $I")),
-    with_mosquitto(request("-t $T/a -e $T/a -m x -p $PRIVATE")),
-    with_mosquitto(publish(0, "-t $T/a -m x -p $GUARDED -q 1 -V 5 -d -i $I")),
-    with_mosquitto(publish(0, "-t $T/a -m x -p $GUARDED -q 2 -V 5 -d -i $I")),
-    with_mosquitto(publish(0, "-t $T/a -m x -p $GUARDED -q 1")),
-    with_mosquitto(publish(0, "-t open/$T -m x -p $GUARDED -q 1 -V 5 -d -i $I")),
+    better(ONE_LINE, in_private(publish(0, "-t $T/a -m x"))),
+    better(ONE_LINE, in_private(publish(0, "-t $T/a -m x -V 5"))),
+    in_private(publish(0, "-t $T/a -m x -V 5 --quiet")),
+    in_private(publish(0, "-t $T/a -m x -u ann -P secret -V 5 -d -i $I")),
+    in_private(publish(0, "-t $T/a -m x -P secret")),
+    in_private(subscribe(&[], "-t $T/a -u ann -P wrong")),
+    in_private(subscribe(&[], "-t $T/a -V 5 -i $I")),
+    in_private(request("-t $T/a -e $T/a -m x")),
+    guarded(publish(0, "-t $T/a -m x -q 1 -V 5 -d -i $I")),
+    guarded(publish(0, "-t $T/a -m x -q 2 -V 5 -d -i $I")),
+    guarded(publish(0, "-t $T/a -m x -q 1")),
+    guarded(publish(0, "-t open/$T -m x -q 1 -V 5 -d -i $I")),
     with_mosquitto(publish(0, "-t $T/a -m x -D connect authentication-method y -d -i $I")),
-    with_mosquitto(subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -F '%t|%p|%q|%r|%m'")),
-    with_mosquitto(subscribe(
-        &["sub -t $T/# -q 2 -c -x 60 -V 5 -i $I -E", "pub -t $T/a -q 1 -m one"],
-        "-t $T/# -q 2 -c -x 60 -V 5 -i $I -C 1 -v",
-    )),
+    asking(CROSSED, with_mosquitto(subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -F '%t|%p|%q|%r|%m'"))),
+    asking(
+        CROSSED,
+        with_mosquitto(subscribe(
+            &["sub -t $T/# -q 2 -c -x 60 -V 5 -i $I -E", "pub -t $T/a -q 1 -m one"],
+            "-t $T/# -q 2 -c -x 60 -V 5 -i $I -C 1 -v",
+        )),
+    ),
 ];

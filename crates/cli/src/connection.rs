@@ -125,7 +125,7 @@ fn with_properties(mut options: Options, settings: &Settings) -> Result<Options,
     if let Some(secs) = flag.or(number(Property::SessionExpiryInterval)) {
         options = options.session_expiry_secs(secs);
     }
-    if let Some(max) = small(Property::ReceiveMaximum).and_then(NonZeroU16::new) {
+    if let Some(max) = small(Property::ReceiveMaximum).and_then(NonZeroU16::new).or(receive_max(settings)) {
         options = options.receive_max(max);
     }
     if let Some(max) = number(Property::MaximumPacketSize).and_then(NonZeroU32::new) {
@@ -151,6 +151,19 @@ fn with_properties(mut options: Options, settings: &Settings) -> Result<Options,
         None => {}
     }
     Ok(options.user_properties(properties.pairs(Command::Connect)[..].into()))
+}
+
+/// How many messages may come that are not acknowledged: no more than there is a use for. What is sent to a program that
+/// ends stays with it if the session does.
+fn receive_max(settings: &Settings) -> Option<NonZeroU16> {
+    /// What Mosquitto's clients say.
+    const DEFAULT: u16 = 20;
+    let wanted = match settings.tool {
+        Tool::Publish => None,
+        Tool::Subscribe => settings.incoming.count.and_then(|count| u16::try_from(count).ok()),
+        Tool::Request => Some(1),
+    };
+    NonZeroU16::new(wanted.unwrap_or(DEFAULT).min(DEFAULT))
 }
 
 /// Why there is no connection. The exit code is the server's: return code or, from MQTT 5 on, reason code.

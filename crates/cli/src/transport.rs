@@ -67,8 +67,8 @@ fn tls_options(tls: &Tls) -> Result<TlsOptions, Failure> {
         options = options.alpn([protocol.as_str()]);
     }
     match tls.version.as_deref() {
-        None => {}
-        Some("tlsv1.2") => options = options.version(TlsVersion::V1_2),
+        // At least that, as for Mosquitto's clients; there is nothing older.
+        None | Some("tlsv1.2") => {}
         Some("tlsv1.3") => options = options.version(TlsVersion::V1_3),
         Some(other) => {
             let which = "it must be one of tlsv1.3 and tlsv1.2";

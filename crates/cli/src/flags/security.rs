@@ -89,7 +89,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Only this version of TLS: tlsv1.2 or tlsv1.3 [whichever is newest]",
+        help: "At least this version of TLS: tlsv1.2 or tlsv1.3 [tlsv1.2]",
     },
     Flag {
         names: &["--ciphers"],

@@ -1,0 +1,260 @@
+//! A row of the table: a comparison, and what of it is not compared.
+
+use crate::recorder::Conversation;
+
+/// A comparison.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) tool: &'static str,
+    pub(crate) arguments: &'static str,
+    pub(crate) server: Server,
+    /// Else the row says itself where to connect, or does not come as far.
+    pub(crate) is_told: bool,
+    /// Mosquitto's programs with their arguments, which run first.
+    pub(crate) before: &'static [&'static str],
+    /// Standard input.
+    pub(crate) input: &'static str,
+    /// The file of defaults.
+    pub(crate) defaults: &'static str,
+    /// So many messages are published below `$T`, and compared too.
+    pub(crate) heard: usize,
+    pub(crate) error: Standard,
+    /// Exit codes 1 and 8 are the same.
+    pub(crate) lacks_tls: bool,
+    pub(crate) normal: Normal,
+    pub(crate) said: Said,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    Pondhawk,
+    /// For what Pondhawk does not serve.
+    Mosquitto,
+    /// Mosquitto where it asks for a password.
+    Private,
+    /// Mosquitto where not everybody may do everything.
+    Guarded,
+}
+
+/// How standard error is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standard {
+    /// Its first line is the same.
+    Same,
+    /// Ours says more, for this reason; both say something, or neither does.
+    Ours(&'static str),
+}
+
+/// How what is said to the broker is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Packet by packet.
+    InOrder,
+    /// But for acknowledgements and DISCONNECT, for this reason.
+    Asked(&'static str),
+    /// With a topic in place of each topic alias, for this reason.
+    Unaliased(&'static str),
+    /// But for the client identifier, for this reason.
+    Unnamed(&'static str),
+}
+
+impl Said {
+    pub(crate) fn of(self, conversations: &[Conversation]) -> Vec<String> {
+        let lines = |conversation: &Conversation| {
+            [std::slice::from_ref(&conversation.way), &conversation.packets].concat()
+        };
+        let lines = conversations.iter().flat_map(lines).map(|line| without_process_id(&line));
+        match self {
+            Self::InOrder => lines.collect(),
+            Self::Asked(_) => {
+                let is_asked =
+                    |line: &String| !["Pub", "Disconnect("].iter().any(|begin| line.starts_with(begin));
+                lines.filter(|line| is_asked(line) || line.starts_with("Publish(")).collect()
+            }
+            Self::Unaliased(_) => {
+                let mut name = String::new();
+                lines.map(|line| without_alias(&line, &mut name)).collect()
+            }
+            Self::Unnamed(_) => lines.map(|line| without_name(&line)).collect(),
+        }
+    }
+}
+
+/// The text around what stands between these two, and that.
+fn around<'a>(line: &'a str, begin: &str, end: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let (before, rest) = line.split_once(begin)?;
+    let (between, behind) = rest.split_once(end)?;
+    Some((before, between, behind))
+}
+
+/// A client identifier may end with a number that is another each time.
+fn without_process_id(line: &str) -> String {
+    let Some((before, name, behind)) = around(line, "client_id: \"", "\"") else { return line.to_owned() };
+    let name = name.trim_end_matches(|character: char| character.is_ascii_digit());
+    format!("{before}client_id: \"{name}\"{behind}")
+}
+
+fn without_name(line: &str) -> String {
+    around(line, "client_id: \"", "\"")
+        .map_or(line.to_owned(), |(before, _, behind)| format!("{before}{behind}"))
+}
+
+/// `name` is that of the last alias.
+fn without_alias(line: &str, name: &mut String) -> String {
+    if let Some((before, with_alias, behind)) = around(line, "NameWithAlias(", ")") {
+        *name = with_alias.split(", ").next().unwrap_or_default().to_owned();
+        return format!("{before}Name({name}{behind}");
+    }
+    match around(line, "Alias(TopicAlias(", "))") {
+        Some((before, _, behind)) => format!("{before}Name({name}){behind}"),
+        None => line.to_owned(),
+    }
+}
+
+#[test]
+fn only_what_is_excepted_is_left_out() {
+    let packets = [
+        "Connect { client_id: \"me7\", b }",
+        "Publish(NameWithAlias(\"a\", TopicAlias(1)), x)",
+        "Publish(Alias(TopicAlias(1)), y)",
+        "PubAck(1)",
+        "Disconnect(0)",
+    ];
+    let packets = packets.map(str::to_owned).to_vec();
+    let said = [Conversation { way: "from here".to_owned(), packets }];
+    let lines = |said_as: Said| said_as.of(&said).join("|");
+    let rest = "Publish(NameWithAlias(\"a\", TopicAlias(1)), x)|Publish(Alias(TopicAlias(1)), y)";
+    assert_eq!(lines(Said::Asked("")), format!("from here|Connect {{ client_id: \"me\", b }}|{rest}"));
+    assert_eq!(
+        lines(Said::Unnamed("")),
+        format!("from here|Connect {{ , b }}|{rest}|PubAck(1)|Disconnect(0)")
+    );
+    let unaliased = "Publish(Name(\"a\"), x)|Publish(Name(\"a\"), y)|PubAck(1)|Disconnect(0)";
+    assert_eq!(
+        lines(Said::Unaliased("")),
+        format!("from here|Connect {{ client_id: \"me\", b }}|{unaliased}")
+    );
+}
+
+/// What of the output depends on the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Normal {
+    Nothing,
+    /// The time in JSON.
+    Json,
+    /// Every digit.
+    Digits,
+}
+
+impl Normal {
+    pub(crate) fn of(self, output: &str) -> String {
+        // mosquitto_pub prints its help where it is not told enough. Ours says where help is to be found.
+        if output.starts_with("mosquitto_pub is a") {
+            return String::new();
+        }
+        match self {
+            Self::Nothing => output.to_owned(),
+            Self::Digits => output.replace(|character: char| character.is_ascii_digit(), "9"),
+            Self::Json => {
+                let mut rest = output;
+                let mut normal = String::new();
+                while let Some((before, behind)) = rest.split_once("\"tst\":") {
+                    normal.push_str(before);
+                    rest =
+                        behind.trim_start().get(2 + "2026-11-22T10:37:31.316078Z+0000".len()..).unwrap_or("");
+                }
+                normal + rest
+            }
+        }
+    }
+}
+
+const GOODBYE: &str = "mosquitto_rr closes the connection without a word";
+pub(crate) const WHERE: &str = "the layer that failed is named, and why";
+const ROW: Row = Row {
+    tool: "",
+    arguments: "",
+    server: Server::Pondhawk,
+    is_told: true,
+    before: &[],
+    input: "",
+    defaults: "",
+    heard: 0,
+    error: Standard::Same,
+    lacks_tls: false,
+    normal: Normal::Nothing,
+    said: Said::InOrder,
+};
+
+/// Publishes; `heard` messages arrive.
+pub(crate) const fn publish(heard: usize, arguments: &'static str) -> Row {
+    Row { tool: "pub", arguments, heard, ..ROW }
+}
+
+/// Publishes what comes from standard input.
+pub(crate) const fn publish_input(heard: usize, arguments: &'static str, input: &'static str) -> Row {
+    Row { tool: "pub", arguments, heard, input, ..ROW }
+}
+
+/// Subscribes, when these programs have run.
+pub(crate) const fn subscribe(before: &'static [&'static str], arguments: &'static str) -> Row {
+    Row { tool: "sub", arguments, before, ..ROW }
+}
+
+/// Asks.
+pub(crate) const fn request(arguments: &'static str) -> Row {
+    asking(GOODBYE, Row { tool: "rr", arguments, ..ROW })
+}
+
+/// Says no to the arguments.
+pub(crate) const fn refused(tool: &'static str, arguments: &'static str) -> Row {
+    untold(Row { tool, arguments, ..ROW })
+}
+
+/// Says itself where to connect.
+pub(crate) const fn untold(row: Row) -> Row {
+    Row { is_told: false, ..row }
+}
+
+/// Speaks to Mosquitto where it asks for a password.
+pub(crate) const fn in_private(row: Row) -> Row {
+    Row { server: Server::Private, ..row }
+}
+
+/// Speaks to Mosquitto where not everybody may do everything.
+pub(crate) const fn guarded(row: Row) -> Row {
+    Row { server: Server::Guarded, ..row }
+}
+
+/// Speaks to Mosquitto.
+pub(crate) const fn with_mosquitto(row: Row) -> Row {
+    Row { server: Server::Mosquitto, ..row }
+}
+
+/// Says more on standard error than Mosquitto's program does, for this reason.
+pub(crate) const fn better(why: &'static str, row: Row) -> Row {
+    Row { error: Standard::Ours(why), ..row }
+}
+
+/// Says the same to the broker but for acknowledgements and DISCONNECT, for this reason.
+pub(crate) const fn asking(why: &'static str, row: Row) -> Row {
+    Row { said: Said::Asked(why), ..row }
+}
+
+/// Says the same to the broker but for topic aliases.
+pub(crate) const fn unaliased(row: Row) -> Row {
+    Row { said: Said::Unaliased("the client library gives aliases by itself, where that saves bytes"), ..row }
+}
+
+/// Gets no TLS: ours exits with 8, Mosquitto's program with that or 1, as it happens.
+pub(crate) const fn without_tls(row: Row) -> Row {
+    better(WHERE, Row { lacks_tls: true, ..row })
+}
+
+pub(crate) const fn in_json(row: Row) -> Row {
+    Row { normal: Normal::Json, ..row }
+}
+
+pub(crate) const fn without_digits(row: Row) -> Row {
+    Row { normal: Normal::Digits, ..row }
+}
