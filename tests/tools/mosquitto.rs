@@ -48,6 +48,11 @@ impl Mosquitto {
         self.folder.path().join("ca.pem")
     }
 
+    /// Where it speaks TLS.
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.ports[1]
+    }
+
     /// Where a password is asked for.
     pub(crate) fn private_port(&self) -> u16 {
         self.ports[2]

@@ -163,6 +163,72 @@ fn a_random_filter_lets_the_share_pass_that_it_is_asked_for() {
     }
 }
 
+/// No name has a part of more than 63 letters, so nobody is asked.
+const NO_NAME: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+
+#[test]
+fn who_gets_no_connection_is_told_where_and_what_to_do() {
+    let mosquitto = Mosquitto::start();
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let ports = [mosquitto.port(), mosquitto.tls_port(), nobody.expect("a free port").port()];
+    let [plain, encrypted, nobody] = ports.map(|port| port.to_string());
+    let authority = mosquitto.authority().display().to_string();
+    let proxy = format!("socks5h://127.0.0.1:{nobody}");
+    for (words, advice) in [
+        (&["-p", &plain, "--cafile", &authority][..], "may not speak TLS".to_owned()),
+        (&["-p", &encrypted], format!("127.0.0.1:{encrypted} does not answer as an MQTT broker does")),
+        (&["-p", &nobody], format!("Nobody listens at 127.0.0.1:{nobody}: ")),
+        (&["-p", &plain, "--proxy", &proxy], format!("Nobody listens at the proxy 127.0.0.1:{nobody}: ")),
+        (&["-h", NO_NAME], format!("No address of {NO_NAME}:1883: is the name right (-h)?")),
+        (&["-p", &plain, "-A", "192.0.2.1"], "cannot be reached from the address of -A".to_owned()),
+        (&["--unix", "/nowhere"], "There is no /nowhere: ".to_owned()),
+    ] {
+        let place = ["-h", "127.0.0.1", "-t", "pond", "-m", "croak"];
+        let refused = run_anywhere("pub", &[&place[..], words].concat(), b"");
+        let said = String::from_utf8(refused.stderr).expect("text");
+        assert!(!refused.status.success() && said.contains(&advice), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn what_was_meant_by_an_unknown_flag_is_said() {
+    for (word, advice) in [
+        ("--retian", "Did you mean --retain?"),
+        ("--qos=1", "What a flag takes is the next word: --qos 1"),
+        ("-C", "It is a flag of 'pondhawk sub'."),
+        ("world", "One with spaces needs quotation marks."),
+    ] {
+        let refused = run_anywhere("pub", &["-t", "pond", "-m", "hello", word], b"");
+        let said = String::from_utf8(refused.stderr).expect("text");
+        assert!(
+            said.starts_with(&format!("Error: Unknown option '{word}'.\n")) && said.contains(advice),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_subscriber_says_that_the_broker_is_gone_and_that_it_is_there_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let mut command = Command::new(pondhawk_tests::pondhawk());
+    command.args(["sub", "-h", "127.0.0.1", "-p", &port, "-t", "pond"]);
+    let frog = Program::start(command);
+    // The first connection ends when it is dropped.
+    for _ in 0..2 {
+        let (mut connection, _) = listener.accept().expect("it connects");
+        let mut packet = [0; 1_024];
+        let _ = connection.read(&mut packet).expect("CONNECT");
+        connection.write_all(&[0x20, 2, 0, 0]).expect("CONNACK");
+        let _ = connection.read(&mut packet).expect("SUBSCRIBE");
+        connection.write_all(&[0x90, 3, 0, 1, 0]).expect("SUBACK");
+    }
+    let place = format!("127.0.0.1:{port}");
+    frog.wait_for(&format!("The connection to {place} is lost: "));
+    frog.wait_for(&format!("Connected to {place} again."));
+    frog.kill();
+}
+
 #[test]
 fn what_was_kept_is_no_answer_if_only_what_is_new_is_wanted() {
     // It sends what it has kept before anything else.

@@ -34,8 +34,7 @@ fn apply(settings: &mut Settings, arguments: &[OsString]) -> Result<(), Failure>
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let flag = word.to_str().and_then(|name| flags::find(settings.tool, name));
-        let flag =
-            flag.ok_or_else(|| Failure::usage(format!("Error: Unknown option '{}'.", word.display())))?;
+        let flag = flag.ok_or_else(|| unknown(settings.tool, word))?;
         match flag.takes {
             Takes::Nothing(set) => set(settings)?,
             Takes::Text(argument, set) => {
@@ -59,6 +58,14 @@ fn apply(settings: &mut Settings, arguments: &[OsString]) -> Result<(), Failure>
         }
     }
     Ok(())
+}
+
+fn unknown(tool: Tool, word: &OsStr) -> Failure {
+    let failure = Failure::usage(format!("Error: Unknown option '{}'.", word.display()));
+    match word.to_str().and_then(|word| flags::advice(tool, word)) {
+        Some(advice) => failure.advise(advice),
+        None => failure,
+    }
 }
 
 fn missing(argument: Argument) -> Failure {

@@ -39,7 +39,15 @@ pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
     }
     let endpoint = transport::endpoint(settings).await?;
     let connected = Client::connect_to(endpoint, options).await;
-    connected.map_err(|error| refused(error, settings.session.version))
+    connected.map_err(|error| refused(error, settings))
+}
+
+/// Where the broker is, for a person.
+pub(crate) fn broker(settings: &Settings) -> String {
+    match &settings.server.unix {
+        Some(path) => path.display().to_string(),
+        None => format!("{}:{}", settings.host(), settings.port()),
+    }
 }
 
 /// Disconnects, with the properties that were given for that. A program that was ended from outside has not done what it was
@@ -167,7 +175,8 @@ fn receive_max(settings: &Settings) -> Option<NonZeroU16> {
 }
 
 /// Why there is no connection. The exit code is the server's: return code or, from MQTT 5 on, reason code.
-fn refused(error: ConnectError, version: Version) -> Failure {
+fn refused(error: ConnectError, settings: &Settings) -> Failure {
+    let version = settings.session.version;
     match error {
         ConnectError::Refused { reason, text, server_reference } => {
             let code = if version.is_5() { Some(reason.reason().code()) } else { reason.return_code() };
@@ -177,7 +186,10 @@ fn refused(error: ConnectError, version: Version) -> Failure {
             let more: String = more.iter().flatten().map(|more| format!(" ({more})")).collect();
             Failure::with_code(format!("Connection error: {what}{more}"), code.unwrap_or(1))
         }
-        ConnectError::Ended(Ended::Io(error)) => transport::unreachable(&error),
+        ConnectError::Ended(Ended::Io(error)) => transport::unreachable(&error, settings),
+        ConnectError::Ended(ended @ (Ended::Closed | Ended::Violation(_) | Ended::TimedOut(_))) => {
+            Failure::new(format!("Error: {ended}")).advise(transport::unanswered(settings))
+        }
         other => Failure::new(format!("Error: {other}")),
     }
 }

@@ -6,8 +6,8 @@ use std::io;
 use std::pin::pin;
 
 use client::{
-    Client, Inbox, Message, Outgoing, Qos, ReasonCode, SubscribeError, SubscriptionOptions, TopicFilter,
-    TopicName,
+    Client, Inbox, Message, Outgoing, Qos, ReasonCode, State, SubscribeError, SubscriptionOptions,
+    TopicFilter, TopicName,
 };
 
 use crate::connection;
@@ -80,6 +80,9 @@ impl<'a> Subscriber<'a> {
     async fn receive(&mut self, inbox: &mut Inbox) -> Result<(), Failure> {
         let mut subscribing = pin!(subscribe(self.client, self.settings));
         let mut is_subscribed = false;
+        let mut state = self.client.state();
+        state.mark_unchanged();
+        let mut watch = Watch { settings: self.settings, is_lost: false };
         loop {
             self.stats.tell();
             tokio::select! {
@@ -98,6 +101,7 @@ impl<'a> Subscriber<'a> {
                         return Ok(());
                     }
                 }
+                Ok(()) = state.changed() => watch.tell(&state.borrow_and_update()),
                 () = self.stats.due() => {}
             }
         }
@@ -144,6 +148,32 @@ impl<'a> Subscriber<'a> {
 
     fn lost(&self) -> Failure {
         self.client.ended().map_or_else(|| Failure::new("Error: The connection was lost."), connection::lost)
+    }
+}
+
+/// Says when the connection is lost, and when there is one again.
+struct Watch<'a> {
+    settings: &'a Settings,
+    is_lost: bool,
+}
+
+impl Watch<'_> {
+    /// Attempts in vain are not told: they may be many.
+    fn tell(&mut self, state: &State) {
+        let was_lost = self.is_lost;
+        self.is_lost = matches!(state, State::Reconnecting(_));
+        if self.settings.quiet || was_lost == self.is_lost {
+            return;
+        }
+        let broker = connection::broker(self.settings);
+        match state {
+            State::Reconnecting(why) => {
+                complain(format_args!("The connection to {broker} is lost: {why}. Connecting again ..."));
+            }
+            State::Connected(_) => complain(format_args!("Connected to {broker} again.")),
+            // This ends the program, which says why.
+            _ => {}
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use client::rustls::CipherSuite;
 use client::{Endpoint, Layer, Proxy, TlsError, TlsOptions, TlsVersion, TransportError, WebSocket};
 
+use crate::connection;
 use crate::failure::Failure;
 use crate::settings::{Settings, Tls};
 
@@ -122,18 +123,62 @@ fn not_encrypted(error: &TlsError, tls: &Tls) -> Failure {
     Failure::with_code(format!("Error: {error}."), code)
 }
 
-/// Why there is no way to the server. What the system says it says in its own words, without their number.
-pub(crate) fn unreachable(error: &io::Error) -> Failure {
+/// Why there is no way to the server. What the system says it says in its own words, without their number; where it was and
+/// what to do stands behind that.
+pub(crate) fn unreachable(error: &io::Error, settings: &Settings) -> Failure {
     let transport = error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>());
+    let cause = || transport.and_then(Error::source).map_or_else(|| error.to_string(), ToString::to_string);
+    let next = match &settings.server.proxy {
+        Some(proxy) => format!("the proxy {}:{}", proxy.host, proxy.port),
+        None => connection::broker(settings),
+    };
+    let text = format!("Error: {}", without_number(&error.to_string()));
     match transport.map(TransportError::layer) {
-        Some(Layer::Name) => Failure::new(UNKNOWN_HOST),
-        Some(Layer::Socket) => {
-            let cause =
-                transport.and_then(Error::source).map_or_else(|| error.to_string(), ToString::to_string);
-            Failure::new(format!("Error: {}", without_number(&cause)))
+        Some(Layer::Name) => {
+            let advice = format!("No address of {next}: is the name right (-h)? {}.", cause());
+            Failure::new(UNKNOWN_HOST).advise(advice)
         }
-        Some(Layer::Tls) => Failure::with_code(format!("Error: {}", without_number(&error.to_string())), TLS),
-        _ => Failure::new(format!("Error: {}", without_number(&error.to_string()))),
+        Some(Layer::Socket) => {
+            let failure = Failure::new(format!("Error: {}", without_number(&cause())));
+            failure.advise(socket_advice(error.kind(), &next))
+        }
+        Some(Layer::Tls) => {
+            let failure = Failure::with_code(text, TLS);
+            let is_cut = error.kind() == io::ErrorKind::ConnectionReset;
+            if is_cut {
+                failure.advise(format!("{next} may not speak TLS: is that its port (-p)?"))
+            } else {
+                failure
+            }
+        }
+        Some(_) => Failure::new(text),
+        None => Failure::new(text).advise(unanswered(settings)),
+    }
+}
+
+/// What may be the matter with who takes a connection and does not answer CONNECT as a broker does.
+pub(crate) fn unanswered(settings: &Settings) -> String {
+    let broker = connection::broker(settings);
+    if settings.wants_tls() {
+        format!("{broker} does not answer as an MQTT broker does: is that its port (-p)?")
+    } else {
+        let question = "is that its port (-p), and does it want TLS (--cafile, --tls-use-os-certs)?";
+        format!("{broker} does not answer as an MQTT broker does: {question}")
+    }
+}
+
+/// What may be the matter with a socket.
+fn socket_advice(kind: io::ErrorKind, next: &str) -> String {
+    match kind {
+        io::ErrorKind::ConnectionRefused => {
+            format!("Nobody listens at {next}: does it run, and is that its port (-p)?")
+        }
+        io::ErrorKind::NotFound => {
+            format!("There is no {next}: does the broker run, and is that its socket?")
+        }
+        io::ErrorKind::PermissionDenied => format!("This user may not connect to {next}."),
+        io::ErrorKind::AddrNotAvailable => format!("{next} cannot be reached from the address of -A."),
+        _ => format!("{next} cannot be reached."),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod connection;
 mod messages;
+mod nearest;
 mod output;
 mod security;
 
@@ -74,6 +75,7 @@ pub(crate) fn of(tool: Tool) -> impl Iterator<Item = &'static Flag> {
 }
 
 pub(crate) use messages::add_topic;
+pub(crate) use nearest::advice;
 
 const ALL: &[Tool] = &Tool::ALL;
 const PUB: &[Tool] = &[Tool::Publish];
