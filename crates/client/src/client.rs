@@ -21,8 +21,8 @@ use wire::{
     SubscriptionOptions, UnsubscribeProperties,
 };
 
-use crate::command::Command;
-use crate::driver::Driver;
+use crate::command::{Command, End};
+use crate::driver::{Asked, Driver};
 use crate::endpoint::Endpoint;
 use crate::error::{
     AuthenticateError, ConnectError, DisconnectError, Ended, PublishError, SubscribeError, UnsubscribeError,
@@ -41,6 +41,7 @@ use crate::state::State;
 #[derive(Debug, Clone)]
 pub struct Client {
     commands: mpsc::Sender<Command>,
+    ends: mpsc::Sender<End>,
     shared: Arc<Shared>,
 }
 
@@ -146,13 +147,15 @@ impl Client {
     }
 
     async fn drive(options: Options, spawn: impl FnOnce(Driver)) -> Result<Self, ConnectError> {
-        let (commands, receiver) = mpsc::channel(options.commands_max);
+        let (commands, asked) = mpsc::channel(options.commands_max);
+        // The first one counts.
+        let (ends, ending) = mpsc::channel(1);
         let (accepted, answer) = oneshot::channel();
         let ended = Arc::new(OnceLock::new());
         let messages_max = options.messages_max;
-        spawn(Driver::new(options, receiver, accepted, Arc::clone(&ended))?);
+        spawn(Driver::new(options, Asked { commands: asked, ends: ending }, accepted, Arc::clone(&ended))?);
         let (server, state) = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
-        Ok(Self { commands, shared: Arc::new(Shared { server, state, ended, messages_max }) })
+        Ok(Self { commands, ends, shared: Arc::new(Shared { server, state, ended, messages_max }) })
     }
 
     /// Where the connection stands, and how that changes.
@@ -307,7 +310,11 @@ impl Client {
     }
 
     /// Ends the connection: sends what is queued, waits until all of it is acknowledged, sends DISCONNECT, and closes.
-    /// The server forgets the will.
+    /// The server forgets the will. From now on nothing more is taken; what has not had room in the queue is refused.
+    ///
+    /// It ends within [`Options::flush_timeout`], and a second in which the last bytes leave, whatever the server does. If
+    /// there is no connection just now, and there is something to deliver, another is tried for in that time, at once, if
+    /// the client [reconnects](Options::reconnect).
     ///
     /// # Errors
     /// [`DisconnectError`]; the connection is over nevertheless.
@@ -324,7 +331,7 @@ impl Client {
     pub async fn disconnect_with(&self, packet: &Disconnect<'_>) -> Result<(), DisconnectError> {
         let (reply, answer) = oneshot::channel();
         let packet = OwnedDisconnect::new(packet);
-        let sent = self.commands.send(Command::Disconnect { packet, reply }).await;
+        let sent = self.ends.send(End { packet, reply }).await;
         sent.map_err(|_| DisconnectError::Ended(self.why()))?;
         answer.await.unwrap_or_else(|_| Err(DisconnectError::Ended(self.why())))
     }

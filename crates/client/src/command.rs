@@ -39,8 +39,12 @@ pub(crate) enum Command {
         reply: Reply<Vec<ReasonCode>, UnsubscribeError>,
     },
     Reauthenticate(Reply<(), AuthenticateError>),
-    Disconnect {
-        packet: OwnedDisconnect,
-        reply: Reply<(), DisconnectError>,
-    },
+}
+
+/// The end of the connection, behind the commands that were given before. It comes on a way of its own, so that its time
+/// runs though none of them is taken.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) packet: OwnedDisconnect,
+    pub(crate) reply: Reply<(), DisconnectError>,
 }

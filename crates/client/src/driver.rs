@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::back_off::BackOff;
-use crate::command::Command;
+use crate::command::{Command, End};
 use crate::engine::{Connecting, Engine};
 use crate::error::{ConnectError, Ended};
 use crate::message::{Accepted, Message};
@@ -34,15 +34,22 @@ const FAREWELL: Duration = Duration::from_secs(1);
 ///             CONNACK                disconnect, last handle dropped          all acknowledged, or time-out
 /// Connecting ─────────► Open ────────────────────────────────────────► Closing ─────────────► gone
 ///     │  ▲                │                                               │                    ▲
-///     │  └─ Reconnecting ◄┤ a fault, where a connector is there           │                    │
-///     └───────────────────┴───────── a fault, of either side ─────────────┴────────────────────┘
+///     │  └─ Reconnecting ◄┴─ a fault, where a connector is there: while closing, if there is ──┤
+///     │                      something to deliver                                              │
+///     └───────────────────────────── a fault, of either side ──────────────────────────────────┘
 /// ```
 pub(crate) struct Driver {
     engine: Engine,
-    commands: mpsc::Receiver<Command>,
+    asked: Asked,
     accepted: mpsc::UnboundedReceiver<Accepted>,
     /// The handles look here when an answer fails to come.
     ended: Arc<OnceLock<Ended>>,
+}
+
+/// What the handles ask for.
+pub(crate) struct Asked {
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) ends: mpsc::Receiver<End>,
 }
 
 /// A connection's two ways.
@@ -58,6 +65,8 @@ enum Turn {
     Read(io::Result<usize>),
     Written(io::Result<usize>),
     Commands(Vec<Command>),
+    /// Without one there is no handle any more.
+    End(Option<End>),
     Accepted(Accepted),
     Room,
     Timeout,
@@ -67,13 +76,13 @@ impl Driver {
     /// A driver that has CONNECT to send, and tells `connected` how that ends.
     pub(crate) fn new(
         options: Options,
-        commands: mpsc::Receiver<Command>,
+        asked: Asked,
         connected: Connecting,
         ended: Arc<OnceLock<Ended>>,
     ) -> Result<Self, ConnectError> {
         let (acknowledge, accepted) = mpsc::unbounded_channel();
         let engine = Engine::new(options, connected, acknowledge)?;
-        Ok(Self { engine, commands, accepted, ended })
+        Ok(Self { engine, asked, accepted, ended })
     }
 
     /// Drives one connection to its end.
@@ -95,6 +104,9 @@ impl Driver {
                 break ended;
             }
             self.engine.suspend(&ended);
+            if self.engine.is_done() {
+                break ended;
+            }
             match self.reconnect(&mut connector, back_off).await {
                 Ok(new) => stream = new,
                 Err(ended) => break ended,
@@ -111,12 +123,9 @@ impl Driver {
     {
         loop {
             let delay = back_off.delay(self.engine.count_attempt());
+            self.pause(delay).await?;
             let limit = self.engine.connect_timeout();
-            let attempt = async {
-                sleep_until(Instant::now() + delay).await;
-                timeout(limit, connector()).await
-            };
-            let why = match self.meanwhile(attempt).await? {
+            let why = match self.meanwhile(timeout(limit, connector())).await? {
                 Ok(Ok(stream)) => {
                     self.engine.connect()?;
                     return Ok(stream);
@@ -128,23 +137,56 @@ impl Driver {
         }
     }
 
-    /// Carries out commands as far as that goes without a connection.
+    /// Waits before an attempt, but not when the application asks for the end while it does: there may be less time than
+    /// that for what is to be delivered.
+    async fn pause(&mut self, delay: Duration) -> Result<(), Ended> {
+        let (due, was_closing) = (Instant::now() + delay, self.engine.is_closing());
+        while self.engine.is_closing() == was_closing {
+            tokio::select! {
+                () = sleep_until(due) => break,
+                done = self.do_without() => done?,
+            }
+        }
+        Ok(())
+    }
+
     async fn meanwhile<T>(&mut self, attempt: impl Future<Output = T>) -> Result<T, Ended> {
         let mut attempt = std::pin::pin!(attempt);
         loop {
-            let (full, mut taken) = (self.engine.full_streams(), Vec::new());
             tokio::select! {
                 outcome = &mut attempt => return Ok(outcome),
-                () = room(&full), if !full.is_empty() => self.engine.flush_streams(),
-                _ = self.commands.recv_many(&mut taken, COMMANDS_PER_TURN) => {
-                    self.engine.begin_turn();
-                    self.engine.handle_commands(taken)?;
-                    if self.engine.is_closing() {
-                        return Err(Ended::ByUs);
-                    }
-                }
+                done = self.do_without() => done?,
             }
         }
+    }
+
+    /// Waits for something that can be done without a connection, and does it. If the future is dropped, nothing has
+    /// happened.
+    async fn do_without(&mut self) -> Result<(), Ended> {
+        let Self { engine, asked: Asked { commands, ends }, .. } = self;
+        let (full, due, mut taken) = (engine.full_streams(), engine.closing_due(), Vec::new());
+        let turn = tokio::select! {
+            () = room(&full), if !full.is_empty() => Turn::Room,
+            _ = commands.recv_many(&mut taken, COMMANDS_PER_TURN), if !engine.has_all() => Turn::Commands(taken),
+            end = ends.recv(), if !engine.is_closing() => Turn::End(end),
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Turn::Timeout,
+        };
+        engine.begin_turn();
+        match turn {
+            Turn::Commands(commands) => engine.handle_commands(commands),
+            Turn::End(end) => self.close(end),
+            Turn::Timeout => Err(Ended::ByUs),
+            _ => {
+                engine.flush_streams();
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing is taken any more but what is in the queue.
+    fn close(&mut self, end: Option<End>) -> Result<(), Ended> {
+        self.asked.commands.close();
+        self.engine.close(end)
     }
 
     async fn serve<S: AsyncRead + AsyncWrite + Send>(&mut self, stream: S) -> Ended {
@@ -172,14 +214,18 @@ impl Driver {
     fn finish(mut self, ended: &Ended) {
         // Nobody else sets it.
         let _ = self.ended.set(ended.clone());
-        self.engine.finish(ended);
+        self.asked.commands.close();
+        let left = std::iter::from_fn(|| self.asked.commands.try_recv().ok());
+        let unsent = left.filter(|command| matches!(command, Command::Publish { .. })).count();
+        self.engine.finish(ended, unsent);
     }
 
     /// Waits for what happens next. A branch that is not taken has done nothing.
     async fn next<S: AsyncRead + AsyncWrite>(&mut self, link: &mut Link<S>) -> Turn {
-        let Self { engine, commands, accepted, .. } = self;
+        let Self { engine, asked: Asked { commands, ends }, accepted, .. } = self;
         let Link { reader, writer, needs_flush } = link;
         let (may_read, due, full) = (engine.may_read(), engine.poll_timeout(), engine.full_streams());
+        let is_closing = engine.is_closing();
         let may_command = engine.may_command() && engine.output_bytes() < OUTPUT_BYTES_MAX;
         let mut taken = Vec::new();
         let (input, output) = engine.buffers();
@@ -188,6 +234,7 @@ impl Driver {
             read = reader.read_buf(input), if may_read => Turn::Read(read),
             written = write(writer, output), if !output.is_empty() || *needs_flush => Turn::Written(written),
             _ = commands.recv_many(&mut taken, COMMANDS_PER_TURN), if may_command => Turn::Commands(taken),
+            end = ends.recv(), if !is_closing => Turn::End(end),
             Some(accepted) = accepted.recv() => Turn::Accepted(accepted),
             () = room(&full), if !full.is_empty() => Turn::Room,
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Turn::Timeout,
@@ -210,9 +257,13 @@ impl Driver {
                 self.engine.handle_written(count)
             }
             Turn::Commands(commands) => {
-                // What was accepted before a command is acknowledged before it: it may be DISCONNECT.
                 self.acknowledge_accepted();
                 self.engine.handle_commands(commands)
+            }
+            Turn::End(end) => {
+                // What was accepted before the end is acknowledged before it.
+                self.acknowledge_accepted();
+                self.close(end)
             }
             Turn::Accepted(accepted) => {
                 self.engine.handle_accepted(&accepted);

@@ -16,7 +16,7 @@ use wire::{
 use crate::authentication::Exchange;
 use crate::buffers::{Input, Output};
 use crate::client::unix_ms;
-use crate::command::{Command, Reply};
+use crate::command::{Command, End, Reply};
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError};
 use crate::message::{Accepted, Message, Owed};
 use crate::options::Options;
@@ -50,6 +50,10 @@ pub(crate) struct Engine {
     /// Messages that nobody has any more and nobody has accepted, and when that is done for them.
     abandoned: VecDeque<(Instant, Receipt)>,
     closing: Option<Closing>,
+    /// Every command there will ever be has been carried out.
+    has_all: bool,
+    /// We have ended the connection, or given it up.
+    has_left: bool,
     /// How often a connection was tried for since the last one that was accepted.
     attempts: u32,
     /// There is no room for messages, and nothing is read.
@@ -61,9 +65,12 @@ pub(crate) struct Engine {
     now: Now,
 }
 
-/// No more commands are taken: the connection ends when nothing is under way, or at this time.
+/// No more commands come: the connection ends when those that have come are carried out and nothing is under way, or at
+/// this time.
 struct Closing {
     due: Instant,
+    /// So many messages have failed since.
+    failed: usize,
     packet: OwnedDisconnect,
     /// Why the packet could not be as it was to be.
     error: Option<protocol::DisconnectError>,
@@ -99,6 +106,8 @@ impl Engine {
             acknowledge,
             abandoned: VecDeque::new(),
             closing: None,
+            has_all: false,
+            has_left: false,
             attempts: 0,
             is_paused: false,
             input: Input::default(),
@@ -148,7 +157,7 @@ impl Engine {
         use wire::ConnectRefusal::{QuotaExceeded, ServerBusy, ServerUnavailable};
         let was_accepted = self.connecting.is_none();
         was_accepted
-            && self.closing.is_none()
+            && !self.has_left
             && match ended {
                 // Two who take the session from each other would go on for ever.
                 Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
@@ -173,6 +182,21 @@ impl Engine {
         self.closing.is_some()
     }
 
+    pub(crate) fn closing_due(&self) -> Option<Instant> {
+        self.closing.as_ref().map(|closing| closing.due)
+    }
+
+    /// There is no command any more, and there will be none.
+    pub(crate) fn has_all(&self) -> bool {
+        self.has_all
+    }
+
+    /// The connection is to end, and there is nothing to deliver.
+    pub(crate) fn is_done(&self) -> bool {
+        let is_idle = self.session.in_flight() == 0 && self.session.waiting_messages() == 0;
+        self.is_closing() && self.has_all && is_idle
+    }
+
     /// When the last bytes have to have left: at the end that the application has set to it, but they have this long.
     pub(crate) fn farewell_due(&self, least: Duration) -> Instant {
         let due = Instant::now() + least;
@@ -191,9 +215,7 @@ impl Engine {
     }
 
     pub(crate) fn may_command(&self) -> bool {
-        self.session.is_connected()
-            && self.closing.is_none()
-            && self.session.waiting_messages() < WAITING_MESSAGES_MAX
+        self.session.is_connected() && !self.has_all && self.session.waiting_messages() < WAITING_MESSAGES_MAX
     }
 
     pub(crate) fn output_bytes(&self) -> usize {
@@ -205,16 +227,12 @@ impl Engine {
         self.routes.full()
     }
 
-    /// Messages of QoS 1 and 2 that the server has not acknowledged.
-    pub(crate) fn unacknowledged(&self) -> usize {
-        self.publishing.len()
-    }
-
-    /// The connection has ended, and there will be no other.
-    pub(crate) fn finish(&mut self, ended: &Ended) {
+    /// The connection has ended, and there will be no other. So many messages are in the queue.
+    pub(crate) fn finish(&mut self, ended: &Ended, unsent: usize) {
         self.change_state(State::Ended(ended.clone()));
-        let Some(Closing { error, reply: Some(reply), .. }) = self.closing.take() else { return };
-        let outcome = match (ended, self.unacknowledged(), error) {
+        let Some(Closing { error, failed, reply: Some(reply), .. }) = self.closing.take() else { return };
+        let unacknowledged = self.publishing.len() + failed + unsent;
+        let outcome = match (ended, unacknowledged, error) {
             (Ended::ByUs, 0, None) => Ok(()),
             (Ended::ByUs, 0, Some(error)) => Err(DisconnectError::Protocol(error)),
             (Ended::ByUs, messages, _) => Err(DisconnectError::Unacknowledged { messages }),
@@ -227,10 +245,9 @@ impl Engine {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called. While nothing is read, no request is late: its
     /// answer may have come.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let closing = self.closing.as_ref().map(|closing| closing.due);
         let session = self.session.poll_timeout().map(|ms| self.start + Duration::from_millis(ms));
         let requests = self.requests_due().filter(|_| self.may_read());
-        [session, requests, closing, self.abandoned_due()].into_iter().flatten().min()
+        [session, requests, self.closing_due(), self.abandoned_due()].into_iter().flatten().min()
     }
 
     /// When the first of what the server was asked for is late.
@@ -247,7 +264,7 @@ impl Engine {
         if self.may_read() && self.requests_due().is_some_and(|due| due <= at) {
             return Err(Ended::RequestTimedOut);
         }
-        if self.closing.as_ref().is_some_and(|closing| closing.due <= at) {
+        if self.closing_due().is_some_and(|due| due <= at) {
             return Err(self.disconnect());
         }
         if self.abandoned_due().is_some_and(|due| due <= at) {
@@ -295,12 +312,9 @@ impl Engine {
         self.settle()
     }
 
-    /// Commands, in their order; none: there is no handle any more.
+    /// Commands, in their order; none: those were all.
     pub(crate) fn handle_commands(&mut self, commands: Vec<Command>) -> Result<(), Ended> {
-        if commands.is_empty() {
-            let packet = Disconnect::new(DisconnectReason::NormalDisconnection);
-            self.close(OwnedDisconnect::new(&packet), None);
-        }
+        self.has_all |= commands.is_empty();
         for command in commands {
             match command {
                 Command::Publish { message, reply } => self.publish(&message, reply),
@@ -315,7 +329,6 @@ impl Engine {
                 Command::SubscribeMany { subscribe, reply } => self.subscribe_many(subscribe, reply),
                 Command::UnsubscribeMany { unsubscribe, reply } => self.unsubscribe_many(unsubscribe, reply),
                 Command::Reauthenticate(reply) => self.reauthenticate(reply),
-                Command::Disconnect { packet, reply } => self.close(packet, Some(reply)),
             }
         }
         self.settle()
@@ -361,30 +374,35 @@ impl Engine {
             self.assume_heard();
             self.postpone_requests();
         }
-        let is_idle = self.session.in_flight() == 0
-            && self.session.waiting_messages() == 0
-            && self.output.rest().is_empty();
-        if self.closing.is_some() && is_idle { Err(self.disconnect()) } else { Ok(()) }
+        let is_over = self.is_done() && self.output.rest().is_empty();
+        if is_over { Err(self.disconnect()) } else { Ok(()) }
     }
 
     fn tell_failed(&mut self) {
         while let Some(failed) = self.session.next_failed() {
             if let Some(reply) = self.publishing.remove(&failed.tag) {
+                if let Some(closing) = &mut self.closing {
+                    closing.failed += 1;
+                }
                 let _ = reply.send(Err(PublishError::Protocol(failed.why)));
             }
         }
     }
 
-    fn close(&mut self, packet: OwnedDisconnect, reply: Option<Reply<(), DisconnectError>>) {
-        if self.closing.is_none() {
-            let due = Instant::now() + self.options.flush_timeout;
-            self.closing = Some(Closing { due, packet, error: None, reply });
-        }
+    /// The connection is to end; without a word about how, as when there is no handle any more.
+    pub(crate) fn close(&mut self, end: Option<End>) -> Result<(), Ended> {
+        let plain = || OwnedDisconnect::new(&Disconnect::new(DisconnectReason::NormalDisconnection));
+        let (packet, reply) =
+            end.map_or_else(|| (plain(), None), |End { packet, reply }| (packet, Some(reply)));
+        let due = Instant::now() + self.options.flush_timeout;
+        self.closing = Some(Closing { due, failed: 0, packet, error: None, reply });
+        self.settle()
     }
 
     /// If there is no connection any more, there is nobody to be told.
     fn disconnect(&mut self) -> Ended {
         use protocol::DisconnectError::NotConnected;
+        self.has_left = true;
         let into = &mut self.output.bytes;
         if let Some(closing) = &mut self.closing {
             let OwnedDisconnect { reason, session_expiry_interval_secs: secs, .. } = closing.packet;

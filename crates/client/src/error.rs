@@ -196,14 +196,14 @@ pub enum RequestError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum DisconnectError {
-    /// Messages were not acknowledged within [`Options::flush_timeout`](crate::Options::flush_timeout).
+    /// Messages were not acknowledged within [`Options::flush_timeout`](crate::Options::flush_timeout), or failed in it.
     Unacknowledged {
-        /// So many.
+        /// So many; of those that were not even sent, whatever their QoS.
         messages: usize,
     },
     /// DISCONNECT could not have what it was to have; the connection has ended with a plain one.
     Protocol(protocol::DisconnectError),
-    /// It had ended before.
+    /// It had ended before, or before everything had left.
     Ended(Ended),
 }
 

@@ -319,7 +319,8 @@ impl Options {
         self
     }
 
-    /// So long may `disconnect` wait for what is not acknowledged. At first 10 s.
+    /// So long may [`disconnect`](crate::Client::disconnect), or the end of the last handle, wait for what is not
+    /// acknowledged. At first 10 s.
     #[must_use]
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {
         self.flush_timeout = timeout;

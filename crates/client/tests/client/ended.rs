@@ -259,6 +259,52 @@ async fn what_the_server_does_not_take_is_an_error_of_disconnect() {
     assert!(matches!(error, DisconnectError::Ended(Ended::Io(_))), "{error}");
 }
 
+/// So much that neither the stream nor the driver have room for it, and the queue is full.
+async fn fill(client: &Client) {
+    let payload = vec![b'x'; 1 << 20];
+    let large = Outgoing::new(topic!("a"), &payload);
+    while let Ok(queued) = tokio::time::timeout(Duration::from_millis(1), client.publish(&large)).await {
+        drop(queued.expect("there is a connection"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn disconnect_ends_in_time_though_the_server_takes_nothing() {
+    let options = Options::new(Version::V5).client_id("me").keep_alive_secs(0).commands_max(2);
+    let options = options.flush_timeout(Duration::from_secs(3));
+    let (_peer, client) = Peer::accepted_with(Version::V5, options).await;
+    fill(&client).await;
+    let ended = tokio::time::timeout(Duration::from_secs(5), client.disconnect()).await;
+    let error = ended.expect("it ends").expect_err("nothing is taken");
+    assert!(matches!(error, DisconnectError::Ended(Ended::Io(_))), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn disconnect_says_how_much_was_not_even_sent() {
+    let options = Options::new(Version::V5).client_id("me").inflight_max(NonZeroU16::MIN);
+    let options = options.flush_timeout(Duration::from_secs(3));
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    for _ in 0..1_100 {
+        drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
+    }
+    let error = client.disconnect().await.expect_err("nothing is acknowledged");
+    assert!(matches!(error, DisconnectError::Unacknowledged { messages: 1_100 }), "{error}");
+    assert!(peer.next().await.starts_with("PUBLISH q1 id=1"));
+    assert_eq!(peer.next().await, "DISCONNECT Normal disconnection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_handle_ends_the_connection_in_time() {
+    let options = Options::new(Version::V5).client_id("me").keep_alive_secs(0).commands_max(2);
+    let (_peer, client) = Peer::accepted_with(Version::V5, options).await;
+    fill(&client).await;
+    let mut state = client.state();
+    drop(client);
+    let is_over = state.wait_for(|state| matches!(state, client::State::Ended(_)));
+    let is_over = tokio::time::timeout(Duration::from_secs(12), is_over).await;
+    drop(is_over.expect("it ends").expect("the driver says so"));
+}
+
 #[tokio::test]
 async fn the_last_handle_takes_the_connection_with_it() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;

@@ -1,13 +1,17 @@
 //! Connections that are lost and made anew.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use client::{
-    Client, Ended, Fault, Options, Outgoing, PublishError, Qos, SubscribeError, Version, filter, topic,
+    Client, DisconnectError, Ended, Fault, Options, Outgoing, PublishError, Qos, State, SubscribeError,
+    Version, filter, topic,
 };
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use wire::{ConnAck, Disconnect, DisconnectReason, PubAck, PubAckReason, Publish, SubAckReason};
 
 use crate::peer::{END, Peer, id};
@@ -16,11 +20,17 @@ use crate::peer::{END, Peer, id};
 struct Listener {
     version: Version,
     streams: mpsc::UnboundedReceiver<DuplexStream>,
+    is_down: Arc<AtomicBool>,
 }
 
 impl Listener {
     async fn accept(&mut self) -> Peer {
         Peer::on(self.streams.recv().await.expect("the client tries"), self.version)
+    }
+
+    /// Nobody can connect, until somebody can again.
+    fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
     }
 
     /// A connection on which the client has been accepted, and its CONNECT.
@@ -34,15 +44,29 @@ impl Listener {
 
 async fn connected(version: Version, options: Options) -> (Listener, Peer, Client) {
     let (to, streams) = mpsc::unbounded_channel();
-    let mut listener = Listener { version, streams };
+    let is_down = Arc::new(AtomicBool::new(false));
+    let mut listener = Listener { version, streams, is_down: Arc::clone(&is_down) };
     let connector = move || {
         let (ours, theirs) = duplex(1 << 16);
-        let sent = to.send(ours).map_err(|_| io::ErrorKind::ConnectionRefused.into());
-        std::future::ready(sent.map(|()| theirs))
+        let is_taken = !is_down.load(Ordering::Relaxed) && to.send(ours).is_ok();
+        std::future::ready(if is_taken { Ok(theirs) } else { Err(io::ErrorKind::ConnectionRefused.into()) })
     };
-    let options = options.reconnect(Duration::from_millis(100), Duration::from_secs(1));
+    let options = options.reconnect(FIRST, LONGEST);
     let (client, (peer, _)) = tokio::join!(Client::connect_by(connector, options), listener.accepted(false));
     (listener, peer, client.expect("it is accepted"))
+}
+
+/// The bounds of the time between two attempts.
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The client, between connections: it has lost one, and there is no other.
+async fn suspended(listener: &Listener, peer: Peer, client: &Client) {
+    listener.set_down(true);
+    drop(peer);
+    let mut state = client.state();
+    let is_between = |state: &State| matches!(state, State::Reconnecting(Ended::Io(_)));
+    drop(state.wait_for(is_between).await.expect("the driver is there"));
 }
 
 fn lasting() -> Options {
@@ -121,13 +145,82 @@ async fn a_session_that_was_taken_over_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn disconnect_does_not_need_a_connection() {
     let (listener, peer, client) = connected(Version::V5, lasting()).await;
-    drop(listener);
-    drop(peer);
+    suspended(&listener, peer, &client).await;
+    client.disconnect().await.expect("there is nothing to deliver");
+    assert!(matches!(client.ended(), Some(Ended::ByUs)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn disconnect_between_connections_delivers_what_waits() {
+    let (mut listener, peer, client) = connected(Version::V5, lasting()).await;
+    suspended(&listener, peer, &client).await;
     let acknowledgement = client.publish(&reading(Qos::AtLeastOnce)).await.expect("it waits");
-    drop(acknowledgement);
-    // Whether the loss has been seen by now or not, it ends.
-    let _ = client.disconnect().await;
-    assert!(client.ended().is_some());
+    listener.set_down(false);
+    let server = async {
+        let (mut peer, _) = listener.accepted(true).await;
+        assert!(peer.next().await.starts_with("PUBLISH q1 id=1"));
+        peer.send(PubAck::new(id(1), PubAckReason::Success)).await;
+        assert_eq!(peer.next().await, "DISCONNECT Normal disconnection");
+        assert_eq!(peer.next().await, END);
+    };
+    let (disconnected, ()) = tokio::join!(client.disconnect(), server);
+    disconnected.expect("everything is acknowledged");
+    acknowledgement.await.expect("acknowledged after all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_delivered_though_the_connection_is_lost_in_the_end() {
+    let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
+    drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
+    let server = async {
+        assert!(peer.next().await.starts_with("PUBLISH q1 id=1"));
+        // The client is at its end by now.
+        tokio::time::advance(Duration::from_secs(1)).await;
+        drop(peer);
+        let (mut peer, _) = listener.accepted(true).await;
+        assert!(peer.next().await.starts_with("PUBLISH q1 id=1 dup"));
+        peer.send(PubAck::new(id(1), PubAckReason::Success)).await;
+        assert_eq!(peer.next().await, "DISCONNECT Normal disconnection");
+    };
+    let (disconnected, ()) = tokio::join!(client.disconnect(), server);
+    disconnected.expect("everything is acknowledged");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_delivered_in_time_is_told_by_disconnect() {
+    let options = lasting().flush_timeout(Duration::from_secs(3));
+    let (listener, peer, client) = connected(Version::V5, options).await;
+    suspended(&listener, peer, &client).await;
+    let acknowledgement = client.publish(&reading(Qos::AtLeastOnce)).await.expect("it waits");
+    let asked = Instant::now();
+    let error = client.disconnect().await.expect_err("nobody takes it");
+    assert!(matches!(error, DisconnectError::Unacknowledged { messages: 1 }), "{error:?}");
+    assert_eq!(asked.elapsed().as_secs(), 3);
+    assert!(matches!(acknowledgement.await, Err(PublishError::Ended(Ended::ByUs))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_new_session_does_not_know_is_told_by_disconnect() {
+    let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
+    drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
+    assert!(peer.next().await.starts_with("PUBLISH q1 id=1"));
+    suspended(&listener, peer, &client).await;
+    listener.set_down(false);
+    let (disconnected, _) = tokio::join!(client.disconnect(), listener.accepted(false));
+    assert!(matches!(disconnected, Err(DisconnectError::Unacknowledged { messages: 1 })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_handle_leaves_what_waits_to_another_connection() {
+    let (mut listener, peer, client) = connected(Version::V5, lasting()).await;
+    suspended(&listener, peer, &client).await;
+    drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("it waits"));
+    drop(client);
+    listener.set_down(false);
+    let (mut peer, _) = listener.accepted(true).await;
+    assert!(peer.next().await.starts_with("PUBLISH q1 id=1"));
+    peer.send(PubAck::new(id(1), PubAckReason::Success)).await;
+    assert_eq!(peer.next().await, "DISCONNECT Normal disconnection");
 }
 
 #[tokio::test(start_paused = true)]
