@@ -3,18 +3,32 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// A random time, with a bound that doubles from one to the other: clients that a server has lost at one moment do not
-/// come back at one moment.
+/// No bound is shorter: a server that is there again must not be asked all the time.
+const LEAST: Duration = Duration::from_millis(10);
+
+/// A random time between the half of a bound and all of it, where the bound doubles from one time to the next: clients
+/// that a server has lost at one moment do not come back at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackOff {
-    pub(crate) first: Duration,
-    pub(crate) max: Duration,
+    first: Duration,
+    max: Duration,
 }
 
 impl BackOff {
+    pub(crate) fn new(first: Duration, max: Duration) -> Self {
+        let first = first.max(LEAST);
+        Self { first, max: max.max(first) }
+    }
+
     /// Before the attempt that comes after so many in vain.
     pub(crate) fn delay(self, attempts: u32) -> Duration {
-        self.bound(attempts).mul_f64(fraction())
+        let half = self.bound(attempts) / 2;
+        half + half.mul_f64(fraction())
+    }
+
+    /// A connection that has lasted for so long was not in vain.
+    pub(crate) fn success(self) -> Duration {
+        self.max
     }
 
     fn bound(self, attempts: u32) -> Duration {
@@ -35,9 +49,16 @@ mod tests {
 
     #[test]
     fn the_bound_doubles_up_to_the_longest() {
-        let back_off = BackOff { first: Duration::from_millis(100), max: Duration::from_secs(5) };
+        let back_off = BackOff::new(Duration::from_millis(100), Duration::from_secs(5));
         let bounds = [0, 1, 2, 9, 31, 32, u32::MAX].map(|attempts| back_off.bound(attempts).as_millis());
         assert_eq!(bounds, [100, 200, 400, 5_000, 5_000, 5_000, 5_000]);
-        assert!((0..100).all(|_| back_off.delay(0) <= back_off.first));
+        let between = Duration::from_millis(50)..=Duration::from_millis(100);
+        assert!((0..100).all(|_| between.contains(&back_off.delay(0))));
+    }
+
+    #[test]
+    fn there_is_always_some_time_between_two_attempts() {
+        let none = BackOff::new(Duration::ZERO, Duration::ZERO);
+        assert!((0..100).all(|attempts| none.delay(attempts) >= LEAST / 2));
     }
 }

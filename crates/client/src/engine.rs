@@ -9,8 +9,8 @@ use session::client::{self as protocol, Acknowledge, Client, Event, Outgoing, Re
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use wire::{
-    ConnAckProperties, Connect, Decoded, Disconnect, DisconnectReason, Limits, Packet, PacketId, PacketType,
-    PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
+    ConnAckProperties, Connect, ConnectRefusal, Decoded, Disconnect, DisconnectReason, Limits, Packet,
+    PacketId, PacketType, PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
 };
 
 use crate::authentication::Exchange;
@@ -54,8 +54,10 @@ pub(crate) struct Engine {
     has_all: bool,
     /// We have ended the connection, or given it up.
     has_left: bool,
-    /// How often a connection was tried for since the last one that was accepted.
+    /// How often a connection was tried for since the last one that has lasted.
     attempts: u32,
+    /// When the server has accepted this one.
+    accepted_at: Option<Instant>,
     /// There is no room for messages, and nothing is read.
     is_paused: bool,
     input: Input,
@@ -109,6 +111,7 @@ impl Engine {
             has_all: false,
             has_left: false,
             attempts: 0,
+            accepted_at: None,
             is_paused: false,
             input: Input::default(),
             output,
@@ -132,6 +135,9 @@ impl Engine {
     /// messages are sent again if the server still has the session.
     pub(crate) fn suspend(&mut self, ended: &Ended) {
         self.session.connection_lost();
+        if self.accepted_at.take().is_some_and(|since| self.has_lasted(since)) {
+            self.attempts = 0;
+        }
         self.input = Input::default();
         self.output = Output::default();
         self.routes.forget_unclaimed();
@@ -140,6 +146,10 @@ impl Engine {
         self.exchange.fail(ended);
         self.change_state(State::Reconnecting(ended.clone()));
         self.tell_failed();
+    }
+
+    fn has_lasted(&self, since: Instant) -> bool {
+        self.options.reconnect.is_some_and(|back_off| since.elapsed() >= back_off.success())
     }
 
     /// Another connection was tried for, and there is none.
@@ -154,7 +164,6 @@ impl Engine {
 
     /// Whether another connection may go better.
     pub(crate) fn may_reconnect(&self, ended: &Ended) -> bool {
-        use wire::ConnectRefusal::{QuotaExceeded, ServerBusy, ServerUnavailable};
         let was_accepted = self.connecting.is_none();
         was_accepted
             && !self.has_left
@@ -163,15 +172,16 @@ impl Engine {
                 Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
                 // The same steps would follow.
                 Ended::NoAuthenticator | Ended::NotAuthenticated(_) => false,
-                Ended::Refused(reason) => matches!(reason, ServerBusy | ServerUnavailable | QuotaExceeded),
+                Ended::Refused(reason) => may_pass(*reason),
                 _ => true,
             }
     }
 
     /// How often it was tried before this time.
     pub(crate) fn count_attempt(&mut self) -> u32 {
-        self.attempts += 1;
-        self.attempts - 1
+        let before = self.attempts;
+        self.attempts = before.saturating_add(1);
+        before
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
@@ -513,7 +523,7 @@ impl Engine {
         let server = Server::of(session_present, self.session.client_id(), version, properties);
         let server = Arc::new(server);
         self.has_identifiers = server.subscription_identifiers_available;
-        self.attempts = 0;
+        self.accepted_at = Some(Instant::now());
         let state = State::Connected(Arc::clone(&server));
         match self.connecting.take() {
             Some(connecting) => {
@@ -546,6 +556,22 @@ impl Engine {
     /// When this turn began.
     pub(crate) fn now(&self) -> Now {
         self.now
+    }
+}
+
+/// Whether a server that has accepted this client before may do so again, though it has now refused it. What says
+/// nothing about the client may pass.
+fn may_pass(reason: ConnectRefusal) -> bool {
+    use ConnectRefusal::{
+        ConnectionRateExceeded, ImplementationSpecificError, QuotaExceeded, ServerBusy, ServerUnavailable,
+        UnspecifiedError, UseAnotherServer,
+    };
+    match reason {
+        ServerUnavailable | ServerBusy | QuotaExceeded | ConnectionRateExceeded => true,
+        UnspecifiedError | ImplementationSpecificError => true,
+        // For a time; where the server has moved it is for good.
+        UseAnotherServer => true,
+        _ => false,
     }
 }
 

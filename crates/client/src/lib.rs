@@ -73,7 +73,10 @@
 //! that were under way are sent again, and subscriptions go on. If not, those messages have failed with
 //! [`SessionEnded`](session::client::PublishError::SessionEnded), and the server is told of the subscriptions again: their
 //! [`Messages`] go on, with a gap. Between connections QoS 0 and requests are refused, and QoS 1 and 2 wait, up to a bound.
-//! After DISCONNECT with Session taken over, or a refusal that will not pass, the client gives up.
+//! The time between two attempts doubles until a connection has lasted for the longest of them. After DISCONNECT with
+//! Session taken over, or a refusal that will not pass, the client gives up: one that may pass is Server unavailable (in
+//! MQTT 3 too), Server busy, Quota exceeded, Connection rate exceeded, Use another server, and the two errors that say
+//! nothing, Unspecified and Implementation specific.
 //!
 //! # What becomes of an operation
 //!

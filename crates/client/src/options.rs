@@ -327,12 +327,13 @@ impl Options {
         self
     }
 
-    /// A connection that is lost is made anew, by those of the `connect` functions that can: after a random time that is
-    /// at most `first`, and twice as long with each attempt in vain, up to `max`. See [the crate](crate#reconnecting).
-    /// At first this is not done.
+    /// A connection that is lost is made anew, by those of the `connect` functions that can: after a random time between
+    /// the half of `first`, at least 10 ms, and all of it, and twice as much with each attempt in vain, up to `max`. So is
+    /// an attempt whose connection has not lasted for `max`: a server that accepts and closes is left in peace too. See
+    /// [the crate](crate#reconnecting). At first this is not done.
     #[must_use]
     pub fn reconnect(mut self, first: Duration, max: Duration) -> Self {
-        self.reconnect = Some(BackOff { first, max });
+        self.reconnect = Some(BackOff::new(first, max));
         self
     }
 

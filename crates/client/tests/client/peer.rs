@@ -1,8 +1,11 @@
 //! A server, played by a test over a stream in memory.
 
+use std::time::Duration;
+
 use client::{Client, ConnectError, Endpoint, Options, Version, filter, topic};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use wire::{ConnAck, Decoded, Limits, Packet, PacketId, Role, SubAck, SubAckReason, decode};
 
 pub(crate) struct Peer<S = DuplexStream> {
@@ -26,6 +29,12 @@ pub(crate) async fn converse(endpoint: Endpoint) {
 
 /// The end of the stream, where a packet was expected.
 pub(crate) const END: &str = "end";
+
+/// So much time goes by, on the clock of a test that goes on when nobody has anything to do.
+pub(crate) async fn pass(time: Duration) {
+    let nothing = timeout(time, std::future::pending::<()>()).await;
+    assert!(nothing.is_err());
+}
 
 pub(crate) fn id(number: u16) -> PacketId {
     PacketId::new(number).expect("not 0")

@@ -12,9 +12,11 @@ use client::{
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use wire::{ConnAck, Disconnect, DisconnectReason, PubAck, PubAckReason, Publish, SubAckReason};
+use wire::{
+    ConnAck, ConnectRefusal, Disconnect, DisconnectReason, PubAck, PubAckReason, Publish, SubAckReason,
+};
 
-use crate::peer::{END, Peer, id};
+use crate::peer::{END, Peer, id, pass};
 
 /// A server that takes one connection after the other.
 struct Listener {
@@ -140,6 +142,61 @@ async fn a_session_that_was_taken_over_is_left_alone() {
     let error = client.publish(&reading(Qos::AtMostOnce)).await;
     let Err(PublishError::Ended(Ended::ByServer { reason, .. })) = error else { panic!("{error:?}") };
     assert_eq!(reason, DisconnectReason::SessionTakenOver);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_may_pass_is_waited_for() {
+    use ConnectRefusal as Why;
+    let passing = [
+        Why::UnspecifiedError,
+        Why::ImplementationSpecificError,
+        Why::ServerUnavailable,
+        Why::ServerBusy,
+        Why::QuotaExceeded,
+        Why::UseAnotherServer,
+        Why::ConnectionRateExceeded,
+    ];
+    let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
+    for why in passing {
+        drop(peer);
+        let mut refusing = listener.accept().await;
+        assert!(refusing.next().await.starts_with("CONNECT"));
+        refusing.send(ConnAck::refused(why)).await;
+        peer = listener.accepted(true).await.0;
+    }
+    for why in [Why::NotAuthorized, Why::Banned, Why::ServerMoved, Why::ClientIdentifierNotValid] {
+        let (mut listener, peer, client) = connected(Version::V5, lasting()).await;
+        drop(peer);
+        let mut refusing = listener.accept().await;
+        assert!(refusing.next().await.starts_with("CONNECT"));
+        refusing.send(ConnAck::refused(why)).await;
+        let over = client.publish(&reading(Qos::AtLeastOnce)).await.expect("it may be queued").await;
+        assert!(
+            matches!(over, Err(PublishError::Ended(Ended::Refused(reason))) if reason == why),
+            "{over:?}"
+        );
+    }
+    drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
+    assert!(peer.next().await.starts_with("PUBLISH"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_accepts_and_closes_is_tried_less_and_less_often() {
+    let (mut listener, mut peer, _client) = connected(Version::V5, lasting()).await;
+    let mut again = async |peer: Peer| {
+        let lost = Instant::now();
+        drop(peer);
+        let (peer, _) = listener.accepted(true).await;
+        (lost.elapsed(), peer)
+    };
+    for _ in 0..5 {
+        peer = again(peer).await.1;
+    }
+    let (delay, peer) = again(peer).await;
+    assert!(delay >= LONGEST / 2, "{delay:?}");
+    pass(LONGEST).await;
+    let (delay, _peer) = again(peer).await;
+    assert!((FIRST / 2..=FIRST).contains(&delay), "it has lasted: {delay:?}");
 }
 
 #[tokio::test(start_paused = true)]
