@@ -10,6 +10,9 @@ use crate::command::Reply;
 use crate::engine::Engine;
 use crate::error::{AuthenticateError, Ended};
 
+/// There is no reason that says why a client ends an exchange.
+const UNSPECIFIED: DisconnectReason = DisconnectReason::UnspecifiedError;
+
 /// The client's part of an authentication method, as one connection has it: see
 /// [`Options::authenticator`](crate::Options::authenticator).
 ///
@@ -100,23 +103,23 @@ impl Engine {
     /// The server wants another step.
     pub(crate) fn authenticate(&mut self, challenge: Option<Binary<'_>>) -> Result<(), Ended> {
         let Some(authenticator) = &mut self.exchange.authenticator else {
-            return Err(self.give_up(Ended::NoAuthenticator));
+            return Err(self.give_up(Ended::NoAuthenticator, UNSPECIFIED));
         };
         let step = authenticator.step(challenge.map(Binary::as_bytes));
-        let data = step.map_err(|text| self.give_up(Ended::NotAuthenticated(text)))?;
+        let data = step.map_err(|text| self.give_up(Ended::NotAuthenticated(text), UNSPECIFIED))?;
         let binary = data.as_deref().map(Binary::new).transpose();
         let too_long = || Ended::NotAuthenticated("an answer of more than 65,535 bytes".to_owned());
-        let binary = binary.map_err(|_| self.give_up(too_long()))?;
+        let binary = binary.map_err(|_| self.give_up(too_long(), UNSPECIFIED))?;
         let now = self.now();
         let sent = self.session.authenticate(binary, now, &mut self.output.bytes);
-        sent.map_err(|error| self.give_up(Ended::NotAuthenticated(error.to_string())))
+        sent.map_err(|error| self.give_up(Ended::NotAuthenticated(error.to_string()), UNSPECIFIED))
     }
 
     /// The server is content: with CONNACK, or with AUTH.
     pub(crate) fn authenticated(&mut self, data: Option<Binary<'_>>) -> Result<(), Ended> {
         if let Some(authenticator) = &mut self.exchange.authenticator {
             let finished = authenticator.finish(data.map(Binary::as_bytes));
-            finished.map_err(|text| self.give_up(Ended::NotAuthenticated(text)))?;
+            finished.map_err(|text| self.give_up(Ended::NotAuthenticated(text), UNSPECIFIED))?;
         }
         if let Some(Again { reply, .. }) = self.exchange.again.take() {
             // Whoever asked may have gone.
@@ -144,13 +147,5 @@ impl Engine {
                 let _ = reply.send(Err(AuthenticateError::Protocol(error)));
             }
         }
-    }
-
-    /// The client may say that it ends an exchange, and has no reason that says why.
-    fn give_up(&mut self, why: Ended) -> Ended {
-        let (reason, details) = (DisconnectReason::UnspecifiedError, session::Details::default());
-        // If there is no connection any more, there is nobody to be told.
-        let _ = self.session.disconnect(reason, None, &details, &mut self.output.bytes);
-        why
     }
 }

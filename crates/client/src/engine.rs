@@ -60,6 +60,8 @@ pub(crate) struct Engine {
     accepted_at: Option<Instant>,
     /// There is no room for messages, and nothing is read.
     is_paused: bool,
+    /// Since when nothing is read, nobody takes anything, and something is waited for.
+    stuck_since: Option<Instant>,
     input: Input,
     pub(crate) output: Output,
     start: Instant,
@@ -113,6 +115,7 @@ impl Engine {
             attempts: 0,
             accepted_at: None,
             is_paused: false,
+            stuck_since: None,
             input: Input::default(),
             output,
             start,
@@ -141,6 +144,8 @@ impl Engine {
         self.input = Input::default();
         self.output = Output::default();
         self.routes.forget_unclaimed();
+        self.routes.stop_passing(false);
+        self.stuck_since = None;
         self.abandoned.clear();
         self.fail_requests(ended);
         self.exchange.fail(ended);
@@ -171,7 +176,7 @@ impl Engine {
                 // Two who take the session from each other would go on for ever.
                 Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
                 // The same steps would follow.
-                Ended::NoAuthenticator | Ended::NotAuthenticated(_) => false,
+                Ended::NoAuthenticator | Ended::NotAuthenticated(_) | Ended::Unread => false,
                 Ended::Refused(reason) => may_pass(*reason),
                 _ => true,
             }
@@ -257,7 +262,10 @@ impl Engine {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let session = self.session.poll_timeout().map(|ms| self.start + Duration::from_millis(ms));
         let requests = self.requests_due().filter(|_| self.may_read());
-        [session, requests, self.closing_due(), self.abandoned_due()].into_iter().flatten().min()
+        [session, requests, self.closing_due(), self.abandoned_due(), self.stuck_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// When the first of what the server was asked for is late.
@@ -280,7 +288,7 @@ impl Engine {
         if self.abandoned_due().is_some_and(|due| due <= at) {
             self.accept_abandoned(at);
         }
-        Ok(())
+        if self.stuck_due().is_some_and(|due| due <= at) { self.pass() } else { Ok(()) }
     }
 
     /// While nothing is read, the answer to PINGREQ is not either: it counts as come, or a slow application would cost
@@ -300,7 +308,9 @@ impl Engine {
 
     /// Bytes have come, or there is room for what came before.
     pub(crate) fn handle_input(&mut self) -> Result<(), Ended> {
-        self.routes.flush();
+        if self.routes.flush() {
+            self.stuck_since = None;
+        }
         let mut input = std::mem::take(&mut self.input);
         let (mut handled, mut outcome) = (0, Ok(()));
         while outcome.is_ok() && self.may_read() && self.session.version().is_some() {
@@ -378,14 +388,41 @@ impl Engine {
     /// anew, and a connection that is to close does so when nothing is under way.
     fn settle(&mut self) -> Result<(), Ended> {
         self.tell_failed();
+        let is_awaited = self.is_awaited();
+        self.routes.stop_passing(is_awaited);
         let is_paused = !self.may_read();
         let was_paused = std::mem::replace(&mut self.is_paused, is_paused);
         if was_paused && !self.is_paused {
             self.assume_heard();
             self.postpone_requests();
         }
+        let is_stuck = self.is_paused && is_awaited;
+        self.stuck_since = is_stuck.then(|| self.stuck_since.unwrap_or_else(Instant::now));
         let is_over = self.is_done() && self.output.rest().is_empty();
         if is_over { Err(self.disconnect()) } else { Ok(()) }
+    }
+
+    /// Whether anything is waited for that only the server can say: an answer, or that it takes what is to be written,
+    /// which it may not do before we take what it has written.
+    fn is_awaited(&self) -> bool {
+        !self.publishing.is_empty()
+            || !self.requests.is_empty()
+            || self.exchange.due().is_some()
+            || !self.output.rest().is_empty()
+    }
+
+    fn stuck_due(&self) -> Option<Instant> {
+        self.stuck_since.map(|since| since + self.options.request_timeout)
+    }
+
+    /// Whoever waits for an answer may be the one who is to take the messages before it. They are passed, as far as they
+    /// can be lost or there is room.
+    fn pass(&mut self) -> Result<(), Ended> {
+        if self.routes.is_passing() {
+            return Err(self.give_up(Ended::Unread, DisconnectReason::QuotaExceeded));
+        }
+        self.routes.pass();
+        self.handle_input()
     }
 
     fn tell_failed(&mut self) {
@@ -423,6 +460,14 @@ impl Engine {
         let reason = DisconnectReason::NormalDisconnection;
         let _ = self.session.disconnect(reason, None, &session::Details::default(), into);
         Ended::ByUs
+    }
+
+    /// Tells the server that the connection ends, and why, as far as a client has words for it.
+    pub(crate) fn give_up(&mut self, why: Ended, reason: DisconnectReason) -> Ended {
+        let details = session::Details::default();
+        // If there is no connection any more, there is nobody to be told.
+        let _ = self.session.disconnect(reason, None, &details, &mut self.output.bytes);
+        why
     }
 
     fn change_state(&mut self, state: State) {

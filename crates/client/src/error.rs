@@ -52,6 +52,9 @@ pub enum Ended {
     ///
     /// [`Options::request_timeout`]: crate::Options::request_timeout
     RequestTimedOut,
+    /// The application has waited for the server while it took nothing out of a full stream, and what it waited for could
+    /// not be read: see [the crate](crate#back-pressure).
+    Unread,
     /// The transport has failed; a [`TransportError`] inside says more, if it was on the way to the server.
     Io(Arc<io::Error>),
 }
@@ -212,7 +215,7 @@ impl Ended {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            Self::ByUs | Self::NoAuthenticator => Fault::Application,
+            Self::ByUs | Self::NoAuthenticator | Self::Unread => Fault::Application,
             Self::ByServer { .. }
             | Self::Refused(_)
             | Self::Violation(_)
@@ -353,6 +356,9 @@ impl fmt::Display for Ended {
             Self::Violation(violation) => write!(f, "the server has broken the protocol: {violation}"),
             Self::TimedOut(what) => write!(f, "{what}: look at the network, or try again"),
             Self::RequestTimedOut => f.write_str("the server has not answered a request in time"),
+            Self::Unread => f.write_str(
+                "an answer was waited for behind messages that nobody takes: take them while you wait",
+            ),
             Self::Io(error) if TransportError::of(error).is_some() => error.fmt(f),
             Self::Io(error) => {
                 write!(f, "the transport has failed: {error}")?;
@@ -489,7 +495,8 @@ impl std::error::Error for Ended {
             | Self::ByServer { .. }
             | Self::Refused(_)
             | Self::Closed
-            | Self::RequestTimedOut => None,
+            | Self::RequestTimedOut
+            | Self::Unread => None,
         }
     }
 }

@@ -56,6 +56,13 @@
 //!   goes on with everything else, PINGREQ too. One connection has one order: no client can take messages for others from
 //!   behind those that nobody takes, without a bound. Two ways around: [`Options::drop_when_full`], at QoS 0, or a
 //!   connection of its own for a subscription that may be slow.
+//! - An answer of the server stands behind the messages that it has sent before. Who waits for one and does not take
+//!   messages meanwhile, as a task does that publishes in the loop over its own stream and waits for the
+//!   [`Acknowledgement`] there, may wait for itself: when nothing has been taken for [`Options::request_timeout`] while
+//!   something is waited for, the messages are read past. Those of QoS 0 that have no room are thrown away, and
+//!   [counted](Messages::dropped); those of QoS 1 and 2 wait as before, until there are twice as many as Receive Maximum says.
+//!   If that does not bring the answer either, the connection ends as [`Ended::Unread`]. Better to wait for
+//!   acknowledgements in another task, or to look at them later.
 //! - Messages of QoS 1 are acknowledged when they are taken out, so that from MQTT 5 on Receive Maximum bounds how many
 //!   are there at a time, and they never stop reading; those of QoS 2, which may not be there twice, when they are put in.
 //! - Acknowledgements leave in the order of the messages. What nobody takes, because its stream was dropped or was never
@@ -82,10 +89,29 @@
 //!
 //! | | its future is dropped | it takes too long | the connection ends |
 //! |---|---|---|---|
-//! | `publish` | before it is done: nothing is published; after: the message goes its way | waits, see above | QoS 0: may be lost. QoS 1, 2: the acknowledgement says that it may have arrived |
+//! | `publish` | before it is done: nothing is published; after: the message goes its way | waits, see below | QoS 0: may be lost. QoS 1, 2: the acknowledgement says that it may have arrived |
 //! | `subscribe` | the subscription is ended when it is made | the connection is closed | the error of the connection |
 //! | `unsubscribe` | it is carried out | the connection is closed | the error of the connection |
-//! | `disconnect` | it is carried out | after [`Options::flush_timeout`] the connection is closed; the error says how much was not acknowledged | done |
+//! | `disconnect` | it is carried out | after [`Options::flush_timeout`] the connection is closed; the error says how much was not acknowledged | done, unless there is something to deliver and another connection may be made |
+//!
+//! # What times out
+//!
+//! | what is waited for | how long | then |
+//! |---|---|---|
+//! | a transport, and on it CONNACK | [`Options::connect_timeout`] each | the connection ends, or the next is tried for |
+//! | the answer to PINGREQ, which is sent after three quarters of the [keep alive](Options::keep_alive_secs) | 10 s | the connection ends |
+//! | that the server takes a byte of what waits for it, when a PINGREQ would be due behind it | 10 s, and 10 s since the last one | the connection ends |
+//! | SUBACK, UNSUBACK, the end of an authentication that began anew | [`Options::request_timeout`] | the connection ends |
+//! | room in the queue of commands, PUBACK, PUBREC, PUBCOMP | without end: until the connection ends | |
+//! | a [`Requester`]'s answer | as long as it is told | [`RequestError::TimedOut`] |
+//! | that somebody takes messages out of full streams | without end; while something is waited for, [`Options::request_timeout`] twice | see [above](#back-pressure) |
+//! | that somebody takes a message for which there is no stream | 10 s | it is accepted |
+//! | what is to be delivered before the end | [`Options::flush_timeout`] | DISCONNECT |
+//! | that the last bytes leave | 1 s | the connection ends |
+//!
+//! While nothing is read because streams are full, neither PINGREQ nor requests are late, since their answers may have come;
+//! they have their time anew when something is read. With keep alive 0 there is no PINGREQ, and a server that is gone
+//! without a word is never missed.
 //!
 //! # Whose fault
 //! Each operation has an error of its own; [`Fault`] says for each whether to look at the own program, at the server or

@@ -39,6 +39,8 @@ pub(crate) struct Routes {
     bounds: Bounds,
     /// So many messages wait in all streams for room.
     held: usize,
+    /// An answer is waited for behind messages that nobody takes: they are read past.
+    is_passing: bool,
     next_identifier: u32,
     /// Of the last subscription that was asked for.
     number: Number,
@@ -155,6 +157,7 @@ impl Routes {
             claimed: None,
             bounds,
             held: 0,
+            is_passing: false,
             next_identifier: 0,
             number: 0,
         }
@@ -326,6 +329,7 @@ impl Routes {
             };
             has_name |= route.aim == Aim::Named;
         }
+        let drops_when_full = self.drops_when_full();
         let least = if has_name { Aim::Named } else { Aim::Matches };
         let streams = self.routes.iter().filter(|route| route.aim >= least).count();
         if streams == 0 {
@@ -338,7 +342,7 @@ impl Routes {
         for (route, message) in targets.zip(std::iter::repeat_n(message, streams)) {
             let (message, stays_here) = route.keep(message);
             stays |= stays_here;
-            let drops_when_full = self.bounds.drops_when_full || route.is_for_answers;
+            let drops_when_full = drops_when_full || route.is_for_answers;
             let is_held = route.outlet.take(message, drops_when_full);
             self.held += usize::from(is_held);
         }
@@ -346,6 +350,7 @@ impl Routes {
     }
 
     fn deliver_to_inbox(&mut self, message: Message, has_unread: bool) -> Option<Receipt> {
+        let drops_when_full = self.drops_when_full();
         let Some(inbox) = self.inbox.as_mut().filter(|inbox| !inbox.is_closed()) else {
             // Whoever claims what a session has left does it at first.
             let has_unread = has_unread || self.inbox.as_mut().is_some_and(|inbox| inbox.unread_for() < KEPT);
@@ -353,7 +358,7 @@ impl Routes {
             return if is_late && !has_unread { message.receipt() } else { self.leave(message) };
         };
         let owed = message.owed_at_once();
-        self.held += usize::from(inbox.take(message, self.bounds.drops_when_full));
+        self.held += usize::from(inbox.take(message, drops_when_full));
         owed?.claim()
     }
 
@@ -366,17 +371,38 @@ impl Routes {
         self.unclaimed.pop_front_if(|_| is_too_many)?.1.receipt()
     }
 
-    /// Whether there is room for more messages: no more are read before.
+    /// Whether there is room for more messages: no more are read before. As many again may come while they are passed.
     pub(crate) fn has_room(&self) -> bool {
-        self.held < self.bounds.held_max
+        self.held
+            < if self.is_passing { self.bounds.held_max.saturating_mul(2) } else { self.bounds.held_max }
     }
 
-    /// Puts into streams what there is room for.
-    pub(crate) fn flush(&mut self) {
-        if self.held > 0 {
-            self.held = self.outlets().map(Outlet::flush).sum();
-            self.ending.retain(|outlet| outlet.held() > 0);
+    /// Messages are read past, to come to what is behind them: those of QoS 0 that have no room are thrown away.
+    pub(crate) fn pass(&mut self) {
+        self.is_passing = true;
+    }
+
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_passing
+    }
+
+    /// There is room for messages, or nothing that would be waited for behind them.
+    pub(crate) fn stop_passing(&mut self, is_awaited: bool) {
+        self.is_passing &= is_awaited && self.held >= self.bounds.held_max;
+    }
+
+    fn drops_when_full(&self) -> bool {
+        self.bounds.drops_when_full || self.is_passing
+    }
+
+    /// Puts into streams what there is room for, and tells whether there was some.
+    pub(crate) fn flush(&mut self) -> bool {
+        if self.held == 0 {
+            return false;
         }
+        let held = self.outlets().map(Outlet::flush).sum();
+        self.ending.retain(|outlet| outlet.held() > 0);
+        std::mem::replace(&mut self.held, held) > held
     }
 
     /// The streams that have no room for what is held.

@@ -1,12 +1,14 @@
 //! What an application subscribes to.
 
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use client::{
-    Acknowledge, Client, Messages, Options, Qos, SubscribeError, SubscriptionIdentifier, TopicAlias, Version,
-    filter, topic,
+    Acknowledge, Client, Ended, Fault, Messages, Options, Outgoing, PublishError, Qos, SubscribeError,
+    SubscriptionIdentifier, TopicAlias, Version, filter, topic,
 };
-use wire::{Delivery, Publish, SubAckReason};
+use tokio::time::timeout;
+use wire::{Delivery, PubAck, PubAckReason, Publish, SubAckReason};
 
 use crate::peer::{Peer, id};
 
@@ -137,6 +139,78 @@ async fn a_full_stream_holds_back_others_only_when_receive_maximum_is_used_up() 
     }
     other.next().await.expect("it came behind them");
     assert_eq!(full.dropped(), 0);
+}
+
+/// Who publishes in the loop over its own stream, and waits there until it is acknowledged.
+#[tokio::test(start_paused = true)]
+async fn an_acknowledgement_comes_through_messages_that_its_own_task_does_not_take() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(1).receive_max(nonzero(1));
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (mut messages, _other) = streams(&mut peer, &client).await;
+    for _ in 0..50 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    messages.next().await.expect("a message");
+    let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("c"), b"you") };
+    let acknowledgement = client.publish(&message).await.expect("queued");
+    assert_eq!(peer.next().await, "PUBLISH q1 id=3 \"c\" 3 B \"you\"");
+    peer.send(PubAck::new(id(3), PubAckReason::Success)).await;
+    let acknowledged = timeout(Duration::from_secs(11), acknowledgement).await;
+    acknowledged.expect("it is bounded").expect("it is acknowledged");
+    // What comes from now on is waited for again.
+    for _ in 0..5 {
+        peer.send(publish(Qos::AtMostOnce, 0)).await;
+    }
+    let mut taken = 1;
+    while timeout(Duration::from_secs(1), messages.next()).await.is_ok() {
+        taken += 1;
+    }
+    assert_eq!(taken + messages.dropped(), 55, "each is taken or counted");
+    assert!((40..50).contains(&messages.dropped()), "{}", messages.dropped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_neither_be_taken_nor_lost_ends_a_connection_that_waits_behind_it() {
+    let options = Options::new(Version::V3_1_1).client_id("me").messages_max(1).receive_max(nonzero(2));
+    let (mut peer, client) = Peer::accepted_with(Version::V3_1_1, options).await;
+    let (_messages, _other) = streams(&mut peer, &client).await;
+    for number in 1..=10 {
+        peer.send(publish(Qos::AtLeastOnce, number)).await;
+    }
+    let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("c"), b"you") };
+    let acknowledgement = client.publish(&message).await.expect("queued");
+    assert!(peer.next().await.starts_with("PUBLISH q1 id=3"));
+    peer.send(PubAck::new(id(3), PubAckReason::Success)).await;
+    let over = timeout(Duration::from_secs(21), acknowledgement).await.expect("it is bounded");
+    let error = over.expect_err("it could not be read");
+    assert!(matches!(error, PublishError::Ended(Ended::Unread)), "{error}");
+    assert_eq!(error.fault(), Fault::Application);
+}
+
+/// The server waits with reading until what it has written is taken.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_read_before_it_is_read_is_read() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(1).receive_max(nonzero(1));
+    let options = options.keep_alive_secs(0).commands_max(1);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (_messages, _other) = streams(&mut peer, &client).await;
+    let large = [b'x'; 10_000];
+    let served = async {
+        // Ten times as much as a stream in memory has room for.
+        for _ in 0..1_000 {
+            peer.send(Publish::new(topic!("a/b"), &large)).await;
+        }
+        for _ in 0..1_000 {
+            assert!(peer.next().await.starts_with("PUBLISH q0"));
+        }
+    };
+    let published = async {
+        for _ in 0..1_000 {
+            drop(client.publish(&Outgoing::new(topic!("c"), &large)).await.expect("queued"));
+        }
+    };
+    let both = async { tokio::join!(served, published) };
+    timeout(Duration::from_secs(60), both).await.expect("it goes on");
 }
 
 #[tokio::test]
