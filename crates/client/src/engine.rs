@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use session::Now;
-use session::client::{self as protocol, Acknowledge, Client, Event, Outgoing, Receipt, Settings, Stored};
+use session::client::{
+    self as protocol, Acknowledge, Client, Event, Outgoing, Receipt, Settings, Stored, TimedOut,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use wire::{
@@ -19,7 +21,7 @@ use crate::client::unix_ms;
 use crate::command::{Command, End, Reply};
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError};
 use crate::message::{Accepted, Message, Owed};
-use crate::options::Options;
+use crate::options::{Options, PING_TIMEOUT};
 use crate::owned::OwnedDisconnect;
 use crate::requests::Request;
 use crate::routes::{KEPT, Routes};
@@ -64,6 +66,8 @@ pub(crate) struct Engine {
     stuck_since: Option<Instant>,
     input: Input,
     pub(crate) output: Output,
+    /// When the socket last took bytes that had waited for it, or when they began to count as late.
+    moved_at: Instant,
     start: Instant,
     /// When this turn began.
     now: Now,
@@ -118,6 +122,7 @@ impl Engine {
             stuck_since: None,
             input: Input::default(),
             output,
+            moved_at: start,
             start,
             now: now(start),
         })
@@ -260,7 +265,7 @@ impl Engine {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called. While nothing is read, no request is late: its
     /// answer may have come.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let session = self.session.poll_timeout().map(|ms| self.start + Duration::from_millis(ms));
+        let session = self.session_due();
         let requests = self.requests_due().filter(|_| self.may_read());
         [session, requests, self.closing_due(), self.abandoned_due(), self.stuck_due()]
             .into_iter()
@@ -273,12 +278,33 @@ impl Engine {
         self.requests.values().map(|request| request.due).chain(self.exchange.due()).min()
     }
 
+    /// When the state machine has something to do. PINGREQ does not stand behind bytes that wait for the socket, where its
+    /// answer would seem to be late: as long as they move, the server is there. If nothing is read, the server may be the
+    /// one who waits.
+    fn session_due(&self) -> Option<Instant> {
+        let due = self.start + Duration::from_millis(self.session.poll_timeout()?);
+        if self.has_backlog() {
+            return self.may_read().then(|| due.max(self.moved_at) + PING_TIMEOUT);
+        }
+        Some(due)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.session.is_connected() && !self.output.rest().is_empty()
+    }
+
     pub(crate) fn handle_timeout(&mut self) -> Result<(), Ended> {
         let at = Instant::now();
         if !self.may_read() {
             self.assume_heard();
         }
-        self.session.handle_timeout(now(self.start), &mut self.output.bytes).map_err(Ended::TimedOut)?;
+        if self.session_due().is_some_and(|due| due <= at) {
+            if self.has_backlog() {
+                return Err(Ended::TimedOut(TimedOut::Ping));
+            }
+            let timed_out = self.session.handle_timeout(now(self.start), &mut self.output.bytes);
+            timed_out.map_err(Ended::TimedOut)?;
+        }
         if self.may_read() && self.requests_due().is_some_and(|due| due <= at) {
             return Err(Ended::RequestTimedOut);
         }
@@ -292,7 +318,7 @@ impl Engine {
     }
 
     /// While nothing is read, the answer to PINGREQ is not either: it counts as come, or a slow application would cost
-    /// the connection.
+    /// the connection. While the server takes what it is sent, it is there.
     fn assume_heard(&mut self) {
         let now = self.now();
         if self.session.is_connected() {
@@ -303,6 +329,12 @@ impl Engine {
 
     pub(crate) fn handle_written(&mut self, count: usize) -> Result<(), Ended> {
         self.output.advance(count);
+        if count > 0 {
+            self.moved_at = Instant::now();
+        }
+        if self.has_backlog() {
+            self.assume_heard();
+        }
         self.settle()
     }
 
@@ -395,6 +427,7 @@ impl Engine {
         if was_paused && !self.is_paused {
             self.assume_heard();
             self.postpone_requests();
+            self.moved_at = Instant::now();
         }
         let is_stuck = self.is_paused && is_awaited;
         self.stuck_since = is_stuck.then(|| self.stuck_since.unwrap_or_else(Instant::now));

@@ -18,6 +18,9 @@ use crate::state::Trace;
 /// before as many do.
 const WAITING_MESSAGES_MAX: usize = 10_000;
 
+/// The server is to answer PINGREQ within this time, or to take at least one byte where it is kept from coming to it.
+pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Before MQTT 5 a server that has enough can only close the connection, as Mosquitto does when more than its
 /// `max_inflight_messages`, 20, are under way at QoS 2.
 const INFLIGHT_MAX_3: u16 = 20;
@@ -364,6 +367,7 @@ impl Options {
             waiting_messages_max: WAITING_MESSAGES_MAX,
             receive_excess_max: u16::MAX,
             connect_timeout_ms: u64::try_from(self.connect_timeout.as_millis()).unwrap_or(u64::MAX / 2),
+            ping_timeout_ms: u64::try_from(PING_TIMEOUT.as_millis()).unwrap_or(u64::MAX / 2),
             ..session::client::Settings::default()
         }
     }

@@ -12,6 +12,7 @@ use client::{
     filter, topic,
 };
 use tokio::io::{AsyncWriteExt, ReadBuf};
+use tokio::time::Instant;
 use wire::{ConnAck, ConnAckProperties, ConnectRefusal, PubAck, PubAckReason, SubAckReason};
 
 use crate::peer::{END, Peer, id, pass};
@@ -172,6 +173,37 @@ async fn a_silent_connection_is_kept_alive() {
     assert_eq!(peer.next().await, "PINGREQ", "7.5 s later; it is given up after 10 s");
     assert_eq!(peer.next().await, END);
     assert!(matches!(client.ended(), Some(Ended::TimedOut(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_packet_that_takes_long_is_no_sign_of_a_server_that_is_gone() {
+    let options = Options::new(Version::V5).client_id("me").keep_alive_secs(10);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let payload = vec![b'x'; 2 << 20];
+    drop(client.publish(&Outgoing::new(topic!("a"), &payload)).await.expect("queued"));
+    for _ in 0..30 {
+        pass(Duration::from_secs(9)).await;
+        peer.sip(50).await;
+    }
+    assert!(client.ended().is_none(), "{:?}", client.ended());
+    assert!(peer.next().await.starts_with("PUBLISH q0 \"a\" 2097152 B"));
+    assert_eq!(peer.next().await, "PINGREQ", "it is due, and not late");
+    peer.send(wire::PingResp).await;
+    assert_eq!(peer.next().await, "PINGREQ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_nothing_any_more_is_given_up() {
+    let options = Options::new(Version::V5).client_id("me").keep_alive_secs(10);
+    let (_peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let payload = vec![b'x'; 2 << 20];
+    let queued = Instant::now();
+    let stuck = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("a"), &payload) };
+    let acknowledgement = client.publish(&stuck).await.expect("queued");
+    let error = acknowledgement.await.expect_err("it is over");
+    assert!(matches!(error, PublishError::Ended(Ended::TimedOut(_))), "{error}");
+    // Three quarters of the keep alive, 10 s, and the farewell.
+    assert_eq!(queued.elapsed().as_secs(), 18);
 }
 
 /// The answers to PINGREQ wait behind messages that nobody takes.

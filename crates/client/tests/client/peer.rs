@@ -76,6 +76,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.stream.read_buf(&mut self.input).await.expect("in order");
     }
 
+    /// Some more bytes of the client, at most so many.
+    pub(crate) async fn sip(&mut self, bytes: u64) {
+        (&mut self.stream).take(bytes).read_buf(&mut self.input).await.expect("in order");
+    }
+
     /// The next packet of the client, on one line.
     pub(crate) async fn next(&mut self) -> String {
         let limits = Limits { sender: Some(Role::Client), ..Limits::default() };
