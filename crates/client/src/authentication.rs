@@ -129,6 +129,12 @@ impl Engine {
     }
 
     pub(crate) fn reauthenticate(&mut self, reply: Reply<(), AuthenticateError>) {
+        // The one that is under way has its own steps to make, which must not begin anew.
+        if self.exchange.again.is_some() {
+            let refused = session::client::RequestError::NotOurTurn;
+            let _ = reply.send(Err(AuthenticateError::Protocol(refused)));
+            return;
+        }
         let data = match &mut self.exchange.authenticator {
             Some(authenticator) => authenticator.begin(),
             None => self.options.authentication_data().map(Vec::from),

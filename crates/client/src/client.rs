@@ -298,7 +298,8 @@ impl Client {
     }
 
     /// Begins the authentication of this connection anew (section 4.12.1), with the method of CONNECT, and returns when the
-    /// server is content. If it is not, it ends the connection.
+    /// server is content. If it is not, it ends the connection. One at a time: another that is asked for meanwhile is
+    /// refused ([`NotOurTurn`](session::client::RequestError::NotOurTurn)).
     ///
     /// # Errors
     /// [`AuthenticateError`].

@@ -1,5 +1,6 @@
 //! Request and response over MQTT 5 (section 4.10).
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use session::client::Outgoing;
@@ -29,8 +30,33 @@ pub struct Requester {
     client: Client,
     response_topic: TopicNameBuf,
     responses: Messages,
-    /// Correlation Data of the last request.
+    correlations: Correlations,
+}
+
+/// Correlation Data of one request after the other: 128 bits that nobody else has, and that nobody who sees neither
+/// requests nor answers can guess. Others may have the same response topic.
+struct Correlations {
+    keys: RandomState,
     last: u64,
+}
+
+impl Correlations {
+    fn new() -> Self {
+        Self { keys: RandomState::new(), last: 0 }
+    }
+
+    fn next(&mut self) -> [u8; 16] {
+        self.last += 1;
+        let half = |which: u8| u128::from(self.keys.hash_one((self.last, which)));
+        (half(0) << 64 | half(1)).to_be_bytes()
+    }
+}
+
+/// Without what could be guessed from.
+impl std::fmt::Debug for Correlations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Correlations")
+    }
 }
 
 impl Client {
@@ -46,7 +72,8 @@ impl Client {
         let filter = TopicFilter::try_from(response_topic).map_err(RequesterError::Filter)?;
         let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
         let responses = self.subscribe_for(filter, options, true).await.map_err(RequesterError::Subscribe)?;
-        Ok(Requester { client: self.clone(), response_topic: response_topic.into(), responses, last: 0 })
+        let (client, response_topic) = (self.clone(), response_topic.into());
+        Ok(Requester { client, response_topic, responses, correlations: Correlations::new() })
     }
 }
 
@@ -68,8 +95,7 @@ impl Requester {
 
     async fn ask(&mut self, question: &Outgoing<'_>) -> Result<Message, RequestError> {
         self.responses.discard();
-        self.last += 1;
-        let correlation = self.last.to_be_bytes();
+        let correlation = self.correlations.next();
         let properties = MessageProperties {
             response_topic: Some(ResponseTopic(self.response_topic.name())),
             correlation_data: Binary::new(&correlation).ok(),

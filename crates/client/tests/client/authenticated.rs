@@ -82,6 +82,39 @@ async fn steps_go_on_until_the_server_is_content() {
     again.expect("the server is content again");
 }
 
+/// Knows how often it has begun, and answers with that.
+struct Counted(u8);
+
+impl Authenticator for Counted {
+    fn begin(&mut self) -> Option<Vec<u8>> {
+        self.0 += 1;
+        Some(b"ann".to_vec())
+    }
+
+    fn step(&mut self, _: Option<&[u8]>) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(vec![0; self.0.into()]))
+    }
+}
+
+#[tokio::test]
+async fn an_authentication_that_is_under_way_is_not_begun_anew() {
+    let (mut peer, client) = begun(Options::new(Version::V5).authenticator("MIRROR", || Counted(0))).await;
+    peer.send(accepted(b"bob")).await;
+    let client = client.await.expect("no panic").expect("accepted");
+    let server = async {
+        assert!(peer.next().await.starts_with("AUTH Re-authenticate"));
+        let refused = client.reauthenticate().await.expect_err("there is one");
+        let why = session::client::RequestError::NotOurTurn;
+        assert!(matches!(refused, AuthenticateError::Protocol(error) if error == why), "{refused}");
+        peer.send(auth(AuthReason::ContinueAuthentication, b"fg")).await;
+        let line = peer.next().await;
+        assert!(line.contains("authentication-data=2 B"), "it goes on as it was: {line}");
+        peer.send(auth(AuthReason::Success, b"bob")).await;
+    };
+    let (again, ()) = tokio::join!(client.reauthenticate(), server);
+    again.expect("the server is content again");
+}
+
 #[tokio::test]
 async fn a_server_that_is_not_who_it_says_is_left() {
     let (mut peer, client) = begun(mirror()).await;

@@ -99,6 +99,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
+    /// The Correlation Data of the next packet of the client, a PUBLISH.
+    pub(crate) async fn correlation(&mut self) -> Vec<u8> {
+        loop {
+            let decoded = decode(&self.input, Some(self.version), &Limits::default()).expect("in order");
+            if let Decoded::Packet { packet, len } = decoded {
+                let Packet::Publish(publish) = packet else { panic!("{packet}") };
+                let data = publish.properties.correlation_data.expect("a question has it");
+                let data = data.as_bytes().to_owned();
+                self.input.drain(..len);
+                return data;
+            }
+            assert!(self.stream.read_buf(&mut self.input).await.expect("in order") > 0);
+        }
+    }
+
     pub(crate) async fn send<'p>(&mut self, packet: impl Into<Packet<'p>>) {
         let mut bytes = Vec::new();
         packet.into().encode(self.version, &mut bytes).expect("in order");

@@ -1,5 +1,6 @@
 //! Questions and answers.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use client::{
@@ -22,9 +23,8 @@ fn question(qos: Qos) -> Outgoing<'static> {
     Outgoing { qos, ..Outgoing::new(topic!("questions"), b"?") }
 }
 
-async fn answer(peer: &mut Peer, number: u64, payload: &[u8]) {
-    let correlation = number.to_be_bytes();
-    let correlation_data = Binary::new(&correlation).ok();
+async fn answer(peer: &mut Peer, correlation: &[u8], payload: &[u8]) {
+    let correlation_data = Binary::new(correlation).ok();
     let properties = MessageProperties { correlation_data, ..MessageProperties::EMPTY };
     peer.send(Publish { properties, ..Publish::new(topic!("answers"), payload) }).await;
 }
@@ -34,16 +34,38 @@ async fn an_answer_belongs_to_its_question() {
     let (mut peer, _client, mut requester) = requester().await;
     let late = requester.request(&question(Qos::AtMostOnce), Duration::from_secs(1)).await;
     assert!(matches!(late, Err(RequestError::TimedOut)));
-    let asked = peer.next().await;
-    assert!(asked.contains("response-topic=\"answers\""), "{asked}");
+    let first = peer.correlation().await;
     let server = async {
-        assert!(peer.next().await.starts_with("PUBLISH"));
-        answer(&mut peer, 1, b"too late").await;
-        answer(&mut peer, 2, b"in time").await;
+        let second = peer.correlation().await;
+        answer(&mut peer, &first, b"too late").await;
+        answer(&mut peer, &second, b"in time").await;
     };
     let question = question(Qos::AtMostOnce);
     let (answered, ()) = tokio::join!(requester.request(&question, LONG), server);
     assert_eq!(answered.expect("it came").payload(), b"in time");
+}
+
+/// Others may have the same response topic, and their own answers come to it.
+#[tokio::test(start_paused = true)]
+async fn no_two_questions_of_anybody_are_taken_for_each_other() {
+    let mut seen = HashSet::new();
+    for _ in 0..3 {
+        let (mut peer, _client, mut requester) = requester().await;
+        for _ in 0..3 {
+            let asked = requester.request(&question(Qos::AtMostOnce), Duration::from_secs(1)).await;
+            assert!(matches!(asked, Err(RequestError::TimedOut)));
+            assert!(seen.insert(peer.correlation().await), "it was there before");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_says_where_its_answer_goes() {
+    let (mut peer, _client, mut requester) = requester().await;
+    let asked = requester.request(&question(Qos::AtMostOnce), Duration::from_secs(1)).await;
+    assert!(matches!(asked, Err(RequestError::TimedOut)));
+    let line = peer.next().await;
+    assert!(line.contains("response-topic=\"answers\""), "{line}");
 }
 
 #[tokio::test]
