@@ -22,6 +22,7 @@ use wire::{
 };
 
 use crate::command::{Command, End};
+use crate::dial;
 use crate::driver::{Asked, Driver};
 use crate::endpoint::Endpoint;
 use crate::error::{
@@ -102,10 +103,10 @@ impl Client {
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
     pub async fn connect_to(endpoint: Endpoint, options: Options) -> Result<Self, ConnectError> {
-        let endpoint = Arc::new(endpoint);
+        let (endpoint, packet_bytes_max) = (Arc::new(endpoint), options.largest_packet_bytes());
         let connector = move || {
             let endpoint = Arc::clone(&endpoint);
-            async move { endpoint.connect().await }
+            async move { dial::connect(&endpoint, packet_bytes_max).await }
         };
         Self::connect_by(connector, options).await
     }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 #[cfg(unix)]
@@ -125,8 +126,12 @@ impl From<TransportError> for io::Error {
     }
 }
 
-/// A connection, through all layers.
-pub(crate) async fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
+/// A connection, through all layers, on which the server's packets have at most so many bytes.
+pub(crate) async fn connect(
+    endpoint: &Endpoint,
+    #[cfg_attr(not(feature = "websocket"), expect(unused_variables, reason = "others have no frames"))]
+    packet_bytes_max: Option<NonZeroU32>,
+) -> io::Result<Stream> {
     let stream = match &endpoint.place {
         Place::Tcp { host, port } => tcp(endpoint, host, *port).await?,
         #[cfg(unix)]
@@ -143,7 +148,7 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
     };
     #[cfg(feature = "websocket")]
     let stream = match &endpoint.websocket {
-        Some(websocket) => Stream::new(websocket.wrap(stream, endpoint).await?),
+        Some(websocket) => Stream::new(websocket.wrap(stream, endpoint, packet_bytes_max).await?),
         None => stream,
     };
     Ok(stream)

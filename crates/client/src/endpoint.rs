@@ -137,7 +137,7 @@ impl Endpoint {
     /// # Errors
     /// What has failed, as the [`TransportError`](crate::TransportError) inside of it says.
     pub async fn connect(&self) -> io::Result<Stream> {
-        dial::connect(self).await
+        dial::connect(self, None).await
     }
 
     /// What the other end is called, where a layer has to know: in certificates, or in HTTP.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use session::client::Acknowledge;
+use tokio::sync::Semaphore;
 use wire::{Binary, Connect, Packet, Role, UserProperties, Utf8, Version, Will};
 
 use crate::authentication::{Authenticator, Authenticators};
@@ -20,6 +21,14 @@ const WAITING_MESSAGES_MAX: usize = 10_000;
 
 /// The server is to answer PINGREQ within this time, or to take at least one byte where it is kept from coming to it.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// More than anybody waits, and less than clocks of any system have room for: 30 years.
+const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 3_600);
+
+/// A time that can be added to now.
+pub(crate) fn bounded(duration: Duration) -> Duration {
+    duration.min(LONGEST)
+}
 
 /// Before MQTT 5 a server that has enough can only close the connection, as Mosquitto does when more than its
 /// `max_inflight_messages`, 20, are under way at QoS 2.
@@ -37,6 +46,8 @@ const INFLIGHT_MAX_3: u16 = 20;
 ///     .clean_start(false);
 /// # let _ = options;
 /// ```
+///
+/// Times of more than 30 years are 30 years.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) version: Version,
@@ -252,8 +263,8 @@ impl Options {
         self
     }
 
-    /// Maximum Packet Size: the largest packet that is taken, in bytes. MQTT 5 servers know it; a larger packet ends the
-    /// connection.
+    /// Maximum Packet Size: the largest packet that is taken, in bytes. A larger one ends the connection, as does a frame of
+    /// WebSocket that has 1 MiB more. MQTT 5 only: other servers cannot be told.
     #[must_use]
     pub fn packet_bytes_max(mut self, bytes: NonZeroU32) -> Self {
         self.packet_bytes_max = Some(bytes);
@@ -286,10 +297,11 @@ impl Options {
         self
     }
 
-    /// Each subscription holds so many messages that have not been taken out, at least 1. At first 256.
+    /// Each subscription holds so many messages that have not been taken out: at least 1, at most [`usize::MAX`] / 8. At
+    /// first 256.
     #[must_use]
     pub fn messages_max(mut self, messages: usize) -> Self {
-        self.messages_max = messages.max(1);
+        self.messages_max = messages.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
@@ -301,24 +313,25 @@ impl Options {
         self
     }
 
-    /// So many operations wait for the driver before the next one has to wait, at least 1. At first 256.
+    /// So many operations wait for the driver before the next one has to wait: at least 1, at most [`usize::MAX`] / 8. At
+    /// first 256.
     #[must_use]
     pub fn commands_max(mut self, commands: usize) -> Self {
-        self.commands_max = commands.max(1);
+        self.commands_max = commands.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
     /// The server is to answer CONNECT within this time. At first 10 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = bounded(timeout);
         self
     }
 
     /// The server is to answer SUBSCRIBE and UNSUBSCRIBE within this time, or the connection is closed. At first 10 s.
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = timeout;
+        self.request_timeout = bounded(timeout);
         self
     }
 
@@ -326,7 +339,7 @@ impl Options {
     /// acknowledged. At first 10 s.
     #[must_use]
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {
-        self.flush_timeout = timeout;
+        self.flush_timeout = bounded(timeout);
         self
     }
 
@@ -336,7 +349,7 @@ impl Options {
     /// [the crate](crate#reconnecting). At first this is not done.
     #[must_use]
     pub fn reconnect(mut self, first: Duration, max: Duration) -> Self {
-        self.reconnect = Some(BackOff::new(first, max));
+        self.reconnect = Some(BackOff::new(bounded(first), bounded(max)));
         self
     }
 
@@ -370,6 +383,11 @@ impl Options {
             ping_timeout_ms: u64::try_from(PING_TIMEOUT.as_millis()).unwrap_or(u64::MAX / 2),
             ..session::client::Settings::default()
         }
+    }
+
+    /// The largest packet that the server may send. Before MQTT 5 it does not know.
+    pub(crate) fn largest_packet_bytes(&self) -> Option<NonZeroU32> {
+        self.packet_bytes_max.filter(|_| self.version.is_5())
     }
 
     /// The bounds of what was received and not taken.

@@ -11,6 +11,7 @@ use wire::{Binary, MessageProperties, Qos, ReasonCode, ResponseTopic, Subscripti
 use crate::client::Client;
 use crate::error::{Ended, PublishError, RequestError, RequesterError};
 use crate::message::{Message, Messages};
+use crate::options::bounded;
 
 /// Asks, and waits for the answer: one question at a time, with a response topic of its own.
 ///
@@ -89,7 +90,7 @@ impl Requester {
         question: &Outgoing<'_>,
         timeout: Duration,
     ) -> Result<Message, RequestError> {
-        let due = Instant::now() + timeout;
+        let due = Instant::now() + bounded(timeout);
         timeout_at(due, self.ask(question)).await.unwrap_or(Err(RequestError::TimedOut))
     }
 

@@ -90,10 +90,15 @@ fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), UrlError> {
     }
     let port = match (rest, rest.strip_prefix(':')) {
         ("" | ":", _) => None,
-        (_, Some(digits)) => Some(digits.parse().map_err(|_| UrlError::Port)?),
+        (_, Some(digits)) => Some(port(digits).ok_or(UrlError::Port)?),
         (_, None) => return Err(UrlError::Port),
     };
     Ok((host, port))
+}
+
+/// Numbers of Rust may have a sign, and ports may not.
+fn port(digits: &str) -> Option<u16> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
 
 #[cfg(feature = "tls")]

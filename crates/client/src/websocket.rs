@@ -1,6 +1,7 @@
 //! MQTT over WebSocket (MQTT 5.0, section 6): control packets in binary frames, wherever these begin and end.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
@@ -18,8 +19,12 @@ use crate::dial::{Layer, TransportError};
 use crate::endpoint::{Duplex, Endpoint, Place};
 use crate::error::Fault;
 
-/// The largest frame that is taken: the largest control packet there is.
-const FRAME_BYTES_MAX: usize = (256 << 20) + 5;
+/// The largest control packet there is.
+const PACKET_BYTES_MAX: usize = (256 << 20) + 5;
+
+/// A frame that is taken may have so much beside the largest packet: it begins and ends where the server wants, and smaller
+/// packets may be in it in any number.
+const FRAME_EXCESS_BYTES: usize = 1 << 20;
 
 /// A frame that is sent has at most so many bytes: it is copied, to be masked.
 const SENT_FRAME_BYTES_MAX: usize = 64 << 10;
@@ -79,11 +84,18 @@ impl WebSocket {
         Ok(self)
     }
 
-    /// Asks the server for WebSocket, over a connection to it.
-    pub(crate) async fn wrap<S: Duplex>(&self, stream: S, endpoint: &Endpoint) -> io::Result<Frames<S>> {
+    /// Asks the server for WebSocket, over a connection to it on which packets have at most so many bytes.
+    pub(crate) async fn wrap<S: Duplex>(
+        &self,
+        stream: S,
+        endpoint: &Endpoint,
+        packet_bytes_max: Option<NonZeroU32>,
+    ) -> io::Result<Frames<S>> {
+        let packet_bytes_max = packet_bytes_max.map_or(PACKET_BYTES_MAX, |bytes| bytes.get() as usize);
+        let frame_bytes_max = packet_bytes_max.min(PACKET_BYTES_MAX) + FRAME_EXCESS_BYTES;
         let mut config = WebSocketConfig::default();
-        config.max_message_size = Some(FRAME_BYTES_MAX);
-        config.max_frame_size = Some(FRAME_BYTES_MAX);
+        config.max_message_size = Some(frame_bytes_max);
+        config.max_frame_size = Some(frame_bytes_max);
         let failed = |error| {
             let (fault, cause) = explain(error);
             TransportError::new(Layer::WebSocket, endpoint, fault, cause)

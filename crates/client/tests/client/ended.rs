@@ -140,6 +140,24 @@ async fn a_refusal_says_why() {
 }
 
 #[tokio::test]
+async fn options_may_be_as_large_as_their_types() {
+    let options = Options::new(Version::V5)
+        .client_id("me")
+        .messages_max(usize::MAX)
+        .commands_max(usize::MAX)
+        .connect_timeout(Duration::MAX)
+        .request_timeout(Duration::MAX)
+        .flush_timeout(Duration::MAX)
+        .reconnect(Duration::MAX, Duration::MAX);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (messages, ()) =
+        tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let _messages = messages.expect("granted");
+    client.disconnect().await.expect("nothing is under way");
+    assert_eq!(peer.next().await, "DISCONNECT Normal disconnection");
+}
+
+#[tokio::test]
 async fn options_that_make_no_connect_are_the_applications_fault() {
     let (_peer, client) = Peer::new(Version::V5, Options::new(Version::V5).client_id("a\0b"));
     let error = client.await.expect("no panic").expect_err("no string");

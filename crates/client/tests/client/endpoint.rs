@@ -87,6 +87,7 @@ fn a_url_is_an_endpoint() {
     assert!(matches!(wrong("mqtt://[::1"), UrlError::Host));
     assert!(matches!(wrong("unix://"), UrlError::Host));
     assert!(matches!(wrong("mqtt://a:65536"), UrlError::Port));
+    assert!(matches!(wrong("mqtt://a:+1883"), UrlError::Port));
     assert!(matches!(wrong("mqtt://[::1]7"), UrlError::Port));
     assert!(matches!(wrong("mqtt://ann:secret@a"), UrlError::Credentials));
     assert!(matches!(wrong("mqtt://a/topic"), UrlError::Path));

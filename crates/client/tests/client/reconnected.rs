@@ -181,6 +181,30 @@ async fn a_refusal_that_may_pass_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn it_may_take_for_ever_until_the_next_attempt() {
+    let (to, mut streams) = mpsc::unbounded_channel();
+    let connector = move || {
+        let (ours, theirs) = duplex(1 << 16);
+        std::future::ready(
+            to.send(ours).map(|()| theirs).map_err(|_| io::ErrorKind::ConnectionRefused.into()),
+        )
+    };
+    let options = lasting().reconnect(Duration::MAX, Duration::MAX);
+    let server = async {
+        let mut peer = Peer::on(streams.recv().await.expect("the client tries"), Version::V5);
+        assert!(peer.next().await.starts_with("CONNECT"));
+        peer.send(ConnAck::accepted(false)).await;
+        peer
+    };
+    let (client, peer) = tokio::join!(Client::connect_by(connector, options), server);
+    let client = client.expect("accepted");
+    drop(peer);
+    let mut state = client.state();
+    drop(state.wait_for(|state| matches!(state, State::Reconnecting(_))).await.expect("it is there"));
+    client.disconnect().await.expect("there is nothing to deliver");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_accepts_and_closes_is_tried_less_and_less_often() {
     let (mut listener, mut peer, _client) = connected(Version::V5, lasting()).await;
     let mut again = async |peer: Peer| {

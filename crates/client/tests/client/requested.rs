@@ -80,6 +80,18 @@ async fn a_question_that_nobody_hears_does_not_wait() {
     assert!(matches!(answered, Err(RequestError::Nobody)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_question_may_wait_for_ever() {
+    let (mut peer, _client, mut requester) = requester().await;
+    let question = question(Qos::AtMostOnce);
+    let server = async {
+        let correlation = peer.correlation().await;
+        answer(&mut peer, &correlation, b"!").await;
+    };
+    let (answered, ()) = tokio::join!(requester.request(&question, Duration::MAX), server);
+    answered.expect("it came");
+}
+
 #[tokio::test]
 async fn requests_need_mqtt_5() {
     let (_peer, client) = Peer::accepted(Version::V3_1_1).await;

@@ -1,6 +1,11 @@
 //! WebSocket, with a server that the test plays.
 
-use client::{Client, Endpoint, Fault, Layer, Options, TransportError, Version, WebSocket, WebSocketError};
+use std::num::NonZeroU32;
+
+use client::{
+    Client, ConnectError, Ended, Endpoint, Fault, Layer, Options, TransportError, Version, WebSocket,
+    WebSocketError,
+};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
@@ -111,6 +116,23 @@ async fn a_text_frame_ends_the_connection() {
     let connect = Client::connect_to(endpoint(port), Options::new(Version::V5));
     let (_frames, refused) = tokio::join!(server, connect);
     assert!(refused.expect_err("it is no MQTT").to_string().contains("MQTT-6.0.0-1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_is_no_larger_than_packets_may_be() {
+    let (listener, port) = listen().await;
+    let server = async {
+        let mut stream = accept(&listener, Some("mqtt")).await.into_inner();
+        // A frame of 2 MiB is announced, and does not come.
+        let mut head = vec![0x82, 127];
+        head.extend_from_slice(&(2_u64 << 20).to_be_bytes());
+        stream.write_all(&head).await.expect("it is there");
+        stream
+    };
+    let options = Options::new(Version::V5).packet_bytes_max(NonZeroU32::new(1_000).expect("not 0"));
+    let (_stream, refused) = tokio::join!(server, Client::connect_to(endpoint(port), options));
+    let error = refused.expect_err("it is too large");
+    assert!(matches!(error, ConnectError::Ended(Ended::Io(_))), "{error}");
 }
 
 #[test]
