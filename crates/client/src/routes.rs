@@ -21,6 +21,10 @@ pub(crate) const KEPT: Duration = Duration::from_secs(10);
 /// So many messages wait for that: as many as a server can have unacknowledged, unless it repeats itself.
 const UNCLAIMED_MAX: usize = u16::MAX as usize;
 
+/// The client's own Subscription Identifiers are larger than this, and those of applications, which begin at 1, rarely are.
+/// They take two bytes, up to 16,383.
+const OWN_IDENTIFIERS: u32 = 8_191;
+
 /// The subscriptions of a client, and the messages that are on their way to them.
 #[derive(Debug)]
 pub(crate) struct Routes {
@@ -83,6 +87,15 @@ struct ForInbox {
     subscribe: OwnedSubscribe,
     /// As with a [`Route`].
     is_known: bool,
+}
+
+impl ForInbox {
+    /// The server says that a message is for this subscription, which matches.
+    fn is_named(&self, message: &Message) -> bool {
+        let identifier = self.subscribe.identifier;
+        identifier.is_some_and(|own| message.subscription_identifiers().contains(&own))
+            && self.subscribe.filters().any(|filter| filter.filter().matches(message.topic()))
+    }
 }
 
 /// What a message is to a route.
@@ -158,7 +171,7 @@ impl Routes {
             bounds,
             held: 0,
             is_passing: false,
-            next_identifier: 0,
+            next_identifier: OWN_IDENTIFIERS,
             number: 0,
         }
     }
@@ -168,10 +181,16 @@ impl Routes {
         self.routes.iter().any(|route| route.filter.filter() == filter && !route.outlet.is_closed())
     }
 
-    /// An identifier that no stream of this client has. After 2^28 of them there is none, and filters alone tell.
+    /// An identifier that no stream of this client has, and nothing that is meant for the inbox. After 2^28 of them there is
+    /// none, and filters alone tell.
     pub(crate) fn new_identifier(&mut self) -> Option<SubscriptionIdentifier> {
-        self.next_identifier = self.next_identifier.saturating_add(1);
-        SubscriptionIdentifier::new(self.next_identifier)
+        loop {
+            self.next_identifier = self.next_identifier.saturating_add(1);
+            let identifier = SubscriptionIdentifier::new(self.next_identifier)?;
+            if self.inbox_subscriptions.iter().all(|own| own.subscribe.identifier != Some(identifier)) {
+                return Some(identifier);
+            }
+        }
     }
 
     /// The number of what is asked for now.
@@ -310,7 +329,8 @@ impl Routes {
 
     /// Sends a message to the streams it is for, and returns what is to be accepted at once. Where the server names
     /// subscriptions, it is for those, as far as they match: the identifiers of a session that was there before may be
-    /// those of other filters. A stream that nobody reads is for nothing.
+    /// those of other filters. If all of them are meant for the inbox, so is the message, though streams may match. A
+    /// stream that nobody reads is for nothing.
     pub(crate) fn deliver(&mut self, message: Message) -> Option<Receipt> {
         let topic = message.topic();
         let identifiers = message.subscription_identifiers();
@@ -331,8 +351,9 @@ impl Routes {
         }
         let drops_when_full = self.drops_when_full();
         let least = if has_name { Aim::Named } else { Aim::Matches };
+        let is_for_inbox = || self.inbox_subscriptions.iter().any(|own| own.is_named(&message));
         let streams = self.routes.iter().filter(|route| route.aim >= least).count();
-        if streams == 0 {
+        if streams == 0 || !has_name && is_for_inbox() {
             return self.deliver_to_inbox(message, has_unread);
         }
         message.is_for(streams);

@@ -45,6 +45,42 @@ async fn a_message_that_matches_several_filters_comes_once_and_in_its_turn() {
     assert_eq!(peer.next().await, "PUBACK id=9 Success");
 }
 
+/// A server sends a message once for each of its subscriptions, and says which.
+#[tokio::test]
+async fn a_message_that_is_named_for_the_inbox_comes_there_though_a_stream_matches() {
+    let (mut peer, client) = Peer::accepted(Version::V5).await;
+    let mut inbox = client.inbox().await.expect("connected");
+    let subscribe = client.subscribe(filter!("a/+"), Qos::AtMostOnce);
+    let (messages, own) = tokio::join!(subscribe, async {
+        let line = peer.next().await;
+        let rest = line.split("subscription-identifier=").nth(1).expect("it has one");
+        let own: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        peer.send(suback(1, &[SubAckReason::GrantedQos0])).await;
+        SubscriptionIdentifier::new(own.parse().expect("a number")).expect("in bounds")
+    });
+    let mut messages = messages.expect("granted");
+    let of_inbox = SubscriptionIdentifier::new(1).expect("in bounds");
+    assert_ne!(own, of_inbox, "applications begin at 1");
+    let properties =
+        SubscribeProperties { subscription_identifier: Some(of_inbox), ..SubscribeProperties::EMPTY };
+    let (reasons, ()) = tokio::join!(client.subscribe_many(&FILTERS, &properties), async {
+        assert!(peer.next().await.starts_with("SUBSCRIBE id=2"));
+        peer.send(suback(2, &[SubAckReason::GrantedQos1, SubAckReason::GrantedQos0])).await;
+    });
+    reasons.expect("answered");
+    for (name, payload) in [(own, b"stream"), (of_inbox, b"inbox!")] {
+        let identifiers = [name];
+        let subscription_identifiers = identifiers[..].into();
+        peer.send(Publish { subscription_identifiers, ..Publish::new(topic!("a/b"), payload) }).await;
+    }
+    peer.send(Publish::new(topic!("c"), b"last")).await;
+    assert_eq!(inbox.next().await.expect("a message").payload(), b"inbox!");
+    assert_eq!(inbox.next().await.expect("a message").payload(), b"last");
+    assert_eq!(messages.next().await.expect("a message").payload(), b"stream");
+    client.disconnect().await.expect("nothing is under way");
+    assert!(messages.next().await.is_none(), "it has come once");
+}
+
 #[tokio::test]
 async fn several_subscriptions_end_with_one_request() {
     let (mut peer, client) = Peer::accepted(Version::V3_1_1).await;

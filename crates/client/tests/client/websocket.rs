@@ -118,7 +118,7 @@ async fn a_text_frame_ends_the_connection() {
     assert!(refused.expect_err("it is no MQTT").to_string().contains("MQTT-6.0.0-1"));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_frame_is_no_larger_than_packets_may_be() {
     let (listener, port) = listen().await;
     let server = async {
