@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use client::{
     Client, ConnectError, Disconnect, DisconnectError, DisconnectProperties, DisconnectReason, Ended, Fault,
-    Options, Outgoing, PublishError, Qos, SubscribeError, UserProperties, UserProperty, Utf8, Version,
+    Options, Outgoing, PublishError, Qos, State, SubscribeError, UserProperties, UserProperty, Utf8, Version,
     filter, topic,
 };
 use tokio::io::{AsyncWriteExt, ReadBuf};
@@ -350,7 +350,7 @@ async fn the_last_handle_ends_the_connection_in_time() {
     fill(&client).await;
     let mut state = client.state();
     drop(client);
-    let is_over = state.wait_for(|state| matches!(state, client::State::Ended(_)));
+    let is_over = state.wait_for(|state| matches!(state, State::Ended(_)));
     let is_over = tokio::time::timeout(Duration::from_secs(12), is_over).await;
     drop(is_over.expect("it ends").expect("the driver says so"));
 }
@@ -386,11 +386,21 @@ async fn the_end_answers_everything_that_waits() {
 async fn a_server_that_breaks_the_protocol_is_told_so() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;
     peer.send(wire::PingReq).await;
-    assert!(peer.next().await.starts_with("DISCONNECT"));
+    assert_eq!(peer.next().await, "DISCONNECT Protocol Error");
     assert_eq!(peer.next().await, END);
-    assert!(client.ended().is_none_or(|ended| ended.fault() == Fault::Server));
+    let ended = ended(&client).await;
+    assert!(matches!(ended, Ended::Violation(_)), "{ended}");
+    assert_eq!(ended.fault(), Fault::Server);
     let error = client.publish(&reading(Qos::AtMostOnce)).await;
     assert!(matches!(error, Err(PublishError::Ended(Ended::Violation(_)))));
+}
+
+/// Why the connection is over.
+async fn ended(client: &Client) -> Ended {
+    let mut state = client.state();
+    let state = state.wait_for(|state| matches!(state, State::Ended(_))).await.expect("it ends");
+    let State::Ended(why) = &*state else { panic!("{state:?}") };
+    why.clone()
 }
 
 #[tokio::test]

@@ -1,16 +1,18 @@
 //! What an application subscribes to.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use client::{
-    Acknowledge, Client, Ended, Fault, Messages, Options, Outgoing, PublishError, Qos, SubscribeError,
-    SubscriptionIdentifier, TopicAlias, Version, filter, topic,
+    Acknowledge, Client, Ended, Fault, Messages, Options, Outgoing, Packet, PublishError, Qos, Role,
+    SubscribeError, SubscriptionIdentifier, TopicAlias, Version, filter, topic,
 };
 use tokio::time::timeout;
 use wire::{Delivery, PubAck, PubAckReason, Publish, SubAckReason};
 
-use crate::peer::{Peer, id};
+use crate::peer::{Peer, id, pass};
 
 fn publish(qos: Qos, packet_id: u16) -> Publish<'static> {
     let delivery = match qos {
@@ -101,9 +103,15 @@ async fn what_is_accepted_before_the_end_is_acknowledged_before_it() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_full_stream_stops_reading_and_nothing_else() {
-    let options = Options::new(Version::V5).client_id("me").messages_max(2);
+    let read = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&read);
+    let options = Options::new(Version::V5).client_id("me").messages_max(2).receive_max(nonzero(3));
+    let options = options.trace(move |sender, packet| {
+        let is_message = sender == Role::Server && matches!(packet, Packet::Publish(_));
+        seen.fetch_add(is_message.into(), Ordering::Relaxed);
+    });
     let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
     let (messages, ()) =
         tokio::join!(client.subscribe(filter!("#"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
@@ -111,11 +119,15 @@ async fn a_full_stream_stops_reading_and_nothing_else() {
     for _ in 0..10 {
         peer.send(publish(Qos::AtMostOnce, 0)).await;
     }
-    client.publish(&client::Outgoing::new(topic!("mark"), b"")).await.expect("queued").await.expect("sent");
+    // Longer than anything is waited for; on a clock that goes on when nobody has anything to do.
+    pass(Duration::from_secs(40)).await;
+    assert_eq!(read.load(Ordering::Relaxed), 2 + 3, "what the stream holds, and what waits behind it");
+    client.publish(&Outgoing::new(topic!("mark"), b"")).await.expect("queued").await.expect("sent");
     assert!(peer.next().await.starts_with("PUBLISH"));
     for _ in 0..10 {
         assert_eq!(messages.next().await.expect("all are there").payload(), b"hey");
     }
+    assert_eq!(read.load(Ordering::Relaxed), 10);
 }
 
 #[tokio::test]

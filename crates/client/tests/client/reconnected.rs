@@ -125,13 +125,20 @@ async fn what_was_under_way_in_a_lost_session_has_failed() {
 #[tokio::test(start_paused = true)]
 async fn between_connections_messages_wait_and_requests_are_refused() {
     let (mut listener, peer, client) = connected(Version::V5, lasting()).await;
-    drop(peer);
-    let peer = listener.accept().await;
-    drop(peer);
-    let _later = listener.accept().await;
-    let error = client.subscribe(filter!("a"), Qos::AtMostOnce).await.expect_err("it is not there or lost");
-    assert!(matches!(error, SubscribeError::Protocol(_) | SubscribeError::Ended(_)));
+    suspended(&listener, peer, &client).await;
+    let error = client.subscribe(filter!("a"), Qos::AtMostOnce).await.expect_err("there is no connection");
+    let not_connected = session::client::RequestError::NotConnected;
+    assert!(matches!(&error, SubscribeError::Protocol(why) if *why == not_connected), "{error}");
     assert_eq!(error.fault(), Fault::Network);
+    let lost = client.publish(&reading(Qos::AtMostOnce)).await.expect("queued").await;
+    let not_connected = session::client::PublishError::NotConnected;
+    assert!(matches!(&lost, Err(PublishError::Protocol(why)) if *why == not_connected), "{lost:?}");
+    let kept = client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued");
+    listener.set_down(false);
+    let (mut peer, _) = listener.accepted(true).await;
+    assert_eq!(peer.next().await, "PUBLISH q1 id=1 \"a/b\" 3 B \"hey\"");
+    peer.send(PubAck::new(id(1), PubAckReason::Success)).await;
+    kept.await.expect("it has waited");
 }
 
 #[tokio::test(start_paused = true)]
