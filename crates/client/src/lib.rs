@@ -85,6 +85,14 @@
 //! MQTT 3 too), Server busy, Quota exceeded, Connection rate exceeded, Use another server, and the two errors that say
 //! nothing, Unspecified and Implementation specific.
 //!
+//! # Sessions of earlier programs
+//! Without [Clean Start](Options::clean_start) a first connection goes on with the session that an earlier program has left,
+//! of which this one knows no more than that it is there. What that program has published at QoS 2 and not released is open
+//! at the server, under packet identifiers that are given to messages again here. The server takes a message of QoS 2 that
+//! has one of them for the earlier one, sent again, acknowledges it, and forwards nothing [MQTT-4.3.3-10]; one of QoS 1 it
+//! refuses, or ends the connection. To receive in such a session is safe. Who publishes at QoS 2 begins a new session, unless
+//! the earlier program has disconnected when everything was acknowledged.
+//!
 //! # What becomes of an operation
 //!
 //! | | its future is dropped | it takes too long | the connection ends |

@@ -154,7 +154,8 @@ impl Message {
 
     /// Accepts it, where the application is the one to say so ([`Acknowledge::ByApplication`]); otherwise, and at QoS 0,
     /// nothing happens. If several streams have it, the last one to accept it counts. PUBACK and PUBREC leave in the
-    /// order of the messages: this one may wait for others.
+    /// order of the messages: this one may wait for others. When its connection is over, this does nothing, and the
+    /// message comes again if its session goes on.
     ///
     /// [`Acknowledge::ByApplication`]: crate::Acknowledge::ByApplication
     pub fn acknowledge(mut self) {

@@ -286,8 +286,12 @@ impl Options {
         self
     }
 
-    /// Who acknowledges messages of QoS 1 and 2: the client, when one of QoS 1 is taken out of its [`Messages`], and one of QoS 2 put in; or the
-    /// application ([`Message::acknowledge`]). At first the client.
+    /// Who acknowledges messages of QoS 1 and 2: the client, when one of QoS 1 is taken out of its [`Messages`], and one of
+    /// QoS 2 put in; or the application ([`Message::acknowledge`]). At first the client.
+    ///
+    /// Exactly once is how often a message of QoS 2 is *accepted*. Where the application says that, what it has not
+    /// acknowledged before the connection ends comes again on the next one, also at QoS 2, and acknowledgements of what came
+    /// before do nothing: an application that must not act twice has to know what it has done, or leaves it to the client.
     ///
     /// [`Messages`]: crate::Messages
     /// [`Message::acknowledge`]: crate::Message::acknowledge
