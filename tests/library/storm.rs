@@ -99,7 +99,7 @@ impl End {
     async fn connect(place: &Place<'_>, name: &'static str, seed: u64) -> Self {
         let relay = Relay::start(place.server.address(), seed).await;
         let options = place.lasting(&format!("{name} {}", place.version));
-        let options = options.reconnect(Duration::from_millis(1), Duration::from_millis(20));
+        let options = options.reconnect(Duration::from_millis(10), Duration::from_millis(10));
         let client = Client::connect_tcp(relay.address(), options).await.expect("it is accepted");
         Self { name, client, relay }
     }
