@@ -37,7 +37,7 @@ pub fn example(name: &str) -> PathBuf {
 
 /// The path of a program in the folder of those that are built.
 fn built(program: &str) -> Option<PathBuf> {
-    std::env::var_os(BUILT).map(|folder| PathBuf::from(folder).join(program))
+    std::env::var_os(BUILT).map(|folder| PathBuf::from(folder).join(program)).filter(|path| path.exists())
 }
 
 /// `kind` is what cargo calls it: `--bin` or `--example`.

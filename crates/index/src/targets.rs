@@ -114,7 +114,8 @@ impl Targets {
         // memory is.
         merged.sort_unstable_by_key(|(place, target)| (*place, target.subscriber.queue));
         let absent = merged.partition_point(|(place, _)| place.is_none());
-        targets.queued.reserve(absent);
+        let queued = merged[..absent].iter().filter(|(_, target)| target.is_queued(Qos::ExactlyOnce));
+        targets.queued.reserve(queued.count());
         targets.add_absent(merged.drain(..absent).map(|(_, target)| target));
         for shard in merged.chunk_by(|(a, _), (b, _)| a.map(|a| a.shard) == b.map(|b| b.shard)) {
             let Some(place) = shard[0].0 else { continue };

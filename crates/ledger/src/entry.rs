@@ -12,8 +12,8 @@ use crate::Address;
 use crate::live::{Live, LiveBytes};
 use crate::record::{Granted, MessageId};
 
-/// With its number it fills 64 bytes, a line of the cache.
-const _: () = assert!(size_of::<(MessageId, Option<Entry>)>() <= 64);
+/// With its number it takes 64 bytes.
+const _: () = assert!(size_of::<(MessageId, Option<Entry>)>() == 64);
 
 /// A message that waits, or is on its way. It may be on disk alone until its turn comes.
 #[derive(Debug)]
@@ -21,10 +21,10 @@ pub(crate) struct Entry {
     message: Option<Arc<Message>>,
     /// Where it can be read again, if it is on disk alone, or was.
     address: Option<Address>,
-    /// Who counts it, if it is on the record.
+    /// Who counts it, if it was recorded when it came.
     live: Option<Live>,
-    /// It is counted together with other queues, of which the last takes it off; or it is on the record and expires. Most go
-    /// into one queue and do not: for these there is nothing to allocate.
+    /// It is counted together with other queues, of which the last takes it off; or it is counted and expires. Most go into
+    /// one queue and do not: for these there is nothing to allocate.
     shared: Option<Arc<LiveBytes>>,
     identifiers: Identifiers,
     size_bytes: u32,
@@ -159,7 +159,7 @@ impl Entry {
         self.expires_unix_ms().is_some_and(|expires| expires < now.unix_ms)
     }
 
-    /// What is not on the record is in memory.
+    /// What is not counted has no address, and stays in memory.
     fn expires_unix_ms(&self) -> Option<u64> {
         match (&self.shared, self.live) {
             (Some(shared), _) => shared.expires_unix_ms(),
@@ -284,6 +284,41 @@ mod tests {
         assert_eq!(live.in_memory_bytes(), bytes);
         drop(queues);
         assert_eq!((live.bytes(), live.in_memory_bytes()), (0, 0));
+    }
+
+    /// Alone and with another queue; with expiry and without; counted and not.
+    #[test]
+    fn what_is_counted_is_taken_off_again_and_expiry_is_known_anywhere() {
+        let address = Some(Address { at: NonZeroU64::MIN, bytes: 1, checksum: 0 });
+        let read = |expiry_secs| {
+            let message_expiry_interval_secs = expiry_secs;
+            let properties =
+                wire::MessageProperties { message_expiry_interval_secs, ..wire::MessageProperties::EMPTY };
+            let topic = topic::topic!("t");
+            let publish = wire::Publish { properties, ..wire::Publish::new(topic, b"payload") };
+            Arc::new(Message::new(topic, &publish, None, Now { monotonic_ms: 0, unix_ms: 0 }))
+        };
+        for case in 0..8 {
+            let (queues, is_counted) = (1 + case % 2, case & 2 == 0);
+            let expiry_secs = (case & 4 == 0).then_some(1);
+            let live = Live::for_ever();
+            let message = read(expiry_secs);
+            let keeping =
+                Keeping::new(&message, queues, is_counted.then_some(live), address.filter(|_| is_counted));
+            let mut entries: Vec<Entry> =
+                (0..queues).map(|_| keeping.one(granted(), is_counted, false)).collect();
+            drop(keeping);
+            let counted = if is_counted { message.size_bytes() } else { 0 };
+            assert_eq!((live.bytes(), live.in_memory_bytes()), (counted, counted));
+            entries.iter_mut().for_each(Entry::put_away);
+            assert!(entries.iter().all(|entry| entry.message().is_none() == is_counted));
+            assert!(entries.iter().all(|entry| entry.expires() == expiry_secs.is_some()));
+            assert_eq!((live.bytes(), live.in_memory_bytes()), (counted, 0));
+            entries.iter_mut().for_each(|entry| entry.bring(read(expiry_secs)));
+            assert_eq!((live.bytes(), live.in_memory_bytes()), (counted, counted));
+            drop(entries);
+            assert_eq!((live.bytes(), live.in_memory_bytes()), (0, 0));
+        }
     }
 
     /// Two queues ask for it before it has come to either.

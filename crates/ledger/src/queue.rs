@@ -79,12 +79,14 @@ impl Queue {
     pub(crate) fn settle(&mut self) {
         if !self.late.is_empty() {
             let late = mem::take(&mut self.late).into_iter().map(|(id, entry)| (id, Some(entry)));
-            let mut all: Vec<_> = mem::take(&mut self.places).into_iter().chain(late).collect();
+            let mut all = Vec::with_capacity(self.places.len() + late.len());
+            all.extend(mem::take(&mut self.places).into_iter().chain(late));
             // Two runs in order, which takes no longer than to merge them.
             all.sort_by_key(|(id, _)| *id);
             self.places = all.into_iter().collect();
             self.trim();
         }
+        self.places.shrink_to_fit();
     }
 
     pub(crate) fn front(&self) -> Option<(MessageId, &Entry)> {
