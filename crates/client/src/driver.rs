@@ -15,8 +15,9 @@ use crate::back_off::BackOff;
 use crate::command::{Command, End};
 use crate::engine::{Connecting, Engine};
 use crate::error::{ConnectError, Ended};
-use crate::message::{Accepted, Message};
+use crate::message::Accepted;
 use crate::options::Options;
+use crate::outlet::Room;
 
 /// So many commands are carried out before what they write is sent: few enough that the server is not kept waiting.
 const COMMANDS_PER_TURN: usize = 64;
@@ -323,11 +324,9 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &[u8]) -> io::Resu
 }
 
 /// Until one of the streams that were full is not, or nobody reads it any more.
-async fn room(full: &[mpsc::Sender<Message>]) {
-    let mut places: Vec<_> = full.iter().map(|full| Box::pin(full.reserve())).collect();
-    // The place is given back, and taken by the next one who looks, who is the driver.
+async fn room(full: &[Room]) {
     poll_fn(|task| {
-        let has_room = places.iter_mut().any(|place| place.as_mut().poll(task).is_ready());
+        let has_room = full.iter().any(|full| full.poll(task).is_ready());
         if has_room { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;

@@ -22,6 +22,7 @@ use crate::command::{Command, End, Reply};
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError};
 use crate::message::{Accepted, Message, Owed};
 use crate::options::{Options, PING_TIMEOUT};
+use crate::outlet::Room;
 use crate::owned::OwnedDisconnect;
 use crate::requests::Request;
 use crate::routes::{KEPT, Routes};
@@ -243,7 +244,7 @@ impl Engine {
     }
 
     /// The streams that have no room for what has come.
-    pub(crate) fn full_streams(&mut self) -> Vec<mpsc::Sender<Message>> {
+    pub(crate) fn full_streams(&mut self) -> Vec<Room> {
         self.routes.full()
     }
 
@@ -360,6 +361,7 @@ impl Engine {
         }
         input.advance(handled);
         self.input = input;
+        self.routes.flush();
         outcome?;
         self.settle()
     }

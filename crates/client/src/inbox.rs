@@ -1,5 +1,6 @@
 //! One stream for all that belongs to no other.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
@@ -23,7 +24,7 @@ impl Inbox {
     /// The next message, as soon as there is one; `None` when there will be none any more. To drop the future loses
     /// nothing.
     pub async fn next(&mut self) -> Option<Message> {
-        self.0.messages.recv().await.map(Message::taken)
+        poll_fn(|task| self.0.poll_next(task)).await.map(Message::taken)
     }
 
     /// So many messages of QoS 0 were thrown away because it was full: see [`Options::drop_when_full`].
@@ -39,6 +40,6 @@ impl Stream for Inbox {
     type Item = Message;
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Message>> {
-        self.0.messages.poll_recv(task).map(|message| message.map(Message::taken))
+        self.0.poll_next(task).map(|message| message.map(Message::taken))
     }
 }

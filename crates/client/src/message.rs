@@ -1,6 +1,7 @@
 //! What is received: messages, the streams they come in, and what is owed for them.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -241,7 +242,7 @@ impl Messages {
 
     /// Throws away what has come.
     pub(crate) fn discard(&mut self) {
-        while self.inlet.messages.try_recv().is_ok() {}
+        while self.inlet.try_next().is_some() {}
     }
 
     pub(crate) fn into_inlet(self) -> Inlet {
@@ -251,7 +252,7 @@ impl Messages {
     /// The next message, as soon as there is one; `None` when there will be none any more. To drop the future loses
     /// nothing.
     pub async fn next(&mut self) -> Option<Message> {
-        self.inlet.messages.recv().await.map(Message::taken)
+        poll_fn(|task| self.inlet.poll_next(task)).await.map(Message::taken)
     }
 
     /// What was subscribed to.
@@ -279,7 +280,7 @@ impl Stream for Messages {
     type Item = Message;
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Message>> {
-        self.inlet.messages.poll_recv(task).map(|message| message.map(Message::taken))
+        self.inlet.poll_next(task).map(|message| message.map(Message::taken))
     }
 }
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use session::client::Receipt;
-use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 use topic::{TopicFilter, TopicFilterBuf};
 use wire::{Qos, SubscriptionIdentifier, SubscriptionOptions};
 
 use crate::message::{Message, Owed};
-use crate::outlet::{Inlet, Outlet};
+use crate::outlet::{Inlet, Outlet, Room};
 use crate::owned::OwnedSubscribe;
 
 /// So long does a message wait for somebody who takes it, where others wait behind it: then it is accepted, and gone. If
@@ -45,6 +44,8 @@ pub(crate) struct Routes {
     held: usize,
     /// An answer is waited for behind messages that nobody takes: they are read past.
     is_passing: bool,
+    /// Something was delivered since the last [`flush`](Self::flush).
+    is_dirty: bool,
     next_identifier: u32,
     /// Of the last subscription that was asked for.
     number: Number,
@@ -171,6 +172,7 @@ impl Routes {
             bounds,
             held: 0,
             is_passing: false,
+            is_dirty: false,
             next_identifier: OWN_IDENTIFIERS,
             number: 0,
         }
@@ -252,13 +254,14 @@ impl Routes {
 
     /// Nobody has this stream after all: what came for it alone is for whoever wants it.
     pub(crate) fn put_back(&mut self, number: Number, mut inlet: Inlet) {
+        self.flush();
         let mut route = self.routes.iter_mut().find(|route| route.number == number);
         if let Some(route) = &mut route {
             route.stage = Stage::Granted;
         }
         let held = route.map(|route| route.outlet.take_held()).unwrap_or_default();
         self.held -= held.len();
-        let sent = std::iter::from_fn(|| inlet.messages.try_recv().ok());
+        let sent = std::iter::from_fn(|| inlet.try_next());
         let all: Vec<_> = sent.chain(held).filter(Message::is_free).collect();
         for message in all {
             self.unclaimed.push_back((Instant::now(), message));
@@ -327,11 +330,12 @@ impl Routes {
         self.ending.extend(ended.map(|route| route.outlet).filter(|outlet| outlet.held() > 0));
     }
 
-    /// Sends a message to the streams it is for, and returns what is to be accepted at once. Where the server names
-    /// subscriptions, it is for those, as far as they match: the identifiers of a session that was there before may be
-    /// those of other filters. If all of them are meant for the inbox, so is the message, though streams may match. A
+    /// Hands a message to the streams it is for, which it reaches with the next [`flush`](Self::flush), and returns what
+    /// is to be accepted at once. Where the server names subscriptions, it is for those, as far as they match: the
+    /// identifiers of a session that was there before may be those of other filters. If all of them are meant for the inbox, so is the message, though streams may match. A
     /// stream that nobody reads is for nothing.
     pub(crate) fn deliver(&mut self, message: Message) -> Option<Receipt> {
+        self.is_dirty = true;
         let topic = message.topic();
         let identifiers = message.subscription_identifiers();
         let (mut has_name, mut has_unread) = (false, false);
@@ -418,7 +422,7 @@ impl Routes {
 
     /// Puts into streams what there is room for, and tells whether there was some.
     pub(crate) fn flush(&mut self) -> bool {
-        if self.held == 0 {
+        if self.held == 0 && !std::mem::take(&mut self.is_dirty) {
             return false;
         }
         let held = self.outlets().map(Outlet::flush).sum();
@@ -427,11 +431,11 @@ impl Routes {
     }
 
     /// The streams that have no room for what is held.
-    pub(crate) fn full(&mut self) -> Vec<Sender<Message>> {
+    pub(crate) fn full(&mut self) -> Vec<Room> {
         if self.held == 0 {
             return Vec::new();
         }
-        self.outlets().filter(|outlet| outlet.held() > 0).map(|outlet| outlet.sender()).collect()
+        self.outlets().filter(|outlet| outlet.held() > 0).map(|outlet| outlet.room()).collect()
     }
 
     fn outlets(&mut self) -> impl Iterator<Item = &mut Outlet> {

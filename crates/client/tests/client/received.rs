@@ -103,6 +103,32 @@ async fn what_is_accepted_before_the_end_is_acknowledged_before_it() {
     }
 }
 
+/// With room for one message, both ends wait for each other again and again.
+#[tokio::test]
+async fn a_stream_may_be_read_on_another_thread() {
+    const COUNT: u32 = 10_000;
+    let options = Options::new(Version::V5).client_id("me").messages_max(1);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (messages, ()) =
+        tokio::join!(client.subscribe(filter!("#"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let mut messages = messages.expect("granted");
+    let (done, read) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            for number in 0..COUNT {
+                let message = messages.next().await.expect("a message");
+                assert_eq!(message.payload(), number.to_be_bytes());
+            }
+        });
+        done.send(()).expect("somebody waits");
+    });
+    for number in 0..COUNT {
+        peer.send(Publish::new(topic!("a"), &number.to_be_bytes())).await;
+    }
+    read.await.expect("all have come");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_full_stream_stops_reading_and_nothing_else() {
     let read = Arc::new(AtomicUsize::new(0));
