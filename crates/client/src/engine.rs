@@ -66,6 +66,8 @@ pub(crate) struct Engine {
     /// Since when nothing is read, nobody takes anything, and something is waited for.
     stuck_since: Option<Instant>,
     input: Input,
+    /// Where messages are put together.
+    scratch: Vec<u8>,
     pub(crate) output: Output,
     /// When the socket last took bytes that had waited for it, or when they began to count as late.
     moved_at: Instant,
@@ -122,6 +124,7 @@ impl Engine {
             is_paused: false,
             stuck_since: None,
             input: Input::default(),
+            scratch: Vec::new(),
             output,
             moved_at: start,
             start,
@@ -553,8 +556,11 @@ impl Engine {
 
     fn handle_packet(&mut self, packet: Packet<'_>) -> Result<(), Ended> {
         let now = self.now();
-        let event = self.session.handle_packet(packet, now, &mut self.output.bytes);
-        match event.map_err(|violation| self.violated(violation))? {
+        let event = match self.session.handle_packet(packet, now, &mut self.output.bytes) {
+            Ok(event) => event,
+            Err(violation) => return Err(self.violated(violation)),
+        };
+        match event {
             Event::Connected { session_present, properties } => {
                 self.accepted(session_present, &properties)?;
             }
@@ -571,8 +577,8 @@ impl Engine {
                 let is_automatic = self.options.acknowledge == Acknowledge::AtOnce;
                 let to = self.acknowledge.clone();
                 let owed = receipt.map(|receipt| Arc::new(Owed::new(receipt, is_automatic, to)));
-                let message = Message::new(&message, now, owed);
-                let receipt = self.routes.deliver(message);
+                let owned = Message::new(&message, owed, &mut self.scratch);
+                let receipt = self.routes.deliver(owned, message.topic());
                 self.accept_at_once(receipt);
             }
             Event::Published { tag, reason, properties, .. } => {

@@ -8,35 +8,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
 use futures_core::Stream;
+use session::Incoming;
 use session::client::Receipt;
-use session::{Incoming, Now};
 use tokio::sync::mpsc;
 use topic::{TopicFilter, TopicFilterBuf, TopicName};
 use wire::{
-    Delivery, MessageProperties, PacketId, Qos, ReasonCode, SubscriptionIdentifier, SubscriptionIdentifiers,
-    TopicAlias,
+    Delivery, MessageProperties, PacketId, Publish, Qos, ReasonCode, SubscriptionIdentifier,
+    SubscriptionIdentifiers, TopicAlias,
 };
 
 use crate::outlet::Inlet;
 
+/// So much memory is kept for putting the next message together.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
 /// A message that was received (section 3.3). Clones share its bytes.
 #[derive(Clone)]
 pub struct Message {
-    received: Arc<Received>,
+    /// Topic, properties as MQTT 5 encodes them, payload. A copy: what is kept does not keep what was read with it.
+    bytes: Arc<[u8]>,
+    topic_bytes: u32,
+    properties_bytes: u32,
+    delivery: Delivery,
+    retain: bool,
+    topic_alias: Option<TopicAlias>,
+    subscription_identifiers: Identifiers,
     owed: Option<Arc<Owed>>,
 }
 
-/// What has come.
-struct Received {
-    content: session::Message,
-    /// When: what is left of its expiry is as of then.
-    at: Now,
-    delivery: Delivery,
-    topic_alias: Option<TopicAlias>,
-    subscription_identifiers: Identifiers,
-}
-
 /// The subscriptions that a message comes for; nearly always it is one, which needs no memory of its own.
+#[derive(Clone)]
 enum Identifiers {
     AtMostOne(Option<SubscriptionIdentifier>),
     Several(Box<[SubscriptionIdentifier]>),
@@ -76,72 +77,87 @@ pub(crate) struct Accepted {
 }
 
 impl Message {
-    pub(crate) fn new(message: &Incoming<'_>, at: Now, owed: Option<Arc<Owed>>) -> Self {
-        let received = Received {
-            content: session::Message::new(message.topic(), &message.packet, None, at),
-            at,
-            delivery: message.packet.delivery,
-            topic_alias: message.packet.topic.alias(),
-            subscription_identifiers: Identifiers::of(message.packet.subscription_identifiers),
+    /// `scratch` is memory that is used again and again.
+    pub(crate) fn new(message: &Incoming<'_>, owed: Option<Arc<Owed>>, scratch: &mut Vec<u8>) -> Self {
+        let Publish { delivery, retain, topic, payload, properties, subscription_identifiers } =
+            &message.packet;
+        let name = message.topic().as_str();
+        scratch.clear();
+        scratch.extend_from_slice(name.as_bytes());
+        let properties_bytes = if properties.is_empty() {
+            0
+        } else {
+            // A vector takes everything that a packet held.
+            properties.write_bytes(scratch).unwrap_or_default()
         };
-        Self { received: Arc::new(received), owed }
+        scratch.extend_from_slice(payload);
+        let bytes = Arc::from(scratch.as_slice());
+        if scratch.capacity() > SCRATCH_BYTES_MAX {
+            *scratch = Vec::new();
+        }
+        // A packet is shorter than 2^28 bytes.
+        let length = |length: usize| u32::try_from(length).unwrap_or_default();
+        Self {
+            bytes,
+            topic_bytes: length(name.len()),
+            properties_bytes: length(properties_bytes),
+            delivery: *delivery,
+            retain: *retain,
+            topic_alias: topic.alias(),
+            subscription_identifiers: Identifiers::of(*subscription_identifiers),
+            owed,
+        }
     }
 
     /// Where it was published to.
     #[must_use]
     pub fn topic(&self) -> TopicName<'_> {
-        self.received.content.topic()
+        let text = std::str::from_utf8(&self.bytes[..self.topic_bytes as usize]);
+        let name = text.ok().and_then(|text| TopicName::new(text).ok());
+        name.expect("these bytes were a topic name")
     }
 
     /// The message itself.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        self.received.content.payload()
+        &self.bytes[(self.topic_bytes + self.properties_bytes) as usize..]
     }
 
     /// The QoS that it came with.
     #[must_use]
     pub fn qos(&self) -> Qos {
-        self.received.content.qos()
+        self.delivery.qos()
     }
 
     /// RETAIN: the server had kept it.
     #[must_use]
     pub fn retain(&self) -> bool {
-        self.received.content.retain()
+        self.retain
     }
 
     /// DUP: it may have come before, at QoS 1.
     #[must_use]
     pub fn dup(&self) -> bool {
-        match self.received.delivery {
-            Delivery::AtMostOnce => false,
-            Delivery::AtLeastOnce { dup, .. } | Delivery::ExactlyOnce { dup, .. } => dup,
-        }
+        self.delivery.dup()
     }
 
     /// Packet Identifier, which is the connection's and may be another message's later; none at QoS 0.
     #[must_use]
     pub fn packet_id(&self) -> Option<PacketId> {
-        match self.received.delivery {
-            Delivery::AtMostOnce => None,
-            Delivery::AtLeastOnce { packet_id, .. } | Delivery::ExactlyOnce { packet_id, .. } => {
-                Some(packet_id)
-            }
-        }
+        self.delivery.packet_id()
     }
 
     /// Topic Alias, which stood for the topic or beside it; [`topic`](Self::topic) knows what it stood for.
     #[must_use]
     pub fn topic_alias(&self) -> Option<TopicAlias> {
-        self.received.topic_alias
+        self.topic_alias
     }
 
     /// Subscription Identifiers: for which subscriptions it comes, as far as the server says. A subscription that was
     /// not given one by the application has one of the client's own.
     #[must_use]
     pub fn subscription_identifiers(&self) -> &[SubscriptionIdentifier] {
-        match &self.received.subscription_identifiers {
+        match &self.subscription_identifiers {
             Identifiers::AtMostOne(identifier) => identifier.as_slice(),
             Identifiers::Several(identifiers) => identifiers,
         }
@@ -150,7 +166,9 @@ impl Message {
     /// What goes with it (section 3.3.2.3); before MQTT 5 nothing does.
     #[must_use]
     pub fn properties(&self) -> MessageProperties<'_> {
-        self.received.content.publish(self.received.at).properties
+        let properties = &self.bytes[self.topic_bytes as usize..][..self.properties_bytes as usize];
+        // They were written from properties.
+        MessageProperties::from_bytes(properties).unwrap_or_default()
     }
 
     /// Accepts it, where the application is the one to say so ([`Acknowledge::ByApplication`]); otherwise, and at QoS 0,
@@ -188,7 +206,7 @@ impl Message {
 
     /// Whether it may go to somebody else: nobody has it but the caller, and nobody has accepted it.
     pub(crate) fn is_free(&self) -> bool {
-        Arc::strong_count(&self.received) == 1 && self.owed.as_ref().is_some_and(|owed| !owed.is_answered())
+        Arc::strong_count(&self.bytes) == 1 && self.owed.as_ref().is_some_and(|owed| !owed.is_answered())
     }
 
     /// One of its streams asks for no more than that it is there.
@@ -229,9 +247,15 @@ impl Identifiers {
     }
 }
 
+/// What there is to it, without payload and properties, which are only counted: there may be much of them, and they may be
+/// secret.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.received.content.fmt(f)
+        write!(f, "{:?} {} {} B", self.topic(), self.qos(), self.payload().len())?;
+        if self.properties_bytes > 0 {
+            write!(f, " + {} B of properties", self.properties_bytes)?;
+        }
+        f.write_str(if self.retain { " retain" } else { "" })
     }
 }
 

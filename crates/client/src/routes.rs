@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use session::client::Receipt;
 use tokio::time::Instant;
-use topic::{TopicFilter, TopicFilterBuf};
+use topic::{TopicFilter, TopicFilterBuf, TopicName};
 use wire::{Qos, SubscriptionIdentifier, SubscriptionOptions};
 
 use crate::message::{Message, Owed};
@@ -332,11 +332,11 @@ impl Routes {
 
     /// Hands a message to the streams it is for, which it reaches with the next [`flush`](Self::flush), and returns what
     /// is to be accepted at once. Where the server names subscriptions, it is for those, as far as they match: the
-    /// identifiers of a session that was there before may be those of other filters. If all of them are meant for the inbox, so is the message, though streams may match. A
-    /// stream that nobody reads is for nothing.
-    pub(crate) fn deliver(&mut self, message: Message) -> Option<Receipt> {
+    /// identifiers of a session that was there before may be those of other filters. If all of them are meant for the
+    /// inbox, so is the message, though streams may match. A stream that nobody reads is for nothing. `topic` is the
+    /// message's, which would have to be read anew.
+    pub(crate) fn deliver(&mut self, message: Message, topic: TopicName<'_>) -> Option<Receipt> {
         self.is_dirty = true;
-        let topic = message.topic();
         let identifiers = message.subscription_identifiers();
         let (mut has_name, mut has_unread) = (false, false);
         for route in &mut self.routes {

@@ -26,6 +26,7 @@ pub(crate) enum Resolved<'p> {
 }
 
 impl<'p> Incoming<'p> {
+    #[inline]
     pub(crate) fn new(packet: Publish<'p>, version: Version, topic: Resolved<'p>) -> Self {
         Self { packet, version, topic }
     }
