@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use session::client::TimedOut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 use crate::back_off::BackOff;
 use crate::command::{Command, End};
@@ -59,6 +60,9 @@ struct Link<S> {
     writer: WriteHalf<S>,
     /// What was written is still in the buffer of a layer below.
     needs_flush: bool,
+    /// Goes off when something is due, or before: that moves on with every packet, and to set a timer costs more than
+    /// to look now and then.
+    timer: Pin<Box<Sleep>>,
 }
 
 /// What has happened.
@@ -192,7 +196,8 @@ impl Driver {
 
     async fn serve<S: AsyncRead + AsyncWrite + Send>(&mut self, stream: S) -> Ended {
         let (reader, writer) = tokio::io::split(stream);
-        let mut link = Link { reader, writer, needs_flush: false };
+        let timer = Box::pin(sleep_until(Instant::now()));
+        let mut link = Link { reader, writer, needs_flush: false, timer };
         let ended = loop {
             let turn = self.next(&mut link).await;
             let is_unheard = matches!(turn, Turn::Written(Err(_)));
@@ -224,10 +229,13 @@ impl Driver {
     /// Waits for what happens next. A branch that is not taken has done nothing.
     async fn next<S: AsyncRead + AsyncWrite>(&mut self, link: &mut Link<S>) -> Turn {
         let Self { engine, asked: Asked { commands, ends }, accepted, .. } = self;
-        let Link { reader, writer, needs_flush } = link;
+        let Link { reader, writer, needs_flush, timer } = link;
         let (may_read, due, full) = (engine.may_read(), engine.poll_timeout(), engine.full_streams());
         let is_closing = engine.is_closing();
         let may_command = engine.may_command() && engine.output_bytes() < OUTPUT_BYTES_MAX;
+        if let Some(due) = due.filter(|due| timer.is_elapsed() || *due < timer.deadline()) {
+            timer.as_mut().reset(due);
+        }
         let mut taken = Vec::new();
         let (input, output) = engine.buffers();
         input.reserve(READ_BYTES);
@@ -238,7 +246,7 @@ impl Driver {
             end = ends.recv(), if !is_closing => Turn::End(end),
             Some(accepted) = accepted.recv() => Turn::Accepted(accepted),
             () = room(&full), if !full.is_empty() => Turn::Room,
-            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Turn::Timeout,
+            () = timer, if due.is_some() => Turn::Timeout,
         }
     }
 
