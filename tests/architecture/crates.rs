@@ -50,8 +50,8 @@ const fn pure(
 const RULES: &[Rule] = &[
     pure("topic", Layer::Words, &[], &[]),
     pure("wire", Layer::Words, &["topic"], &[]),
-    pure("index", Layer::Core, &["topic", "wire"], &["foldhash", "hashbrown"]),
-    pure("session", Layer::Core, &["topic", "wire"], &["foldhash", "hashbrown"]),
+    pure("index", Layer::Core, &["topic", "wire"], &["foldhash", "hashbrown", "thin-vec"]),
+    pure("session", Layer::Core, &["topic", "wire"], &["foldhash", "hashbrown", "thin-vec"]),
     pure("auth", Layer::Core, &["topic"], &["argon2", "pbkdf2", "jsonwebtoken", "hmac", "sha2", "subtle"]),
     // What it keeps for a session is the session's: messages, and later subscriptions and packet identifiers.
     pure(
