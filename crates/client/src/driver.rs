@@ -207,7 +207,7 @@ impl Driver {
                 Err(ended) => break ended,
             }
         };
-        let due = self.engine.farewell_due(FAREWELL);
+        let due = self.engine.farewell_due(&ended, FAREWELL);
         let farewell = timeout_at(due, self.say_farewell(&mut link.writer)).await;
         let farewell = farewell.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match (ended, farewell) {

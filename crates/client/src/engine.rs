@@ -221,10 +221,12 @@ impl Engine {
         self.is_closing() && self.has_all && is_idle
     }
 
-    /// When the last bytes have to have left: at the end that the application has set to it, but they have this long.
-    pub(crate) fn farewell_due(&self, least: Duration) -> Instant {
+    /// When the last bytes have to have left. At the end that the application has asked for, the time that it has given
+    /// for that counts, but there is always this long.
+    pub(crate) fn farewell_due(&self, ended: &Ended, least: Duration) -> Instant {
         let due = Instant::now() + least;
-        self.closing.as_ref().map_or(due, |closing| due.max(closing.due))
+        let closing = self.closing.as_ref().filter(|_| matches!(ended, Ended::ByUs));
+        closing.map_or(due, |closing| due.max(closing.due))
     }
 
     /// Where bytes are read to, and what is to be written.
@@ -388,7 +390,8 @@ impl Engine {
                 Command::Reauthenticate(reply) => self.reauthenticate(reply),
             }
         }
-        self.settle()
+        // A stream may have taken what reading had stopped for, with packets behind it that have come already.
+        if self.is_paused && self.may_read() { self.handle_input() } else { self.settle() }
     }
 
     pub(crate) fn handle_accepted(&mut self, accepted: &Accepted) {
@@ -450,7 +453,12 @@ impl Engine {
     }
 
     fn stuck_due(&self) -> Option<Instant> {
-        self.stuck_since.map(|since| since + self.options.request_timeout)
+        let since = self.stuck_since?;
+        match (self.is_closing(), self.routes.is_passing()) {
+            // There is little time, and the end comes by itself.
+            (true, is_passing) => (!is_passing).then_some(since),
+            (false, _) => Some(since + self.options.request_timeout),
+        }
     }
 
     /// Whoever waits for an answer may be the one who is to take the messages before it. They are passed, as far as they
@@ -460,6 +468,7 @@ impl Engine {
             return Err(self.give_up(Ended::Unread, DisconnectReason::QuotaExceeded));
         }
         self.routes.pass();
+        self.stuck_since = None;
         self.handle_input()
     }
 
@@ -610,6 +619,7 @@ impl Engine {
         let server = Arc::new(server);
         self.has_identifiers = server.subscription_identifiers_available;
         self.accepted_at = Some(Instant::now());
+        self.routes.begin_connection();
         let state = State::Connected(Arc::clone(&server));
         match self.connecting.take() {
             Some(connecting) => {

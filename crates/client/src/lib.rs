@@ -64,10 +64,10 @@
 //!   If that does not bring the answer either, the connection ends as [`Ended::Unread`]. Better to wait for
 //!   acknowledgements in another task, or to look at them later.
 //! - Messages of QoS 1 are acknowledged when they are taken out, so that from MQTT 5 on Receive Maximum bounds how many
-//!   are there at a time, and they never stop reading; those of QoS 2, which may not be there twice, when they are put in.
+//!   are there at a time; those of QoS 2, which may not be there twice, when they are put in.
 //! - Acknowledgements leave in the order of the messages. What nobody takes, because its stream was dropped or was never
-//!   there, is accepted after 10 s, unless the application is the one to acknowledge
-//!   ([`Acknowledge::ByApplication`]): until then it comes again if the connection ends.
+//!   there, is accepted after 10 s: until then it comes again if the connection ends. What has been taken out, and is the
+//!   application's to acknowledge ([`Acknowledge::ByApplication`]), waits for it without end.
 //!
 //! # One stream, or one for each filter
 //! [`Client::subscribe`] gives a stream for its filter alone. [`Client::subscribe_many`] asks for several filters with one
@@ -113,7 +113,7 @@
 //! | room in the queue of commands, PUBACK, PUBREC, PUBCOMP | without end: until the connection ends | |
 //! | a [`Requester`]'s answer | as long as it is told | [`RequestError::TimedOut`] |
 //! | that somebody takes messages out of full streams | without end; while something is waited for, [`Options::request_timeout`] twice | see [above](#back-pressure) |
-//! | that somebody takes a message for which there is no stream | 10 s | it is accepted |
+//! | that somebody takes a message for which there is no stream | 10 s, and 10 s since the connection began | it is accepted |
 //! | what is to be delivered before the end | [`Options::flush_timeout`] | DISCONNECT |
 //! | that the last bytes leave | 1 s | the connection ends |
 //!

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
 use futures_core::Stream;
@@ -63,6 +63,8 @@ pub(crate) struct Owed {
     receipt: Receipt,
     /// So many have not accepted it yet.
     left: AtomicUsize,
+    /// One of them has taken it.
+    is_accepted: AtomicBool,
     /// Whether taking it out of its stream accepts it.
     is_automatic: bool,
     to: mpsc::UnboundedSender<Accepted>,
@@ -201,7 +203,14 @@ impl Message {
 
     /// To be accepted in place of those who do not.
     pub(crate) fn receipt(&self) -> Option<Receipt> {
-        self.owed.as_ref().filter(|owed| owed.is_automatic)?.claim()
+        self.owed.as_ref()?.claim()
+    }
+
+    /// One of its streams has gone without anybody having taken it out.
+    pub(crate) fn renounce(self) {
+        if let Some(owed) = &self.owed {
+            owed.renounce();
+        }
     }
 
     /// Whether it may go to somebody else: nobody has it but the caller, and nobody has accepted it.
@@ -266,7 +275,7 @@ impl Messages {
 
     /// Throws away what has come.
     pub(crate) fn discard(&mut self) {
-        while self.inlet.try_next().is_some() {}
+        std::iter::from_fn(|| self.inlet.try_next()).for_each(Message::renounce);
     }
 
     pub(crate) fn into_inlet(self) -> Inlet {
@@ -310,14 +319,25 @@ impl Stream for Messages {
 
 impl Owed {
     pub(crate) fn new(receipt: Receipt, is_automatic: bool, to: mpsc::UnboundedSender<Accepted>) -> Self {
-        Self { receipt, left: AtomicUsize::new(1), is_automatic, to }
+        Self { receipt, left: AtomicUsize::new(1), is_accepted: AtomicBool::new(false), is_automatic, to }
     }
 
-    /// One of those who have it accepts it. The last one counts.
+    /// One of those who have it accepts it.
     fn accept(&self) {
+        self.is_accepted.store(true, Ordering::Relaxed);
+        self.one_less();
+    }
+
+    /// One of those who have it has no use for it.
+    fn renounce(&self) {
+        self.one_less();
+    }
+
+    /// The last one counts. If nobody has taken it, there may be somebody on another connection.
+    fn one_less(&self) {
         let one_less = |left: usize| left.checked_sub(1);
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) == Ok(1) {
-            self.answer(Some(ReasonCode::Success));
+        if self.left.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less) == Ok(1) {
+            self.answer(self.is_accepted.load(Ordering::Relaxed).then_some(ReasonCode::Success));
         }
     }
 

@@ -125,7 +125,7 @@ impl Outlet {
         let mut between = self.shared.lock();
         if self.is_closed() {
             drop(between);
-            self.held.clear();
+            self.held.drain(..).for_each(Message::renounce);
             return 0;
         }
         let leaving = self.shared.room().min(self.held.len());
@@ -144,6 +144,11 @@ impl Drop for Outlet {
     fn drop(&mut self) {
         let mut between = self.shared.lock();
         between.is_over = true;
+        // Nobody else has it any more, and it may be accepted: it has room now.
+        if !self.is_closed() {
+            self.shared.count.fetch_add(self.held.len(), Ordering::SeqCst);
+            between.messages.append(&mut self.held);
+        }
         wake(between, |between| between.reader.take());
     }
 }
@@ -187,7 +192,7 @@ impl Drop for Inlet {
         self.shared.is_closed.store(true, Ordering::SeqCst);
         let unread = std::mem::take(&mut between.messages);
         wake(between, |between| between.driver.take());
-        drop(unread);
+        self.came.drain(..).chain(unread).for_each(Message::renounce);
     }
 }
 

@@ -37,7 +37,8 @@ pub(crate) struct Routes {
     /// Messages of a session that was there before its subscriptions, or of streams that nobody reads: whoever
     /// subscribes to them gets them. With when they were left.
     unclaimed: VecDeque<(Instant, Message)>,
-    /// When the first stream was asked for. Before that, nothing can wait behind what is unclaimed.
+    /// When the first stream was asked for, or since then the last connection began. Before that, nothing can wait behind
+    /// what is unclaimed.
     claimed: Option<Instant>,
     bounds: Bounds,
     /// So many messages wait in all streams for room.
@@ -262,10 +263,9 @@ impl Routes {
         let held = route.map(|route| route.outlet.take_held()).unwrap_or_default();
         self.held -= held.len();
         let sent = std::iter::from_fn(|| inlet.try_next());
-        let all: Vec<_> = sent.chain(held).filter(Message::is_free).collect();
-        for message in all {
-            self.unclaimed.push_back((Instant::now(), message));
-        }
+        let (free, others): (Vec<_>, Vec<_>) = sent.chain(held).partition(Message::is_free);
+        others.into_iter().for_each(Message::renounce);
+        self.unclaimed.extend(free.into_iter().map(|message| (Instant::now(), message)));
     }
 
     /// When there is something to [`give_up`](Self::give_up).
@@ -282,6 +282,11 @@ impl Routes {
             receipts.extend(self.unclaimed.pop_front().and_then(|(_, message)| message.receipt()));
         }
         receipts
+    }
+
+    /// A connection has begun: whoever asks again for what was lost with the last one has the time of who asks first.
+    pub(crate) fn begin_connection(&mut self) {
+        self.claimed = self.claimed.map(|_| Instant::now());
     }
 
     /// The server has begun a new session, in which there is no subscription.
@@ -377,7 +382,7 @@ impl Routes {
     fn deliver_to_inbox(&mut self, message: Message, has_unread: bool) -> Option<Receipt> {
         let drops_when_full = self.drops_when_full();
         let Some(inbox) = self.inbox.as_mut().filter(|inbox| !inbox.is_closed()) else {
-            // Whoever claims what a session has left does it at first.
+            // Whoever claims what a session has left does it at the beginning.
             let has_unread = has_unread || self.inbox.as_mut().is_some_and(|inbox| inbox.unread_for() < KEPT);
             let is_late = self.claimed.is_some_and(|claimed| claimed.elapsed() >= KEPT);
             return if is_late && !has_unread { message.receipt() } else { self.leave(message) };

@@ -121,6 +121,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.stream.flush().await.expect("in order");
     }
 
+    /// All of them in one piece.
+    pub(crate) async fn send_at_once<'p>(&mut self, packets: impl IntoIterator<Item = wire::Publish<'p>>) {
+        let mut bytes = Vec::new();
+        for packet in packets {
+            Packet::from(packet).encode(self.version, &mut bytes).expect("in order");
+        }
+        self.stream.write_all(&bytes).await.expect("in order");
+    }
+
     /// Accepts a client, takes one message of it, sends one back, and sees it off.
     pub(crate) async fn converse(&mut self) {
         assert!(self.next().await.starts_with("CONNECT"));

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use client::{
-    Acknowledge, Client, Ended, Fault, Messages, Options, Outgoing, Packet, PublishError, Qos, Role,
+    Acknowledge, Client, Ended, Fault, Messages, Options, Outgoing, Packet, PublishError, Qos, Role, State,
     SubscribeError, SubscriptionIdentifier, TopicAlias, Version, filter, topic,
 };
 use tokio::time::timeout;
 use wire::{Delivery, PubAck, PubAckReason, Publish, SubAckReason};
 
 use crate::peer::{Peer, id, pass};
+
+/// Longer than anything here takes.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 fn publish(qos: Qos, packet_id: u16) -> Publish<'static> {
     let delivery = match qos {
@@ -126,7 +129,94 @@ async fn a_stream_may_be_read_on_another_thread() {
     for number in 0..COUNT {
         peer.send(Publish::new(topic!("a"), &number.to_be_bytes())).await;
     }
-    read.await.expect("all have come");
+    timeout(DEADLINE, read).await.expect("neither waits for ever").expect("all have come");
+}
+
+/// Messages of QoS 2 are acknowledged before they are taken: nobody else has them then.
+#[tokio::test]
+async fn what_has_come_for_a_full_stream_is_there_when_the_connection_has_ended() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(1);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (messages, ()) = tokio::join!(
+        client.subscribe(filter!("#"), Qos::ExactlyOnce),
+        peer.suback(SubAckReason::GrantedQos2)
+    );
+    let mut messages = messages.expect("granted");
+    for number in 1..=3 {
+        peer.send(publish(Qos::ExactlyOnce, number)).await;
+        assert_eq!(peer.next().await, format!("PUBREC id={number} Success"));
+    }
+    drop(peer);
+    let mut state = client.state();
+    state.wait_for(|state| matches!(state, State::Ended(_))).await.expect("it is told");
+    for number in 1..=3 {
+        assert_eq!(messages.next().await.expect("it was acknowledged").packet_id(), Some(id(number)));
+    }
+    assert!(messages.next().await.is_none());
+}
+
+/// In which order the driver sees what happens at a time is random.
+#[tokio::test]
+async fn an_inbox_that_takes_what_reading_had_stopped_for_lets_it_go_on() {
+    for _ in 0..20 {
+        let options = Options::new(Version::V5).client_id("me").keep_alive_secs(0);
+        let options = options.messages_max(1).receive_max(nonzero(1));
+        let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+        let (messages, ()) = tokio::join!(
+            client.subscribe(filter!("#"), Qos::AtMostOnce),
+            peer.suback(SubAckReason::GrantedQos0)
+        );
+        let mut messages = messages.expect("granted");
+        peer.send_at_once([b"1", b"2", b"3"].map(|payload| Publish::new(topic!("a"), payload))).await;
+        let first = timeout(DEADLINE, messages.next()).await.expect("it has come");
+        assert_eq!(first.expect("a message").payload(), b"1");
+        let _inbox = client.inbox().await;
+        for payload in [b"2", b"3"] {
+            let next = timeout(DEADLINE, messages.next()).await.expect("it has come");
+            assert_eq!(next.expect("a message").payload(), payload);
+        }
+    }
+}
+
+/// Of two streams that a message is for, one is dropped, and on the other it is acknowledged.
+#[tokio::test]
+async fn a_message_is_acknowledged_by_those_who_are_left() {
+    let options = Options::new(Version::V5).client_id("me").acknowledge(Acknowledge::ByApplication);
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (all, ()) = tokio::join!(
+        client.subscribe(filter!("#"), Qos::AtLeastOnce),
+        peer.suback(SubAckReason::GrantedQos1)
+    );
+    let (some, ()) = tokio::join!(
+        client.subscribe(filter!("a/+"), Qos::AtLeastOnce),
+        peer.suback(SubAckReason::GrantedQos1)
+    );
+    let mut some = some.expect("granted");
+    peer.send(publish(Qos::AtLeastOnce, 1)).await;
+    let message = some.next().await.expect("a message");
+    drop(all.expect("granted"));
+    message.acknowledge();
+    assert_eq!(peer.next().await, "PUBACK id=1 Success");
+}
+
+/// An answer stands behind messages that nobody takes, and there is little time.
+#[tokio::test(start_paused = true)]
+async fn who_disconnects_hears_of_what_is_acknowledged_behind_messages_that_nobody_takes() {
+    let options = Options::new(Version::V5).client_id("me").messages_max(1).receive_max(nonzero(1));
+    let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
+    let (messages, ()) =
+        tokio::join!(client.subscribe(filter!("#"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
+    let _messages = messages.expect("granted");
+    let outgoing = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("b"), b"") };
+    let _acknowledgement = client.publish(&outgoing).await.expect("it is queued");
+    assert!(peer.next().await.contains("id=2"), "SUBSCRIBE had the first");
+    for _ in 0..3 {
+        peer.send(Publish::new(topic!("a"), b"")).await;
+    }
+    peer.send(PubAck::new(id(2), PubAckReason::Success)).await;
+    let begun = tokio::time::Instant::now();
+    client.disconnect().await.expect("everything is acknowledged");
+    assert!(begun.elapsed() < Duration::from_secs(1), "there is something to do all the time");
 }
 
 #[tokio::test(start_paused = true)]
