@@ -34,7 +34,7 @@ impl<T> Session<T> {
         match ticket {
             Ticket::PubAck(_) | Ticket::PubRec(_) => {
                 if let Some(inbound) = &mut self.inbound
-                    && inbound.complete(ticket, reason)
+                    && inbound.complete(ticket, reason, version)
                 {
                     inbound.write_answers(version, into);
                 }

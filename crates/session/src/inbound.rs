@@ -36,14 +36,17 @@ struct Exchange {
 }
 
 /// ```text
-///  PUBLISH              PUBREC             PUBREL              PUBCOMP
-/// ────────► Recording ─────────► Received ────────► Releasing ─────────►
-///               └──────────── PUBREC with an error ────────────────────►
+///  PUBLISH              success             PUBREC             PUBREL              PUBCOMP
+/// ────────► Recording ─────────► Accepted ─────────► Received ────────► Releasing ─────────►
+///               └───────────────────── PUBREC with an error ───────────────────────────────►
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// PUBREC has not been sent.
+    /// Nobody has accepted the message yet, or it was refused; PUBREC has not been sent.
     Recording,
+    /// The message is ours, and PUBREC waits for its turn. The message must not be delivered again, also if PUBREC never
+    /// leaves because the connection ends first.
+    Accepted,
     /// PUBREC has been sent: a repeated PUBLISH is not a new message.
     Received,
     /// PUBREL has come.
@@ -86,7 +89,8 @@ impl Inbound {
     }
 
     /// The connection is over, and the session goes on: answers that have not left are forgotten. What was not
-    /// accepted will come again, what was not released will be.
+    /// accepted will come again, and is a new message; what was accepted and waits for its PUBREC will too, and is none.
+    /// What was not released will be.
     pub(crate) fn suspend(&mut self) {
         let mut open = std::mem::take(&mut self.open);
         open.retain(|_, exchange| exchange.stage != Stage::Recording);
@@ -96,7 +100,7 @@ impl Inbound {
         *self = Self { open, ..Self::default() };
     }
 
-    /// What was received and not released, in no order.
+    /// What was accepted and not released, in no order.
     pub(crate) fn unreleased(&self) -> impl Iterator<Item = PacketId> {
         self.open.iter().filter(|(_, exchange)| exchange.stage != Stage::Recording).map(|(id, _)| *id)
     }
@@ -154,8 +158,8 @@ impl Inbound {
                 Arrival::New(Ticket::PubRec(packet_id))
             }
             Entry::Occupied(mut open) => match open.get().stage {
-                // The record of the first answers both.
-                Stage::Recording => Arrival::Repeated,
+                // The PUBREC of the first answers both.
+                Stage::Recording | Stage::Accepted => Arrival::Repeated,
                 Stage::Received => {
                     if !open.get().counts {
                         if too_many {
@@ -180,7 +184,7 @@ impl Inbound {
     pub(crate) fn release(&mut self, packet_id: PacketId) -> Release {
         let Some(exchange) = self.open.get_mut(&packet_id) else { return Release::Unknown };
         match exchange.stage {
-            Stage::Recording => Release::TooEarly,
+            Stage::Recording | Stage::Accepted => Release::TooEarly,
             Stage::Releasing => Release::Repeated,
             Stage::Received => {
                 exchange.stage = Stage::Releasing;
@@ -190,13 +194,32 @@ impl Inbound {
         }
     }
 
-    /// A PUBACK or PUBREC may leave, saying this. Whether the ticket was one of ours.
-    pub(crate) fn complete(&mut self, ticket: Ticket, reason: ReasonCode) -> bool {
-        let reason = PubAckReason::try_from(reason).unwrap_or(PubAckReason::UnspecifiedError);
+    /// A PUBACK or PUBREC may leave, saying this. Before MQTT 5 they cannot refuse: what is refused is acknowledged as
+    /// usual. Whether the ticket was one of ours.
+    pub(crate) fn complete(&mut self, ticket: Ticket, reason: ReasonCode, version: Version) -> bool {
+        let reason = match PubAckReason::try_from(reason) {
+            _ if !version.is_5() => PubAckReason::Success,
+            Ok(reason) => reason,
+            Err(_) => PubAckReason::UnspecifiedError,
+        };
         match ticket {
             Ticket::PubAck(packet_id) => self.acks.complete(packet_id, reason),
-            Ticket::PubRec(packet_id) => self.recs.complete(packet_id, reason),
+            Ticket::PubRec(packet_id) => {
+                let is_ours = self.recs.complete(packet_id, reason);
+                if is_ours && !reason.is_error() {
+                    self.advance(packet_id, Stage::Recording, Stage::Accepted);
+                }
+                is_ours
+            }
             Ticket::PubRel(_) | Ticket::PubComp(_) => false,
+        }
+    }
+
+    fn advance(&mut self, packet_id: PacketId, from: Stage, to: Stage) {
+        if let Some(exchange) = self.open.get_mut(&packet_id)
+            && exchange.stage == from
+        {
+            exchange.stage = to;
         }
     }
 
@@ -216,22 +239,19 @@ impl Inbound {
         self.open.capacity() * (size_of::<(PacketId, Exchange)>() + 1)
     }
 
-    /// Writes the PUBACKs and PUBRECs that may leave. Before MQTT 5 they cannot refuse: what is refused is
-    /// acknowledged as usual.
+    /// Writes the PUBACKs and PUBRECs that may leave.
     pub(crate) fn write_answers(&mut self, version: Version, into: &mut Vec<u8>) {
         if self.held_until_ms.is_some() {
             return;
         }
-        let said = |reason| if version.is_5() { reason } else { PubAckReason::Success };
         // A vector takes everything, and the version has all that is said: nothing can fail.
         while let Some((packet_id, reason)) = self.acks.pop() {
-            match said(reason) {
+            match reason {
                 PubAckReason::Success => into.extend_from_slice(&brief_puback(packet_id)),
                 other => drop(PubAck::new(packet_id, other).encode(version, into)),
             }
         }
         while let Some((packet_id, reason)) = self.recs.pop() {
-            let reason = said(reason);
             self.received(packet_id, reason);
             match reason {
                 PubAckReason::Success => into.extend_from_slice(&brief_pubrec(packet_id)),
@@ -259,14 +279,12 @@ impl Inbound {
 
     /// PUBREC leaves.
     fn received(&mut self, packet_id: PacketId, reason: PubAckReason) {
-        let Entry::Occupied(mut open) = self.open.entry(packet_id) else { return };
-        if open.get().stage != Stage::Recording {
-            return;
+        if !reason.is_error() {
+            return self.advance(packet_id, Stage::Accepted, Stage::Received);
         }
-        if reason.is_error() {
+        let Entry::Occupied(open) = self.open.entry(packet_id) else { return };
+        if open.get().stage == Stage::Recording {
             self.counted -= usize::from(open.remove().counts);
-        } else {
-            open.get_mut().stage = Stage::Received;
         }
     }
 

@@ -315,7 +315,7 @@ impl<T> Client<T> {
         if receipt.connection != self.connections || !link.is_connected {
             return;
         }
-        if self.inbound.complete(receipt.ticket, reason) {
+        if self.inbound.complete(receipt.ticket, reason, link.version) {
             let start = into.len();
             self.inbound.write_answers(link.version, into);
             link.note_sent(into.len() > start, now);

@@ -103,7 +103,7 @@ impl<T> Client<T> {
                 if self.settings.acknowledge == Acknowledge::ByApplication {
                     return Ok(Event::Message { message, receipt: Some(receipt) });
                 }
-                self.inbound.complete(ticket, ReasonCode::Success);
+                self.inbound.complete(ticket, ReasonCode::Success, version);
                 self.inbound.write_answers(version, into);
                 Ok(Event::Message { message, receipt: None })
             }

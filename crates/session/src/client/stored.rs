@@ -24,7 +24,7 @@ pub struct Stored<T> {
     pub under_way: Vec<StoredMessage<T>>,
     /// What has not been sent yet, in order.
     pub waiting: Vec<Waiting<T>>,
-    /// What was received with QoS 2 and is not released.
+    /// What was accepted with QoS 2 and is not released.
     pub unreleased: Vec<PacketId>,
 }
 

@@ -1,6 +1,6 @@
 //! What an application gets.
 
-use session::client::{Acknowledge, Event, Receipt, Settings};
+use session::client::{Acknowledge, Client, Event, Receipt, Settings};
 use wire::{
     ConnAck, Delivery, PubRel, PubRelReason, Publish, PublishTopic, Qos, ReasonCode, TopicAlias, Version,
 };
@@ -38,9 +38,20 @@ fn receipt(world: &mut World, qos: Qos, packet_id: u16) -> Receipt {
 }
 
 fn acknowledge(world: &mut World, receipt: Receipt) {
+    answer(world, receipt, ReasonCode::Success);
+}
+
+fn answer(world: &mut World, receipt: Receipt, reason: ReasonCode) {
     let (now, mut out) = (world.now(), Vec::new());
-    world.client.acknowledge(receipt, ReasonCode::Success, now, &mut out);
+    world.client.acknowledge(receipt, reason, now, &mut out);
     world.out().extend_from_slice(&out);
+}
+
+/// The server sends a message of QoS 2 again. Whether the application gets it.
+fn comes_again(world: &mut World, packet_id: u16) -> bool {
+    let delivery = Delivery::ExactlyOnce { packet_id: id(packet_id), dup: true };
+    let again = Publish { delivery, ..publish(Qos::ExactlyOnce, packet_id) };
+    matches!(world.take(again).expect("in order"), Event::Message { .. })
 }
 
 /// [MQTT-4.5.0-2, MQTT-3.3.4-1, 3.1.1 MQTT-4.5.0-2, 3.1.1 MQTT-3.3.4-1]
@@ -120,15 +131,78 @@ fn a_receipt_ends_with_its_connection() {
     assert_eq!(world.sent(), ["PUBACK id=1 Success"]);
 }
 
+#[test]
+fn a_message_that_was_accepted_behind_another_comes_once_though_its_connection_was_lost_before_its_pubrec() {
+    for version in Version::ALL {
+        let mut world = by_application(version);
+        let recs = [4, 5, 6].map(|packet_id| receipt(&mut world, Qos::ExactlyOnce, packet_id));
+        acknowledge(&mut world, recs[1]);
+        assert!(world.sent().is_empty(), "it waits for the first");
+
+        // The second connection ends before anything was sent again.
+        for _ in 0..2 {
+            world.reconnect(ConnAck::accepted(true));
+        }
+        world.sent();
+        let first = receipt(&mut world, Qos::ExactlyOnce, 4);
+        assert!(!comes_again(&mut world, 5), "{version}: it was accepted");
+        assert!(comes_again(&mut world, 6), "{version}: nobody has accepted it");
+        assert!(world.sent().is_empty());
+        acknowledge(&mut world, first);
+        assert_eq!(world.sent(), ["PUBREC id=4 Success", "PUBREC id=5 Success"]);
+
+        assert!(matches!(world.take(pubrel(5)), Ok(Event::Released { packet_id }) if packet_id == id(5)));
+        receipt(&mut world, Qos::ExactlyOnce, 5);
+    }
+}
+
+#[test]
+fn what_was_accepted_behind_another_is_kept_with_the_session() {
+    let mut world = by_application(Version::V5);
+    let recs = [4, 5].map(|packet_id| receipt(&mut world, Qos::ExactlyOnce, packet_id));
+    acknowledge(&mut world, recs[1]);
+    let stored = world.client.stored();
+    assert_eq!(stored.unreleased, [id(5)]);
+
+    world.client = Client::restore(stored, Settings::default());
+    world.reconnect(ConnAck::accepted(true));
+    assert!(comes_again(&mut world, 4) && !comes_again(&mut world, 5));
+}
+
+/// Before MQTT 5 nothing can be refused: it would have been acknowledged as usual.
+#[test]
+fn a_message_that_was_refused_behind_another_comes_again_where_it_can_be_refused() {
+    for version in Version::ALL {
+        let mut world = by_application(version);
+        let recs = [4, 5].map(|packet_id| receipt(&mut world, Qos::ExactlyOnce, packet_id));
+        answer(&mut world, recs[1], ReasonCode::QuotaExceeded);
+        world.reconnect(ConnAck::accepted(true));
+        assert_eq!(comes_again(&mut world, 5), version.is_5(), "{version}");
+    }
+}
+
+#[test]
+fn a_message_that_nobody_has_accepted_is_not_taken_for_an_earlier_one_with_its_identifier() {
+    for version in Version::ALL {
+        let mut world = by_application(version);
+        let earlier = receipt(&mut world, Qos::ExactlyOnce, 5);
+        acknowledge(&mut world, earlier);
+        receipt(&mut world, Qos::ExactlyOnce, 4);
+        assert!(!comes_again(&mut world, 5), "its second PUBREC waits for the other message");
+        world.take(pubrel(5)).expect("in order");
+        receipt(&mut world, Qos::ExactlyOnce, 5);
+        world.reconnect(ConnAck::accepted(true));
+        assert!(comes_again(&mut world, 5), "{version}");
+    }
+}
+
 /// [MQTT-4.3.3-9]
 #[test]
 fn a_message_that_the_application_refuses_may_come_again() {
     let mut world = by_application(Version::V5);
     for _ in 0..2 {
         let receipt = receipt(&mut world, Qos::ExactlyOnce, 1);
-        let (now, mut out) = (world.now(), Vec::new());
-        world.client.acknowledge(receipt, ReasonCode::QuotaExceeded, now, &mut out);
-        world.out().extend_from_slice(&out);
+        answer(&mut world, receipt, ReasonCode::QuotaExceeded);
         assert_eq!(world.sent(), ["PUBREC id=1 Quota exceeded"]);
     }
 }
