@@ -216,7 +216,9 @@ const SECTIONS: &[Section] = &[
         title: "Client libraries",
         text: "What a message costs the process that publishes it, and the one that receives it: messages per second \
             of CPU time, of user and system, with one connection each and at most 100 messages unacknowledged. Each \
-            library publishes to itself, in turn; the broker is ours.",
+            library publishes to itself, in turn; the broker is ours. They do not do the same: ours and paho's \
+            route each message to its subscription, where rumqttc gives all of them to whoever polls its loop, and \
+            ours looks whether a topic is one, and copies what is received, so that a message keeps no other in memory.",
         arguments: "client-speed --messages 200000 --repeat 3",
         in_short: "client-speed --messages 2000 --repeat 1",
         configuration: None,
