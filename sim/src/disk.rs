@@ -80,6 +80,23 @@ impl Disk {
         self.trap.is_some_and(|trap| trap.operations < self.directory.operations())
     }
 
+    /// What all files take, in bytes.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.directory.used_bytes()
+    }
+
+    /// The longest file, in bytes.
+    pub(crate) fn largest_bytes(&self) -> u64 {
+        let names = self.directory.list().unwrap_or_default();
+        let bytes = |name: &String| self.directory.open(name, false).and_then(|file| file.bytes());
+        names.iter().filter_map(|name| bytes(name).ok()).max().unwrap_or(0)
+    }
+
+    /// There is little space or something is going to fail.
+    pub(crate) fn is_unwell(&self) -> bool {
+        self.is_full || self.trap.is_some()
+    }
+
     /// The process has ended in the middle of something.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_sprung() && self.trap.is_some_and(|trap| trap.failure == Failure::End)

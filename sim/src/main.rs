@@ -15,6 +15,7 @@ mod decay;
 mod disk;
 mod network;
 mod oracle;
+mod pressure;
 mod random;
 mod runs;
 mod scenario;
@@ -26,11 +27,13 @@ mod world;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-pondhawk-sim [--seed S] [--seconds N] [--runs N] [--trace] [--twice]
+pondhawk-sim [--only KIND] [--seed S] [--seconds N] [--runs N] [--go-on] [--trace] [--twice]
 
+  --only KIND  run one kind only: `ordinary`, or `disk`, where the log has a bound; ordinary if nothing is said
   --seed S     run this seed only; with --runs, so many beginning with this one
   --seconds N  run the fixed seeds, then fresh ones for N seconds; 60 if nothing is said
   --runs N     run so many seeds, and those that have failed once
+  --go-on      run the rest too when one has failed
   --trace      print every event
   --twice      run each seed twice before it counts, and fail if the runs differ";
 

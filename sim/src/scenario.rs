@@ -7,6 +7,7 @@ use topic::{TopicFilter, TopicName};
 use wire::{Qos, Version};
 
 use crate::broker::Bounds;
+use crate::pressure::Pressure;
 use crate::random::Random;
 
 /// One run: the broker's settings, its clients, and how hostile the world is.
@@ -31,6 +32,22 @@ pub(crate) struct Scenario {
     pub(crate) weather: Weather,
     /// The largest payload.
     pub(crate) payload_bytes_max: usize,
+    /// A client reads so much at a time at the most.
+    pub(crate) reads_bytes_max: usize,
+    /// The space on the disk is what matters.
+    pub(crate) pressure: Option<Pressure>,
+    /// Before the end all clients go for longer than any message is kept that expires.
+    pub(crate) is_left_alone: bool,
+}
+
+/// What a run is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Everything but the space: the log has all that it wants, or suddenly none.
+    #[default]
+    Ordinary,
+    /// A log with a bound.
+    Disk,
 }
 
 /// How often things go wrong, and how the steps are spread.
@@ -98,6 +115,10 @@ pub(crate) struct Topic {
     pub(crate) is_retained: bool,
     /// Everything is published to it with this.
     pub(crate) qos: Option<Qos>,
+    /// Out of a thousand messages to a topic that is retained: its value is cleared.
+    pub(crate) clears_per_mille: usize,
+    /// Out of a thousand messages of MQTT 5: it expires.
+    pub(crate) expires_per_mille: usize,
 }
 
 /// A filter that is subscribed to.
@@ -131,7 +152,7 @@ impl Profile {
 
 /// The most shards that any process has.
 pub(crate) const SHARDS_MAX: usize = 4;
-const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
+pub(crate) const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
 const FILTERS: [&str; 14] = [
     "t/#",
     "t/+/x",
@@ -150,8 +171,18 @@ const FILTERS: [&str; 14] = [
 ];
 
 impl Scenario {
-    pub(crate) fn draw(random: &mut Random) -> Self {
-        let topics = topics(random);
+    pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
+        match kind {
+            Kind::Ordinary => {
+                let topics = topics(random);
+                Self::about(topics, random)
+            }
+            Kind::Disk => Self::draw_pressure(random),
+        }
+    }
+
+    /// Everything else, when it is known what is published to.
+    pub(crate) fn about(topics: Vec<Topic>, random: &mut Random) -> Self {
         let filters = filters(&topics, random);
         let clients = random.between(2, 7);
         let wills = random.chance(500);
@@ -190,10 +221,30 @@ impl Scenario {
             } else {
                 &[8, 8, 60, 300, 2_000]
             }),
+            reads_bytes_max: 3_000,
+            pressure: None,
+            is_left_alone: false,
         };
         scenario.choose_durability(weakest, random);
         scenario.journal = journal_settings(scenario.durability(), random);
         scenario
+    }
+
+    /// Many groups, some of which are refused, and many messages that expire in them; for some seeds, so that the others
+    /// stay what they are.
+    pub(crate) fn crowd(&mut self, seed: u64) {
+        if seed % 8 != 5 {
+            return;
+        }
+        let choice = usize::try_from(seed / 8 % 1_000).expect("small");
+        self.ledger.shared_subscriptions_max = 1 + choice % 4;
+        self.ledger.groups_per_filter_max = 2 + choice % 3;
+        self.topics.iter_mut().for_each(|topic| topic.expires_per_mille = 500);
+        self.is_left_alone = true;
+        let audits = self.filters.pop();
+        let more = (0..12).map(|number| format!("$share/n{number}/{}", ["t/#", "t/0/+"][number % 2]));
+        let more: Vec<Filter> = more.map(|text| filter(&text, &self.topics)).collect();
+        self.filters.extend(more.into_iter().chain(audits));
     }
 
     /// A crash may not lose more than what a listener allows: so crashes are no worse than the weakest one.
@@ -201,17 +252,11 @@ impl Scenario {
         for profile in self.clients.iter_mut().filter(|_| random.chance(500)) {
             profile.durability = weakest;
         }
-        let weather = &mut self.weather;
-        if weakest < Fsync {
-            weather.power_cuts_per_mille = 0;
-        }
-        if weakest < Os {
-            (weather.crashes_per_million, weather.failures_per_million, weather.full_per_mille) = (0, 0, 0);
-        }
+        self.weather.allow(weakest);
     }
 
     /// The most that any of its listeners waits for.
-    fn durability(&self) -> Durability {
+    pub(crate) fn durability(&self) -> Durability {
         self.clients.iter().map(|profile| profile.durability).max().unwrap_or_default()
     }
 
@@ -220,25 +265,39 @@ impl Scenario {
         if self.changes_shards {
             self.shards = shards(random);
         }
-        if self.changes_journal {
+        if self.pressure.is_some() {
+            self.change_bounds(random);
+        } else if self.changes_journal {
             self.journal = journal_settings(self.durability(), random);
         }
     }
 
-    /// Whether the journal may find that there is no space.
-    pub(crate) fn may_run_full(&self) -> bool {
+    /// Whether the journal may fail though the disk does not, for want of space.
+    pub(crate) fn excuses_failure(&self) -> bool {
         self.weather.full_per_mille > 0
     }
 
     /// Whether sessions end because a queue is full.
     pub(crate) fn ends_sessions(&self) -> bool {
-        ends_sessions(&self.ledger)
+        self.ledger.queue_full == QueueFull::EndSession
+            && (self.pressure.is_some() || is_small_queue(&self.ledger))
     }
 }
 
-fn ends_sessions(settings: &ledger::Settings) -> bool {
-    let is_small = settings.queue_messages_max < 1_000 || settings.queue_bytes_max < 1 << 20;
-    settings.queue_full == QueueFull::EndSession && is_small
+impl Weather {
+    /// Nothing that may lose what the weakest of all listeners has promised.
+    pub(crate) fn allow(&mut self, weakest: Durability) {
+        if weakest < Fsync {
+            self.power_cuts_per_mille = 0;
+        }
+        if weakest < Os {
+            (self.crashes_per_million, self.failures_per_million, self.full_per_mille) = (0, 0, 0);
+        }
+    }
+}
+
+fn is_small_queue(settings: &ledger::Settings) -> bool {
+    settings.queue_messages_max < 1_000 || settings.queue_bytes_max < 1 << 20
 }
 
 fn topics(random: &mut Random) -> Vec<Topic> {
@@ -249,6 +308,8 @@ fn topics(random: &mut Random) -> Vec<Topic> {
         name: name.to_owned(),
         is_retained,
         qos: (is_retained && uniform).then(|| *random.pick(&QOS)),
+        clears_per_mille: 100,
+        expires_per_mille: 50,
     };
     let wills = [("w/0", false), ("r/w", true)];
     plain.into_iter().chain(retained).chain(wills).map(topic).collect()

@@ -13,9 +13,9 @@ use crate::broker::Process;
 use crate::client::{Client, Mood};
 use crate::disk::{Crash, Disk};
 use crate::network::Network;
-use crate::oracle::{Oracle, SessionNo, Standing, check_account};
+use crate::oracle::{Oracle, SessionNo, SpaceJudge, Standing, check_account};
 use crate::random::Random;
-use crate::scenario::{Profile, SHARDS_MAX, Scenario};
+use crate::scenario::{Kind, Profile, SHARDS_MAX, Scenario};
 use crate::scene::Scene;
 use crate::trace::{Mode, Trace, note};
 use crate::witness::{difference, resolved};
@@ -24,9 +24,13 @@ use crate::witness::{difference, resolved};
 const RECOVERY_MS: u64 = 100_000;
 /// After so long it is not going to.
 const PATIENCE_MS: u64 = 300_000;
+/// How long nobody is there: longer than messages are kept that expire, and the rounds that look for them take.
+const ALONE_MS: u64 = 90_000;
 /// How long everybody is well when the disk is not: longer than a connection before MQTT 5 is kept whose message could not
 /// be stored.
 const WITHOUT_DISK_MS: u64 = 10_000;
+/// The load of clients that are well takes so long at the most: longer than anybody may be refused.
+const LOAD_MS: u64 = 30_000;
 /// So many pieces of its work the thread does that sees to the space, while the other one commits once.
 const PIECES_MAX: usize = 40;
 /// Rounds without the clock going on: more are a loop without end.
@@ -45,6 +49,10 @@ pub(crate) struct World {
     ends_ms: Option<u64>,
     clients: Vec<Client>,
     bound_bytes: usize,
+    /// Where the space is what matters.
+    space: Option<SpaceJudge>,
+    /// The disk is slow.
+    slow_until_ms: u64,
     tally: Tally,
 }
 
@@ -64,9 +72,12 @@ pub(crate) struct Tally {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, mode: Mode) -> Self {
+    pub(crate) fn new(kind: Kind, seed: u64, mode: Mode) -> Self {
         let mut random = Random::new(seed);
-        let scenario = Scenario::draw(&mut random);
+        let mut scenario = Scenario::draw(kind, &mut random);
+        if kind == Kind::Ordinary {
+            scenario.crowd(seed);
+        }
         let network = Network::new(SHARDS_MAX);
         let disk = Disk::new(random.next(), scenario.disk_reserves);
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
@@ -78,7 +89,8 @@ impl World {
         // What may pile up in a mailbox or an output beside its bound: what all clients can have had read in one turn,
         // as small packets that weigh much more in the mail, and retained messages.
         let read = scenario.bounds.read * scenario.clients.len() * 12;
-        let bound_bytes = read + 200_000;
+        let retained = if kind == Kind::Disk { 2_000_000 } else { 200_000 };
+        let bound_bytes = read + retained;
         let mut world = Self {
             scenario,
             random,
@@ -89,6 +101,8 @@ impl World {
             ends_ms: None,
             clients,
             bound_bytes,
+            space: (kind == Kind::Disk).then(SpaceJudge::default),
+            slow_until_ms: 0,
             tally: Tally::default(),
         };
         note!(world.scene.trace, ("world"), "{:?}", world.scenario);
@@ -106,14 +120,23 @@ impl World {
             self.step()?;
             self.check()?;
         }
+        if self.scenario.is_left_alone {
+            self.leave_alone()?;
+        }
         self.heal()?;
+        self.load()?;
         self.settle()?;
         self.audit(false)?;
         self.replay()?;
-        let crash = self.draw_crash();
-        self.crash(crash);
-        self.heal()?;
-        self.audit(true)?;
+        // Another process begins with an index that nothing has leaked into.
+        if self.random.chance(600) {
+            let crash = self.draw_crash();
+            self.crash(crash);
+            self.heal()?;
+            self.settle_space()?;
+            self.audit(true)?;
+        }
+        self.farewell()?;
         let (published, delivered) = self.scene.oracle.tally();
         self.tally.steps = self.scene.trace.step;
         (self.tally.published, self.tally.delivered) = (published, delivered);
@@ -171,8 +194,12 @@ impl World {
             let ms = *self.random.pick(&[1_000, 5_000, 20_000, 70_000]);
             return self.scene.pass(ms);
         }
-        let timeout = self.process.as_ref().and_then(Process::poll_timeout);
-        let until = timeout.map_or(0, |timeout| timeout.saturating_sub(self.scene.now.monotonic_ms));
+        if self.space.is_some() && self.random.chance(700) {
+            self.breathe();
+        }
+        let now_ms = self.scene.now.monotonic_ms;
+        let timeout = self.process.as_ref().and_then(|process| process.poll_timeout(now_ms));
+        let until = timeout.map_or(0, |timeout| timeout.saturating_sub(now_ms));
         let ms = if until > 0 && until < 1_000 && self.random.chance(300) {
             until
         } else {
@@ -246,12 +273,19 @@ impl World {
         let Some(process) = &mut self.process else { return false };
         let now_ms = self.scene.now.monotonic_ms;
         if self.random.chance(500) {
+            let may_be_slow = self.space.is_some();
+            if may_be_slow && self.random.chance(self.scenario.weather.slow_per_mille) {
+                let slow_ms = self.random.below(1_500) as u64;
+                self.slow_until_ms = self.slow_until_ms.max(now_ms + slow_ms);
+                process.delay_preparer(slow_ms, now_ms);
+            }
             // A piece takes no sync, or is rare: it does many in the time of a commit.
             let pieces = self.random.between(1, PIECES_MAX);
             (0..pieces).take_while(|_| process.run_preparer(now_ms)).count() > 0
         } else {
             let is_slow = self.random.chance(self.scenario.weather.slow_per_mille);
             let slow_ms = if is_slow { self.random.below(1_500) as u64 } else { 0 };
+            self.slow_until_ms = self.slow_until_ms.max(now_ms + slow_ms);
             process.run_committer(slow_ms, now_ms)
         }
     }
@@ -296,7 +330,12 @@ impl World {
         note!(self.scene.trace, ("world"), "the process begins");
         // Who knocked while nobody was there was turned away.
         self.scene.network.broker_is_gone(|_| 0);
-        self.scenario.change_settings(&mut self.random);
+        if self.tally.crashes > 0 || self.space.is_none() {
+            self.scenario.change_settings(&mut self.random);
+        }
+        if let Some(space) = &mut self.space {
+            space.begin(&self.scenario.journal, self.disk.used_bytes());
+        }
         match Process::start(&self.scenario, &mut self.disk, &mut self.scene, &mut self.random) {
             Ok(process) => {
                 self.scene.oracle.started(Arc::clone(&process.gauges), self.scene.now);
@@ -323,6 +362,7 @@ impl World {
             // Whom the ledger tells is told from now on.
             self.scene.oracle.journal_failed();
         }
+        self.look_at_space();
         has_run
     }
 
@@ -334,6 +374,12 @@ impl World {
     fn check(&mut self) -> Result<(), String> {
         if let Some(failure) = self.scene.oracle.failure() {
             return Err(failure.to_owned());
+        }
+        if let Some(space) = &self.space {
+            let bytes = self.disk.used_bytes();
+            if bytes > self.scenario.journal.disk_bytes_max {
+                space.takes(bytes, self.disk.largest_bytes())?;
+            }
         }
         let Some(process) = &self.process else { return Ok(()) };
         self.check_journal(&process.trouble())?;
@@ -357,6 +403,33 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// All clients are gone for a while. What expires meanwhile goes too, wherever it waits.
+    fn leave_alone(&mut self) -> Result<(), String> {
+        note!(self.scene.trace, ("world"), "nobody is there for a while");
+        self.disk.heal();
+        self.restart_if_failed();
+        self.clients.iter_mut().for_each(|client| client.lost(&mut self.scene));
+        let until_ms = self.scene.now.monotonic_ms + ALONE_MS;
+        while self.scene.now.monotonic_ms < until_ms {
+            let mut rounds = 0;
+            while self.write_all() | self.run_broker() {
+                self.check()?;
+                rounds += 1;
+                if rounds > ROUNDS_MAX {
+                    return Err("there is no end, though nobody is there".to_owned());
+                }
+            }
+            self.restart_if_failed();
+            self.scene.network.reset_silent();
+            self.sleep();
+        }
+        let now = self.scene.now;
+        match self.process.as_ref().map_or(0, |process| process.expired_waiting(now)) {
+            0 => Ok(()),
+            expired => Err(format!("{expired} messages wait though they have expired long ago")),
+        }
     }
 
     /// Nothing goes wrong any more: everybody connects, reads and acknowledges, until nothing is left to do.
@@ -406,10 +479,19 @@ impl World {
 
     /// Everybody has a turn. Whether anybody had something to do.
     fn round(&mut self) -> bool {
+        if let Some(space) = &mut self.space {
+            space.had_turns();
+        }
         let mut is_busy = self.write_all();
         for client in 0..self.clients.len() {
             is_busy |= self.act(client, Mood::Tame);
         }
+        is_busy | self.run_broker()
+    }
+
+    /// Every shard and the ledger have a turn.
+    fn run_broker(&mut self) -> bool {
+        let mut is_busy = false;
         for shard in 0..self.scenario.shards {
             is_busy |= self.run_shard(shard);
         }
@@ -430,7 +512,7 @@ impl World {
     /// The clock goes on to the next thing that somebody waits for.
     fn sleep(&mut self) {
         let now_ms = self.scene.now.monotonic_ms;
-        let process = self.process.iter().filter_map(Process::poll_timeout);
+        let process = self.process.iter().filter_map(|process| process.poll_timeout(now_ms));
         let clients = self.clients.iter().filter_map(Client::poll_timeout);
         let stalls = self.scene.network.poll_timeout(now_ms);
         let next = process.chain(clients).chain(stalls).filter(|at_ms| *at_ms > now_ms).min();
@@ -493,6 +575,62 @@ impl World {
         self.check()
     }
 
+    /// Everybody is well, and publishes more than the log may have: whatever they do, little of it is live.
+    fn load(&mut self) -> Result<(), String> {
+        self.settle_space()?;
+        let mut left = self.scenario.load_bytes();
+        note!(self.scene.trace, ("world"), "{left} bytes are published by clients that are well");
+        let begun_ms = self.scene.now.monotonic_ms;
+        // Wills have the last two topics for themselves.
+        let topics = self.scenario.topics.len() - 2;
+        while left > 0 && self.scene.now.monotonic_ms < begun_ms + LOAD_MS {
+            for client in 0..self.clients.len() {
+                let topic = self.random.below(topics);
+                for _ in 0..self.random.between(1, 4) {
+                    let bytes = self.clients[client].load(topic, &self.scenario, &mut self.scene);
+                    left = left.saturating_sub(bytes as u64);
+                }
+            }
+            while self.round() {
+                self.check()?;
+            }
+            let ms = self.random.between(5, 50) as u64;
+            self.scene.pass(ms);
+        }
+        if self.scenario.load_bytes() > 0 {
+            self.heal()?;
+        }
+        self.settle_space()
+    }
+
+    /// All threads of the broker that have to do with the space have the turns that they want.
+    fn breathe(&mut self) {
+        for _ in 0..4 {
+            if !(self.write_all() | self.run_ledger()) {
+                break;
+            }
+        }
+        if let Some(space) = &mut self.space {
+            space.had_turns();
+        }
+    }
+
+    fn look_at_space(&mut self) {
+        let (Some(space), Some(process)) = (&mut self.space, &self.process) else { return };
+        let now_ms = self.scene.now.monotonic_ms;
+        let is_hindered =
+            self.disk.is_unwell() || process.progress().has_failed || now_ms < self.slow_until_ms;
+        if let Err(finding) = space.look(process.space(), is_hindered, now_ms) {
+            self.scene.oracle.fail(finding);
+        }
+    }
+
+    /// What is left of the space when nothing has happened for long.
+    fn settle_space(&self) -> Result<(), String> {
+        let (Some(space), Some(process)) = (&self.space, &self.process) else { return Ok(()) };
+        space.settle(process.space(), self.disk.largest_bytes(), self.disk.used_bytes())
+    }
+
     /// New clients on every shard ask for everything that is retained.
     fn audit(&mut self, is_after_restart: bool) -> Result<(), String> {
         let standings = if is_after_restart { Vec::new() } else { self.standings() };
@@ -515,8 +653,23 @@ impl World {
         if self.dropped() == dropped {
             self.scene.oracle.settle_retained(&standings, &audits, dropped, is_after_restart);
         }
+        self.clients[first..].iter_mut().for_each(|client| client.leave(&mut self.scene));
         self.clients.truncate(first);
         self.check()
+    }
+
+    /// All sessions end. Nothing of them is left in the index, whatever their clients have done.
+    fn farewell(&mut self) -> Result<(), String> {
+        self.clients.iter_mut().for_each(|client| client.give_up_session(&mut self.scene));
+        self.heal()?;
+        let Some(process) = &self.process else { return Ok(()) };
+        let index = &process.index;
+        match (index.len(), index.filters(), index.shapes()) {
+            (0, 0, 0) => Ok(()),
+            (subscriptions, filters, shapes) => Err(format!(
+                "{subscriptions} subscriptions of nobody are in the index, {filters} filters, {shapes} shapes"
+            )),
+        }
     }
 
     /// The records alone make the same ledger again.
@@ -554,7 +707,7 @@ impl World {
             return Err(format!("the journal says that it is damaged: {damage}"));
         }
         match &trouble.failure {
-            Some(failure) if !self.disk.has_failed() && !self.scenario.may_run_full() => {
+            Some(failure) if !self.disk.has_failed() && !self.scenario.excuses_failure() => {
                 Err(format!("the journal has failed: {failure}"))
             }
             _ => Ok(()),

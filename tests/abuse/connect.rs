@@ -68,25 +68,40 @@ fn c_03_another_protocol() {
     answers(&cases.concat());
 }
 
-/// [MQTT-3.1.2-2, 3.1.1 MQTT-3.1.2-2]
+/// CONNECT with each of these levels gets this answer, and the connection is closed.
+fn levels(name: &str, levels: &[u8], answer: &'static [u8]) {
+    let answer = Answer::Exactly(answer);
+    let cases = levels.iter().flat_map(|level| first(V3_1_1, raw(&other_protocol(name, *level)), &answer));
+    answers(&cases.collect::<Vec<_>>());
+}
+
+/// CONNACK of 3.1.1, "unacceptable protocol version".
+const UNACCEPTABLE: &[u8] = b"\x20\x02\x00\x01";
+/// CONNACK of 5.0, Unsupported Protocol Version.
+const UNSUPPORTED: &[u8] = b"\x20\x03\x00\x84\x00";
+
+/// [3.1.1 MQTT-3.1.2-2]
 #[test]
-fn c_04_another_level() {
-    let unacceptable = Answer::Exactly(b"\x20\x02\x00\x01");
-    let unsupported = Answer::Exactly(b"\x20\x03\x00\x84\x00");
-    let of_name = |name: &str, levels: &[u8], answer: &Answer| {
-        levels
-            .iter()
-            .flat_map(|level| first(V3_1_1, raw(&other_protocol(name, *level)), answer))
-            .collect::<Vec<_>>()
-    };
-    answers(
-        &[
-            of_name("MQTT", &[0, 1, 2, 3, 0x83, 0x84], &unacceptable),
-            of_name("MQTT", &[6, 7, 0x7F, 0x85, 0xFF], &unsupported),
-            of_name("MQIsdp", &[0, 2, 4, 5, 0x83], &unacceptable),
-        ]
-        .concat(),
-    );
+fn c_04_a_level_before_that_of_3_1_1() {
+    levels("MQTT", &[0, 1, 2, 3], UNACCEPTABLE);
+}
+
+/// [3.1.1 MQTT-3.1.2-2]
+#[test]
+fn c_04_the_level_of_a_bridge() {
+    levels("MQTT", &[0x83, 0x84], UNACCEPTABLE);
+}
+
+/// [3.1.1 MQTT-3.1.2-2]
+#[test]
+fn c_04_another_level_with_the_name_of_3_1() {
+    levels("MQIsdp", &[0, 2, 4, 5, 0x83], UNACCEPTABLE);
+}
+
+/// [MQTT-3.1.2-2]
+#[test]
+fn c_04_a_level_after_that_of_5_0() {
+    levels("MQTT", &[6, 7, 0x7F, 0x85, 0xFF], UNSUPPORTED);
 }
 
 /// [MQTT-3.1.2-3, MQTT-3.1.2-11, MQTT-3.1.2-12, MQTT-3.1.2-13, 3.1.1 MQTT-3.1.2-3, 3.1.1 MQTT-3.1.2-11,

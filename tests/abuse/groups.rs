@@ -189,7 +189,11 @@ fn h_04_a_member_that_dies_inside_qos_2() {
 fn h_05_many_groups_on_one_filter_that_are_left_by_a_reset() {
     const BATCH: usize = 1_000;
     let groups = sized(2_000, 100_000);
-    let settings = format!("[limits]\nsubscriptions_per_client = {groups}\n[sys]\ninterval = \"1 s\"\n");
+    let limits = format!(
+        "subscriptions_per_client = {groups}\nshared_subscriptions_per_client = {groups}\ngroups_per_filter = {}\n",
+        2 * groups
+    );
+    let settings = format!("[limits]\n{limits}[sys]\ninterval = \"1 s\"\n");
     play(&settings, |broker| {
         wait_for_sys(broker, "shared_subscriptions/count", |count| count == 0);
         let numbers: Vec<usize> = (0..groups).collect();

@@ -98,6 +98,27 @@ fn p_13_every_alias_with_the_longest_topic_on_every_connection() {
     });
 }
 
+/// They send nothing more, and none of them has to: what they hold leaves room for everybody else.
+#[test]
+fn f_03_beginnings_of_packets_that_go_no_further_lock_nobody_out() {
+    // A PUBLISH of two megabytes.
+    let beginning = [b"\x30\xF0\xFF\x7F\x00\x01t", &[b'x'; 100_000][..]].concat();
+    play(TIGHT, |broker| {
+        let idle: Vec<RawClient> = (0..300)
+            .map(|number| {
+                let client_id = format!("idle {number}");
+                let (mut connection, answer) = greet(broker, &Connect::new(Version::V3_1_1, &client_id));
+                assert!(packet::is_accepted(&answer), "{client_id}: {answer:?}");
+                connection.send(&beginning);
+                connection
+            })
+            .collect();
+        wait_for_sys(broker, "ended/memory", |count| count > 100);
+        broker.client(Version::V5, "frog").leave();
+        drop(idle);
+    });
+}
+
 #[test]
 fn w_04_wills_are_on_the_account_of_all_memory() {
     let payload = [b'x'; 60_000];

@@ -166,7 +166,9 @@ fn finish_some(broker: &Broker, connect: &Connect<'_>, expected: &[Message]) {
         client.acknowledge(if message.qos == 1 { PUBACK } else { PUBREC }, message.packet_id);
         finished += usize::from(message.qos == 1);
     }
-    client.leave();
+    // The broker may send the next message before it reads DISCONNECT.
+    client.send(&packet::disconnect(connect.version, 0));
+    client.read_to_end();
 }
 
 /// [MQTT-4.4.0-1, MQTT-4.9.0-1, 3.1.1 MQTT-4.4.0-1]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use pondhawk_tests::conversation::Conversation;
 use pondhawk_tests::packet::{self, Connect, string};
 use pondhawk_tests::{Broker, Client, Version};
 
@@ -52,10 +53,14 @@ fn u_02_subscription_options_that_do_not_exist() {
 /// How many filters are in the one SUBSCRIBE of U-03.
 const FILTERS: usize = 20_000;
 
-/// Filters of which every seventh has more levels than there may be.
+/// Every seventh filter has more levels than there may be. Their order is not the same from the end.
+fn is_too_deep(number: usize) -> bool {
+    number % 7 == 1
+}
+
 fn many_filters() -> Vec<u8> {
     let text = |number| {
-        if number % 7 == 0 { format!("a/b/c/d/{number}") } else { format!("a/{number}") }
+        if is_too_deep(number) { format!("a/b/c/d/{number}") } else { format!("a/{number}") }
     };
     (0..FILTERS).flat_map(|number| filter(text(number).as_bytes(), 0)).collect()
 }
@@ -67,7 +72,7 @@ fn u_03_twenty_thousand_filters_have_as_many_answers_in_order() {
         for (version, failure) in [(Version::V3_1_1, 0x80), (Version::V5, TOPIC_FILTER_INVALID)] {
             let mut frog = broker.client(version, "frog");
             frog.send(&subscribe(version, &many_filters()));
-            let codes = (0..FILTERS).map(|number| if number % 7 == 0 { failure } else { 0 });
+            let codes = (0..FILTERS).map(|number| if is_too_deep(number) { failure } else { 0 });
             let properties: &[u8] = if version.is_5() { &[0x00] } else { &[] };
             let body = [&[0x00, 0x01], properties, &codes.collect::<Vec<u8>>()].concat();
             frog.expect(&packet::packet(0x90, &body));
@@ -269,4 +274,32 @@ fn u_07_one_unsubscribe_with_known_and_unknown_filters() {
         ]
         .concat(),
     );
+}
+
+#[test]
+fn u_08_clients_that_subscribe_unsubscribe_and_leave_in_one_segment() {
+    let clients = sized(1_000, 100_000);
+    play("[sys]\ninterval = \"1 s\"\n", |broker| {
+        for number in 0..clients {
+            let version = Version::ALL[number % 3];
+            let client_id = format!("hasty {number}");
+            let mut hasty = broker.connect();
+            let begin = [Connect::new(version, &client_id).bytes(), packet::subscribe(version, 1, "hasty/+")];
+            let end = [packet::unsubscribe(version, 2, "hasty/+"), packet::disconnect(version, 0)];
+            if number % 2 == 0 {
+                hasty.send(&[begin.concat(), end.concat()].concat());
+            } else {
+                hasty.send(&begin.concat());
+                assert!(packet::is_accepted(&hasty.read_packet()));
+                hasty.expect(&packet::suback(version, 1, 0));
+                hasty.send(&end.concat());
+            }
+            hasty.read_to_end();
+        }
+        let mut publisher = broker.client(Version::V5, "publisher");
+        publisher.publish_at(1, 7, "hasty/x", b"hey");
+        publisher.expect(b"\x40\x03\x00\x07\x10");
+        // The innocent one's and the watcher's own.
+        wait_for_sys(broker, "subscriptions/count", |count| count == 2);
+    });
 }

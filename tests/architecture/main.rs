@@ -3,6 +3,7 @@
 //! Each rule is a function from sources to findings, and its module shows on made-up input that it finds what it
 //! should. The tests here run them on the workspace. A new crate goes into the table of `crates.rs`.
 
+mod costs;
 mod crates;
 mod manifests;
 mod purity;
@@ -68,6 +69,12 @@ fn unsafe_code_says_why() {
 fn files_and_functions_are_short() {
     let ratchet = fs::read_to_string(root().join(sizes::RATCHET)).expect("the ratchet is there");
     assert_none(&sizes::findings(&sources(), &ratchet));
+}
+
+#[test]
+fn the_tests_that_the_page_of_costs_names_exist() {
+    let page = fs::read_to_string(root().join(costs::PAGE)).expect("the page of costs is there");
+    assert_none(&costs::findings(&page, &sources()));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! of a crate show already is not repeated here.
 
 mod connect;
+mod endings;
 mod flow;
 mod limits;
 mod order;

@@ -7,6 +7,8 @@ use crate::peer::{BOTH, Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL, ack, in_e
 /// So many messages, fewer than any receiver's window.
 const MESSAGES: u16 = 80;
 
+const TOPIC_NAME_INVALID: u8 = 0x90;
+
 /// Publishes to a topic in one write, numbered from 1.
 fn publish_all(client: &mut Client, qos: u8, topic: &str) {
     let version = client.version();
@@ -42,14 +44,22 @@ fn pubacks_and_pubrecs_come_in_the_order_of_the_messages() {
             let mut frog = broker.client(version, "frog");
             frog.subscribe_with("#", 0);
             let mut toad = broker.client(version, "toad");
-            // To topics of which some are retained and take another way.
+            // Some are retained and take another way; of those that follow them some are refused, which is known at once.
+            let is_refused = |number: u16| number % 5 == 1;
             let packets = (1..=MESSAGES).flat_map(|number| {
                 let retain = u8::from(number % 5 == 0);
-                publish(version, 0x30 | qos << 1 | retain, number, &format!("t/{}", number % 3), &[], b"hey")
+                let topic =
+                    if is_refused(number) { "$SYS/t" } else { ["t/0", "t/1"][usize::from(number % 2)] };
+                publish(version, 0x30 | qos << 1 | retain, number, topic, &[], b"hey")
             });
             toad.send(&packets.collect::<Vec<u8>>());
             for number in 1..=MESSAGES {
-                toad.expect(&ack(first, number));
+                let [high, low] = number.to_be_bytes();
+                if is_refused(number) && version.is_5() {
+                    toad.expect(&[first, 3, high, low, TOPIC_NAME_INVALID]);
+                } else {
+                    toad.expect(&ack(first, number));
+                }
             }
         }
     });

@@ -167,6 +167,30 @@ fn as_many_subscriptions_as_there_may_be() {
     }
 }
 
+/// A shared filter is refused by the ledger, and those beside it in the packet are not.
+#[test]
+fn as_many_shared_subscriptions_as_there_may_be() {
+    let settings = "[limits]\nshared_subscriptions_per_client = 2\ngroups_per_filter = 4\n";
+    for (broker, version) in each(settings) {
+        let mut frog = broker.client(version, "frog");
+        frog.subscribe("$share/a/t");
+        frog.subscribe("$share/b/t");
+        frog.subscribe("plain");
+        frog.subscribe("$share/b/t");
+        frog.unsubscribe("$share/a/t");
+        frog.subscribe("$share/c/t");
+        let mut toad = broker.client(version, "toad");
+        toad.subscribe("$share/d/t");
+        toad.subscribe("$share/e/t");
+        let mut newt = broker.client(version, "newt");
+        newt.subscribe("$share/e/t");
+        newt.send(&packet::subscribe(version, 7, "$share/f/t"));
+        refused_filter(newt, 7, QUOTA_EXCEEDED);
+        frog.send(&packet::subscribe(version, 7, "$share/d/t"));
+        refused_filter(frog, 7, QUOTA_EXCEEDED);
+    }
+}
+
 /// SUBACK with the reason code; 3.1.1 has one code for every failure, and 3.1, which has none, is closed.
 fn refused_filter(mut client: Client, packet_id: u16, reason: u8) {
     let version = client.version();

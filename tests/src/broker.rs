@@ -117,11 +117,16 @@ impl Broker {
         self.process.id()
     }
 
-    /// How many sockets the broker has open; nothing where the system does not tell (`/proc`).
-    pub fn open_sockets(&self) -> Option<usize> {
+    /// The names of all files that the broker has open, as `/proc` tells them; nothing where the system does not tell.
+    pub fn open_files(&self) -> Option<Vec<String>> {
         let files = fs::read_dir(format!("/proc/{}/fd", self.process_id())).ok()?.flatten();
         let names = files.filter_map(|file| fs::read_link(file.path()).ok());
-        Some(names.filter(|name| name.to_string_lossy().starts_with("socket:")).count())
+        Some(names.map(|name| name.to_string_lossy().into_owned()).collect())
+    }
+
+    /// How many sockets the broker has open; nothing where the system does not tell (`/proc`).
+    pub fn open_sockets(&self) -> Option<usize> {
+        Some(self.open_files()?.iter().filter(|name| name.starts_with("socket:")).count())
     }
 
     /// How many bytes of memory the broker has resident; nothing where the system does not tell (`/proc`).

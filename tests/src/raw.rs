@@ -73,6 +73,23 @@ impl RawClient {
         }
     }
 
+    /// Sends what the connection takes at once, and returns how many bytes that is. A connection that the broker has closed
+    /// takes everything: what the broker had answered is for [`arrived`](Self::arrived) to see.
+    ///
+    /// # Panics
+    /// When the bytes cannot be written for another reason.
+    pub fn offer(&mut self, bytes: &[u8]) -> usize {
+        self.stream.set_nonblocking(true).expect("a TCP stream can be told not to wait");
+        let written = self.stream.write(bytes);
+        self.stream.set_nonblocking(false).expect("a TCP stream can be told to wait");
+        match written {
+            Ok(written) => written,
+            Err(error) if is_passing(&error) => 0,
+            Err(error) if is_closed(&error) => bytes.len(),
+            Err(error) => panic!("cannot send: {error}"),
+        }
+    }
+
     /// Asks the system for a small buffer in front of the broker, so that less than usual is on the way to it.
     ///
     /// # Panics

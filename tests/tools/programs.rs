@@ -12,8 +12,9 @@ use crate::Servers;
 use crate::recorder::{Conversation, Doors, record};
 use crate::row::Row;
 
-/// What `timeout` exits with when it has ended a program.
-const KILLED: i32 = 124;
+/// What `timeout` exits with when it has ended a program: with SIGTERM, and with SIGKILL if that is what it sends. It may be
+/// killed by that itself, and then there is no code.
+const KILLED: [Option<i32>; 3] = [Some(124), Some(128 + 9), None];
 
 /// Whose program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// In names that would meet otherwise; as long as the other ones.
+    /// As long as the other ones.
     fn mark(self) -> &'static str {
         match self {
             Self::Mosquitto => "theirs",
@@ -34,16 +35,11 @@ impl Side {
         }
     }
 
-    /// As each side would have printed it.
-    fn neutral(self, text: &str) -> String {
-        text.replace(self.mark(), "either")
-    }
-
-    /// Nothing in a row takes this long. Without a word it may be that it does not end, and that is an end too.
-    fn seconds_max(self) -> &'static str {
+    /// Nothing in a row takes this long. Without a word a program may never end: it is killed, so that it says nothing more.
+    fn limit(self) -> [&'static str; 2] {
         match self {
-            Self::Mosquitto | Self::Pondhawk => "20",
-            Self::Mutated => "3",
+            Self::Mosquitto | Self::Pondhawk => ["--kill-after=1", "20"],
+            Self::Mutated => ["--signal=KILL", "4"],
         }
     }
 }
@@ -60,9 +56,17 @@ pub(crate) struct Outcome {
     pub(crate) said: Vec<Conversation>,
 }
 
+impl Outcome {
+    /// Whether the time was over before the program ended. What it has done is then the beginning of what it would have done.
+    pub(crate) fn is_killed(&self) -> bool {
+        KILLED.contains(&self.code)
+    }
+}
+
 /// A row, with one of the programs.
 pub(crate) struct Run<'a> {
     pub(crate) row: &'a Row,
+    /// That no other run of this side has: topics and client identifiers are made of it, so that runs do not meet.
     pub(crate) number: usize,
     pub(crate) side: Side,
     pub(crate) servers: &'a Servers,
@@ -92,26 +96,36 @@ impl Run<'_> {
             finish(place.command(self.program(), row.is_told.then_some(doors.plain), arguments), row.input)
         });
         let code = output.status.code();
-        let (tool, is_killed) = (row.tool, code == Some(KILLED));
-        assert!(side == Side::Mutated || !is_killed, "{side:?} does not end: {tool} {}", row.arguments);
+        let tool = row.tool;
         let [printed, error] =
-            [output.stdout, output.stderr].map(|bytes| side.neutral(&String::from_utf8_lossy(&bytes)));
-        Outcome {
+            [output.stdout, output.stderr].map(|bytes| self.neutral(&String::from_utf8_lossy(&bytes)));
+        let outcome = Outcome {
             output: row.normal.of(&printed),
             code,
             error: error.replace(&format!("pondhawk {tool}"), &format!("mosquitto_{tool}")),
-            heard: side.neutral(&witness.map(heard).unwrap_or_default()),
-            said: said.into_iter().map(|one| one.neutral(|text| side.neutral(text))).collect(),
-        }
+            heard: self.neutral(&witness.map(heard).unwrap_or_default()),
+            said: said.into_iter().map(|one| one.neutral(|text| self.neutral(text))).collect(),
+        };
+        let is_over = side == Side::Mutated || !outcome.is_killed();
+        assert!(is_over, "{side:?} does not end: {tool} {}", row.arguments);
+        outcome
+    }
+
+    /// In all names of this run and in none of another; as long as every other.
+    fn name(&self) -> String {
+        format!("{}{:06}", self.side.mark(), self.number)
+    }
+
+    /// As every run would have printed it.
+    fn neutral(&self, text: &str) -> String {
+        text.replace(&self.name(), "either")
     }
 
     /// What the words of the row stand for.
     fn names(&self) -> Names {
-        let Self { number, side, servers, .. } = self;
-        let mut names = servers.mosquitto.names();
-        // Rows do not hear of each other.
-        names.push(("$T", format!("row{number}{}", side.mark())));
-        names.push(("$I", format!("{}{number}", side.mark())));
+        let mut names = self.servers.mosquitto.names();
+        names.push(("$T", format!("row{}", self.name())));
+        names.push(("$I", self.name()));
         names
     }
 
@@ -126,7 +140,7 @@ impl Run<'_> {
 
     fn bounded(&self, program: &str) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=1", self.side.seconds_max(), program]);
+        command.args(self.side.limit()).arg(program);
         command
     }
 }

@@ -234,6 +234,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("rr", "-t a -m x"),
     refused("rr", "-t a -e b"),
     refused("rr", "-t a -e b+ -m x"),
+    refused("rr", "-t a -e b -m x -W 0"),
     // What cannot be.
     refused("pub", ""),
     refused("pub", "-t a"),

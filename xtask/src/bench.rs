@@ -212,6 +212,18 @@ const SECTIONS: &[Section] = &[
         peers: &[Peer::Mosquitto],
     },
     Section {
+        name: "hostile",
+        title: "hostile",
+        text: "Attacks, each on a freshly started server, and what innocent clients notice of it: the one that suffers \
+            most is shown. They publish at QoS 0 and 1, store retained messages, and connect, on schedule. A server \
+            fails if they lose half of their throughput, if their 99th percentile is above 5 ms and above three times \
+            what it was, or if somebody is refused, or memory or disk are not as before, 30 seconds after the attack.",
+        arguments: "hostile",
+        in_short: "hostile --short --duration 0.4",
+        configuration: Some(HOSTILE),
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
         name: "clients",
         title: "Client libraries",
         text: "What a message costs the process that publishes it, and the one that receives it: messages per second \
@@ -225,6 +237,9 @@ const SECTIONS: &[Section] = &[
         peers: &[],
     },
 ];
+
+/// Limits that an attack reaches in seconds.
+const HOSTILE: &str = "[limits]\nmemory_budget_bytes = \"256 MiB\"\n\n[journal]\ndisk_bytes = \"256 MiB\"\n";
 
 const HEAD: &str = "\
 # Benchmarks

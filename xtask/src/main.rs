@@ -9,10 +9,14 @@ mod crash;
 mod fuzz;
 mod house;
 mod log;
+mod mutants;
+mod random;
 mod report;
 mod sim;
+mod soak;
 mod suite;
 mod tools;
+mod tree;
 
 use std::process::ExitCode;
 
@@ -26,6 +30,10 @@ cargo xtask COMMAND
   test [STEP…]    everything that CI runs, or only these steps; installs what tests need
   docs            write the generated pages: docs/CONFIGURATION.md and docs/CONFORMANCE.md
   conformance     write docs/CONFORMANCE.md alone, and list the statements that no test shows
+  conformance draw COUNT [SEED]
+                  draw statements by lot, with the tests that are named for them
+  conformance break [ID…]
+                  break the rules of tests/conformance/broken.tsv, all or these, and see whether those tests fail
   fmt             format all sources
   tools           install what tests need under target/tools
   fuzz [--seconds N] [--seed N] [--connection N] [TARGET…]
@@ -35,8 +43,14 @@ cargo xtask COMMAND
   crash [--images N] [--kills N] [--seed S]
                   cut the power of a broker under load a thousand times, kill it two hundred times, and see whether
                   what it had acknowledged is there; and whether something is lost if nothing is synced
-  sim [--seed S] [--seconds N] [--runs N] [--trace]
+  soak [--minutes N] [--seed S] [--share PERCENT]
+                  a random mixed load against the real broker, for five minutes if nothing else is said; at each quiet
+                  point everything that it holds is compared with what its clients explain
+  sim [--only ordinary|disk] [--seed S] [--seconds N] [--runs N] [--go-on] [--trace]
                   run the whole broker under the seeded simulator, for a minute if nothing else is said
+  mutants [--count N] [--seed S] [--only TEXT]…
+                  change the code of the pure crates in 30 random places, one after the other, and see whether a test
+                  notices; --only takes those whose path or description contains this
   bench [--short | NAME…]
                   take the figures of docs/BENCHMARKS.md, all or these; or only try each command
   deny            check licences and sources of all dependencies with cargo-deny
@@ -68,6 +82,7 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
             report.step("docs", |log| log.run(&mut suite::write_docs(&house)));
             report.step("conformance", |log| conformance::run(&house, Aim::Write, log));
         }
+        "conformance" if !rest.is_empty() => return conformance::probe(&house, rest),
         "conformance" => report.step("conformance", |log| conformance::run(&house, Aim::Write, log)),
         "fmt" => report.step("format", |log| log.run(house.cargo().args(["fmt", "--all"]))),
         "tools" => report.step("tools", |log| tools::install(&house, log)),
@@ -79,7 +94,9 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
         "bench" if rest == ["--short"] => report.step("bench", |log| bench::run_in_short(&house, log)),
         "bench" => report.step("bench", |log| bench::run(&house, rest, log)),
         "crash" => return crash::run(&house, rest),
+        "soak" => return soak::run(&house, rest),
         "sim" => return sim::run(&house, rest),
+        "mutants" => return mutants::run(&house, rest),
         "deny" => report.step("deny", |log| tools::deny(&house, log)),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::house::House;
@@ -37,22 +38,38 @@ impl Report {
     pub(crate) fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Log) -> Result<(), String>) {
         print!("{name:<12} ");
         let _ = io::stdout().flush();
-        let begun = Instant::now();
-        let path = self.folder.join(format!("{name}.log"));
-        let (result, text, remark) = match Log::create(path) {
-            Ok(mut log) => {
-                let result = work(&mut log).map_err(|error| (error, log.path().to_owned()));
-                (result, log.text(), log.remarked().to_owned())
-            }
-            Err(error) => (Err((error, self.folder.clone())), String::new(), String::new()),
-        };
-        let counts = log::counts(&text);
-        let step = Step { name, took: begun.elapsed(), is_good: result.is_ok(), counts, remark };
-        println!("{}", step.line());
-        if let Err((error, path)) = result {
-            println!("{}  {error}\n  all of it: {}", log::first_failure(&text), path.display());
+        let done = carry_out(self.folder.clone(), name, work);
+        println!("{}", done.step.line());
+        self.note(done);
+    }
+
+    /// Begins a step that goes on while others are carried out, until it is [waited for](Self::finish).
+    pub(crate) fn begin<'scope>(
+        &self,
+        name: &'static str,
+        scope: &'scope Scope<'scope, '_>,
+        work: impl FnOnce(&mut Log) -> Result<(), String> + Send + 'scope,
+    ) -> ScopedJoinHandle<'scope, Done> {
+        let folder = self.folder.clone();
+        println!("{name:<12} goes on beside the next steps");
+        scope.spawn(move || carry_out(folder, name, work))
+    }
+
+    /// Waits for a step that goes on beside others.
+    ///
+    /// # Panics
+    /// When the step has panicked.
+    pub(crate) fn finish(&mut self, beside: ScopedJoinHandle<'_, Done>) {
+        let done = beside.join().expect("a step that fails returns an error");
+        println!("{:<12} {}", done.step.name, done.step.line());
+        self.note(done);
+    }
+
+    fn note(&mut self, done: Done) {
+        if let Some(failure) = done.failure {
+            println!("{failure}");
         }
-        self.steps.push(step);
+        self.steps.push(done.step);
     }
 
     /// Prints the summary; the exit code says whether everything is good.
@@ -69,6 +86,31 @@ impl Report {
         println!("\n{passed} passed, {failed} failed in {} min {:02} s", seconds / 60, seconds % 60);
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
+}
+
+/// A step that was carried out.
+#[derive(Debug)]
+pub(crate) struct Done {
+    step: Step,
+    /// What is shown of it if it has failed.
+    failure: Option<String>,
+}
+
+fn carry_out(folder: PathBuf, name: &'static str, work: impl FnOnce(&mut Log) -> Result<(), String>) -> Done {
+    let begun = Instant::now();
+    let (result, text, remark) = match Log::create(folder.join(format!("{name}.log"))) {
+        Ok(mut log) => {
+            let result = work(&mut log).map_err(|error| (error, log.path().to_owned()));
+            (result, log.text(), log.remarked().to_owned())
+        }
+        Err(error) => (Err((error, folder)), String::new(), String::new()),
+    };
+    let counts = log::counts(&text);
+    let step = Step { name, took: begun.elapsed(), is_good: result.is_ok(), counts, remark };
+    let failure = result.err().map(|(error, path)| {
+        format!("{}  {error}\n  all of it: {}", log::first_failure(&text), path.display())
+    });
+    Done { step, failure }
 }
 
 impl Step {

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the steps that CI runs.
 
 use std::process::Command;
+use std::thread;
 
 use crate::bench;
 use crate::conformance::{self, Aim};
@@ -10,6 +11,7 @@ use crate::house::House;
 use crate::log::Log;
 use crate::report::Report;
 use crate::sim;
+use crate::soak;
 use crate::tools;
 
 type Work = fn(&House, &mut Log) -> Result<(), String>;
@@ -41,18 +43,25 @@ const STEPS: &[(&str, Work)] = &[
         let mut rustdoc = house.cargo();
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
     }),
-    // Last, because they take as long as they are given.
+    // Last, because they take as long as they are given; this one beside the others.
+    (BESIDE, soak::run_in_short),
     ("simulation", |house, log| {
         log.run(sim::command(house).args(["--runs", "1000"]))?;
         // New ones for every change, and the same for everybody who looks at that change.
         let seed = sim::seed_of_tree(house).to_string();
-        log.run(sim::command(house).args(["--seed", &seed, "--runs", FRESH_RUNS]))
+        log.run(sim::command(house).args(["--seed", &seed, "--runs", FRESH_RUNS]))?;
+        log.run(sim::command(house).args(["--only", "disk", "--runs", DISK_RUNS]))
     }),
     ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
 
+/// It takes five minutes and a fifth of a core: those behind it, which compute all the time, take about as long.
+const BESIDE: &str = "soak";
+
 /// So many seeds take about a minute and a half.
 const FRESH_RUNS: &str = "3000";
+/// So many with a bound on the log take about eight seconds.
+const DISK_RUNS: &str = "40";
 
 /// Runs the steps of these names, or all of them.
 ///
@@ -63,11 +72,21 @@ pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Resul
         let known: Vec<&str> = STEPS.iter().map(|(step, _)| *step).collect();
         return Err(format!("there is no step `{unknown}`; there are: {}", known.join(", ")));
     }
-    for (name, work) in
-        STEPS.iter().filter(|(step, _)| names.is_empty() || names.iter().any(|name| name == step))
-    {
-        report.step(name, |log| work(house, log));
-    }
+    let is_wanted = |step: &str| names.is_empty() || names.iter().any(|name| name == step);
+    let steps: Vec<_> = STEPS.iter().filter(|(step, _)| is_wanted(step)).collect();
+    thread::scope(|scope| {
+        let mut beside = None;
+        for (at, (name, work)) in steps.iter().enumerate() {
+            if *name == BESIDE && at + 1 < steps.len() {
+                beside = Some(report.begin(name, scope, |log| work(house, log)));
+            } else {
+                report.step(name, |log| work(house, log));
+            }
+        }
+        if let Some(beside) = beside {
+            report.finish(beside);
+        }
+    });
     Ok(())
 }
 

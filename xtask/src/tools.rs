@@ -146,16 +146,25 @@ fn is_there(program: &str) -> bool {
     folders.map(|folder| folder.join(program)).any(|file| file.is_file())
 }
 
+/// A program of crates.io; the first time it is built, which takes minutes.
+///
+/// # Errors
+/// When it cannot be built.
+pub(crate) fn cargo_program(house: &House, name: &str, log: &mut Log) -> Result<PathBuf, String> {
+    let folder = house.tools().join("cargo");
+    let program = folder.join("bin").join(name);
+    if !program.is_file() {
+        let mut install = house.cargo();
+        log.run(install.args(["install", "--locked", name, "--root"]).arg(&folder))?;
+    }
+    Ok(program)
+}
+
 /// Checks licences, sources and duplicates of all dependencies.
 ///
 /// # Errors
 /// When cargo-deny cannot be built or finds something that `deny.toml` does not allow.
 pub(crate) fn deny(house: &House, log: &mut Log) -> Result<(), String> {
-    let folder = house.tools().join("cargo");
-    let program = folder.join("bin/cargo-deny");
-    if !program.is_file() {
-        let mut install = house.cargo();
-        log.run(install.args(["install", "--locked", "cargo-deny", "--root"]).arg(&folder))?;
-    }
+    let program = cargo_program(house, "cargo-deny", log)?;
     log.run(house.command(program).args(["--workspace", "check", "licenses", "bans", "sources"]))
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod disk;
+mod hostile;
 mod offline;
 mod trouble;
 
@@ -13,6 +14,7 @@ use wire::{Qos, Version};
 use clap::{Args, Subcommand, value_parser};
 
 pub(crate) use self::disk::{DurableArgs, RecoveryArgs};
+pub(crate) use self::hostile::HostileArgs;
 use self::offline::OfflineArgs;
 use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
 use crate::exchange::Quality;
@@ -73,6 +75,15 @@ pub(crate) enum BenchCommand {
     /// The server's resident memory before and after, divided by the connections; client ids have 23 characters.
     /// Memory inside the kernel is not counted.
     Idle(IdleArgs),
+    /// Attacks, one after the other, and what each costs innocent clients
+    ///
+    /// Innocent clients publish at QoS 0 and 1, store retained messages, and connect, on schedule. They are measured
+    /// before an attack and under it; latency counts from when something was due. Afterwards the attackers are cut,
+    /// and the server has 30 seconds until nobody is refused any more and it holds about the memory and disk of
+    /// before. The first server passes if innocent clients keep half of their throughput, and their 99th percentile
+    /// is at most three times what it was, or 5 ms. The exit status is 1 if it does not. Columns show the innocent
+    /// client that suffers most. Each server needs a configuration with small limits, or takes long to reach them.
+    Hostile(HostileArgs),
     /// The ledger alone, in this process, on one core and without a disk
     ///
     /// Publishes at QoS 1 to sessions that last, and acknowledges every delivery at once: what the ledger costs,

@@ -20,6 +20,7 @@ mod exchange;
 mod figure;
 mod frames;
 mod host;
+mod hostile;
 mod interrupt;
 mod ledger;
 mod link;
@@ -86,6 +87,7 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         BenchCommand::SlowConsumer(args) => compare(&args.test(), args.flood.comparison, own_words),
         BenchCommand::SharedQueue(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Storm(args) => compare(&args.test(), args.beside.comparison, own_words),
+        BenchCommand::Hostile(args) => hostile::run(args, own_words),
         BenchCommand::Relay(args) => relay(&args),
     }
 }

@@ -1,7 +1,9 @@
 //! What a server's process costs: CPU time and memory, read from outside.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -64,6 +66,17 @@ impl Process {
     /// Largest resident memory since the process started or [`Self::reset_peak`], bytes.
     pub(crate) fn peak_bytes(self) -> Option<u64> {
         self.file("status", "VmHWM:")
+    }
+
+    /// The length of all regular files that the process has open, each counted once, bytes.
+    pub(crate) fn open_file_bytes(self) -> u64 {
+        let Ok(descriptors) = fs::read_dir(self.path("fd")) else { return 0 };
+        let files: BTreeMap<(u64, u64), u64> = descriptors
+            .filter_map(|entry| fs::metadata(entry.ok()?.path()).ok())
+            .filter(fs::Metadata::is_file)
+            .map(|file| ((file.dev(), file.ino()), file.len()))
+            .collect();
+        files.into_values().sum()
     }
 
     /// Forgets the peak of resident memory, where permitted.

@@ -3,14 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use index::{ConnectionId, QueueId, Subscriber};
+use index::{ConnectionId, DeepShape, QueueId, Subscriber};
 use ledger::{Deliver, Durability, EntryId};
 use session::Session;
 use wire::PacketId;
 
-use crate::filters::Filters;
+use crate::filters::{Filters, Shapes};
 use crate::pressure::Blocker;
 use crate::publish::Route;
+use crate::requests::Request;
 use crate::retained::Walks;
 use crate::subscribe::Recording;
 
@@ -25,15 +26,24 @@ pub(crate) struct Client {
     /// Known from CONNECT on.
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     pub(crate) filters: Filters,
+    /// What they hold of memory.
+    pub(crate) subscription_bytes: usize,
+    /// The deep shapes among them.
+    pub(crate) shapes: Option<Box<Shapes>>,
     /// Where its last PUBLISH went.
     pub(crate) route: Option<Box<Route>>,
     /// Answers to its subscriptions that are not complete.
     pub(crate) walks: Option<Box<Walks>>,
     /// Why it is not read.
     pub(crate) blocked: Option<Box<Blocker>>,
+    /// A SUBSCRIBE or UNSUBSCRIBE that takes more than one turn; what stands behind it waits.
+    pub(crate) request: Option<Box<Request>>,
     /// SUBSCRIBE and UNSUBSCRIBE packets that are answered when the ledger has recorded them.
     #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
     pub(crate) recording: Option<Box<Vec<Recording>>>,
+    /// Shared filters that the ledger was asked for, and how many of its answers are still to come.
+    #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
+    pub(crate) joining: Option<Box<HashMap<Box<str>, u32>>>,
     /// What has come out of its queue when its output, or the whole process, had no room.
     #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
     pub(crate) deferred: Option<Box<VecDeque<Deliver>>>,
@@ -73,10 +83,14 @@ impl Client {
             is_in: false,
             subscriber: None,
             filters: Filters::default(),
+            subscription_bytes: 0,
+            shapes: None,
             route: None,
             walks: None,
             blocked: None,
+            request: None,
             recording: None,
+            joining: None,
             deferred: None,
             shares: None,
             acknowledged: 0,
@@ -94,9 +108,49 @@ impl Client {
         }
     }
 
+    /// The ledger is asked for a shared filter, which it may refuse.
+    pub(crate) fn begin_joining(&mut self, filter: &str) {
+        *self.joining.get_or_insert_default().entry(filter.into()).or_default() += 1;
+    }
+
+    /// The ledger has answered once for a shared filter.
+    pub(crate) fn end_joining(&mut self, filter: &str) {
+        let Some(joining) = &mut self.joining else { return };
+        if let Some(answers) = joining.get_mut(filter) {
+            *answers -= 1;
+            if *answers == 0 {
+                joining.remove(filter);
+            }
+        }
+        if joining.is_empty() {
+            self.joining = None;
+        }
+    }
+
+    /// Whether another answer of the ledger for a shared filter is still to come.
+    pub(crate) fn is_joining(&self, filter: &str) -> bool {
+        self.joining.as_ref().is_some_and(|joining| joining.contains_key(filter))
+    }
+
     /// Where messages wait for its session when it is gone, if the session lasts.
     pub(crate) fn queue(&self) -> Option<QueueId> {
         self.subscriber.as_ref()?.queue
+    }
+
+    /// It has subscribed to a filter of this shape.
+    pub(crate) fn add_shape(&mut self, shape: Option<DeepShape>) {
+        if let Some(shape) = shape {
+            self.shapes.get_or_insert_default().insert(shape);
+        }
+    }
+
+    /// It has unsubscribed from a filter of this shape.
+    pub(crate) fn remove_shape(&mut self, shape: Option<DeepShape>) {
+        if let (Some(shape), Some(shapes)) = (shape, &mut self.shapes)
+            && !shapes.remove(shape)
+        {
+            self.shapes = None;
+        }
     }
 
     pub(crate) fn client_id(&self) -> &str {
@@ -153,6 +207,23 @@ impl Clients {
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Client> {
         let place = self.places.get_mut(id.slot as usize)?;
         if place.generation == id.generation { place.client.take() } else { None }
+    }
+
+    /// How many places there are.
+    pub(crate) fn slots(&self) -> u32 {
+        u32::try_from(self.places.len()).expect("a shard has at most 2^25 connections")
+    }
+
+    /// The clients in the places from this one on; a place without one counts as none.
+    pub(crate) fn in_slots(
+        &self,
+        slots: std::ops::Range<u32>,
+    ) -> impl Iterator<Item = (ConnectionId, &Client)> {
+        let places = slots.filter_map(|slot| Some((slot, self.places.get(slot as usize)?)));
+        places.filter_map(|(slot, place)| {
+            let id = ConnectionId { slot, generation: place.generation };
+            place.client.as_ref().map(|client| (id, client))
+        })
     }
 
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use index::{ConnectionId, Level, Subscriber};
 use ledger::{Cause, Claim, Claimed, Command, Will};
 use session::{Accepted, Message, Now, Purpose};
+use topic::TopicFilter;
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
 use crate::ending::{By, Ending};
@@ -57,8 +58,12 @@ impl Shard {
         let Some(version) = client.session.version() else { return };
         for (filter, _) in &subscriptions {
             if !client.filters.contains(filter) {
-                self.tally.add(Purpose::Subscriptions, subscription_bytes(filter));
+                let bytes = subscription_bytes(filter);
+                self.tally.add(Purpose::Subscriptions, bytes);
+                client.subscription_bytes += bytes;
                 client.filters.insert(filter);
+                let shape = TopicFilter::new(filter).ok().and_then(|filter| self.index.deep_shape(filter));
+                client.add_shape(shape);
             }
         }
         subscriber.gauge.set(Level::Open);

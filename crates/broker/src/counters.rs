@@ -135,6 +135,9 @@ counters! {
     refused_subscriptions: "refused/subscriptions",
     /// Subscriptions refused because memory is short.
     refused_subscriptions_memory: "refused/memory/subscriptions",
+    /// Subscriptions refused because the filters of the client, or of all clients, have as many different arrangements of
+    /// wildcards as they may.
+    refused_subscriptions_shapes: "refused/wildcard_shapes",
     /// Connections ended because memory is short, and too much was held for them.
     ended_memory: "ended/memory",
     /// PUBLISH packets that were refused because they could not be stored.

@@ -68,9 +68,11 @@ impl Shape {
     }
 }
 
-/// Takes a packet without its payload, which is written last and in one piece.
+/// Takes a packet without what all receivers share: its User Properties and its payload, which are written last, each in
+/// one piece.
 struct Head<'a> {
     bytes: &'a mut Vec<u8>,
+    user_properties: &'a [u8],
     payload: &'a [u8],
 }
 
@@ -80,7 +82,7 @@ impl Sink for Head<'_> {
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        if !std::ptr::eq(bytes, self.payload) {
+        if !std::ptr::eq(bytes, self.payload) && !std::ptr::eq(bytes, self.user_properties) {
             self.bytes.extend_from_slice(bytes);
         }
     }
@@ -115,8 +117,11 @@ pub(crate) struct Dispatch<'a> {
     /// What the receiver before got, ready for the next of its shape.
     shape: Option<Shape>,
     common: Made,
-    /// The payloads, once a receiver of a wide fan-out has shared them.
-    shared: Vec<Arc<[u8]>>,
+    /// The one message, once it was taken apart: its properties are read once, however many receivers there are.
+    only: Option<Publish<'a>>,
+    /// What receivers have in common, once one of a wide fan-out has shared it: payloads alone, and for those who get
+    /// them with User Properties before.
+    shared: [Vec<Arc<[u8]>>; 2],
     /// The whole packet in the last shape, once a receiver of a wide fan-out has shared it.
     whole: Option<Arc<[u8]>>,
     /// The message, once it had to wait for somebody.
@@ -142,14 +147,6 @@ pub(crate) struct Made {
     pub(crate) too_large: u32,
 }
 
-impl std::ops::AddAssign for Made {
-    fn add_assign(&mut self, other: Self) {
-        self.count += other.count;
-        self.payload_bytes += other.payload_bytes;
-        self.too_large += other.too_large;
-    }
-}
-
 impl<'a> Dispatch<'a> {
     pub(crate) fn new(source: Source<'a>, flush: Flush, now: Now, buffers: &'a mut Buffers) -> Self {
         let made = Made::default();
@@ -160,7 +157,8 @@ impl<'a> Dispatch<'a> {
             now,
             shape: None,
             common: made,
-            shared: Vec::new(),
+            only: None,
+            shared: Default::default(),
             whole: None,
             message: None,
             buffers,
@@ -183,7 +181,7 @@ impl<'a> Dispatch<'a> {
             return self.send_aliased(target, receiver, session, flush, to);
         }
         let is_wide = self.flush == Flush::Bulk;
-        if is_wide && self.source.is_large() {
+        if is_wide && self.is_large(shape) {
             return self.send_shared(target, receiver, flush, to);
         }
         let bytes = self.make(&target.identifiers, shape, bytes_max);
@@ -214,9 +212,10 @@ impl<'a> Dispatch<'a> {
         }
         let identifiers = as_identifiers(identifiers);
         let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
+        let only = self.only();
         let single = &mut self.buffers.single;
         single.clear();
-        self.made = self.source.encode(shape, identifiers, bytes_max, self.now, single);
+        self.made = self.source.encode_with(only, shape, identifiers, bytes_max, self.now, single);
         Bytes::Single
     }
 
@@ -239,22 +238,26 @@ impl<'a> Dispatch<'a> {
         to: &mut impl Effects,
     ) {
         let flush = self.flush_of(receiver);
+        let is_shared = self.flush == Flush::Bulk && self.is_large(receiver.shape);
+        let user_properties_bytes = if is_shared { self.user_properties(receiver.shape).len() } else { 0 };
         let packet = match bytes {
             Bytes::Single => &mut self.buffers.single,
             Bytes::Shaped | Bytes::AsTheyCame => &mut self.buffers.shaped,
         };
         set_packet_id(packet, packet_id);
-        if self.flush != Flush::Bulk || !self.source.is_large() {
+        if !is_shared {
             to.publish(connection, packet, flush);
             return;
         }
-        // What travels with an identifier travels alone, and its payload comes last.
+        // What travels with an identifier travels alone, and its User Properties and payload come last.
         let payload_bytes = usize::try_from(self.made.payload_bytes).unwrap_or(usize::MAX);
-        let (head, payload) = packet.split_at(packet.len().saturating_sub(payload_bytes));
-        if self.shared.is_empty() {
-            self.shared.push(payload.into());
+        let shared_bytes = payload_bytes.saturating_add(user_properties_bytes);
+        let (head, rest) = packet.split_at(packet.len().saturating_sub(shared_bytes));
+        let shared = &mut self.shared[usize::from(user_properties_bytes > 0)];
+        if shared.is_empty() {
+            shared.push(rest.into());
         }
-        to.publish_shared(connection, head, &self.shared[0], flush);
+        to.publish_shared(connection, head, &shared[0], flush);
     }
 
     /// Whether a receiver gets packets of QoS 1 as they came, but for their identifiers.
@@ -306,8 +309,9 @@ impl<'a> Dispatch<'a> {
         let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
         let mut made = Made::default();
         let (mut room, mut lost) = (Room::Open, false);
+        let only = self.only();
         let single = &mut self.buffers.single;
-        self.source.for_each(self.now, |publish| {
+        self.source.for_each_of(only, self.now, |publish| {
             let mut publish = shape.shaped(publish, identifiers);
             let version = shape.version();
             match publish.encoded_len(version) {
@@ -335,7 +339,7 @@ impl<'a> Dispatch<'a> {
         if lost { Room::Full } else { room }
     }
 
-    /// Each packet with a head of its own and the payload that all receivers share.
+    /// Each packet with a head of its own, and User Properties and payload that all receivers share.
     fn send_shared(
         &mut self,
         target: &Target,
@@ -346,23 +350,25 @@ impl<'a> Dispatch<'a> {
         let Receiver { shape, bytes_max, .. } = *receiver;
         let identifiers = as_identifiers(&target.identifiers);
         let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
+        let (only, user_properties) = (self.only(), self.user_properties(shape));
         let Self { source, now, shared, buffers: Buffers { single: head, .. }, .. } = self;
+        let shared = &mut shared[usize::from(!user_properties.is_empty())];
         let mut made = Made::default();
         let (mut room, mut number) = (Room::Open, 0);
-        source.for_each(*now, |publish| {
+        source.for_each_of(only, *now, |publish| {
             if number == shared.len() {
-                shared.push(publish.payload.into());
+                shared.push([user_properties, publish.payload].concat().into());
             }
-            let payload = &shared[number];
+            let rest = &shared[number];
             number += 1;
             head.clear();
             let publish = shape.shaped(publish, identifiers);
-            let mut sink = Head { bytes: head, payload: publish.payload };
+            let mut sink = Head { bytes: head, user_properties, payload: publish.payload };
             match publish.encode(shape.version(), &mut sink) {
                 Ok(len) if len <= bytes_max => {
                     made.count += 1;
-                    made.payload_bytes += payload.len() as u64;
-                    room = to.publish_shared(target.connection, head, payload, flush);
+                    made.payload_bytes += publish.payload.len() as u64;
+                    room = to.publish_shared(target.connection, head, rest, flush);
                 }
                 Ok(_) | Err(_) => made.too_large += 1,
             }
@@ -373,6 +379,27 @@ impl<'a> Dispatch<'a> {
 
     pub(crate) fn count(&self) -> u32 {
         self.source.count()
+    }
+
+    /// The message, if there is only one: packets that travel together have no properties.
+    fn only(&mut self) -> Option<Publish<'a>> {
+        if self.only.is_none() && self.source.count() == 1 {
+            self.source.for_each(self.now, |publish| self.only = Some(*publish));
+        }
+        self.only
+    }
+
+    /// The User Properties that receivers of this shape get, as they are written.
+    fn user_properties(&mut self, shape: Shape) -> &'a [u8] {
+        let of_5 = self.only().filter(|_| shape.is_5);
+        of_5.and_then(|publish| publish.properties.user_properties.as_bytes()).unwrap_or_default()
+    }
+
+    /// Whether what receivers have in common is worth sharing.
+    fn is_large(&mut self, shape: Shape) -> bool {
+        self.source.is_large()
+            || self.source.may_have_large_properties()
+                && self.user_properties(shape).len() as u64 >= SHARED_BYTES
     }
 
     pub(crate) fn flush_of(&mut self, receiver: &Receiver) -> Flush {
@@ -408,8 +435,9 @@ impl<'a> Dispatch<'a> {
                 Made { count: 1, payload_bytes: run.payload_bytes, ..Made::default() }
             }
             source => {
-                let nobody = SubscriptionIdentifiers::EMPTY;
-                source.encode(shape, nobody, usize::MAX, self.now, &mut self.buffers.shaped)
+                let (nobody, only) = (SubscriptionIdentifiers::EMPTY, self.only());
+                let shaped = &mut self.buffers.shaped;
+                source.encode_with(only, shape, nobody, usize::MAX, self.now, shaped)
             }
         };
     }
@@ -436,6 +464,14 @@ impl<'a> Source<'a> {
         match self {
             Self::Run(run) => run.payload_bytes >= SHARED_BYTES * u64::from(run.count),
             Self::Message { message, .. } => message.payload().len() as u64 >= SHARED_BYTES,
+        }
+    }
+
+    /// Whether it is worth looking.
+    fn may_have_large_properties(self) -> bool {
+        match self {
+            Self::Run(run) => run.count == 1 && run.bytes.len() as u64 >= run.payload_bytes + SHARED_BYTES,
+            Self::Message { message, .. } => message.size_bytes() as u64 >= SHARED_BYTES,
         }
     }
 
@@ -471,9 +507,22 @@ impl<'a> Source<'a> {
         now: Now,
         buffer: &mut Vec<u8>,
     ) -> Made {
+        self.encode_with(None, shape, identifiers, bytes_max, now, buffer)
+    }
+
+    /// The same, if the only message was taken apart before.
+    fn encode_with(
+        self,
+        only: Option<Publish<'a>>,
+        shape: Shape,
+        identifiers: SubscriptionIdentifiers<'_>,
+        bytes_max: usize,
+        now: Now,
+        buffer: &mut Vec<u8>,
+    ) -> Made {
         let mut made = Made::default();
         let version = shape.version();
-        self.for_each(now, |publish| {
+        self.for_each_of(only, now, |publish| {
             let publish = shape.shaped(publish, identifiers);
             if publish.encoded_len(version).is_ok_and(|len| len <= bytes_max)
                 && publish.encode(version, buffer).is_ok()
@@ -503,8 +552,16 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Each message, as a PUBLISH; the only one as it was taken apart before.
+    fn for_each_of(self, only: Option<Publish<'a>>, now: Now, mut each: impl FnMut(&Publish<'a>)) {
+        match only {
+            Some(publish) => each(&publish),
+            None => self.for_each(now, each),
+        }
+    }
+
     /// Each message, as a PUBLISH. None of them has waited: whatever has was looked at before.
-    fn for_each(self, now: Now, mut each: impl FnMut(&Publish<'_>)) {
+    fn for_each(self, now: Now, mut each: impl FnMut(&Publish<'a>)) {
         match self {
             Self::Message { message, .. } => each(&message.publish(now)),
             Self::Run(run) => {

@@ -81,6 +81,10 @@ impl Shard {
             },
         );
         let Some(subscriber) = client.subscriber.take() else { return };
+        if client.has_changes {
+            // It subscribed or unsubscribed before its end: the ledger hears of that before it hears of the end.
+            self.write_changes(now, to);
+        }
         // Who was never let in leaves nothing behind.
         let cause = if is_in { cause } else { Cause::Normal };
         // After a shutdown a session that lasts is found connected, as after a crash: its will is not lost.
@@ -94,7 +98,7 @@ impl Shard {
             self.discard(&client);
             self.changes.leave(subscriber, std::mem::take(&mut client.filters));
         } else {
-            self.tally.sub(Purpose::Subscriptions, client.filters.size_bytes());
+            self.tally.sub(Purpose::Subscriptions, client.subscription_bytes);
         }
     }
 
@@ -104,6 +108,8 @@ impl Shard {
         self.tally.sub(Purpose::Connections, CONNECTION_BYTES);
         self.tally.sub(Purpose::Routes, route_bytes);
         self.tally.sub(Purpose::Inbound, client.inbound_bytes);
+        let request_bytes = client.request.as_ref().map_or(0, |request| request.size_bytes());
+        self.tally.sub(Purpose::Partials, request_bytes);
     }
 
     /// Memory is short, and too much of it is held for one connection.

@@ -1,7 +1,10 @@
 //! The filters that one client subscribed to: most have none or one.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::mem;
+
+use index::DeepShape;
 
 /// What a subscription costs beside its filter: its place here and in the index.
 const SUBSCRIPTION_BYTES: usize = 200;
@@ -38,11 +41,6 @@ impl Filters {
             Self::One(one) => **one == *filter,
             Self::Many(all) => all.contains(filter),
         }
-    }
-
-    /// What the subscriptions hold of memory, about.
-    pub(crate) fn size_bytes(&self) -> usize {
-        self.iter().map(subscription_bytes).sum()
     }
 
     /// All of them, in no particular order.
@@ -95,6 +93,35 @@ impl Filters {
                 first
             }
         }
+    }
+}
+
+/// The deep shapes of one client's filters, each with how many of them have it.
+#[derive(Debug, Default)]
+pub(crate) struct Shapes(HashMap<DeepShape, usize>);
+
+impl Shapes {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn contains(&self, shape: DeepShape) -> bool {
+        self.0.contains_key(&shape)
+    }
+
+    pub(crate) fn insert(&mut self, shape: DeepShape) {
+        *self.0.entry(shape).or_default() += 1;
+    }
+
+    /// Whether any are left.
+    pub(crate) fn remove(&mut self, shape: DeepShape) -> bool {
+        if let Entry::Occupied(mut filters) = self.0.entry(shape) {
+            *filters.get_mut() -= 1;
+            if *filters.get() == 0 {
+                filters.remove();
+            }
+        }
+        !self.0.is_empty()
     }
 }
 

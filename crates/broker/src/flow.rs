@@ -24,7 +24,8 @@ impl Shard {
         }
         self.waiting.add(id, &blocker);
         client.blocked = Some(Box::new(blocker));
-        self.counters.paused_publishers.add(1);
+        let is_publisher = !matches!(client.blocked.as_deref(), Some(Blocker::Request));
+        self.counters.paused_publishers.add(u64::from(is_publisher));
         to.pause(id);
         true
     }
@@ -35,7 +36,9 @@ impl Shard {
         if client.blocked.take().is_none() {
             return;
         }
-        if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
+        if client.request.is_some() {
+            self.block(id, Blocker::Request, to);
+        } else if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
             self.block(id, next, to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };

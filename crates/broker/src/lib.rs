@@ -18,6 +18,8 @@ mod filters;
 mod flow;
 mod pressure;
 mod publish;
+mod relief;
+mod requests;
 mod retained;
 mod shard;
 mod subscribe;

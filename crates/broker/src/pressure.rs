@@ -34,6 +34,8 @@ pub(crate) enum Blocker {
     Itself,
     /// It has published more than was answered, in a version that has no Receive Maximum.
     Answers,
+    /// A SUBSCRIBE or UNSUBSCRIBE of its takes more than one turn.
+    Request,
 }
 
 /// The publishers of one shard that wait, by what they wait for.
@@ -60,7 +62,7 @@ impl Waiting {
             Blocker::Subscriber { subscriber, .. } => self.add_for(publisher, subscriber),
             Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher),
             Blocker::Ledger => self.ledger.push(publisher),
-            Blocker::Itself | Blocker::Answers => {}
+            Blocker::Itself | Blocker::Answers | Blocker::Request => {}
         }
     }
 

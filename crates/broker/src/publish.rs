@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Generation, Level, Member, Place, ShardId, Subscriber, Target, Targets};
+use index::{
+    ConnectionId, Dispatch, Generation, Lane, Level, Member, Place, ShardId, Subscriber, Target, Targets,
+};
 use ledger::{Command, Publish};
 use session::{Incoming, Message, Now, Purpose, Ticket};
 use wire::{Qos, ReasonCode, numbered_packets, numbered_run, publish_run};
@@ -366,8 +368,12 @@ impl Shard {
                 behind = behind.or_else(|| found.map(|target| Arc::clone(&target.subscriber)));
             }
         }
+        // Groups that share messages out in the same way look for the key once.
+        let mut lane = None;
         for group in &targets.groups {
-            let receiver = self.member_for(id, group, publish);
+            let receiver = group.members().and_then(|members| {
+                members.receiver(self.lane_for(id, members.dispatch(), publish, &mut lane))
+            });
             blocker = blocker.or(self.forward_to_one(receiver, packets, route, now, to));
         }
         match blocker {
@@ -380,16 +386,23 @@ impl Shard {
         behind
     }
 
-    /// QoS 0 to a group: the member that has its key, or the next in turn that is connected (MQTT 5.0, 4.8.2).
-    fn member_for(
+    /// The lane of a message of QoS 0 in a group (MQTT 5.0, 4.8.2). `known` is that of the group before.
+    fn lane_for<'g>(
         &self,
         id: ConnectionId,
-        group: &Subscriber,
+        dispatch: &'g Dispatch,
         publish: &Incoming<'_>,
-    ) -> Option<(Member, Place)> {
-        let members = group.members()?;
+        known: &mut Option<(&'g Dispatch, Option<Lane>)>,
+    ) -> Option<Lane> {
+        if let Some((before, lane)) = known
+            && *before == dispatch
+        {
+            return *lane;
+        }
         let publisher = self.clients.get(id).map(Client::client_id);
-        members.receiver(members.dispatch().lane(publisher, || publish.packet.properties))
+        let lane = dispatch.lane(publisher, || publish.packet.properties);
+        *known = Some((dispatch, lane));
+        lane
     }
 
     /// One of a group gets a message of QoS 0, if one is connected. Returns what is full.

@@ -17,6 +17,8 @@ use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
 use crate::pressure::Blocker;
 use crate::pressure::{JUDGE_MS, Judge, Waiting};
+use crate::relief::Relief;
+use crate::requests::UNITS_PER_TURN;
 use crate::subscribe::Changes;
 use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
@@ -46,6 +48,7 @@ pub struct Shard {
     pub(crate) changes: Changes,
     pub(crate) waiting: Waiting,
     pub(crate) judge: Judge,
+    pub(crate) relief: Relief,
     /// What this shard holds of the process's memory, but for what is in buffers of connections.
     pub(crate) tally: Tally,
     /// Clients for which something waits because the process was full.
@@ -120,6 +123,7 @@ impl Shard {
             changes: Changes::default(),
             waiting: Waiting::default(),
             judge: Judge::default(),
+            relief: Relief::default(),
             tally: Tally::new(Arc::default()),
             stalled: Vec::new(),
             stalled_ms: None,
@@ -145,6 +149,7 @@ impl Shard {
         self.counters.sockets.add(1);
         self.tally.add(Purpose::Connections, CONNECTION_BYTES);
         self.clients.insert(id, Client::new(Session::new(now), durability));
+        self.relief.arm(now);
         self.arm(id, now);
     }
 
@@ -160,10 +165,11 @@ impl Shard {
         }
         if let Some(client) = self.clients.get_mut(id) {
             client.session.note_partial(bytes.len() - done);
-            let is_waiting_for_ledger = client.session.is_claiming();
+            let is_ours_to_go_on = client.session.is_claiming() || client.request.is_some();
+            let budget = self.tally.budget();
             if bytes.len() - done > PARTIAL_BYTES_ALLOWED
-                && !is_waiting_for_ledger
-                && self.tally.budget().is_tight()
+                && !is_ours_to_go_on
+                && (budget.is_tight() || budget.is_crowded_by(Purpose::Partials))
             {
                 self.end_for_memory(id, "a packet is larger than there is memory for", now, to);
                 return bytes.len();
@@ -241,6 +247,7 @@ impl Shard {
 
     /// The ledger has read its commands.
     pub fn ledger_resumed(&mut self, now: Now, to: &mut impl Effects) {
+        self.changes.waits_for_ledger = false;
         for publisher in self.waiting.take_for_ledger() {
             self.unblock(publisher, now, to);
         }
@@ -252,8 +259,8 @@ impl Shard {
             Reply::Evict { connection } => self.evict(connection, now, to),
             Reply::Claimed(claimed) => self.claimed(*claimed, now, to),
             Reply::Refused { connection, reason } => self.refused(connection, reason, now, to),
-            Reply::Recorded { connection, packet_id, reason } => {
-                self.recorded(connection, packet_id, reason, now, to);
+            Reply::Recorded { connection, packet_id, reason, refused } => {
+                self.recorded(connection, packet_id, (reason, refused), now, to);
             }
             Reply::Decided { connection } => {
                 if let Some(client) = self.clients.get_mut(connection) {
@@ -305,6 +312,7 @@ impl Shard {
         if self.judge.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
             self.judge(now, to);
         }
+        self.relieve(now, to);
         if self.sys.as_ref().is_some_and(|sys| sys.next_ms <= now.monotonic_ms) {
             self.publish_sys(now, to);
         }
@@ -319,6 +327,7 @@ impl Shard {
             self.judge.poll_timeout(),
             self.waiting.poll_timeout(),
             self.stalled_ms,
+            self.relief.poll_timeout(),
             sys,
         ];
         timers.into_iter().flatten().min()
@@ -326,7 +335,9 @@ impl Shard {
 
     /// Everything of this turn was handed in: subscriptions are written and answered.
     pub fn end_turn(&mut self, now: Now, to: &mut impl Effects) {
+        self.continue_requests(now, to);
         self.write_changes(now, to);
+        self.changes.units = UNITS_PER_TURN;
         self.forget_some_filters();
         self.arm_stalled(now);
         let waiting = usize::try_from(self.counters.waiting.value()).unwrap_or_default();
@@ -344,7 +355,7 @@ impl Shard {
     /// Whether the next turn has something to do even if nothing happens.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.changes.is_leaving()
+        self.changes.has_work()
     }
 
     /// Tells everybody goodbye.
@@ -365,7 +376,7 @@ impl Shard {
 
     fn step(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> Step {
         let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
-        if client.session.is_claiming() {
+        if client.session.is_claiming() || client.request.is_some() {
             return Step::Wait;
         }
         if client.is_in
@@ -435,8 +446,8 @@ impl Shard {
                     return Step::Ended;
                 }
             }
-            Request::Subscribe(subscribe) => self.subscribe(id, subscribe),
-            Request::Unsubscribe(unsubscribe) => self.unsubscribe(id, unsubscribe),
+            Request::Subscribe(subscribe) => self.subscribe(id, subscribe, to),
+            Request::Unsubscribe(unsubscribe) => self.unsubscribe(id, unsubscribe, to),
             Request::Answer(packet) => self.send(id, packet, to),
             Request::Acknowledged { packet_id, reason } => {
                 self.acknowledged(id, *packet_id, *reason, now, to);
@@ -543,6 +554,8 @@ impl Shard {
             ledger: &topics.peers.ledger,
             keeper: topics.peers.keeper.as_deref(),
             subscriptions: self.index.len(),
+            filters: self.index.filters(),
+            shapes: self.index.shapes(),
             budget: self.tally.budget(),
             uptime_secs: now.monotonic_ms / 1_000,
         };

@@ -1,4 +1,4 @@
-//! Subscriptions: collected during a turn, written to the index in one batch, then answered.
+//! Subscriptions: what was taken in during a turn is written to the index in one batch, then answered.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -9,13 +9,13 @@ use ledger::{Cause, Command};
 use session::{Now, Purpose, Settings};
 use topic::TopicFilter;
 use wire::{
-    AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, ReasonCode, RequestedFilter,
-    RetainHandling, SubAck, SubAckReason, Subscribe, Subscription, UnsubAck, UnsubAckReason, Unsubscribe,
-    Version,
+    AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, ReasonCode, RetainHandling, SubAck,
+    SubAckReason, Subscription, UnsubAck, UnsubAckReason, Version,
 };
 
 use crate::ending::{By, Ending};
 use crate::filters::{Filters, subscription_bytes};
+use crate::requests::UNITS_PER_TURN;
 use crate::{Effects, Notice, Shard};
 
 /// The filters of clients that have gone are taken out of the index at most so many a turn.
@@ -25,40 +25,70 @@ const FORGOTTEN_PER_TURN: usize = 1_000;
 const CHANGES_PER_LOCK: usize = 256;
 
 /// What is to be written to the index.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Changes {
-    pending: Vec<Pending>,
+    pub(crate) pending: Vec<Pending>,
+    /// Connections with a packet of which some filters have not been taken in.
+    pub(crate) line: VecDeque<ConnectionId>,
+    /// They go on when the ledger has read its commands.
+    pub(crate) waits_for_ledger: bool,
+    /// So much more may be taken in during this turn, of packets that have just been read.
+    pub(crate) units: usize,
+    /// Answers to what is written; kept for its memory.
+    answers: Vec<(ConnectionId, Recording)>,
     leaving: VecDeque<(Arc<Subscriber>, Filters)>,
     /// So many of what is pending have a shape that the index does not know yet, and that is deep.
-    deep_shapes: usize,
+    pub(crate) deep_shapes: usize,
 }
 
-/// One SUBSCRIBE or UNSUBSCRIBE, to be answered when it is written.
+/// A SUBSCRIBE or UNSUBSCRIBE, or a part of one, to be answered when it is written.
 #[derive(Debug)]
-struct Pending {
-    subscriber: Arc<Subscriber>,
-    connection: ConnectionId,
-    packet_id: PacketId,
-    asks: Asks,
+pub(crate) struct Pending {
+    pub(crate) subscriber: Arc<Subscriber>,
+    pub(crate) connection: ConnectionId,
+    pub(crate) part: Part,
+    pub(crate) asks: Asks,
+}
+
+/// Which part of a packet it is.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) packet_id: PacketId,
+    pub(crate) is_last: bool,
+    /// If it is the last, the codes of those before.
+    pub(crate) so_far: Reasons,
 }
 
 #[derive(Debug)]
-enum Asks {
+pub(crate) enum Asks {
     Subscribe(Vec<Result<Granted, SubAckReason>>),
     Unsubscribe(Vec<Option<Box<str>>>),
 }
 
-/// One that is written and waits to be recorded by the ledger.
+/// The answer to a part that is written. It may wait until the ledger has recorded the change.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    packet_id: PacketId,
+    part: Part,
     answer: Reasons,
+    /// The places in a SUBSCRIBE of those filters that the ledger was asked for.
+    places: Vec<usize>,
+    /// The shared ones among them.
+    shared: Vec<Box<str>>,
 }
 
 #[derive(Debug)]
-enum Reasons {
+pub(crate) enum Reasons {
     Subscribe(Vec<SubAckReason>),
     Unsubscribe(Vec<UnsubAckReason>),
+}
+
+impl Asks {
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Subscribe(asked) => asked.is_empty(),
+            Self::Unsubscribe(filters) => filters.is_empty(),
+        }
+    }
 }
 
 impl Reasons {
@@ -77,10 +107,21 @@ impl Reasons {
             }
         }
     }
+
+    /// The codes of the next part.
+    fn append(&mut self, next: Self) {
+        match (self, next) {
+            (Self::Subscribe(all), Self::Subscribe(mut next)) => all.append(&mut next),
+            (Self::Unsubscribe(all), Self::Unsubscribe(mut next)) => all.append(&mut next),
+            (Self::Subscribe(_), _) | (Self::Unsubscribe(_), _) => {
+                debug_assert!(false, "all parts of a packet are of one kind");
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
-struct Granted {
+pub(crate) struct Granted {
     filter: Box<str>,
     interest: Interest,
     retain_handling: RetainHandling,
@@ -122,6 +163,20 @@ fn valid(filter: &str) -> TopicFilter<'_> {
     TopicFilter::new(filter).expect("it was a filter when it was decoded")
 }
 
+impl Default for Changes {
+    fn default() -> Self {
+        Self {
+            pending: Vec::new(),
+            line: VecDeque::new(),
+            waits_for_ledger: false,
+            units: UNITS_PER_TURN,
+            answers: Vec::new(),
+            leaving: VecDeque::new(),
+            deep_shapes: 0,
+        }
+    }
+}
+
 impl Changes {
     /// A subscriber is gone; its filters follow, a bounded number a turn. Until then they lead to a place
     /// where it is not.
@@ -131,84 +186,21 @@ impl Changes {
         }
     }
 
-    pub(crate) fn is_leaving(&self) -> bool {
-        !self.leaving.is_empty()
+    /// Whether the next turn goes on with something.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.leaving.is_empty() || !(self.line.is_empty() || self.waits_for_ledger)
     }
 }
 
 impl Shard {
-    /// Takes a SUBSCRIBE in. It is answered when it is written.
-    pub(crate) fn subscribe(&mut self, id: ConnectionId, subscribe: &Subscribe<'_>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let Some(subscriber) = client.subscriber.clone() else { return };
-        let identifier =
-            subscribe.properties.subscription_identifier.and_then(|id| NonZeroU32::new(id.value()));
-        // What is a lasting session's stays when its client has left.
-        let budget = self.tally.budget();
-        let is_tight = if subscriber.queue.is_some() { budget.is_tight_to_keep() } else { budget.is_tight() };
-        let mut asked = Vec::new();
-        for subscription in subscribe.subscriptions.iter() {
-            let filter =
-                accept(&subscription, identifier.is_some(), client.session.version(), &self.settings);
-            asked.push(filter.and_then(|filter| {
-                let is_new = !client.filters.contains(filter.as_str());
-                if is_new && (is_tight || client.filters.len() >= self.settings.subscriptions_max) {
-                    self.counters.refused_subscriptions_memory.add(u64::from(is_tight));
-                    return Err(SubAckReason::QuotaExceeded);
-                }
-                if is_new && let Some(deep) = self.index.would_deepen(filter) {
-                    if deep + self.changes.deep_shapes >= self.settings.deep_shapes_max {
-                        return Err(SubAckReason::QuotaExceeded);
-                    }
-                    self.changes.deep_shapes += 1;
-                }
-                if is_new {
-                    self.tally.add(Purpose::Subscriptions, subscription_bytes(filter.as_str()));
-                    client.filters.insert(filter.as_str());
-                }
-                Ok(grant(filter, &subscription, identifier, self.settings.qos_max))
-            }));
-        }
-        let refused = asked.iter().filter(|answer| answer.is_err()).count();
-        self.counters.refused_subscriptions.add(refused as u64);
-        client.has_changes = true;
-        self.changes.pending.push(Pending {
-            subscriber,
-            connection: id,
-            packet_id: subscribe.packet_id,
-            asks: Asks::Subscribe(asked),
-        });
-    }
-
-    /// Takes an UNSUBSCRIBE in. It is answered when it is written.
-    pub(crate) fn unsubscribe(&mut self, id: ConnectionId, unsubscribe: &Unsubscribe<'_>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let Some(subscriber) = client.subscriber.clone() else { return };
-        let known = |filter: RequestedFilter<'_>| {
-            let filter = filter.ok()?.as_str();
-            client.filters.contains(filter).then(|| filter.into())
-        };
-        let filters: Vec<Option<Box<str>>> = unsubscribe.filters.iter().map(known).collect();
-        for filter in filters.iter().flatten() {
-            if client.filters.remove(filter) {
-                self.tally.sub(Purpose::Subscriptions, subscription_bytes(filter));
-            }
-        }
-        client.has_changes = true;
-        let asks = Asks::Unsubscribe(filters);
-        let packet_id = unsubscribe.packet_id;
-        self.changes.pending.push(Pending { subscriber, connection: id, packet_id, asks });
-    }
-
-    /// Writes what has come in since the last time, and answers it.
+    /// Writes what has come in since the last time, and answers it. A client that has ended meanwhile gets no answer;
+    /// its changes are made all the same, because it asked for them before its end.
     pub(crate) fn write_changes(&mut self, now: Now, to: &mut impl Effects) {
         if self.changes.pending.is_empty() {
             return;
         }
         let mut pending = std::mem::take(&mut self.changes.pending);
         self.changes.deep_shapes = 0;
-        // Who has ended meanwhile has no session that a subscription could belong to.
-        pending.retain(|pending| self.clients.get(pending.connection).is_some());
         let mut applied = Vec::new();
         let mut changes = pending.iter().flat_map(Pending::changes).peekable();
         while changes.peek().is_some() {
@@ -217,20 +209,25 @@ impl Shard {
         }
         drop(changes);
         let mut applied = applied.into_iter();
-        for Pending { subscriber, connection: id, packet_id, asks } in pending.drain(..) {
+        let mut answers = std::mem::take(&mut self.changes.answers);
+        for Pending { subscriber, connection: id, part, asks } in pending.drain(..) {
             if let Some(client) = self.clients.get_mut(id) {
                 client.has_changes = false;
             }
-            match asks {
-                Asks::Subscribe(asked) => {
-                    self.subscribed(id, &subscriber, packet_id, asked, &mut applied, now, to);
-                }
+            let answer = match asks {
+                Asks::Subscribe(asked) => self.subscribed(id, &subscriber, part, asked, &mut applied, to),
                 Asks::Unsubscribe(filters) => {
-                    self.unsubscribed(id, &subscriber, packet_id, filters, &mut applied, now, to);
+                    self.unsubscribed(id, &subscriber, part, filters, &mut applied, to)
                 }
-            }
+            };
+            answers.extend(answer.map(|answer| (id, answer)));
         }
         self.changes.pending = pending;
+        // An answer may end its connection: by then the ledger has got everything that the connection asked for.
+        for (id, answer) in answers.drain(..) {
+            self.answer_part(id, answer, now, to);
+        }
+        self.changes.answers = answers;
     }
 
     /// Takes some of the filters of those who have gone out of the index.
@@ -254,19 +251,19 @@ impl Shard {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what one packet asks for, and where the answers go")]
+    /// A SUBSCRIBE is in the index. Returns its answer, unless the ledger has to record it first.
     fn subscribed(
         &mut self,
         id: ConnectionId,
         subscriber: &Arc<Subscriber>,
-        packet_id: PacketId,
+        part: Part,
         asked: Vec<Result<Granted, SubAckReason>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
-        now: Now,
         to: &mut impl Effects,
-    ) {
+    ) -> Option<Recording> {
         let mut reasons = Vec::with_capacity(asked.len());
         let (mut walks, mut recorded) = (Vec::new(), Vec::new());
+        let (mut places, mut shared) = (Vec::new(), Vec::new());
         for answer in asked {
             reasons.push(
                 answer.as_ref().map_or_else(|reason| *reason, |g| SubAckReason::granted(g.interest.qos())),
@@ -277,9 +274,11 @@ impl Shard {
             let Granted { filter, interest, retain_handling } = granted;
             if is_shared || subscriber.queue.is_some() {
                 recorded.push((filter.clone(), interest));
+                places.push(reasons.len() - 1);
             }
             if is_shared {
                 // What is retained is not for groups (MQTT 5.0, 4.8.2).
+                shared.push(filter);
                 continue;
             }
             let is_new = applied.next() == Some(Applied::New);
@@ -290,11 +289,11 @@ impl Shard {
             };
             walks.push((filter, interest, is_asked.then_some(is_new)));
         }
-        if recorded.is_empty() {
-            self.acknowledge_subscribe(id, packet_id, &reasons, now, to);
-        } else {
+        let packet_id = part.packet_id;
+        let mut answer = Some(Recording { part, answer: Reasons::Subscribe(reasons), places, shared });
+        if !recorded.is_empty() {
             let (subscriber, subscriptions) = (Arc::clone(subscriber), recorded);
-            self.record(id, packet_id, Reasons::Subscribe(reasons));
+            self.record(id, answer.take());
             let lasts = subscriber.queue.is_some();
             let brought = walks.iter().filter(|(.., asked)| lasts && asked.is_some());
             let retained = brought.map(|(filter, ..)| filter.clone()).collect();
@@ -306,45 +305,74 @@ impl Shard {
                 None => self.change_walk(id, &filter, interest),
             }
         }
+        answer
     }
 
-    fn record(&mut self, id: ConnectionId, packet_id: PacketId, answer: Reasons) {
-        if let Some(client) = self.clients.get_mut(id) {
-            client.recording.get_or_insert_default().push(Recording { packet_id, answer });
+    fn record(&mut self, id: ConnectionId, answer: Option<Recording>) {
+        if let (Some(client), Some(answer)) = (self.clients.get_mut(id), answer) {
+            client.recording.get_or_insert_default().push(answer);
         }
     }
 
-    /// The ledger has recorded a SUBSCRIBE or UNSUBSCRIBE, or could not.
+    /// The ledger has recorded a SUBSCRIBE or UNSUBSCRIBE, or could not. `refused`: what of it there are too many groups
+    /// for.
     pub(crate) fn recorded(
         &mut self,
         id: ConnectionId,
         packet_id: PacketId,
-        reason: ReasonCode,
+        (reason, refused): (ReasonCode, Vec<(usize, Box<str>)>),
         now: Now,
         to: &mut impl Effects,
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(recording) = client.recording.as_mut() else { return };
-        let Some(place) = recording.iter().position(|recording| recording.packet_id == packet_id) else {
+        let Some(place) = recording.iter().position(|recording| recording.part.packet_id == packet_id) else {
             return;
         };
-        let Recording { mut answer, .. } = recording.remove(place);
+        let mut answer = recording.remove(place);
         if recording.is_empty() {
             client.recording = None;
         }
+        answer.shared.iter().for_each(|filter| client.end_joining(filter));
+        if let Reasons::Subscribe(reasons) = &mut answer.answer {
+            self.counters.refused_subscriptions.add(refused.len() as u64);
+            for (place, filter) in refused {
+                if let Some(reason) = answer.places.get(place).and_then(|place| reasons.get_mut(*place)) {
+                    *reason = SubAckReason::QuotaExceeded;
+                }
+                // A later SUBSCRIBE may ask for it again: then the answer to that one counts.
+                if !client.is_joining(&filter) && client.filters.remove(&filter) {
+                    client.remove_shape(self.index.deep_shape(valid(&filter)));
+                    let bytes = subscription_bytes(&filter);
+                    self.tally.sub(Purpose::Subscriptions, bytes);
+                    client.subscription_bytes -= bytes;
+                }
+            }
+        }
         if reason.is_error() {
-            answer.refuse(reason);
+            answer.answer.refuse(reason);
         }
         let is_5 = client.session.version().is_some_and(Version::is_5);
-        match answer {
-            Reasons::Unsubscribe(_) if reason.is_error() && !is_5 => {
-                // Before MQTT 5 UNSUBACK cannot say that the subscription is still there.
-                let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
-                let why = "the end of a subscription could not be recorded";
-                self.give_up(id, reason, why, now, to);
-            }
-            Reasons::Subscribe(reasons) => self.acknowledge_subscribe(id, packet_id, &reasons, now, to),
-            Reasons::Unsubscribe(reasons) => self.acknowledge_unsubscribe(id, packet_id, &reasons, now, to),
+        if matches!(answer.answer, Reasons::Unsubscribe(_)) && reason.is_error() && !is_5 {
+            // Before MQTT 5 UNSUBACK cannot say that the subscription is still there.
+            let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
+            let why = "the end of a subscription could not be recorded";
+            return self.give_up(id, reason, why, now, to);
+        }
+        self.answer_part(id, answer, now, to);
+    }
+
+    /// A part is done: the packet is answered, or goes on.
+    fn answer_part(&mut self, id: ConnectionId, answer: Recording, now: Now, to: &mut impl Effects) {
+        let Recording { part: Part { packet_id, is_last, so_far: mut reasons }, answer, .. } = answer;
+        if is_last {
+            reasons.append(answer);
+            return self.acknowledge_changes(id, packet_id, &reasons, now, to);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if let Some(request) = &mut client.request {
+            request.answered.append(answer);
+            self.changes.line.push_back(id);
         }
     }
 
@@ -361,17 +389,26 @@ impl Shard {
         }
     }
 
-    fn acknowledge_subscribe(
+    /// SUBACK or UNSUBACK.
+    fn acknowledge_changes(
         &mut self,
         id: ConnectionId,
         packet_id: PacketId,
-        reasons: &[SubAckReason],
+        reasons: &Reasons,
         now: Now,
         to: &mut impl Effects,
     ) {
-        let Some(reasons) = OneOrMore::new(reasons) else { return };
-        let packet = SubAck { packet_id, properties: AckProperties::default(), reasons };
-        self.acknowledge(id, &packet.into(), now, to);
+        let properties = AckProperties::default();
+        match reasons {
+            Reasons::Subscribe(reasons) => {
+                let Some(reasons) = OneOrMore::new(reasons) else { return };
+                self.acknowledge(id, &SubAck { packet_id, properties, reasons }.into(), now, to);
+            }
+            Reasons::Unsubscribe(reasons) => {
+                let reasons = OneOrMore::new(reasons);
+                self.acknowledge(id, &UnsubAck { packet_id, properties, reasons }.into(), now, to);
+            }
+        }
     }
 
     /// Sends an answer that may turn out larger than the client takes, or more than its version can say.
@@ -391,17 +428,16 @@ impl Shard {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what one packet asks for, and where the answers go")]
+    /// An UNSUBSCRIBE is in the index. Returns its answer, unless the ledger has to record it first.
     fn unsubscribed(
         &mut self,
         id: ConnectionId,
         subscriber: &Arc<Subscriber>,
-        packet_id: PacketId,
+        part: Part,
         filters: Vec<Option<Box<str>>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
-        now: Now,
         to: &mut impl Effects,
-    ) {
+    ) -> Option<Recording> {
         let mut reasons = Vec::with_capacity(filters.len());
         let mut recorded = Vec::new();
         for filter in filters {
@@ -424,25 +460,19 @@ impl Shard {
         }
         // That there is no such subscription may be because an UNSUBSCRIBE before has ended it, which is not recorded yet.
         let is_recording = self.clients.get(id).is_some_and(|client| client.recording.is_some());
-        if recorded.is_empty() && !is_recording {
-            return self.acknowledge_unsubscribe(id, packet_id, &reasons, now, to);
+        let packet_id = part.packet_id;
+        let mut answer = Some(Recording {
+            part,
+            answer: Reasons::Unsubscribe(reasons),
+            places: Vec::new(),
+            shared: Vec::new(),
+        });
+        if !recorded.is_empty() || is_recording {
+            self.record(id, answer.take());
+            let (subscriber, filters) = (Arc::clone(subscriber), recorded);
+            to.command(Command::Unsubscribe { subscriber, connection: id, packet_id, filters });
         }
-        self.record(id, packet_id, Reasons::Unsubscribe(reasons));
-        let (subscriber, filters) = (Arc::clone(subscriber), recorded);
-        to.command(Command::Unsubscribe { subscriber, connection: id, packet_id, filters });
-    }
-
-    fn acknowledge_unsubscribe(
-        &mut self,
-        id: ConnectionId,
-        packet_id: PacketId,
-        reasons: &[UnsubAckReason],
-        now: Now,
-        to: &mut impl Effects,
-    ) {
-        let packet =
-            UnsubAck { packet_id, properties: AckProperties::default(), reasons: OneOrMore::new(reasons) };
-        self.acknowledge(id, &packet.into(), now, to);
+        answer
     }
 
     /// Ends a connection because something cannot be answered.
@@ -465,7 +495,7 @@ impl Shard {
     }
 }
 
-fn grant(
+pub(crate) fn grant(
     filter: TopicFilter<'_>,
     subscription: &Subscription<'_>,
     identifier: Option<NonZeroU32>,
@@ -480,7 +510,7 @@ fn grant(
 }
 
 /// The filter, if this server takes it.
-fn accept<'a>(
+pub(crate) fn accept<'a>(
     subscription: &Subscription<'a>,
     has_identifier: bool,
     version: Option<Version>,

@@ -30,6 +30,10 @@ pub struct Facts<'a> {
     pub keeper: Option<&'a dyn ledger::Instruments>,
     /// Subscriptions of all sessions; a group's count as one.
     pub subscriptions: usize,
+    /// Different filters of those; a group's without its name.
+    pub filters: usize,
+    /// Different arrangements of wildcards of those.
+    pub shapes: usize,
     /// What memory is held for.
     pub budget: &'a Budget,
     /// Seconds since the start.
@@ -97,6 +101,8 @@ impl Sys {
         say("clients/active", totals.clients_connected.to_string());
         say("clients/maximum", self.clients_maximum.to_string());
         say("subscriptions/count", facts.subscriptions.to_string());
+        say("subscriptions/filters", facts.filters.to_string());
+        say("subscriptions/shapes", facts.shapes.to_string());
         let stored = read(&ledger.retained_messages) + read(&ledger.queued);
         say("messages/stored", stored.to_string());
         say("store/messages/count", stored.to_string());
@@ -135,7 +141,8 @@ mod tests {
     fn facts(ledger: &ledger::Gauges) -> Facts<'_> {
         static NOTHING: LazyLock<Budget> = LazyLock::new(Budget::default);
         ledger.retained_messages.store(2, Ordering::Relaxed);
-        Facts { ledger, keeper: None, subscriptions: 0, budget: &NOTHING, uptime_secs: 11 }
+        let (subscriptions, filters, shapes) = (0, 0, 0);
+        Facts { ledger, keeper: None, subscriptions, filters, shapes, budget: &NOTHING, uptime_secs: 11 }
     }
 
     #[test]

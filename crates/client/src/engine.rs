@@ -677,7 +677,8 @@ fn session_of(connect: &Connect<'_>, settings: Settings) -> Client<u64> {
     let has_session = !connect.clean_start && !connect.client_id.is_empty();
     let client_id = if has_session { connect.client_id.as_str().into() } else { Box::default() };
     let (under_way, waiting, unreleased) = (Vec::new(), Vec::new(), Vec::new());
-    Client::restore(Stored { client_id, has_session, under_way, waiting, unreleased }, settings)
+    let is_inherited = has_session;
+    Client::restore(Stored { client_id, has_session, is_inherited, under_way, waiting, unreleased }, settings)
 }
 
 fn now(start: Instant) -> Now {

@@ -88,10 +88,9 @@
 //! # Sessions of earlier programs
 //! Without [Clean Start](Options::clean_start) a first connection goes on with the session that an earlier program has left,
 //! of which this one knows no more than that it is there. What that program has published at QoS 2 and not released is open
-//! at the server, under packet identifiers that are given to messages again here. The server takes a message of QoS 2 that
-//! has one of them for the earlier one, sent again, acknowledges it, and forwards nothing [MQTT-4.3.3-10]; one of QoS 1 it
-//! refuses, or ends the connection. To receive in such a session is safe. Who publishes at QoS 2 begins a new session, unless
-//! the earlier program has disconnected when everything was acknowledged.
+//! at the server, under packet identifiers that nobody here knows. A message that got one of them would be taken for the
+//! earlier one, sent again, and be lost [MQTT-4.3.3-10]. So each identifier is released with PUBREL before the first message
+//! gets it, 64 at a time, and messages of QoS 1 and 2 wait for the answer: the first of them leaves one round trip later.
 //!
 //! # What becomes of an operation
 //!

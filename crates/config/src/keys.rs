@@ -134,11 +134,28 @@ keys! {
         subscriptions_per_client: u32 {
             kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000
         }
+        /// The most shared subscriptions of one session; one more is refused with reason code 0x97 (0x80 in MQTT 3.1.1). A
+        /// message goes to every group whose filter matches, so this bounds what one client can make a message cost.
+        shared_subscriptions_per_client: u32 {
+            kind: Count<u32>, default: 100, bounds: 0..=100_000_000
+        }
+        /// The most groups on one topic filter, that is the most share names NAME in `$share/NAME/filter`. One more is refused
+        /// with reason code 0x97 (0x80 in MQTT 3.1.1); whoever joins a group that exists is not. One client can begin at
+        /// most half of them.
+        groups_per_filter: u32 { kind: Count<u32>, default: 1_000, bounds: 0..=100_000_000 }
         /// How many different arrangements of wildcards the filters of more than six levels may have, those of all clients
         /// together: `+` in the second and the last level is one, whatever the names are. A message to a topic of so many
         /// levels is looked up once for each. A filter that would add one is refused with reason code 0x97 (0x80 in MQTT
         /// 3.1.1).
         wildcard_shapes: u32 { kind: Count<u32>, default: 1_000, bounds: 0..=100_000_000 }
+        /// The most of them that the filters of one client may have, so that no client can use up what is there for all. A
+        /// filter that would add one is refused in the same way.
+        wildcard_shapes_per_client: u32 {
+            kind: Count<u32>,
+            auto: (wildcard_shapes / 5).max(1),
+            "a fifth of `wildcard_shapes`",
+            bounds: 0..=100_000_000,
+        }
         /// How many topic aliases a client may use towards the broker on one connection (MQTT 5.0 Topic Alias Maximum).
         /// Each holds a topic name in memory.
         topic_alias_maximum: u16 { kind: Count<u16>, default: 16, bounds: 0..=u16::MAX }
@@ -152,6 +169,8 @@ keys! {
         /// wait or are retained, wills, connections, sessions, subscriptions. Of the last sixteenth nothing new is
         /// admitted, and of the one before it nothing that would stay when its client leaves: CONNECT, SUBSCRIBE and such
         /// messages are refused with reason code 0x97, before MQTT 5.0 as far as the version has words for it; QoS 0 is dropped, and counted.
+        /// A client that holds more than 16 KiB then, or the beginning of a packet, and makes no progress for three seconds is
+        /// disconnected. The beginnings of packets take at most half of it all.
         /// What frees memory is always carried out. The bounds that follow are shares of it where they are not given.
         memory_budget_bytes: u64 {
             kind: Size<u64>, auto: (machine.memory_bytes / 2).clamp(MEMORY_MIN, MEMORY_MAX),
@@ -160,7 +179,9 @@ keys! {
         }
         /// The memory for all retained messages together, topic names and properties included. A message of QoS 1 or 2
         /// that does not fit is refused with reason code 0x97 (before MQTT 5.0 its client is disconnected); one of QoS 0
-        /// is delivered and not retained, and counted. Clearing always works.
+        /// is delivered and not retained, and counted. Clearing always works, and so does a value that is no larger than
+        /// the one it replaces. After a restart with a lower bound all that was acknowledged is kept; the log says so, and
+        /// nothing is added until there is less.
         retained_bytes: u64 {
             kind: Size<u64>, auto: memory_budget_bytes / 2, "half of `memory_budget_bytes`", bounds: 0..=MEMORY_MAX
         }
@@ -198,14 +219,17 @@ keys! {
         inflight_messages: u16 { kind: Count<u16>, default: 1_000, bounds: 1..=INFLIGHT_MAX }
         /// The same for clients before MQTT 5.0, which cannot say how many they take.
         inflight_messages_3: u16 { kind: Count<u16>, default: 100, bounds: 1..=INFLIGHT_MAX }
-        /// How many messages may wait for one session, connected or not, or for one shared subscription.
+        /// How many messages may wait for one session, connected or not, or for one shared subscription. Where more wait
+        /// after a restart with a lower bound, they are kept until the next message does not fit; the log says so.
         queue_messages: u32 { kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000 }
         /// How many bytes those messages may have.
         queue_bytes: u64 { kind: Size<u64>, default: 256 << 20, bounds: 64 << 10..=MEMORY_MAX }
         /// What happens when that is full. `end-session`: the session is ended, so that a forgotten one cannot stop the
-        /// others, and its client is told. `refuse`: nobody gets the message, and its publisher is told (reason code
-        /// 0x97; a client before MQTT 5.0 is disconnected). `drop-oldest`, `drop-newest`: one message less, counted. A
-        /// session that ends with its connection is always ended.
+        /// others, and its client is told; of a shared subscription, the sessions of all its members are, or with `dispatch
+        /// = "key-ordered"` only that of the member for whom most waits. `refuse`: nobody gets the message, and its publisher
+        /// is told (reason code 0x97; a client before MQTT 5.0 is disconnected). `drop-oldest`, `drop-newest`: one message
+        /// less, counted (a message that would need the places of more than 1,000 others is dropped itself). A session that
+        /// ends with its connection is always ended.
         queue_full: QueueFull { kind: Choice<QueueFull>, default: QueueFull::EndSession }
         /// The longest time for which a session is kept after its connection. A client that asks for more gets this;
         /// MQTT 5.0 clients are told as Session Expiry Interval. Off: as long as they ask for, which is for ever where a

@@ -27,8 +27,7 @@ pub enum Key {
     Property(Arc<str>),
 }
 
-/// Keys that go together. There are few enough to look at all of them when a member comes, and enough for groups of
-/// some hundred members.
+/// Keys that go together: enough of them for groups of some hundred members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(u16);
 
@@ -39,6 +38,12 @@ impl Lane {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..=u16::MAX).map(Self).take(Self::COUNT)
+    }
+
+    /// The lane of this number, if it is below [`COUNT`](Self::COUNT).
+    #[must_use]
+    pub fn numbered(number: usize) -> Option<Self> {
+        u16::try_from(number).ok().filter(|_| number < Self::COUNT).map(Self)
     }
 
     /// From 0, below [`COUNT`](Self::COUNT).

@@ -61,8 +61,8 @@ use filters::{Filters, Insertion};
 use generation::{Concerns, Generations};
 use hash::LevelHash;
 use hashed_topic::HashedTopic;
-pub use shapes::SHALLOW_LEVELS_MAX;
 use shapes::Shapes;
+pub use shapes::{DeepShape, SHALLOW_LEVELS_MAX};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use subscribers::Removal;
 use topic::{TopicFilter, TopicName};
@@ -215,6 +215,13 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         // Most filters need no look.
         let filter = Some(plain(filter)).filter(|filter| filter.has_wildcard())?;
         self.read().shapes.would_deepen(filter, &self.hash)
+    }
+
+    /// The shape of a filter that has wildcards and more than [`SHALLOW_LEVELS_MAX`] levels: whoever takes filters from
+    /// strangers bounds how many of them one may have.
+    pub fn deep_shape(&self, filter: TopicFilter<'_>) -> Option<DeepShape> {
+        let filter = Some(plain(filter)).filter(|filter| filter.has_wildcard())?;
+        DeepShape::of(filter, &self.hash)
     }
 
     /// Bytes in use, without the allocator's own and without what the subscribers' handles point to.

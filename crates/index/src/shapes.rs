@@ -27,6 +27,18 @@ pub(crate) struct Shapes {
 /// than 200 that are not deep: only of the others can there be so many that a lookup takes long.
 pub const SHALLOW_LEVELS_MAX: usize = 6;
 
+/// Tells the shapes of filters with more than [`SHALLOW_LEVELS_MAX`] levels apart, as surely as a keyed hash of 64 bits does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeepShape(u64);
+
+impl DeepShape {
+    pub(crate) fn of(filter: TopicFilter<'_>, hash: &LevelHash) -> Option<Self> {
+        let (is_open, levels) = ending_of(filter).filter(|(_, levels)| *levels > SHALLOW_LEVELS_MAX)?;
+        let ending = hash.level(levels, if is_open { "#" } else { "" });
+        Some(Self(ending.wrapping_add(hash_of_pluses(&pluses_in(filter), hash))))
+    }
+}
+
 /// The last is never empty. Filters have at most 65,536 levels, so that this takes at most 2 MB.
 #[derive(Debug, Default)]
 struct Groups(Vec<Group>);

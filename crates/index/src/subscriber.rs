@@ -157,7 +157,10 @@ pub struct Members {
 /// The members in a row, to take turns in, and where each stands, so that who comes or goes looks at nobody else.
 #[derive(Default)]
 struct MemberList {
+    /// Those that are connected come first.
     members: Vec<Member>,
+    /// How many members are connected.
+    connected: usize,
     /// By the subscriber's identity.
     places: HashMap<u64, usize>,
     /// Whose each lane is, where keys keep their order; none before the first has come.
@@ -173,24 +176,68 @@ impl fmt::Debug for MemberList {
 
 impl MemberList {
     fn put(&mut self, member: Member) {
-        match self.places.entry(member.subscriber.identity()) {
+        let identity = member.subscriber.identity();
+        let is_connected = member.subscriber.place().is_some();
+        match self.places.entry(identity) {
             Entry::Occupied(place) => self.members[*place.get()] = member,
             Entry::Vacant(place) => {
                 place.insert(self.members.len());
                 self.members.push(member);
             }
         }
+        self.set_connected(identity, is_connected);
     }
 
-    /// The last member takes the place of the one that goes.
+    /// Moves a member to the side of the border on which it belongs.
+    fn set_connected(&mut self, identity: u64, is_connected: bool) {
+        let Some(place) = self.places.get(&identity).copied() else { return };
+        if is_connected == (place < self.connected) {
+            return;
+        }
+        if is_connected {
+            self.swap(place, self.connected);
+            self.connected += 1;
+        } else {
+            self.connected -= 1;
+            self.swap(place, self.connected);
+        }
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.members.swap(one, other);
+        for place in [one, other] {
+            self.places.insert(self.members[place].subscriber.identity(), place);
+        }
+    }
+
+    /// The last member of its side takes the place of the one that goes.
     fn remove(&mut self, subscriber: &Arc<Subscriber>) {
+        self.set_connected(subscriber.identity(), false);
         let Some(place) = self.places.remove(&subscriber.identity()) else { return };
         self.members.swap_remove(place);
         if let Some(moved) = self.members.get(place) {
             self.places.insert(moved.subscriber.identity(), place);
         }
     }
+
+    /// Looks for a connected member that has room, beginning with one of them. Returns the place of a member, and how many
+    /// members were looked at.
+    fn next_from(&self, first: usize) -> Option<(usize, usize)> {
+        let first = first.checked_rem(self.connected)?;
+        let looks = self.connected.min(LOOKS_MAX);
+        let place = |offset| (first + offset) % self.connected;
+        // One that has just gone stands among the connected until the ledger hears of it.
+        let is_there = |offset: &usize| self.members[place(*offset)].subscriber.place().is_some();
+        let is_open = |offset: &usize| self.members[place(*offset)].subscriber.gauge.level() == Level::Open;
+        match (0..looks).find(|offset| is_open(offset) && is_there(offset)) {
+            Some(offset) => Some((place(offset), offset + 1)),
+            None => Some((place((0..looks).find(is_there)?), looks)),
+        }
+    }
 }
+
+/// A message of QoS 0 looks at no more members than this for one that has room.
+const LOOKS_MAX: usize = 64;
 
 /// A session in a group.
 #[derive(Debug, Clone)]
@@ -257,15 +304,24 @@ impl Members {
         list.members.len()
     }
 
-    /// The next member in turn that is connected, and where; one that has room, if there is one.
+    /// A member has connected, or is not connected any more. Members that are not connected cost a message of QoS 0
+    /// nothing.
+    pub fn set_connected(&self, subscriber: &Arc<Subscriber>, is_connected: bool) {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        list.set_connected(subscriber.identity(), is_connected);
+    }
+
+    /// The next member in turn that is connected, and where. If one of the next 64 connected members has room, it is one
+    /// with room: the cost does not grow with the members whose clients read nothing.
     #[must_use]
     pub fn next_connected(&self) -> Option<(Member, Place)> {
-        let list = &self.list.read().unwrap_or_else(PoisonError::into_inner).members;
-        let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let in_turn = (0..list.len()).map(|offset| &list[first.wrapping_add(offset) % list.len()]);
-        let connected = |member: &Member| member.subscriber.place().map(|place| (member.clone(), place));
-        let with_room = in_turn.clone().filter(|member| member.subscriber.gauge.level() == Level::Open);
-        with_room.chain(in_turn).find_map(connected)
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let first = self.next.load(Ordering::Relaxed);
+        let (place, looks) = list.next_from(first)?;
+        // Two shards at a time may choose the same member, which does no harm.
+        self.next.store(first.wrapping_add(looks), Ordering::Relaxed);
+        let member = &list.members[place];
+        member.subscriber.place().map(|place| (member.clone(), place))
     }
 }
 
@@ -408,6 +464,52 @@ mod tests {
         let turns: Vec<u32> = turns.collect();
         assert_eq!(turns.len(), 30);
         assert!(turns.contains(&1) && turns.contains(&2));
+    }
+
+    /// Members that are not connected, or whose output is full, cost nothing, however many there are.
+    #[test]
+    fn a_turn_looks_at_few_members_whatever_the_others_do() {
+        let at = |slot| ConnectionId { slot, generation: 0 };
+        let member = |subscriber: &Arc<Subscriber>| Member {
+            subscriber: Arc::clone(subscriber),
+            interest: Interest::new(wire::Qos::AtMostOnce),
+        };
+        for members in [100, 1_000, 10_000] {
+            let connected: Vec<_> = (0..members)
+                .map(|slot| Arc::new(Subscriber::new("m".into(), ShardId::new(0), at(slot))))
+                .collect();
+            let away = (0..members)
+                .map(|slot| Arc::new(Subscriber::lasting("away".into(), QueueId { slot, generation: 0 })));
+            let mut list = MemberList::default();
+            connected.iter().cloned().chain(away).for_each(|subscriber| list.put(member(&subscriber)));
+            assert_eq!(list.next_from(7), Some((7, 1)));
+            connected[1..].iter().for_each(|subscriber| list.set_connected(subscriber.identity(), false));
+            assert_eq!(list.next_from(7), Some((0, 1)), "the only one that is connected");
+            connected.iter().for_each(|subscriber| list.set_connected(subscriber.identity(), true));
+            connected.iter().for_each(|subscriber| subscriber.gauge.set(Level::Slow));
+            assert_eq!(list.next_from(7).map(|(_, looks)| looks), Some(LOOKS_MAX));
+            connected.iter().for_each(|subscriber| list.set_connected(subscriber.identity(), false));
+            assert_eq!(list.next_from(7), None);
+        }
+    }
+
+    /// A member with room is found in the end, though those before it are full.
+    #[test]
+    fn turns_go_on_behind_members_without_room() {
+        let at = |slot| ConnectionId { slot, generation: 0 };
+        let all: Vec<_> =
+            (0..200).map(|slot| Arc::new(Subscriber::new("m".into(), ShardId::new(0), at(slot)))).collect();
+        all.iter().for_each(|subscriber| subscriber.gauge.set(Level::Over));
+        all[150].gauge.set(Level::Open);
+        let members = Members::default();
+        all.iter().for_each(|subscriber| {
+            let interest = Interest::new(wire::Qos::AtMostOnce);
+            members.put(Member { subscriber: Arc::clone(subscriber), interest });
+        });
+        let turns: Vec<u32> =
+            (0..8).filter_map(|_| members.next_connected()).map(|(_, place)| place.connection.slot).collect();
+        assert_eq!(turns.len(), 8);
+        assert!(turns.iter().filter(|slot| **slot == 150).count() >= 2, "{turns:?}");
     }
 
     #[test]

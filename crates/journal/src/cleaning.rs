@@ -21,8 +21,8 @@ pub(crate) struct Cleaning {
     piece_bytes: usize,
     /// Nothing is handed out before this group is durable.
     waits_for: Option<u64>,
-    /// There was no space for the copies when so much was live, in bytes.
-    abandoned_at: Option<u64>,
+    /// There was no space for the last copy. It is tried again; what was copied before it stays copied.
+    is_stalled: bool,
     /// The oldest segment could not be read again: nothing is cleaned any more.
     pub(crate) damage: Option<Damage>,
 }
@@ -44,18 +44,17 @@ impl Cleaning {
         self.stage == Stage::Idle
     }
 
-    /// Whether there is something for [`next`](Self::next).
+    /// Whether there is something for [`next`](Self::next), or for whoever copies to try again.
     pub(crate) fn has_records(&self) -> bool {
-        !self.frames.is_empty() || self.stage == Stage::Read
+        !self.frames.is_empty() || self.stage == Stage::Read || self.is_stalled
     }
 
-    /// How much was live when there was no space for the copies the last time.
-    pub(crate) fn abandoned_at(&self) -> Option<u64> {
-        self.abandoned_at
+    /// Whether there was no space for the last copy.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled
     }
 
     pub(crate) fn begin(&mut self) {
-        self.abandoned_at = None;
         self.stage = Stage::Reading;
     }
 
@@ -70,6 +69,12 @@ impl Cleaning {
 
     pub(crate) fn note_copied(&mut self, bytes: usize) {
         self.piece_bytes += bytes;
+        self.is_stalled = false;
+    }
+
+    /// There is no space for a copy. Returns whether that is new.
+    pub(crate) fn stall(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_stalled, self.stage != Stage::Idle) && self.is_stalled
     }
 
     pub(crate) fn end(&mut self) {
@@ -85,11 +90,6 @@ impl Cleaning {
         *self = Self { damage: Some(damage), ..Self::default() };
     }
 
-    /// What was copied already will be copied once more.
-    pub(crate) fn abandon(&mut self, live_bytes: u64) {
-        *self = Self { damage: self.damage.take(), abandoned_at: Some(live_bytes), ..Self::default() };
-    }
-
     pub(crate) fn forget(&mut self) {
         self.stage = Stage::Idle;
     }
@@ -101,6 +101,8 @@ impl Cleaning {
         mut appended: impl FnMut() -> u64,
         durable: u64,
     ) -> (Option<Vec<u8>>, bool) {
+        // Whoever asks for more has copied what was handed out, or it is not true any more.
+        self.is_stalled = false;
         if self.stage == Stage::Idle || matches!(self.stage, Stage::Copied(_)) {
             return (None, false);
         }

@@ -98,7 +98,7 @@ impl Committer {
         let place = self.segment.place(self.log.salt, self.end);
         self.segment
             .file
-            .write_at(u64::from(self.end), &end_frame(self.header(Kind::End, 0, oldest), place))?;
+            .write_at(u64::from(self.end), &page_of(self.header(Kind::End, 0, oldest), place))?;
         self.sync()
     }
 
@@ -116,7 +116,7 @@ impl Committer {
 }
 
 /// The page of a frame without records.
-pub(crate) fn end_frame(header: Header, place: crate::frame::Place) -> Vec<u8> {
+pub(crate) fn page_of(header: Header, place: crate::frame::Place) -> Vec<u8> {
     let mut page = vec![0; PAGE_BYTES as usize];
     header.seal(&mut page, place);
     page

@@ -3,24 +3,27 @@
 use std::fmt;
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::{File, Storage};
 
 /// Who has the lock on this file is the only process that writes to the directory.
 const LOCK: &str = "LOCK";
+/// Of all files that are made.
+const MODE: u32 = 0o600;
 
-/// A directory of a file system.
+/// A directory of a file system. Its files are opened without following links, and only if they are regular files.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     /// To sync the names in it.
     directory: fs::File,
+    is_writable: bool,
     /// Locked as long as it is open; none if the directory is only read.
     _lock: Option<fs::File>,
 }
@@ -51,7 +54,12 @@ impl Directory {
             fs::File::open(parent)?.sync_all()?;
         }
         let lock = lock(&path.join(LOCK))?;
-        Ok(Self { path: path.to_owned(), directory: fs::File::open(path)?, _lock: Some(lock) })
+        Ok(Self {
+            path: path.to_owned(),
+            directory: open_directory(path)?,
+            is_writable: true,
+            _lock: Some(lock),
+        })
     }
 
     /// Opens a directory that another process may be using, to read it.
@@ -59,20 +67,80 @@ impl Directory {
     /// # Errors
     /// There is none, and whatever the file system says.
     pub fn open_to_read(path: &Path) -> Result<Self, DirectoryError> {
-        Ok(Self { path: path.to_owned(), directory: fs::File::open(path)?, _lock: None })
+        Ok(Self { path: path.to_owned(), directory: open_directory(path)?, is_writable: false, _lock: None })
+    }
+
+    /// Opens a directory to read it, and keeps other processes from writing to it meanwhile. Nothing is changed or made:
+    /// where no process has ever locked it, it is not locked now.
+    ///
+    /// # Errors
+    /// Another process has it locked, there is none, and whatever the file system says.
+    pub fn open_to_check(path: &Path) -> Result<Self, DirectoryError> {
+        let lock = match open_file(&path.join(LOCK), OpenOptions::new().read(true)) {
+            Ok(file) => Some(lock_shared(file)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(in_file(LOCK, &error).into()),
+        };
+        Ok(Self { _lock: lock, ..Self::open_to_read(path)? })
     }
 }
 
+fn open_directory(path: &Path) -> io::Result<fs::File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::DIRECTORY.bits().cast_signed()).open(path)
+}
+
+/// Opens a regular file: without following a link, and without waiting for the other end of a pipe.
+fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<fs::File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = options.mode(MODE).custom_flags(flags.bits().cast_signed()).open(path);
+    let refused = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    match opened {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            refused("this is a symbolic link, and not a file")
+        }
+        // A pipe that nobody reads cannot be opened for writing.
+        Ok(_) => refused("this is not a regular file"),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+            refused("this is not a regular file")
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The error, with the name of the file in front.
+fn in_file(name: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{name}: {error}"))
+}
+
+/// Against those who write.
+fn lock_shared(mut file: fs::File) -> Result<fs::File, DirectoryError> {
+    match file.try_lock_shared() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse { pid: pid(&mut file) }),
+        Err(TryLockError::Error(error)) => Err(in_file(LOCK, &error).into()),
+    }
+}
+
+/// The number in the file. Nobody writes more than this into it.
+fn pid(file: &mut fs::File) -> Option<u32> {
+    let mut pid = String::new();
+    file.take(16).read_to_string(&mut pid).ok()?;
+    pid.trim().parse().ok()
+}
+
 fn lock(path: &Path) -> Result<fs::File, DirectoryError> {
-    let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path)?;
+    let mut options = OpenOptions::new();
+    let opened = open_file(path, options.create(true).truncate(false).read(true).write(true));
+    let mut file = opened.map_err(|error| in_file(LOCK, &error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let mut pid = String::new();
-            let _ = file.read_to_string(&mut pid);
-            return Err(DirectoryError::InUse { pid: pid.trim().parse().ok() });
+            // Who only reads has not written its number.
+            let is_read = file.try_lock_shared().is_ok();
+            return Err(DirectoryError::InUse { pid: if is_read { None } else { pid(&mut file) } });
         }
-        Err(TryLockError::Error(error)) => return Err(error.into()),
+        Err(TryLockError::Error(error)) => return Err(in_file(LOCK, &error).into()),
     }
     file.set_len(0)?;
     file.rewind()?;
@@ -92,9 +160,8 @@ impl Storage for Directory {
 
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>> {
         let mut options = OpenOptions::new();
-        options.read(true).write(self._lock.is_some());
-        let file = options.create(create).truncate(false).open(self.path.join(name))?;
-        Ok(Arc::new(DiskFile(file)))
+        options.read(true).write(self.is_writable).create(create).truncate(false);
+        Ok(Arc::new(DiskFile(open_file(&self.path.join(name), &mut options)?)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

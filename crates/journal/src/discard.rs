@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use crate::committer::end_frame;
+use crate::committer::page_of;
 use crate::frame::{FrameReader, HEADER_BYTES, Header, Kind, PAGE_BYTES};
 use crate::meta::Meta;
-use crate::segment::{self, FIRST_FRAME, PIECE_BYTES, Segment, SegmentHeader, name};
+use crate::segment::{self, BYTES_LEAST, FIRST_FRAME, PIECE_BYTES, Segment, SegmentHeader, length_for, name};
 use crate::{Damage, Fault, File, OpenError, Storage};
 
 /// What another journal has written is kept under this name in front of its own.
@@ -26,6 +26,9 @@ pub fn discard(storage: &dyn Storage, damage: &Damage) -> Result<u64, OpenError>
         Fault::Missing => Repair::of(storage, damage)?.fill_gap(),
         Fault::Short => Repair::of(storage, damage)?.lengthen(),
         Fault::Header => Repair::of(storage, damage)?.restore_header(),
+        Fault::Empty => Repair::of(storage, damage)?.begin_again(),
+        // Closing the gap would take as many files as are missing.
+        Fault::Gap { .. } | Fault::Number => Err(damage.clone().into()),
         Fault::Frame | Fault::Record(_) => Repair::of(storage, damage)?.discard_frames(),
     }
 }
@@ -71,25 +74,32 @@ impl<'a> Repair<'a> {
         self.storage.open(&self.damage.file, false).map_err(|error| self.io(error))
     }
 
-    /// It is missing then.
+    /// It is missing then. What was put aside before stays.
     fn put_aside(&self) -> Result<u64, OpenError> {
         let file = &self.damage.file;
-        let renamed = self.storage.rename(file, &format!("{ASIDE}{file}")).and_then(|()| self.storage.sync());
+        let taken = self.storage.list().map_err(OpenError::directory)?;
+        let mut aside = format!("{ASIDE}{file}");
+        while taken.contains(&aside) {
+            aside.insert_str(0, ASIDE);
+        }
+        let renamed = self.storage.rename(file, &aside).and_then(|()| self.storage.sync());
         renamed.map(|()| 0).map_err(|error| self.io(error))
     }
 
     /// A segment that ends where it begins; where none follows, one that goes on there.
     fn fill_gap(&self) -> Result<u64, OpenError> {
         let numbers = segment::numbers(self.storage).map_err(OpenError::directory)?;
-        let bytes = match numbers.first() {
-            Some(first) => self.storage.open(&name(*first), false).and_then(|file| file.bytes()),
-            None => return Err(self.unrepairable()),
+        let Some(first) = numbers.first() else { return Err(self.unrepairable()) };
+        let is_followed = numbers.iter().any(|number| *number > self.number);
+        let bytes = if is_followed {
+            BYTES_LEAST
+        } else {
+            let first = self.storage.open(&name(*first), false).and_then(|file| file.bytes());
+            length_for(first.map_err(|error| self.io(error))?)
         };
-        let bytes =
-            bytes.ok().and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(|| self.unrepairable())?;
         let segment = segment::create(self.storage, self.salt, self.number, bytes);
         let segment = segment.map_err(|error| self.io(error))?;
-        if numbers.iter().any(|number| *number > self.number) {
+        if is_followed {
             self.end(&segment, FIRST_FRAME)?;
         }
         Ok(0)
@@ -99,6 +109,11 @@ impl<'a> Repair<'a> {
         let file = self.open()?;
         let header = SegmentHeader::read(&*file).map_err(|error| self.io(error))?;
         let bytes = header.ok_or_else(|| self.unrepairable())?.bytes;
+        self.lengthen_to(&*file, bytes)
+    }
+
+    /// Returns how many bytes were missing.
+    fn lengthen_to(&self, file: &dyn File, bytes: u32) -> Result<u64, OpenError> {
         let found = file.bytes().map_err(|error| self.io(error))?;
         for at in (found..u64::from(bytes)).step_by(PIECE_BYTES as usize) {
             let piece = u64::from(PIECE_BYTES).min(u64::from(bytes) - at);
@@ -109,20 +124,35 @@ impl<'a> Repair<'a> {
         Ok(u64::from(bytes).saturating_sub(found))
     }
 
+    /// A file that is shorter than any segment becomes one without frames.
     fn restore_header(&self) -> Result<u64, OpenError> {
         let file = self.open()?;
-        let bytes = file.bytes().map_err(|error| self.io(error))?;
-        let bytes = u32::try_from(bytes).map_err(|_| self.unrepairable())?;
+        let bytes = length_for(file.bytes().map_err(|error| self.io(error))?);
+        self.lengthen_to(&*file, bytes)?;
         Segment::new(self.number, bytes, file, true).begin(self.salt).map_err(|error| self.io(error))?;
         Ok(0)
     }
 
+    /// The mark that a journal begins with.
+    fn begin_again(&self) -> Result<u64, OpenError> {
+        self.write_page(&self.segment()?, Header::mark(self.oldest()?), FIRST_FRAME)?;
+        Ok(0)
+    }
+
+    /// As long as its header says, or as it can be.
+    fn segment(&self) -> Result<Segment, OpenError> {
+        let file = self.open()?;
+        let found = file.bytes().map_err(|error| self.io(error))?;
+        let header = SegmentHeader::read(&*file).map_err(|error| self.io(error))?;
+        let header = header.filter(|header| u64::from(header.bytes) <= found);
+        let bytes = header.map_or_else(|| length_for(found), |header| header.bytes);
+        Ok(Segment::new(self.number, bytes, file, true))
+    }
+
     /// From the frame with the damage on, up to the next that is whole, or to the end of the segment.
     fn discard_frames(&self) -> Result<u64, OpenError> {
-        let file = self.open()?;
-        let bytes = file.bytes().map_err(|error| self.io(error))?;
-        let bytes = u32::try_from(bytes).map_err(|_| self.unrepairable())?;
-        let segment = Segment::new(self.number, bytes, file, true);
+        let segment = self.segment()?;
+        let bytes = segment.bytes;
         let (begins_at, header) = self.frame_with_damage(&segment)?;
         let ends_at = match header {
             Some(header) => Some(begins_at + header.frame_bytes()),
@@ -166,6 +196,9 @@ impl<'a> Repair<'a> {
             if self.frame_at(&mut reader, segment, at)?.is_some() {
                 return Ok(Some(at));
             }
+            if reader.has_rejected_more_than(segment.bytes) {
+                break;
+            }
         }
         Ok(None)
     }
@@ -195,12 +228,11 @@ impl<'a> Repair<'a> {
     fn write_page(&self, segment: &Segment, header: Header, at: u32) -> Result<(), OpenError> {
         let page = match header.kind {
             Kind::Discarded => {
-                let mut front = vec![0; (HEADER_BYTES + header.payload_bytes) as usize];
+                let mut front = vec![0; HEADER_BYTES as usize];
                 header.seal(&mut front, segment.place(self.salt, at));
-                front.truncate(HEADER_BYTES as usize);
                 front
             }
-            _ => end_frame(header, segment.place(self.salt, at)),
+            Kind::Records | Kind::End => page_of(header, segment.place(self.salt, at)),
         };
         let written = segment.file.write_at(u64::from(at), &page).and_then(|()| segment.file.sync_data());
         written.and_then(|()| self.storage.sync()).map_err(|error| self.io(error))

@@ -41,6 +41,15 @@ pub enum Fault {
     Meta,
     /// A file is missing, although the numbers of others say that there was one.
     Missing,
+    /// More files are missing in front of this one than any accident removes: it does not belong here, or they do not.
+    Gap {
+        /// How many.
+        missing: u64,
+    },
+    /// No journal comes to have a segment with this number.
+    Number,
+    /// There is no record behind the front of the file, nor in any other: there has to be one from the beginning.
+    Empty,
     /// It was written by another journal.
     Foreign,
     /// The front of a segment is not right, although there are records in it.
@@ -66,6 +75,14 @@ impl OpenError {
 impl Damage {
     pub(crate) fn at(file: impl Into<String>, offset: u64, fault: Fault) -> Self {
         Self { file: file.into(), offset, fault }
+    }
+}
+
+impl Damage {
+    /// Whether [`discard`](crate::discard) can do something about it.
+    #[must_use]
+    pub fn is_repairable(&self) -> bool {
+        !matches!(self.fault, Fault::Gap { .. } | Fault::Number)
     }
 }
 
@@ -99,6 +116,9 @@ impl fmt::Display for Fault {
         match self {
             Self::Meta => f.write_str("it does not say which journal this is"),
             Self::Missing => f.write_str("the file is missing"),
+            Self::Gap { missing } => write!(f, "{missing} files are missing in front of this one"),
+            Self::Number => f.write_str("no journal has so many files"),
+            Self::Empty => f.write_str("the records are gone"),
             Self::Foreign => f.write_str("another journal has written this file"),
             Self::Header => f.write_str("the front of the file is damaged"),
             Self::Frame => f.write_str("damaged, with records behind it that are not"),

@@ -10,6 +10,8 @@ pub(crate) const PAGE_BYTES: u32 = 4096;
 pub(crate) const HEADER_BYTES: u32 = 32;
 /// So much is read at once where frames are read one after the other.
 const WINDOW_BYTES: u32 = 256 << 10;
+/// A longer payload is only read into memory after its checksum was found to be right. Nearly all frames are shorter.
+const TRUSTED_BYTES: u32 = 2 << 20;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,23 +50,31 @@ pub(crate) fn padded(bytes: u32) -> u32 {
 }
 
 impl Header {
-    /// Writes it and the checksums to the front of `frame`, which has the payload behind the place for it.
+    /// Writes it and the checksums to the front of `frame`, which has the payload behind the place for it. What is
+    /// discarded has no checksum, and may be left out.
     pub(crate) fn seal(self, frame: &mut [u8], place: Place) {
         let (front, payload) = frame.split_at_mut(HEADER_BYTES as usize);
-        let payload = &payload[..self.payload_bytes as usize];
         front[0..4].copy_from_slice(&self.payload_bytes.to_le_bytes());
         front[4..8].copy_from_slice(&[self.kind as u8, 0, 0, 0]);
         front[8..16].copy_from_slice(&self.oldest.to_le_bytes());
         front[16..20].copy_from_slice(&self.synced.to_le_bytes());
-        let payload_crc = if self.kind == Kind::Discarded { 0 } else { place.payload_crc(payload) };
+        let payload_crc = match self.kind {
+            Kind::Discarded => 0,
+            Kind::Records | Kind::End => place.payload_crc(&payload[..self.payload_bytes as usize]),
+        };
         front[20..24].copy_from_slice(&payload_crc.to_le_bytes());
         front[24..28].fill(0);
         let crc = place.header_crc(&front[..28]);
         front[28..32].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// What stands at this place, if its checksum is right and the frame ends within the segment; and the checksum of
-    /// its payload.
+    /// The first frame of a journal, without records.
+    pub(crate) fn mark(oldest: u64) -> Self {
+        Self { kind: Kind::Records, payload_bytes: 0, oldest, synced: PAGE_BYTES }
+    }
+
+    /// What stands at this place, if its checksum is right, the frame ends within the segment, and no segment behind it is
+    /// said to be the oldest; and the checksum of its payload.
     fn parse(front: &[u8], place: Place, segment_bytes: u32) -> Option<(Self, u32)> {
         let word = |at: usize| front.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         if word(28)? != place.header_crc(&front[..28]) {
@@ -79,7 +89,12 @@ impl Header {
         let oldest = u64::from(word(8)?) | u64::from(word(12)?) << 32;
         let header = Self { kind, payload_bytes: word(0)?, oldest, synced: word(16)? };
         let room = segment_bytes.checked_sub(place.offset)?.checked_sub(HEADER_BYTES)?;
-        (header.payload_bytes <= room).then_some((header, word(20)?))
+        (header.payload_bytes <= room && oldest <= place.segment).then_some((header, word(20)?))
+    }
+
+    /// It has no records: it says which segment is the oldest, or that the journal has begun.
+    pub(crate) fn is_mark(self) -> bool {
+        self.kind == Kind::Records && self.payload_bytes == 0
     }
 
     /// From this frame to the next.
@@ -103,8 +118,12 @@ impl Place {
 
     /// Its length counts too, because zeros behind a payload would be missed by nobody otherwise.
     fn payload_crc(self, payload: &[u8]) -> u32 {
-        let bytes = (payload.len() as u64).to_le_bytes();
-        crc32c::crc32c_append(crc32c::crc32c_append(self.seed(), &bytes), payload)
+        crc32c::crc32c_append(self.length_crc(payload.len() as u64), payload)
+    }
+
+    /// Of a payload's length: the checksum goes on with its bytes.
+    fn length_crc(self, payload_bytes: u64) -> u32 {
+        crc32c::crc32c_append(self.seed(), &payload_bytes.to_le_bytes())
     }
 }
 
@@ -114,15 +133,23 @@ pub(crate) struct FrameReader {
     window: Vec<u8>,
     /// Where the window begins.
     start: u32,
+    /// The length of all payloads whose checksum was wrong though their header's was right, in bytes.
+    rejected_bytes: u64,
 }
 
 impl FrameReader {
     /// Forgets what was read: another segment is read next, or this one has changed.
     pub(crate) fn reset(&mut self) {
         self.window.clear();
+        self.rejected_bytes = 0;
     }
 
-    /// The frame at this place with its payload; none if there is no valid one.
+    /// Frames do not overlap: all that are torn are no longer than their segment. More was made to cost time.
+    pub(crate) fn has_rejected_more_than(&self, segment_bytes: u32) -> bool {
+        self.rejected_bytes > u64::from(segment_bytes)
+    }
+
+    /// The frame at this place with its payload, which is left out where it was discarded; none if there is no valid one.
     pub(crate) fn read(
         &mut self,
         file: &dyn File,
@@ -131,11 +158,37 @@ impl FrameReader {
     ) -> io::Result<Option<(Header, &[u8])>> {
         let front = self.bytes(file, place.offset, HEADER_BYTES)?;
         let Some((header, payload_crc)) = Header::parse(front, place, segment_bytes) else { return Ok(None) };
-        let frame = self.bytes(file, place.offset, HEADER_BYTES + header.payload_bytes)?;
+        if header.kind == Kind::Discarded {
+            return Ok(Some((header, &[])));
+        }
+        let payload_bytes = header.payload_bytes;
+        if payload_bytes > TRUSTED_BYTES && self.crc_of_pieces(file, place, payload_bytes)? != payload_crc {
+            self.rejected_bytes += u64::from(payload_bytes);
+            return Ok(None);
+        }
+        let frame = self.bytes(file, place.offset, HEADER_BYTES + payload_bytes)?;
         let payload = frame.get(HEADER_BYTES as usize..).unwrap_or_default();
-        let is_whole = header.kind == Kind::Discarded
-            || (payload.len() == header.payload_bytes as usize && place.payload_crc(payload) == payload_crc);
-        Ok(is_whole.then_some((header, payload)))
+        if payload.len() != payload_bytes as usize || place.payload_crc(payload) != payload_crc {
+            self.rejected_bytes += u64::from(payload_bytes);
+            return Ok(None);
+        }
+        // Borrowed again, because the way out above needs the reader.
+        Ok(Some((header, self.payload(file, place.offset, header)?)))
+    }
+
+    /// The checksum of a long payload, of which no more than a window is in memory.
+    fn crc_of_pieces(&mut self, file: &dyn File, place: Place, payload_bytes: u32) -> io::Result<u32> {
+        let (mut at, end) = (place.offset + HEADER_BYTES, place.offset + HEADER_BYTES + payload_bytes);
+        let mut crc = place.length_crc(u64::from(payload_bytes));
+        while at < end {
+            let piece = self.bytes(file, at, WINDOW_BYTES.min(end - at))?;
+            if piece.is_empty() {
+                break;
+            }
+            crc = crc32c::crc32c_append(crc, piece);
+            at += u32::try_from(piece.len()).expect("a window");
+        }
+        Ok(crc)
     }
 
     /// The payload of a frame that was [read](Self::read) just now and found to be valid: it is in the window still.
@@ -155,6 +208,9 @@ impl FrameReader {
             offset >= start && u64::from(offset) + u64::from(count) <= u64::from(start) + window.len() as u64
         };
         if !has(&self.window, self.start) {
+            if self.window.capacity() > TRUSTED_BYTES as usize * 2 {
+                self.window = Vec::new();
+            }
             self.window.resize(count.max(WINDOW_BYTES) as usize, 0);
             let read = file.read_at(u64::from(offset), &mut self.window);
             self.window.truncate(*read.as_ref().unwrap_or(&0));

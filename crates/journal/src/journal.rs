@@ -7,7 +7,7 @@ use std::thread;
 
 use ledger::{
     Address, Addressed, Durability, Fetched, Found, Instruments, Keeper, Lsn, Needs, Progress, Record,
-    Recovered, Refusal, Source, Wanted,
+    Recovered, Refusal, Room, Source, Wanted,
 };
 
 use crate::ahead::{Batch, Frames};
@@ -314,6 +314,14 @@ impl Keeper for Journal {
 
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
         self.append(group, Purpose::Copy, Urgency::Later)
+    }
+
+    fn room(&self) -> Room {
+        self.log.room()
+    }
+
+    fn group_bytes_max(&self) -> usize {
+        self.log.settings.group_bytes_max() as usize
     }
 
     fn address(&mut self) -> Option<Address> {

@@ -42,5 +42,6 @@ pub use preparer::{Pace, Preparer};
 pub use recovery::{Parts, Recovery, Report};
 pub use repair::{check, discard_damaged};
 pub use runner::Wake;
+pub use segment::{BYTES_MOST as SEGMENT_BYTES_MOST, is_segment};
 pub use settings::Settings;
 pub use storage::{File, Storage};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ledger::{Lsn, Progress, Refusal};
+use ledger::{Lsn, Progress, Refusal, Room};
 
 use crate::cleaning::Cleaning;
 use crate::latency::{Latencies, Latency};
@@ -44,6 +44,9 @@ pub enum Urgency {
 /// So long what nobody waits for waits at most, in milliseconds.
 pub const REST_MS: u64 = 10;
 
+/// No packet is longer than this part of the shortest segment.
+const PACKETS_OF_SEGMENT: u32 = 4;
+
 /// The log as those see it who append to it and who read its old records again.
 pub struct Log {
     pub(crate) storage: Arc<dyn Storage>,
@@ -58,6 +61,8 @@ pub struct Log {
     written: AtomicU64,
     durable: AtomicU64,
     has_failed: AtomicBool,
+    /// There was enough room when something was appended last.
+    has_room: AtomicBool,
     /// The segment that frames are written to now.
     active: AtomicU64,
     /// What is in front of this address can be read.
@@ -172,6 +177,7 @@ impl Log {
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
+            has_room: AtomicBool::new(false),
             active: AtomicU64::new(active),
             readable: AtomicU64::new(readable),
             position: AtomicU64::new(0),
@@ -191,7 +197,7 @@ impl Log {
     /// Appends a group of records, to be kept whole or not at all. Does not wait.
     ///
     /// # Errors
-    /// There is no space for it, or it is longer than [`Settings::group_bytes_max`]; or a write or sync has failed.
+    /// There is no space for it; it is longer than [`Settings::group_bytes_max`]; or a write or sync has failed.
     pub fn append(&self, group: &[u8], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
         let (appended, wakes) = self.append_quietly(group, purpose, urgency)?;
         if wakes {
@@ -208,12 +214,15 @@ impl Log {
         urgency: Urgency,
     ) -> Result<(Appended, bool), Refusal> {
         let mut plan = self.plan();
+        plan.live_bytes = self.live_bytes();
         let segment = plan.segment.number;
         let appended = match plan.append(group, purpose, urgency, &self.settings) {
             Err(Refusal::NoSpace) if purpose == Purpose::Copy => {
                 drop(plan);
-                // Its segment stays as it is, until there is more space.
-                self.cleaning().abandon(self.live_bytes());
+                // It is tried again when there is more space.
+                if self.cleaning().stall() {
+                    self.prepare();
+                }
                 return Err(Refusal::NoSpace);
             }
             Err(Refusal::NoSpace) if purpose == Purpose::FreesSpace => {
@@ -224,6 +233,8 @@ impl Log {
             }
             appended => appended?,
         };
+        let room = plan.room(self.settings.segment_bytes_min / PACKETS_OF_SEGMENT);
+        self.has_room.store(room == Room::Enough, Ordering::Release);
         let wakes = plan.waiter.is_called_by(urgency);
         let has_taken_spare = plan.segment.number != segment;
         drop(plan);
@@ -247,6 +258,20 @@ impl Log {
         let has_failed = self.has_failed.load(Ordering::Acquire);
         let durable = Lsn(self.durable.load(Ordering::Acquire));
         Progress { written: Lsn(self.written.load(Ordering::Acquire)), durable, has_failed }
+    }
+
+    /// Whether there is space for more packets now. There will be some soon, where there is not: a segment is being made, or
+    /// an old one is being cleaned.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        // Nearly always there is, and who appends has seen it.
+        if self.has_room.load(Ordering::Acquire) {
+            return Room::Enough;
+        }
+        let plan = self.plan();
+        let room = plan.room(self.settings.segment_bytes_min / PACKETS_OF_SEGMENT);
+        self.has_room.store(room == Room::Enough, Ordering::Release);
+        room
     }
 
     /// What the ledger still holds takes so much in the log, in bytes: it decides when old segments are cleaned. Nothing
@@ -300,7 +325,7 @@ impl Log {
             fetched: count(&self.counters.fetched),
             live_bytes: self.live_bytes(),
             latencies: self.latency.read(),
-            no_space: plan.no_space.clone(),
+            no_space: self.no_space(&plan),
             failure: plan.failure.clone(),
             damage,
         }
@@ -311,7 +336,12 @@ impl Log {
     pub fn trouble(&self) -> Trouble {
         let damage = self.cleaning().damage.as_ref().map(ToString::to_string);
         let plan = self.plan();
-        Trouble { failure: plan.failure.clone(), no_space: plan.no_space.clone(), damage }
+        Trouble { failure: plan.failure.clone(), no_space: self.no_space(&plan), damage }
+    }
+
+    fn no_space(&self, plan: &Plan) -> Option<String> {
+        let is_full = || plan.is_full(&self.settings).then(|| "nearly all of it is needed".to_owned());
+        plan.no_space.clone().or_else(is_full)
     }
 
     /// After a write or sync that failed: nobody knows what is on the disk, so nothing is written any more.
@@ -322,10 +352,17 @@ impl Log {
         self.commit.notify_all();
     }
 
-    /// There is no space for another segment now. What has waited for one waits no longer: it cannot be refused any more.
-    pub(crate) fn run_out_of_space(&self, mut plan: MutexGuard<'_, Plan>, error: &io::Error) {
+    /// There is no space for another segment now. If none will come back either, what has waited for one waits no longer:
+    /// it cannot be refused any more.
+    pub(crate) fn run_out_of_space(
+        &self,
+        mut plan: MutexGuard<'_, Plan>,
+        error: &io::Error,
+        is_cleaning: bool,
+    ) {
         plan.no_space = Some(error.to_string());
-        let is_lost = plan.has_held();
+        plan.is_hopeless = !is_cleaning;
+        let is_lost = plan.is_hopeless && plan.has_held();
         drop(plan);
         if is_lost {
             self.fail(error);

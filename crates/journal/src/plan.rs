@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ledger::{Lsn, Refusal};
+use ledger::{Lsn, Refusal, Room};
 
 use crate::frame::{HEADER_BYTES, PAGE_BYTES, padded};
 use crate::segment::{FIRST_FRAME, Segment};
@@ -16,6 +16,8 @@ use crate::{Purpose, Settings, Urgency};
 const BUFFER_BYTES_MAX: usize = 2 << 20;
 const BUFFERS_MAX: usize = 4;
 const MARK_PAGES: u32 = 2;
+/// News are refused when what is live takes this part of the space.
+const LIVE_EIGHTHS: (u64, u64) = (5, 8);
 /// The part of the very last segment that copies leave alone, and so much of it at least.
 const KEPT_FROM_COPIES: u32 = 8;
 const KEPT_FROM_COPIES_PAGES: u32 = 6;
@@ -76,6 +78,14 @@ pub(crate) struct Plan {
     pub(crate) urgency: Urgency,
     pub(crate) waiter: Waiter,
     pub(crate) no_space: Option<String>,
+    /// What all segments together can take, in bytes, with what was free on the disk when that was looked at last.
+    pub(crate) limit_bytes: u64,
+    /// There is space for few more segments, or for none.
+    pub(crate) is_near_limit: bool,
+    /// There is no space, and no old segment is on its way back either.
+    pub(crate) is_hopeless: bool,
+    /// What the ledger said last that is live, in bytes.
+    pub(crate) live_bytes: u64,
     pub(crate) failure: Option<String>,
     held: Held,
     buffers: Vec<Vec<u8>>,
@@ -142,6 +152,10 @@ impl Plan {
             urgency: Urgency::Later,
             waiter: Waiter::Nobody,
             no_space: None,
+            limit_bytes: u64::MAX,
+            is_near_limit: false,
+            is_hopeless: false,
+            live_bytes: u64::MAX,
             failure: None,
             held: Held::default(),
             buffers: Vec::new(),
@@ -159,7 +173,11 @@ impl Plan {
             return Err(Refusal::Poisoned);
         }
         let is_too_long = purpose != Purpose::Copy && group.len() > settings.group_bytes_max() as usize;
-        if is_too_long || (purpose == Purpose::News && self.spares.is_empty()) {
+        if is_too_long {
+            return Err(Refusal::TooLong);
+        }
+        let has_place = !self.spares.is_empty() && !self.is_full(settings);
+        if purpose == Purpose::News && !has_place {
             return Err(Refusal::NoSpace);
         }
         let lsn = Lsn(self.appended + 1);
@@ -202,7 +220,8 @@ impl Plan {
     /// Keeps a group until there is a place for it. It has no message in it that would be read again.
     fn hold(&mut self, group: &[u8], urgency: Urgency) -> Result<u64, Refusal> {
         let Held { bytes, lengths, urgency: most_urgent } = &mut self.held;
-        if self.no_space.is_some() || bytes.len() + group.len() > HELD_BYTES_MAX {
+        let is_hopeless = self.no_space.is_some() && self.is_hopeless;
+        if is_hopeless || bytes.len() + group.len() > HELD_BYTES_MAX {
             return Err(Refusal::NoSpace);
         }
         bytes.extend_from_slice(group);
@@ -241,12 +260,77 @@ impl Plan {
     fn kept(&self, group_bytes: usize, purpose: Purpose) -> u32 {
         let is_last = self.spares.is_empty() && group_bytes > 0;
         match purpose {
-            Purpose::News if self.spares.len() == 1 && self.no_space.is_some() => self.segment.bytes / 2,
+            Purpose::News if self.spares.len() == 1 && self.is_near_limit => self.kept_from_news(),
             Purpose::Return if is_last => self.segment.bytes / 2,
-            Purpose::Copy if is_last => kept_from_copies(&self.segment),
+            Purpose::Copy if is_last => self.kept_from_copies(&self.segment),
             Purpose::FreesSpace if is_last => MARK_PAGES * PAGE_BYTES,
             _ => 0,
         }
+    }
+
+    /// News leave as much as copies of the oldest segment may take, with the spares, and half of this one: that much is for
+    /// what frees space, and for what is left over at the end of a segment because the next copy is too long for it.
+    fn kept_from_news(&self) -> u32 {
+        let room: u64 = self.spares.iter().map(|spare| u64::from(spare.room())).sum();
+        let kept = (self.reserve_bytes() + u64::from(self.segment.bytes / 2)).saturating_sub(room);
+        u32::try_from(kept).unwrap_or(u32::MAX)
+    }
+
+    /// Whether so much is live that nothing is to be added to it. What frees space needs space itself, a page at a time, and
+    /// gets it for ever from cleaning only if enough of the log is not live.
+    pub(crate) fn is_full(&self, settings: &Settings) -> bool {
+        let most = settings.disk_bytes_max.min(self.limit_bytes);
+        // Before the ledger has said what is live nothing is known.
+        self.live_bytes < u64::MAX && self.live_bytes > most / LIVE_EIGHTHS.1 * LIVE_EIGHTHS.0
+    }
+
+    /// The most that copies of the oldest segment may take, in bytes: all of it, or all that is live, and what copies have
+    /// more than what was copied.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        let oldest = self.sealed.front().map_or(0, |oldest| u64::from(oldest.room()));
+        oldest.min(self.live_bytes.saturating_add(self.live_bytes / 4).saturating_add(oldest / 8))
+    }
+
+    /// What copies leave of the last segment to what frees space, in bytes; less where all that is live fits into that, since
+    /// with these copies nothing else is needed any more.
+    fn kept_from_copies(&self, last: &Segment) -> u32 {
+        let kept = (last.bytes / KEPT_FROM_COPIES).max(KEPT_FROM_COPIES_PAGES * PAGE_BYTES);
+        let marks = MARK_PAGES * PAGE_BYTES;
+        let live = self.live_bytes.saturating_add(self.live_bytes / 4).saturating_add(u64::from(marks));
+        if live <= u64::from(kept - marks) { marks } else { kept }
+    }
+
+    /// Whether the spares behind the first are enough for the copies of the oldest segment.
+    pub(crate) fn has_reserve(&self) -> bool {
+        let room: u64 = self.spares.iter().skip(1).map(|spare| u64::from(spare.room())).sum();
+        self.spares.len() > 1 && room >= self.reserve_bytes()
+    }
+
+    /// Whether there is space for what may come next, which is not longer than this.
+    pub(crate) fn room(&self, packet_bytes: u32) -> Room {
+        let is_over = self.failure.is_some() || (self.no_space.is_some() && self.is_hopeless);
+        let takes = || self.fits(self.next_offset(), packet_bytes as usize, self.kept(1, Purpose::News));
+        if is_over || (!self.has_held() && (self.has_reserve() || (!self.spares.is_empty() && takes()))) {
+            Room::Enough
+        } else if self.held.bytes.len() <= HELD_BYTES_MAX / 2 {
+            Room::Little
+        } else {
+            Room::None
+        }
+    }
+
+    /// Behind what was appended.
+    fn next_offset(&self) -> u32 {
+        self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes)
+    }
+
+    /// What copies may take of the segment that is written to and of the spares, in bytes.
+    pub(crate) fn room_for_copies(&self) -> u64 {
+        let offset = self.next_offset();
+        let here = self.segment.room_ends().saturating_sub(offset);
+        let spares: u64 = self.spares.iter().map(|spare| u64::from(spare.room())).sum();
+        let last = self.spares.back().unwrap_or(&self.segment);
+        (u64::from(here) + spares).saturating_sub(u64::from(self.kept_from_copies(last)))
     }
 
     fn fits(&self, offset: u32, batch_bytes: usize, kept: u32) -> bool {
@@ -255,7 +339,7 @@ impl Plan {
 
     /// Closes the open batch and begins the next, in the next segment if it has to be.
     fn begin_batch(&mut self, group_bytes: usize, purpose: Purpose) -> Result<(), Refusal> {
-        let offset = self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes);
+        let offset = self.next_offset();
         let kept = self.kept(group_bytes, purpose);
         let is_here = self.fits(offset, HEADER_BYTES as usize + group_bytes, kept);
         let spares_needed = match (is_here, purpose) {
@@ -263,7 +347,7 @@ impl Plan {
             (false, Purpose::News) => 2,
             (false, Purpose::Return | Purpose::FreesSpace | Purpose::Copy) => 1,
         };
-        if self.spares.len() < spares_needed {
+        if self.spares.len() < spares_needed || (spares_needed == 2 && !self.has_reserve()) {
             return Err(Refusal::NoSpace);
         }
         if !is_here && !self.next_holds(group_bytes, purpose) {
@@ -295,7 +379,7 @@ impl Plan {
     fn next_holds(&self, group_bytes: usize, purpose: Purpose) -> bool {
         self.spares.front().is_some_and(|next| {
             let will_be_last = self.spares.len() == 1;
-            let kept = if will_be_last && purpose == Purpose::Copy { kept_from_copies(next) } else { 0 };
+            let kept = if will_be_last && purpose == Purpose::Copy { self.kept_from_copies(next) } else { 0 };
             HEADER_BYTES as usize + group_bytes <= (next.room_ends() - kept - FIRST_FRAME) as usize
         })
     }
@@ -303,7 +387,7 @@ impl Plan {
     /// Whether there is a place now for the copy that had none.
     pub(crate) fn has_place_for_copy(&self) -> bool {
         let (bytes, copy) = (self.copy_bytes, Purpose::Copy);
-        let offset = self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes);
+        let offset = self.next_offset();
         self.fits(offset, HEADER_BYTES as usize + bytes, self.kept(bytes, copy))
             || self.next_holds(bytes, copy)
     }
@@ -381,11 +465,6 @@ impl Plan {
             self.buffers.push(buffer);
         }
     }
-}
-
-/// So much of the last segment copies leave to what frees space, in bytes.
-pub(crate) fn kept_from_copies(last: &Segment) -> u32 {
-    (last.bytes / KEPT_FROM_COPIES).max(KEPT_FROM_COPIES_PAGES * PAGE_BYTES)
 }
 
 impl Batch {

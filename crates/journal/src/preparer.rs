@@ -1,4 +1,27 @@
 //! Seeing to the space: segments that are ready before they are needed, and old ones used again.
+//!
+//! # Why a log of which at most half of the limit is live gets shorter
+//! Old segments are cleaned from the oldest on: what is still live is copied behind everything else, and the whole segment
+//! comes back. One round through a log copies what is live once and gives back everything else. So a log gets shorter as
+//! long as each step of the round can be made. A step needs space for the copies of one segment, and
+//! [`Plan`](crate::plan::Plan) sees to it that this space is there:
+//!
+//! - News begin another segment only if the spares behind it have room for the copies of the oldest one: for all of it, or
+//!   for all that is live, whichever is less. Near the limit they leave this room and half a segment.
+//! - A step takes at most as much as the segment gives back, which is ready again before the next step.
+//! - What frees space also takes from the reserve. Whoever appends can see that there is no room just now, and wait until the
+//!   next step is made ([`Room`](ledger::Room)).
+//! - News are refused when 5/8 of the limit are live. So a round gives back 3/8 of the limit at least, less the reserve: more
+//!   than what frees space can take from it in the meantime, although a record may take a page.
+//! - Segments are at most 1/16 of the limit long, unless the shortest are longer: what is in the reserve, or lost at the end
+//!   of a segment because the next record is too long for it, is a small part of the limit.
+//!
+//! A copy that finds no space all the same is tried again: what was copied before it stays copied. If the limit is in the
+//! way and not the disk, it is exceeded then by as much as the oldest segment gives back in the end. That can be needed when
+//! restarts interrupt copies again and again, or where the limit is four segments and records are nearly as long as one.
+//!
+//! Cleaning begins before the space for new segments is used up. A log that takes more than it may, because an operator has
+//! lowered the limit, gives each cleaned segment back, and new ones take at most as much as was given back: it never grows.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::frame::{FrameReader, Kind};
-use crate::plan::{Plan, kept_from_copies};
+use crate::plan::Plan;
 use crate::segment::{FIRST_FRAME, Filling, Segment, name};
 use crate::{Damage, Fault, Log, Purpose, Urgency};
 
@@ -15,6 +38,9 @@ use crate::{Damage, Fault, Log, Purpose, Urgency};
 const SPARES: usize = 2;
 /// So many segments more than twice what is live are left alone, because most of what is in them will be over soon.
 const SLACK_SEGMENTS: u64 = 6;
+
+/// With space for fewer segments than this, old ones are cleaned before it is used.
+const SEGMENTS_AHEAD: u64 = 3;
 
 /// Makes segments ready, and gives those a new number in which nothing is needed any more; reads the oldest one for the
 /// ledger when its space is wanted.
@@ -25,6 +51,9 @@ pub struct Preparer {
     next_number: u64,
     /// All segments together.
     disk_bytes: u64,
+    /// So much was given back while they took more than they may, in bytes: new ones may take as much again, so that the
+    /// log can be copied into shorter ones and never grows.
+    given_back: u64,
     /// Segments that are being filled, in order; the space of all but the last is reserved.
     filling: VecDeque<Filling>,
     reading: Option<Reading>,
@@ -56,7 +85,15 @@ impl Preparer {
         released: VecDeque<Arc<Segment>>,
     ) -> Self {
         let released = released.into_iter().map(|segment| (segment, 0)).collect();
-        Self { log, next_number, disk_bytes, filling: VecDeque::new(), reading: None, released }
+        Self {
+            log,
+            next_number,
+            disk_bytes,
+            given_back: 0,
+            filling: VecDeque::new(),
+            reading: None,
+            released,
+        }
     }
 
     /// The log that it prepares for.
@@ -70,8 +107,10 @@ impl Preparer {
         if self.log.has_failed() {
             return false;
         }
+        self.look_at_limit();
         self.release_copied()
             || self.use_again()
+            || self.drop_spare()
             || self.reserve_more()
             || self.fill()
             || self.clean(pace)
@@ -110,12 +149,15 @@ impl Preparer {
         }
         let segment = segment.clone();
         self.released.pop_front();
-        let is_wanted = self.may_begin() && self.log.plan().spares.len() < SPARES;
+        let is_wanted = self.may_begin() && self.needs_spare() && !self.is_over_limit();
         let bytes = self.bytes_wanted();
         let least = self.log.settings.segment_bytes_min.max(bytes / 2);
         let done = if is_wanted && (least..=bytes.saturating_mul(2)).contains(&segment.bytes) {
             self.rename(&segment)
         } else {
+            if self.is_over_limit() {
+                self.given_back += u64::from(segment.bytes);
+            }
             self.disk_bytes -= u64::from(segment.bytes);
             self.remove(segment.number)
         };
@@ -142,6 +184,26 @@ impl Preparer {
     fn remove(&self, number: u64) -> io::Result<()> {
         self.log.storage.remove(&name(number))?;
         self.log.storage.sync()
+    }
+
+    /// Removes the last spare, if there are more than are needed and the segments take more than they may.
+    fn drop_spare(&mut self) -> bool {
+        let mut plan = self.log.plan();
+        if !self.is_over_limit() || !self.filling.is_empty() || plan.spares.len() <= SPARES {
+            return false;
+        }
+        let Some(last) = plan.spares.pop_back() else { return false };
+        if !plan.has_reserve() {
+            plan.spares.push_back(last);
+            return false;
+        }
+        drop(plan);
+        self.disk_bytes -= u64::from(last.bytes);
+        self.next_number = last.number;
+        if let Err(error) = self.remove(last.number) {
+            self.log.fail(&error);
+        }
+        true
     }
 
     /// Fills the next piece of a new segment, at the pace at which the one that is written to fills; as fast as possible
@@ -179,7 +241,7 @@ impl Preparer {
             drop(plan);
             return self.log.fail(error);
         }
-        self.log.run_out_of_space(plan, error);
+        self.log.run_out_of_space(plan, error, false);
         self.next_number = segment.number;
         self.disk_bytes -= u64::from(segment.bytes);
         if let Err(error) = self.remove(segment.number) {
@@ -202,8 +264,8 @@ impl Preparer {
     fn begin_spare(&mut self) -> bool {
         // Asked before the plan is held: who holds the cleaning may ask for the plan.
         let is_cleaning = self.is_cleaning();
+        let has_enough = !self.may_begin() || !self.needs_spare();
         let plan = self.log.plan();
-        let has_enough = !self.may_begin() || plan.spares.len() >= SPARES;
         // An old segment that is ready soon is better than a new one.
         let may_wait = !plan.spares.is_empty() && is_cleaning && !self.is_half_full(&plan);
         drop(plan);
@@ -221,29 +283,52 @@ impl Preparer {
                 // Something may have waited for it, and have its place in the segment before.
                 self.log.wake_committer();
                 self.next_number += 1;
-                self.disk_bytes += u64::from(filling.segment.bytes);
+                let bytes = u64::from(filling.segment.bytes);
+                self.disk_bytes += bytes;
+                self.given_back = self.given_back.saturating_sub(bytes);
                 self.filling.push_back(filling);
                 true
             }
             Err(error) => {
-                self.log.run_out_of_space(self.log.plan(), &error);
+                self.log.run_out_of_space(self.log.plan(), &error, is_cleaning);
                 false
             }
         }
     }
 
     fn spare(&self) -> io::Result<Filling> {
+        let bytes = self.log.settings.segment_bytes_within(self.bytes_wanted(), self.room()?);
+        let bytes = bytes.ok_or(io::ErrorKind::StorageFull)?;
+        Filling::begin(&*self.log.storage, self.next_number, bytes)
+    }
+
+    /// What new segments may take, in bytes.
+    fn room(&self) -> io::Result<u64> {
         let settings = &self.log.settings;
         let free = self.log.storage.free_bytes()?.saturating_sub(settings.free_bytes_min);
-        let room = free.min(settings.disk_bytes_max.saturating_sub(self.disk_bytes));
-        let mut bytes = self.bytes_wanted();
-        while u64::from(bytes) > room && bytes > settings.segment_bytes_min {
-            bytes = (bytes / 2).max(settings.segment_bytes_min);
-        }
-        if u64::from(bytes) > room {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        Filling::begin(&*self.log.storage, self.next_number, bytes)
+        let allowed =
+            settings.disk_bytes_max.saturating_add(self.beyond_limit()).saturating_sub(self.disk_bytes);
+        Ok(free.min(allowed.max(self.given_back)))
+    }
+
+    /// The last resort where the copies of the oldest segment found no space, because a restart has interrupted others or
+    /// records do not go into segments without gaps: as much as that segment gives back when it is copied.
+    fn beyond_limit(&self) -> u64 {
+        let is_stalled = self.log.cleaning().is_stalled();
+        let plan = self.log.plan();
+        let oldest = plan.sealed.front().filter(|_| is_stalled && plan.spares.is_empty());
+        oldest.map_or(0, |oldest| u64::from(oldest.bytes))
+    }
+
+    fn is_over_limit(&self) -> bool {
+        self.disk_bytes > self.log.settings.disk_bytes_max
+    }
+
+    /// Whether there are too few spares: news need one, and behind it there has to be space for copies of the oldest
+    /// segment.
+    fn needs_spare(&self) -> bool {
+        let plan = self.log.plan();
+        plan.spares.len() < SPARES || !plan.has_reserve()
     }
 
     fn bytes_wanted(&self) -> u32 {
@@ -252,7 +337,8 @@ impl Preparer {
     }
 
     fn is_cleaning(&self) -> bool {
-        !self.released.is_empty() || !self.log.cleaning().is_idle()
+        let cleaning = self.log.cleaning();
+        !self.released.is_empty() || !(cleaning.is_idle() || cleaning.is_stalled())
     }
 
     /// The segment that is written to.
@@ -296,13 +382,12 @@ impl Preparer {
         if !cleaning.is_idle() || cleaning.damage.is_some() || !self.released.is_empty() {
             return false;
         }
-        let abandoned_at = cleaning.abandoned_at();
         drop(cleaning);
         let plan = self.log.plan();
         let Some(segment) = plan.sealed.front().cloned() else { return false };
         // Frames may still have to be written to it; and there is no use in copying copies of what has not changed.
         let is_worth_it = segment.number < self.log.active() && segment.number <= plan.last_news + 2;
-        let has_room = self.has_room(&plan, &segment, abandoned_at);
+        let has_room = self.has_room(&plan, &segment);
         if !is_worth_it || !has_room || !self.is_wanted(&plan, pace) {
             return false;
         }
@@ -312,24 +397,21 @@ impl Preparer {
         true
     }
 
-    /// Whether the copies of a segment will probably fit into what there is for them.
-    fn has_room(&self, plan: &Plan, segment: &Segment, abandoned_at: Option<u64>) -> bool {
+    /// Whether the copies of a segment will probably fit into what there is for them. They fit if all of it is live, or all
+    /// that is live is in it; otherwise as much of it is taken to be live as of all.
+    fn has_room(&self, plan: &Plan, segment: &Segment) -> bool {
         if plan.copy_bytes > 0 && !plan.has_place_for_copy() {
             return false;
+        }
+        let room = plan.room_for_copies();
+        let may_have_more = plan.spares.len() >= SPARES && !plan.is_near_limit;
+        if may_have_more || room >= plan.reserve_bytes() {
+            return true;
         }
         let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
         let live = u128::from(self.log.live_bytes().min(sealed));
         let expected = u128::from(segment.bytes) * live / u128::from(sealed.max(1));
-        let left = plan.segment.room_ends().saturating_sub(plan.offset());
-        let room = match plan.spares.front() {
-            // Whatever is in it, half of the last one is left to what frees space.
-            Some(last) if plan.spares.len() == 1 => return left + last.bytes / 2 >= segment.bytes,
-            Some(_) => return true,
-            None => left.saturating_sub(kept_from_copies(&plan.segment)),
-        };
-        // Where there was none, a quarter of what was live then has to be gone.
-        let is_less = abandoned_at.is_none_or(|then| self.log.live_bytes() < then - then / 4);
-        is_less && expected < u128::from(room)
+        expected + expected / 4 < u128::from(room)
     }
 
     /// Whether more space is taken than what is live is worth.
@@ -341,11 +423,27 @@ impl Preparer {
             // The last one is needed soon: whatever it costs, there has to be another then.
             return true;
         }
-        if is_short || pace == Pace::Idle {
+        if is_short || pace == Pace::Idle || plan.is_near_limit {
             let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
             return sealed > live.saturating_add(live / 4);
         }
         plan.log_bytes > live.saturating_mul(2).saturating_add(SLACK_SEGMENTS * u64::from(bytes))
+    }
+
+    /// Whether there will soon be no space for another segment: then old ones are cleaned first, and news leave what the
+    /// copies need.
+    fn look_at_limit(&mut self) {
+        let is_over_limit = self.is_over_limit();
+        if !is_over_limit {
+            self.given_back = 0;
+        }
+        let wanted = SEGMENTS_AHEAD * u64::from(self.bytes_wanted());
+        let room = self.room().unwrap_or(u64::MAX);
+        let is_near_limit = is_over_limit || room < wanted;
+        let mut plan = self.log.plan();
+        plan.limit_bytes = self.disk_bytes.saturating_add(room);
+        plan.is_near_limit = is_near_limit;
+        plan.live_bytes = self.log.live_bytes();
     }
 
     fn wake_when_durable(&self, group: u64) {

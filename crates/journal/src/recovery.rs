@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::frame::{FrameReader, HEADER_BYTES, Header, Kind, PAGE_BYTES};
 use crate::meta::{META, Meta};
 use crate::plan::address;
-use crate::segment::{self, FIRST_FRAME, Segment, SegmentHeader, name};
+use crate::segment::{self, BYTES_MOST, FIRST_FRAME, NUMBER_MOST, Segment, SegmentHeader, name};
 use crate::{Committer, Damage, Fault, Log, OpenError, Preparer, Storage};
 
 /// A log that is being read: frame by frame with [`next_frame`](Self::next_frame), until there are no more.
@@ -24,12 +24,14 @@ pub struct Recovery {
     pub(crate) last: Option<(Header, usize, u32)>,
     pub(crate) groups_end: Option<Tail>,
     pub(crate) report: Report,
+    /// What spares took that were removed because the log takes more than it may, in bytes.
+    pub(crate) given_back: u64,
 }
 
 /// A segment as it was found.
 pub(crate) struct LogFile {
     pub(crate) segment: Arc<Segment>,
-    /// Its header is right. It is not in a spare that was being made.
+    /// Its header is right. It may be wrong only in a spare that was being made.
     pub(crate) is_begun: bool,
 }
 
@@ -90,6 +92,7 @@ impl Recovery {
             last: None,
             groups_end: None,
             report: Report::default(),
+            given_back: 0,
         };
         match meta {
             Some(meta) => recovery.open_all(&numbers, meta.salt)?,
@@ -99,10 +102,8 @@ impl Recovery {
     }
 
     fn open_all(&mut self, numbers: &[u64], salt: u64) -> Result<(), OpenError> {
-        for (number, expected) in numbers.iter().zip(numbers.first().copied().unwrap_or(1)..) {
-            if *number != expected {
-                return Err(Damage::at(name(expected), 0, Fault::Missing).into());
-            }
+        expect_no_gap(numbers)?;
+        for number in numbers {
             let file = self.open_one(*number, salt)?;
             self.files.push(file);
         }
@@ -149,25 +150,46 @@ impl Recovery {
         if header.is_some_and(|header| found_bytes < u64::from(header.bytes)) {
             return Err(Damage::at(name, found_bytes, Fault::Short).into());
         }
-        // Without a header only as much is known as there is.
-        let bytes = header.map_or(u32::try_from(found_bytes).unwrap_or(u32::MAX), |header| header.bytes);
+        let bytes = header.map_or_else(|| bytes_of(found_bytes), |header| header.bytes);
         let segment = Arc::new(Segment::new(number, bytes, file, header.is_some()));
         Ok(LogFile { segment, is_begun: header.is_some() })
     }
 
-    /// Without META there may be segments that were made for it. Then there are no frames in them yet.
+    /// Without META there may be segments that were made for it: the first, which gets its mark before the second is
+    /// begun. There are no other frames in them yet.
     fn expect_no_records(&mut self, numbers: &[u64]) -> Result<(), OpenError> {
-        for number in numbers {
-            let name = name(*number);
-            let file = self.storage.open(&name, false).map_err(|error| OpenError::io(&name, error))?;
-            let header = SegmentHeader::read(&*file).map_err(|error| OpenError::io(&name, error))?;
-            let Some(header) = header else { continue };
-            let segment = Segment::new(*number, header.bytes, file, true);
-            if self.frame_at(&segment, FIRST_FRAME, header.salt)?.is_some() {
-                return Err(Damage::at(META, 0, Fault::Meta).into());
+        let is_new = match numbers {
+            [] => true,
+            [1] => self.is_unused(1)?.is_some(),
+            [1, 2] => self.is_unused(1)? == Some(true) && self.is_unused(2)? == Some(false),
+            _ => false,
+        };
+        if is_new { Ok(()) } else { Err(Damage::at(META, 0, Fault::Meta).into()) }
+    }
+
+    /// Whether there is a mark in a segment, which has no other frame; none if it has.
+    fn is_unused(&mut self, number: u64) -> Result<Option<bool>, OpenError> {
+        let name = name(number);
+        let file = self.storage.open(&name, false).map_err(|error| OpenError::io(&name, error))?;
+        let found_bytes = file.bytes().map_err(|error| OpenError::io(&name, error))?;
+        let header = SegmentHeader::read(&*file).map_err(|error| OpenError::io(&name, error))?;
+        let Some(header) = header else { return Ok(Some(false)) };
+        if header.number != number {
+            return Ok(None);
+        }
+        let segment = Segment::new(number, header.bytes.min(bytes_of(found_bytes)), file, true);
+        self.reader.reset();
+        let mark = self.frame_at(&segment, FIRST_FRAME, header.salt)?;
+        if mark.is_some_and(|mark| !mark.is_mark()) {
+            return Ok(None);
+        }
+        for offset in (FIRST_FRAME..segment.bytes).step_by(PAGE_BYTES as usize).skip(1) {
+            if self.frame_at(&segment, offset, header.salt)?.is_some() {
+                return Ok(None);
             }
         }
-        Ok(())
+        self.reader.reset();
+        Ok(Some(mark.is_some()))
     }
 
     /// The records of the next frame: whole groups. None at the end of the log.
@@ -183,14 +205,15 @@ impl Recovery {
         let Some(Meta { salt }) = self.meta else { return Ok(None) };
         while self.groups_end.is_none() {
             let LogFile { segment, is_begun } = &self.files[self.index];
-            let (segment, is_begun) = (segment.clone(), *is_begun);
+            // It is the first that is needed, or the one before it has ended: its header was on stable storage by then.
+            if !is_begun {
+                return Err(Damage::at(name(segment.number), 0, Fault::Header).into());
+            }
+            let segment = segment.clone();
             let Some(header) = self.frame_at(&segment, self.offset, salt)? else {
                 self.groups_end = Some(self.end_here(&segment, salt)?);
                 break;
             };
-            if !is_begun {
-                return Err(Damage::at(name(segment.number), 0, Fault::Header).into());
-            }
             self.report.segments += u64::from(self.offset == FIRST_FRAME);
             self.last = Some((header, self.index, self.offset));
             match header.kind {
@@ -254,13 +277,15 @@ impl Recovery {
         let here = self.offset;
         let damage = || Damage::at(name(segment.number), u64::from(here), Fault::Frame).into();
         let mut has_leftover = false;
+        self.reader.reset();
         for offset in (here..segment.bytes).step_by(PAGE_BYTES as usize).skip(1) {
-            if let Some(header) = self.frame_at(segment, offset, salt)? {
-                if header.synced > here {
-                    return Err(damage());
-                }
-                has_leftover = true;
+            let found = self.frame_at(segment, offset, salt)?;
+            if found.is_some_and(|header| header.synced > here)
+                || self.reader.has_rejected_more_than(segment.bytes)
+            {
+                return Err(damage());
             }
+            has_leftover |= found.is_some();
         }
         self.reader.reset();
         for later in self.index + 1..self.files.len() {
@@ -271,18 +296,60 @@ impl Recovery {
                 return Err(damage());
             }
         }
-        if has_leftover && !self.files[self.index].is_begun {
-            return Err(Damage::at(name(segment.number), 0, Fault::Header).into());
-        }
-        if let Some(oldest) = self.oldest().filter(|oldest| *oldest < self.files[0].segment.number) {
-            return Err(Damage::at(name(oldest), 0, Fault::Missing).into());
-        }
+        self.expect_beginning(segment)?;
         self.report.end = Some((name(segment.number), u64::from(here)));
         let begun = self.reader.is_begun(&*segment.file, segment.place(salt, here), segment.bytes);
         self.report.is_torn =
             has_leftover || begun.map_err(|error| OpenError::io(&name(segment.number), error))?;
         Ok(Tail { has_leftover })
     }
+
+    /// The log begins where its last frame says. It has a frame: the first one is older than META.
+    fn expect_beginning(&self, segment: &Segment) -> Result<(), Damage> {
+        let first = self.files[0].segment.number;
+        match self.oldest() {
+            Some(oldest) if oldest < first => Err(missing(oldest, first)),
+            Some(_) => Ok(()),
+            None if first > 1 => Err(Damage::at(name(first - 1), 0, Fault::Missing)),
+            None => Err(Damage::at(name(segment.number), u64::from(FIRST_FRAME), Fault::Empty)),
+        }
+    }
+}
+
+/// All of a file that may belong to a segment whose header does not say so.
+fn bytes_of(file_bytes: u64) -> u32 {
+    u32::try_from(file_bytes).unwrap_or(u32::MAX).min(BYTES_MOST)
+}
+
+/// A gap of at most this many segments is closed by a repair. A longer one says that one of the files beside it does not
+/// belong there.
+pub(crate) const GAP_MOST: u64 = 1_024;
+
+/// Segments follow each other.
+fn expect_no_gap(numbers: &[u64]) -> Result<(), Damage> {
+    let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else { return Ok(()) };
+    let missing = (last - first + 1).saturating_sub(numbers.len() as u64);
+    let gaps = numbers.windows(2).filter(|pair| pair[1] > pair[0] + 1);
+    if missing > GAP_MOST
+        && let Some(longest) = gaps.clone().max_by_key(|pair| pair[1] - pair[0])
+    {
+        return Err(stray(longest[0] + 1, longest[1]));
+    }
+    if *last > NUMBER_MOST {
+        return Err(Damage::at(name(*last), 0, Fault::Number));
+    }
+    gaps.map(|pair| pair[0] + 1)
+        .next()
+        .map_or(Ok(()), |missing| Err(Damage::at(name(missing), 0, Fault::Missing)))
+}
+
+/// Segments from this number up to the file with that number are missing.
+fn missing(from: u64, upto: u64) -> Damage {
+    if upto - from > GAP_MOST { stray(from, upto) } else { Damage::at(name(from), 0, Fault::Missing) }
+}
+
+fn stray(from: u64, upto: u64) -> Damage {
+    Damage::at(name(upto), 0, Fault::Gap { missing: upto - from })
 }
 
 impl std::fmt::Debug for Recovery {

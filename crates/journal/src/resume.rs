@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use crate::committer::end_frame;
+use crate::committer::page_of;
 use crate::frame::{Header, Kind};
 use crate::meta::{META, META_NEW, Meta};
 use crate::plan::Plan;
@@ -57,46 +57,54 @@ impl Recovery {
         let here = self.index;
         self.write_again(meta)?;
         let is_clean = self.offset == FIRST_FRAME && !tail.has_leftover;
-        let (mut active, mut offset) = (here, self.offset);
-        if !is_clean {
-            match self.make_spare(here + 1, meta, settings) {
-                Ok(()) => {
-                    self.end_tail(meta)?;
-                    (active, offset) = (here + 1, FIRST_FRAME);
-                }
-                // Frames that are left behind the end would be found again, when others end just in front of them.
-                Err(OpenError::Io { error, .. })
-                    if error.kind() == io::ErrorKind::StorageFull && !tail.has_leftover => {}
-                Err(error) => return Err(error),
-            }
+        let mut active = here;
+        if !is_clean && self.has_spares(here, tail, meta, settings)? {
+            self.end_tail(meta)?;
+            active = here + 1;
         }
+        let offset = if active == here { self.offset } else { FIRST_FRAME };
         // One is there for what frees space before anything is taken, if that can be.
-        match self.make_spare(active + 1, meta, settings) {
-            Err(OpenError::Io { error, .. }) if error.kind() == io::ErrorKind::StorageFull => {}
-            made => made?,
-        }
+        self.try_make_spare(active + 1, meta, settings)?;
         let sealed = self.files.drain(..active).map(|file| file.segment).collect();
         let segment = self.files.remove(0).segment;
         Ok(Resumed { salt: meta.salt, sealed, segment, offset })
     }
 
-    /// What was being made when the process ended, or is too short by now for the longest group, behind the segment that is
-    /// written to: from the last one on, so that the numbers never have a gap.
+    /// Whether the log goes on in the segment behind this one, which is there then. It goes on in the same where there would be
+    /// no spare left otherwise: each restart would take a segment of what is kept for copies. But frames that are left
+    /// behind the end would be found again, when others end just in front of them.
+    fn has_spares(
+        &mut self,
+        here: usize,
+        tail: Tail,
+        meta: Meta,
+        settings: &Settings,
+    ) -> Result<bool, OpenError> {
+        let has_two = self.try_make_spare(here + 1, meta, settings)?
+            && self.try_make_spare(here + 2, meta, settings)?;
+        if tail.has_leftover && self.files.len() == here + 1 {
+            // Whatever the limit is.
+            self.make_spare(settings.segment_bytes_min, meta)?;
+        }
+        Ok(has_two || tail.has_leftover)
+    }
+
+    /// What was being made when the process ended, or is too short by now for the longest group, or too long where the log takes
+    /// more than it may, behind the segment that is written to: from the last one on, so that the numbers never have a gap.
     fn remove_unfinished(&mut self, settings: &Settings) -> Result<(), OpenError> {
-        let is_of_use = |file: &LogFile| file.is_begun && file.segment.bytes >= settings.segment_bytes_min;
+        let longest = match self.files_bytes() > settings.disk_bytes_max {
+            true => settings.segment_bytes(u64::MAX),
+            false => u32::MAX,
+        };
+        let lengths = settings.segment_bytes_min..=longest;
+        let is_of_use = |file: &LogFile| file.is_begun && lengths.contains(&file.segment.bytes);
         let first = (self.index + 1..self.files.len()).find(|index| !is_of_use(&self.files[*index]));
         for file in self.files.drain(first.unwrap_or(self.files.len())..).rev() {
             let name = name(file.segment.number);
             let removed = self.storage.remove(&name).and_then(|()| self.storage.sync());
             removed.map_err(|error| OpenError::io(&name, error))?;
+            self.given_back += if longest < u32::MAX { u64::from(file.segment.bytes) } else { 0 };
         }
-        let Some(file) = self.files.get_mut(self.index).filter(|file| !file.is_begun) else { return Ok(()) };
-        // It was its turn, but its header is not right, and there is no frame in it: it is made again in its place.
-        let (number, bytes) = (file.segment.number, file.segment.bytes.max(settings.segment_bytes_min));
-        let io = |error| OpenError::io(&name(number), error);
-        let salt = self.meta.map_or(0, |meta| meta.salt);
-        file.segment = segment::create(&*self.storage, salt, number, bytes).map_err(io)?;
-        file.is_begun = true;
         Ok(())
     }
 
@@ -121,39 +129,72 @@ impl Recovery {
         let segment = &self.files[self.index].segment;
         let oldest = self.oldest().unwrap_or(self.files[0].segment.number);
         let header = Header { kind: Kind::End, payload_bytes: 0, oldest, synced: self.offset };
-        let page = end_frame(header, segment.place(meta.salt, self.offset));
+        let page = page_of(header, segment.place(meta.salt, self.offset));
         let written = segment.file.write_at(u64::from(self.offset), &page);
         written
             .and_then(|()| segment.file.sync_data())
             .map_err(|error| OpenError::io(&name(segment.number), error))
     }
 
-    /// Makes the segment with this index, if there is none.
-    fn make_spare(&mut self, index: usize, meta: Meta, settings: &Settings) -> Result<(), OpenError> {
+    /// Makes the segment with this index, if there is none. Returns whether there is one: the segments take no more than they
+    /// may, because of a restart as little as without.
+    fn try_make_spare(&mut self, index: usize, meta: Meta, settings: &Settings) -> Result<bool, OpenError> {
         if index < self.files.len() {
-            return Ok(());
+            return Ok(true);
         }
+        let log_bytes = self.files_bytes();
+        let free = self.storage.free_bytes().map_err(OpenError::directory)?;
+        let room = free
+            .saturating_sub(settings.free_bytes_min)
+            .min(settings.disk_bytes_max.saturating_sub(log_bytes).max(self.given_back));
+        let Some(bytes) = settings.segment_bytes_within(settings.segment_bytes(log_bytes), room) else {
+            return Ok(false);
+        };
+        match self.make_spare(bytes, meta) {
+            Ok(()) => {
+                self.given_back = self.given_back.saturating_sub(u64::from(bytes));
+                Ok(true)
+            }
+            Err(OpenError::Io { error, .. }) if error.kind() == io::ErrorKind::StorageFull => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn files_bytes(&self) -> u64 {
+        self.files.iter().map(|file| u64::from(file.segment.bytes)).sum()
+    }
+
+    /// Makes the segment behind the last.
+    fn make_spare(&mut self, bytes: u32, meta: Meta) -> Result<(), OpenError> {
         let number = self.files.last().map_or(1, |file| file.segment.number + 1);
-        let log_bytes: u64 = self.files.iter().map(|file| u64::from(file.segment.bytes)).sum();
-        let bytes = settings.segment_bytes(log_bytes);
         let segment = segment::create(&*self.storage, meta.salt, number, bytes);
         let segment = segment.map_err(|error| OpenError::io(&name(number), error))?;
         self.files.push(LogFile { segment, is_begun: true });
         Ok(())
     }
 
-    /// A new journal. META comes last: until then there is none.
+    /// A new journal. META comes last: until then there is none. The first segment has a mark by then, so that a journal
+    /// without a frame is always one that has lost something; and it has it before the second is begun.
     fn create(&mut self, settings: &Settings) -> Result<Resumed, OpenError> {
         let numbers = segment::numbers(&*self.storage).map_err(OpenError::directory)?;
         for number in numbers.into_iter().rev() {
-            self.storage.remove(&name(number)).map_err(OpenError::directory)?;
+            let removed = self.storage.remove(&name(number)).and_then(|()| self.storage.sync());
+            removed.map_err(OpenError::directory)?;
         }
         let meta = Meta { salt: self.storage.salt().map_err(OpenError::directory)? };
-        self.make_spare(0, meta, settings)?;
-        self.make_spare(1, meta, settings)?;
+        self.make_spare(settings.segment_bytes(0), meta)?;
+        let segment = self.files[0].segment.clone();
+        let mark = Header::mark(segment.number);
+        let page = page_of(mark, segment.place(meta.salt, FIRST_FRAME));
+        let written = segment.file.write_at(u64::from(FIRST_FRAME), &page);
+        written
+            .and_then(|()| segment.file.sync_data())
+            .map_err(|error| OpenError::io(&name(segment.number), error))?;
+        self.make_spare(settings.segment_bytes(0), meta)?;
         meta.write(&*self.storage).map_err(|error| OpenError::io(META, error))?;
-        let segment = self.files.remove(0).segment;
-        Ok(Resumed { salt: meta.salt, sealed: VecDeque::new(), segment, offset: FIRST_FRAME })
+        self.files.remove(0);
+        let offset = FIRST_FRAME + mark.frame_bytes();
+        Ok(Resumed { salt: meta.salt, sealed: VecDeque::new(), segment, offset })
     }
 }
 

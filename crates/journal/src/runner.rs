@@ -6,6 +6,8 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use ledger::Room;
+
 use crate::fetcher::{Desk, Fetcher};
 use crate::log::Call;
 use crate::{Committer, Log, Pace, Preparer};
@@ -91,14 +93,15 @@ fn prepare(mut preparer: Preparer, is_closed: &AtomicBool, wake: &dyn Fn()) {
     let log = preparer.log().clone();
     let mut pace = Pace::Busy;
     while !is_finished(&log, is_closed) {
-        let had_space = log.has_space();
+        let (had_space, had_room) = (log.has_space(), log.room() == Room::Enough);
         let news = log.news();
         while preparer.prepare_once(pace) && !is_finished(&log, is_closed) {
-            if log.has_old_records() {
+            if log.has_old_records() || (!had_room && log.room() == Room::Enough) {
                 wake();
             }
         }
-        if log.has_old_records() || log.has_space() != had_space {
+        let has_room = log.room() == Room::Enough;
+        if log.has_old_records() || log.has_space() != had_space || has_room != had_room {
             wake();
         }
         preparer.wake_when_written();

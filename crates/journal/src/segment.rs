@@ -12,8 +12,15 @@ use crate::{File, Storage};
 pub(crate) const VERSION: u32 = 1;
 /// The first page of a segment is its own, and the last is kept for the frame that ends it.
 pub(crate) const FIRST_FRAME: u32 = PAGE_BYTES;
+/// The least length of a segment, in bytes.
+pub(crate) const BYTES_LEAST: u32 = 64 << 10;
+/// The greatest length of a segment, in bytes.
+pub const BYTES_MOST: u32 = 1 << 30;
+/// The greatest number of a segment: the address of a record has 32 bits for it.
+pub(crate) const NUMBER_MOST: u64 = u32::MAX as u64;
 const MAGIC: &[u8; 8] = b"PONDSEGM";
 const PREFIX: &str = "segment-";
+const DIGITS: usize = 16;
 
 /// A file of the log.
 pub(crate) struct Segment {
@@ -54,6 +61,11 @@ impl Segment {
         self.bytes - PAGE_BYTES
     }
 
+    /// What frames may take of all of it.
+    pub(crate) fn room(&self) -> u32 {
+        self.room_ends() - FIRST_FRAME
+    }
+
     /// Writes the header of a segment whose space is there, and syncs it: from then on it is ready.
     pub(crate) fn begin(&self, salt: u64) -> io::Result<()> {
         let header = SegmentHeader { number: self.number, salt, bytes: self.bytes };
@@ -83,13 +95,14 @@ impl SegmentHeader {
         page
     }
 
-    /// None if the checksum is wrong, or it is not the header of a segment.
+    /// None if the checksum is wrong, it is not the header of a segment, or no segment has that length.
     pub(crate) fn decode(page: &[u8]) -> Option<Self> {
         let word = |at: usize| page.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         let long = |at: usize| Some(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
         let is_ours = page.get(..8)? == MAGIC && word(8)? == VERSION;
         let is_whole = word(32)? == crc32c::crc32c(&page[..32]);
-        (is_ours && is_whole).then_some(Self { number: long(16)?, salt: long(24)?, bytes: word(12)? })
+        let header = Self { number: long(16)?, salt: long(24)?, bytes: word(12)? };
+        (is_ours && is_whole && is_length(header.bytes)).then_some(header)
     }
 
     /// What stands at the front of this file.
@@ -100,22 +113,39 @@ impl SegmentHeader {
     }
 }
 
+/// Whether a segment can be so long.
+pub(crate) fn is_length(bytes: u32) -> bool {
+    bytes.is_multiple_of(PAGE_BYTES) && (BYTES_LEAST..=BYTES_MOST).contains(&bytes)
+}
+
+/// The length of a segment that is nearest to that of its file.
+pub(crate) fn length_for(file_bytes: u64) -> u32 {
+    let bytes = u32::try_from(file_bytes).unwrap_or(u32::MAX).clamp(BYTES_LEAST, BYTES_MOST);
+    bytes - bytes % PAGE_BYTES
+}
+
 /// The file of the segment with this number.
 pub(crate) fn name(number: u64) -> String {
     format!("{PREFIX}{number:016}")
 }
 
-/// The number of the segment in this file; none if it is not one.
+/// The number of the segment in this file; none if it is not one. Segments are counted from 1.
 pub(crate) fn number(file: &str) -> Option<u64> {
-    file.strip_prefix(PREFIX)?.parse().ok().filter(|number| name(*number) == file)
+    let digits = file.strip_prefix(PREFIX)?;
+    let is_number = digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_digit());
+    if is_number { digits.parse().ok().filter(|number| *number > 0) } else { None }
+}
+
+/// Whether this is the name of a segment. A directory may have files with other names, which the journal leaves alone.
+#[must_use]
+pub fn is_segment(file: &str) -> bool {
+    number(file).is_some()
 }
 
 /// The numbers of all segments, in order.
 pub(crate) fn numbers(storage: &dyn Storage) -> io::Result<Vec<u64>> {
     let names = storage.list()?;
-    let number =
-        |file: &String| file.strip_prefix(PREFIX)?.parse().ok().filter(|number| name(*number) == *file);
-    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|file| number(file)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }

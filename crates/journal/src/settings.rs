@@ -4,12 +4,13 @@ use ledger::Durability;
 
 use crate::OpenError;
 use crate::frame::{HEADER_BYTES, PAGE_BYTES};
-use crate::segment::FIRST_FRAME;
+use crate::segment::{self, BYTES_MOST, FIRST_FRAME};
 
 /// A frame is not begun larger than this: reading it back takes that much memory.
 const FRAME_BYTES_MAX: u32 = 1 << 20;
-const SEGMENT_BYTES_LEAST: u32 = 64 << 10;
-const SEGMENT_BYTES_MOST: u32 = 1 << 30;
+/// Segments do not double when fewer than so many of the doubled length would fit into the limit: what cannot be used
+/// because it is in one segment with what is needed, or is kept for copies, is a small part of the limit.
+const SEGMENTS_LEAST: u64 = 16;
 
 /// What an operator may choose. Each of these can be changed from one start to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +53,8 @@ impl Settings {
     pub(crate) fn segment_bytes_for(&self, log_bytes: u64, copy_bytes: usize) -> u32 {
         let pages = usize::try_from(FIRST_FRAME + PAGE_BYTES + HEADER_BYTES).expect("a few");
         let mut bytes = self.segment_bytes(log_bytes);
-        while (bytes as usize - bytes as usize / 8) < copy_bytes + pages && bytes < SEGMENT_BYTES_MOST {
-            bytes = bytes.saturating_mul(2).min(SEGMENT_BYTES_MOST);
+        while (bytes as usize - bytes as usize / 8) < copy_bytes + pages && bytes < BYTES_MOST {
+            bytes = bytes.saturating_mul(2).min(BYTES_MOST);
         }
         bytes
     }
@@ -66,18 +67,28 @@ impl Settings {
     /// The length of the next segment, when all are so long together.
     pub(crate) fn segment_bytes(&self, log_bytes: u64) -> u32 {
         let mut bytes = self.segment_bytes_min;
-        while bytes < self.segment_bytes_max && u64::from(bytes) * 8 <= log_bytes {
+        let may_double = |bytes: u32| {
+            let is_short = u64::from(bytes) * 8 <= log_bytes;
+            is_short && u64::from(bytes) * 2 * SEGMENTS_LEAST <= self.disk_bytes_max
+        };
+        while bytes < self.segment_bytes_max && may_double(bytes) {
             bytes = bytes.saturating_mul(2);
         }
         bytes.min(self.segment_bytes_max)
     }
 
+    /// The length of a segment that would be so long, where there is only so much space; none if that is too little.
+    pub(crate) fn segment_bytes_within(&self, bytes: u32, room: u64) -> Option<u32> {
+        let mut bytes = bytes;
+        while u64::from(bytes) > room && bytes > self.segment_bytes_min {
+            bytes = (bytes / 2).max(self.segment_bytes_min);
+        }
+        (u64::from(bytes) <= room).then_some(bytes)
+    }
+
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         let (least, most) = (self.segment_bytes_min, self.segment_bytes_max);
-        let is_right = |bytes: u32| {
-            bytes.is_multiple_of(PAGE_BYTES) && (SEGMENT_BYTES_LEAST..=SEGMENT_BYTES_MOST).contains(&bytes)
-        };
-        if !is_right(least) || !is_right(most) || least > most {
+        if !segment::is_length(least) || !segment::is_length(most) || least > most {
             return Err(OpenError::Settings("a segment has whole pages of 4 KiB, from 64 KiB to 1 GiB"));
         }
         if self.disk_bytes_max < 4 * u64::from(least) {
@@ -97,6 +108,8 @@ mod tests {
             Settings { segment_bytes_min: 1 << 20, segment_bytes_max: 6 << 20, ..Settings::default() };
         let bytes = |log: u64| settings.segment_bytes(log << 20) >> 20;
         assert_eq!([bytes(0), bytes(7), bytes(8), bytes(16), bytes(1 << 20)], [1, 1, 2, 4, 6]);
+        let settings = Settings { disk_bytes_max: 64 << 20, ..settings };
+        assert_eq!(settings.segment_bytes(1 << 40), 4 << 20, "at least 16 of them fit into the limit");
     }
 
     #[test]

@@ -240,7 +240,8 @@ fn what_is_no_record_is_damage_with_its_place() {
     assert!(parts.committer.commit_once());
     match journal::check(Arc::new(disk.after_kill())) {
         Err(OpenError::Damaged(damage)) => {
-            assert_eq!((&*damage.file, damage.offset), ("segment-0000000000000001", 4096));
+            // Behind the page of the segment and the mark of the journal.
+            assert_eq!((&*damage.file, damage.offset), ("segment-0000000000000001", 8192));
             assert!(matches!(damage.fault, Fault::Record(_)));
         }
         other => panic!("{other:?}"),

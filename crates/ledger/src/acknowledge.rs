@@ -4,6 +4,7 @@ use index::{Place, QueueId, ShardId};
 use session::{Now, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
+use crate::brake::Mark;
 use crate::command::{Delivered, Origin, Reply};
 use crate::gauges::shift;
 use crate::in_flight::State;
@@ -83,13 +84,14 @@ impl Ledger {
         }
         let Some(exchange) = session.in_flight.remove(packet_id) else { return };
         self.moved.forget(&exchange);
+        let weight = Mark::of(&self.settings).weight(exchange.bytes);
         let mut lane = exchange.lane;
         if let State::Shared { group: id, message } | State::Taken { group: id, message } = exchange.state
             && let Some(group) = self.groups.table.find_mut(id)
         {
             let held = group.held.remove(&message);
             lane = held.and_then(|held| held.lane).map(|lane| (id, lane));
-            group.growth.progress();
+            group.growth.patience.progress(weight);
         }
         let counter = match outcome {
             Outcome::Accepted => &self.gauges.acknowledged,
@@ -99,12 +101,12 @@ impl Ledger {
         shift(&self.gauges.in_flight, counter, 1);
         if let Some(online) = &mut session.online {
             online.finished(exchange.bytes);
-            online.growth.progress();
+            online.growth.patience.progress(weight);
             if !(session.queue.is_empty() && online.hungry.is_empty() && online.again.is_empty()) {
                 self.is_ready(QueueOf::Session(id));
             }
         }
-        lane.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane));
+        lane.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane, weight));
     }
 
     /// PUBREC: the client has the message.
@@ -130,7 +132,6 @@ impl Ledger {
                             self.moved.forget(exchange);
                             exchange.state = State::Released;
                         }
-                        session.online.iter_mut().for_each(|online| online.growth.progress());
                         ReasonCode::Success
                     }
                     Err(refusal) => self.reason(refusal),

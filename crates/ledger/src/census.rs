@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use index::Interest;
-use session::Message;
+use session::{Message, Now};
 
-use crate::Ledger;
 use crate::entry::Entry;
 use crate::group::Group;
 use crate::in_flight::State;
+use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
 use crate::session::Session;
+use crate::{Ledger, Settings};
 
 /// Everything that lasts. See [`Ledger::census`].
 #[derive(Debug, Clone)]
@@ -25,6 +26,15 @@ pub struct Census {
     pub retained_bytes: usize,
     /// Wills that are published as soon as that can be.
     pub wills_due: Vec<Arc<Message>>,
+}
+
+/// What is over its bound, because the bound was higher when it was acknowledged. See [`Ledger::over_limits`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OverLimits {
+    /// How far the retained messages are over their bound, in bytes.
+    pub retained_bytes: usize,
+    /// How many queues of sessions and groups have more waiting than may.
+    pub queues: usize,
 }
 
 /// One session.
@@ -77,6 +87,28 @@ pub struct QueueCensus {
 }
 
 impl Ledger {
+    /// What was read from the records and is more than the settings allow. Takes as long as there are sessions and
+    /// groups.
+    #[must_use]
+    pub fn over_limits(&self) -> OverLimits {
+        let Settings { queue_messages_max, queue_bytes_max, .. } = self.settings;
+        let is_over = |queue: &&Queue| queue.len() > queue_messages_max || queue.bytes() > queue_bytes_max;
+        let queues = self.sessions.iter().map(|session| &session.queue);
+        let queues = queues.chain(self.groups.table.iter().map(|group| &group.queue));
+        OverLimits { retained_bytes: self.retained.over_bytes(), queues: queues.filter(is_over).count() }
+    }
+
+    /// How many messages wait though they have expired. The ledger looks at some of them each second, and takes those out
+    /// that it finds.
+    #[must_use]
+    pub fn expired_waiting(&self, now: Now) -> usize {
+        let sessions = self.sessions.iter().flat_map(|session| session.queue.iter());
+        let groups = self.groups.table.iter().flat_map(|group| {
+            group.returned.iter().map(|(id, entry)| (*id, entry)).chain(group.queue.iter())
+        });
+        sessions.chain(groups).filter(|(_, entry)| entry.is_expired(now)).count()
+    }
+
     /// Counts everything that lasts. Takes as long as there are sessions, subscriptions and messages on their way.
     #[must_use]
     pub fn census(&self) -> Census {
@@ -154,7 +186,7 @@ mod tests {
     use wire::{PacketId, Qos};
 
     use super::*;
-    use crate::{Granted, Queued, Record, Settings, WillFate};
+    use crate::{Granted, Queued, Record, WillFate};
 
     fn enqueue(id: u64, queues: &[u64], is_retained: bool) -> Record<'static> {
         let body = Message::of_server("a", b"1").expect("a topic");
@@ -200,5 +232,24 @@ mod tests {
         assert_eq!((&*of_group.filter, of_group.members, of_group.queue.messages), (shared, 1, 1));
         assert_eq!(oldest(&of_group.queue), Some(6));
         assert_eq!(census.retained_messages, 1);
+    }
+
+    /// Copied twice, with everything that stood behind it gone in between: the second copy finds it at the end.
+    #[test]
+    fn a_message_of_which_two_copies_are_read_waits_once() {
+        let alice = Incarnation(1);
+        let removed = |message| Record::Removed { queue: alice, message: MessageId(message) };
+        let records = [
+            Record::Session { session: alice, client_id: "alice".into() },
+            Record::Left { session: alice, expiry_secs: 60, unix_ms: 1_000, will: WillFate::Dropped },
+            enqueue(7, &[1], false),
+            enqueue(5, &[1], false),
+            removed(7),
+            enqueue(5, &[1], false),
+        ];
+        let now = Now { monotonic_ms: 2_000, unix_ms: 2_000 };
+        let index = Arc::new(index::Subscriptions::new([1, 2]));
+        let census = Ledger::recover(Settings::default(), index, records, now).census();
+        assert_eq!(census.sessions[0].queue.messages, 1);
     }
 }

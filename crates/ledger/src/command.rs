@@ -294,6 +294,9 @@ pub enum Reply {
         packet_id: PacketId,
         /// Success, or why it could not be: then nothing has changed in the ledger.
         reason: ReasonCode,
+        /// Of what was to be subscribed to, what is refused because there are too many groups (0x97): its place in the
+        /// command, and its filter.
+        refused: Vec<(usize, Box<str>)>,
     },
     /// A publisher's message has got its place in the order; later ones may go straight again.
     Decided {

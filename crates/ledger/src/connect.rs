@@ -8,13 +8,14 @@ use session::Now;
 use topic::TopicFilter;
 use wire::{PacketId, ReasonCode};
 
+use crate::brake::Growth;
 use crate::claims::{Claimant, Gone, Holder, Outcome};
 use crate::command::{Cause, Claim, Claimed, Left, Reply};
 use crate::gauges::{add, subtract};
 use crate::in_flight::State;
 use crate::record::{Incarnation, WillFate, WillRecord};
 use crate::replies::{Answer, QueueOf};
-use crate::session::{Growth, Online, PendingWill, Session};
+use crate::session::{Online, PendingWill, Session};
 use crate::will::DueWill;
 use crate::{Durability, Effects, Ledger, RETRY_MS, Record, Refusal};
 
@@ -345,7 +346,7 @@ impl Ledger {
                 self.give_back(group, message);
             }
         }
-        lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane));
+        lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane, 0));
         self.part(id);
         self.put_away(id);
     }

@@ -28,6 +28,12 @@ pub trait Effects {
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
+    /// The longest group of records that [`commit`](Self::commit) takes, in bytes. Whoever commits keeps to it, by
+    /// [`Record::bytes_most`]: a longer group is refused with [`Refusal::TooLong`], which is a fault of the ledger.
+    fn group_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Where the first record can be read again of the group that was taken last; none if it cannot.
     fn address(&mut self) -> Option<Address> {
         None
@@ -63,6 +69,8 @@ pub struct Address {
 pub enum Refusal {
     /// There is no space now; there may be later.
     NoSpace,
+    /// The group is longer than [`Effects::group_bytes_max`]. It will never be taken.
+    TooLong,
     /// A write or a sync has failed: nothing will be taken any more.
     Poisoned,
 }

@@ -56,7 +56,7 @@ impl Ledger {
                 self.wills.push(DueWill { id: Some(old.id), message: old.message });
             }
         }
-        self.part_of(id, session.online.as_deref(), &session.shares);
+        self.part_of(id, &session.subscriber, session.online.as_deref(), &session.shares);
         subtract(&self.gauges.queued_bytes, session.queue.bytes());
         shift(&self.gauges.queued, &self.gauges.discarded, session.queue.len());
         let lanes = session.in_flight.take_lanes();
@@ -74,7 +74,7 @@ impl Ledger {
         shift(&self.gauges.in_flight, &self.gauges.discarded, own);
         // At once, and no more than a window of them: they go before everything that the groups have not sent yet.
         lent.into_iter().for_each(|(group, message)| self.give_back(group, message));
-        lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane));
+        lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane, 0));
         self.endings.push_back(Ending {
             session: id,
             subscriber: session.subscriber,

@@ -10,7 +10,6 @@ use wire::{Delivery, PacketId, Publish, Qos, Version};
 use crate::command::{Delivered, Reply};
 use crate::gauges::{shift, subtract};
 use crate::in_flight::{Exchange, State};
-use crate::lanes::Lanes;
 use crate::record::{Incarnation, MessageId};
 use crate::replies::{Answer, QueueOf};
 use crate::session::Session;
@@ -94,6 +93,7 @@ impl Ledger {
                     self.feed_group(id, messages, now, to)
                 }
             };
+            self.renew_patience(queue);
             self.release_brake(queue, now, to);
             match feeding {
                 Feeding::Done(done) => *units -= done.max(1),
@@ -287,51 +287,6 @@ impl Ledger {
             self.answer(Answer { shard, reply, brake: None }, now, to);
         } else {
             to.post(shard, reply);
-        }
-    }
-
-    /// Whether a queue has grown by more than it should since somebody reads it: then its publishers are braked.
-    pub(crate) fn has_grown(&self, queue: QueueOf) -> bool {
-        let (messages, bytes) = (self.settings.brake_messages, self.settings.brake_bytes);
-        match queue {
-            QueueOf::Session(id) => self.sessions.find(id).is_some_and(|session| {
-                let is_slow = session.subscriber.gauge.level() == index::Level::Slow;
-                let online = session.online.as_ref().filter(|online| online.is_open && !is_slow);
-                online.is_some_and(|online| online.growth.is_over(&session.queue, messages, bytes))
-            }),
-            QueueOf::Group(id) => self.groups.table.find(id).is_some_and(|group| {
-                let has_lanes_grown = |lanes: &Lanes| lanes.has_more_than(messages);
-                group.connected > 0
-                    && group.growth.is_over(&group.queue, messages, bytes)
-                    && group.lanes.as_deref().is_none_or(has_lanes_grown)
-            }),
-        }
-    }
-
-    /// Whether the publishers of a queue wait for its reader: it has grown, and the reader makes progress.
-    pub(crate) fn is_braked(&mut self, queue: QueueOf, now: Now) -> bool {
-        if !self.has_grown(queue) {
-            return false;
-        }
-        if let QueueOf::Group(id) = queue
-            && let Some(lanes) = self.groups.table.find_mut(id).and_then(|group| group.lanes.as_mut())
-        {
-            return lanes.are_worth_waiting(self.settings.brake_messages, now.monotonic_ms);
-        }
-        let growth = match queue {
-            QueueOf::Session(id) => {
-                let session = self.sessions.find_mut(id);
-                session.and_then(|session| session.online.as_mut()).map(|online| &mut online.growth)
-            }
-            QueueOf::Group(id) => self.groups.table.find_mut(id).map(|group| &mut group.growth),
-        };
-        growth.is_some_and(|growth| growth.is_worth_waiting(now.monotonic_ms))
-    }
-
-    /// Lets the publishers of a queue go on, if there are any who wait and need not any longer.
-    pub(crate) fn release_brake(&mut self, queue: QueueOf, now: Now, to: &mut impl Effects) {
-        if !self.replies.withheld.is_empty() && !self.is_braked(queue, now) {
-            self.replies.withheld.release(queue, to);
         }
     }
 }

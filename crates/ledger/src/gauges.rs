@@ -27,6 +27,8 @@ gauges! {
     retained_messages: "retained messages/count",
     /// What they take.
     retained_bytes: "retained messages/bytes",
+    /// How far they are over `retained_bytes`, which was higher when they were acknowledged.
+    retained_over_bytes: "retained messages/bytes_over_limit",
     /// Messages that were not retained because there was no room.
     retained_refused: "refused/retained",
     /// Retained messages that expired.
@@ -72,6 +74,9 @@ gauges! {
     sessions_expired: "clients/expired",
     /// CONNECTs refused because there are as many sessions as there may be.
     sessions_refused: "refused/sessions",
+    /// Shared subscriptions refused because their client has as many as it may have, or there are as many groups on their
+    /// filter as there may be.
+    shared_subscriptions_refused: "refused/shared_subscriptions",
     /// Messages that nobody got, because one of their queues was full.
     publishes_refused: "refused/queue_full",
     /// CONNECTs that would have begun something new, refused because memory is short.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use foldhash::SharedSeed;
@@ -10,14 +11,15 @@ use foldhash::quality::SeedableRandomState;
 use hashbrown::{HashMap, HashTable};
 use index::{Dispatch, Lane, Members, QueueId, Subscriber};
 use session::{Message, Now};
+use topic::TopicFilter;
 use wire::PacketId;
 
 use crate::SESSION_BYTES;
+use crate::brake::Growth;
 use crate::entry::Entry;
 use crate::lanes::Lanes;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
-use crate::session::Growth;
 use crate::table::Table;
 
 /// One group: a queue with several readers.
@@ -29,12 +31,16 @@ pub(crate) struct Group {
     /// Its filter, and its members as shards see them.
     pub(crate) subscriber: Arc<Subscriber>,
     pub(crate) incarnation: Incarnation,
+    /// The session that was its first member, in this process.
+    founder: Option<QueueId>,
     /// It has, or had, a member that lasts: what comes from then on is recorded.
     pub(crate) is_recorded: bool,
     pub(crate) queue: Queue,
     /// Where keys keep their order: what of the queue can go to whom.
     pub(crate) lanes: Option<Box<Lanes>>,
     pub(crate) returned: BTreeMap<MessageId, Entry>,
+    /// How many of those will expire.
+    returned_expiring: usize,
     pub(crate) held: HashMap<MessageId, Held, SeedableRandomState>,
     /// Members that take something, as far as is known, in turn. One that does not any more is found out when it is its
     /// turn.
@@ -42,14 +48,25 @@ pub(crate) struct Group {
     pub(crate) members: usize,
     pub(crate) connected: usize,
     pub(crate) growth: Growth,
+    /// What waited when a member was ended whose keys had filled the queue: the others are given time to take it.
+    pub(crate) inherited: Inherited,
     /// It stands in the line of those that are to be fed.
     pub(crate) is_ready: bool,
+    /// It stands in the line of those whose lanes are to get their owners.
+    pub(crate) is_deciding: bool,
 }
 
 /// About what it takes to know whose a lane is, here and in the index.
 const LANE_BYTES: usize = 20;
 
-/// Members in the order of their turns.
+/// What of a queue does not count against its bound: the messages that came first.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Inherited {
+    messages: usize,
+    bytes: usize,
+}
+
+/// Members of a group, or groups of a member, in the order of their turns.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     turns: BTreeMap<u64, QueueId>,
@@ -71,12 +88,46 @@ pub(crate) struct Held {
 pub(crate) struct Groups {
     pub(crate) table: Table<Group>,
     by_filter: HashTable<(Arc<str>, QueueId)>,
+    /// How many groups there are on each topic filter.
+    on_filter: HashTable<OnFilter>,
     by_incarnation: HashMap<Incarnation, QueueId, FixedState>,
     hasher: SeedableRandomState,
     dispatch: Dispatch,
 }
 
+/// The groups whose filters differ in the share name only. A message that matches goes to each of them.
+#[derive(Debug)]
+struct OnFilter {
+    /// The filter of one of them, or of one that was among them.
+    text: Arc<str>,
+    groups: usize,
+    /// How many of them were begun by one session, in this process.
+    of_founders: HashMap<QueueId, usize, FixedState>,
+}
+
+/// How many groups there are on one topic filter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Begun {
+    /// All of them.
+    pub(crate) groups: usize,
+    /// Those that one session has begun.
+    pub(crate) of_founder: usize,
+}
+
+/// A shared filter without `$share/` and the share name.
+fn plain(filter: &str) -> &str {
+    let parsed = TopicFilter::new(filter).ok();
+    parsed.and_then(TopicFilter::shared).map_or(filter, |shared| shared.filter.as_str())
+}
+
 impl Group {
+    /// A member has connected, or is not connected any more: shards give it what is of QoS 0, or do not.
+    pub(crate) fn set_connected(&self, member: &Arc<Subscriber>, is_connected: bool) {
+        if let Some(members) = self.subscriber.members() {
+            members.set_connected(member, is_connected);
+        }
+    }
+
     pub(crate) fn has_waiting(&self) -> bool {
         !(self.returned.is_empty() && self.queue.is_empty())
     }
@@ -108,7 +159,37 @@ impl Group {
     /// A message comes back, to its old place.
     pub(crate) fn put_back(&mut self, id: MessageId, entry: Entry) {
         self.notice(id, &entry);
+        self.returned_expiring += usize::from(entry.expires());
         self.returned.insert(id, entry);
+    }
+
+    /// How many messages will expire, of those that wait.
+    pub(crate) fn expiring(&self) -> usize {
+        self.queue.expiring() + self.returned_expiring
+    }
+
+    /// Looks at about `visits` messages behind `after` and notes which of them are expired, those that came back included.
+    /// Returns where it stopped, or nothing at the end.
+    pub(crate) fn look_for_expired(
+        &self,
+        after: Option<MessageId>,
+        visits: usize,
+        now: Now,
+        expired: &mut Vec<MessageId>,
+    ) -> Option<MessageId> {
+        let next = self.queue.look_for_expired(after, visits, now, expired);
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let last = next.map_or(Bound::Unbounded, Bound::Included);
+        let mut returned = self.returned.range((first, last));
+        let mut stopped = None;
+        for (id, entry) in returned.by_ref().take(visits) {
+            if entry.is_expired(now) {
+                expired.push(*id);
+            }
+            stopped = Some(*id);
+        }
+        // What of the queue is behind that is looked at again.
+        if returned.next().is_some() { stopped } else { next }
     }
 
     /// The next message for a member: what came back goes first.
@@ -141,7 +222,9 @@ impl Group {
 
     /// Takes a message out, wherever it waits.
     pub(crate) fn take(&mut self, id: MessageId) -> Option<Entry> {
-        let entry = self.returned.remove(&id).or_else(|| self.queue.remove(id))?;
+        let returned = self.returned.remove(&id);
+        self.returned_expiring -= usize::from(returned.as_ref().is_some_and(Entry::expires));
+        let entry = returned.or_else(|| self.queue.remove(id))?;
         self.forget(id, &entry);
         Some(entry)
     }
@@ -167,7 +250,8 @@ impl Group {
     pub(crate) fn restore_lanes(&mut self) {
         let Some(mut lanes) = self.lanes.take() else { return };
         for (id, entry) in self.queue.iter() {
-            self.lane_of_entry(entry).into_iter().for_each(|lane| lanes.add(lane, id));
+            let lane = self.lane_of_entry(entry).into_iter();
+            lane.for_each(|lane| lanes.add(lane, id, entry.size_bytes()));
         }
         self.lanes = Some(lanes);
     }
@@ -175,16 +259,17 @@ impl Group {
     fn notice(&mut self, id: MessageId, entry: &Entry) {
         let lane = self.lane_of_entry(entry);
         if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
-            lanes.add(lane, id);
+            lanes.add(lane, id, entry.size_bytes());
         }
     }
 
     fn forget(&mut self, id: MessageId, entry: &Entry) {
         let lane = self.lane_of_entry(entry);
         if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
-            lanes.remove(lane, id);
+            lanes.remove(lane, id, entry.size_bytes());
         }
         self.growth.shrink(&self.queue);
+        self.inherited.shrink(&self.queue);
     }
 }
 
@@ -192,6 +277,29 @@ impl Group {
 pub(crate) fn lane_of(members: &Members, message: &Message) -> Option<Lane> {
     let at = Now { monotonic_ms: 0, unix_ms: 0 };
     members.dispatch().lane(message.publisher(), || message.publish(at).properties)
+}
+
+impl Inherited {
+    /// All of a queue.
+    pub(crate) fn all_of(queue: &Queue) -> Self {
+        Self { messages: queue.len(), bytes: queue.bytes() }
+    }
+
+    /// Something was taken from the queue.
+    fn shrink(&mut self, queue: &Queue) {
+        self.messages = self.messages.min(queue.len());
+        self.bytes = self.bytes.min(queue.bytes());
+    }
+
+    /// Whether it is at most so much.
+    pub(crate) fn is_within(self, messages: usize, bytes: usize) -> bool {
+        self.messages <= messages && self.bytes <= bytes
+    }
+
+    /// Messages and bytes of the rest of the queue.
+    pub(crate) fn rest_of(self, queue: &Queue) -> (usize, usize) {
+        (queue.len().saturating_sub(self.messages), queue.bytes().saturating_sub(self.bytes))
+    }
 }
 
 impl Ring {
@@ -218,8 +326,55 @@ impl Ring {
 impl Groups {
     pub(crate) fn new(seed: u64, dispatch: Dispatch) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        let (by_filter, by_incarnation) = (HashTable::new(), HashMap::default());
-        Self { table: Table::default(), by_filter, by_incarnation, hasher, dispatch }
+        let (by_filter, on_filter, by_incarnation) = (HashTable::new(), HashTable::new(), HashMap::default());
+        Self { table: Table::default(), by_filter, on_filter, by_incarnation, hasher, dispatch }
+    }
+
+    /// How many groups there are on the topic filter of a shared one, and how many of them this session has begun.
+    pub(crate) fn begun_on_filter_of(&self, filter: &str, founder: QueueId) -> Begun {
+        let plain_text = plain(filter);
+        let is_it = |known: &OnFilter| plain(&known.text) == plain_text;
+        let found = self.on_filter.find(self.hasher.hash_one(plain_text), is_it);
+        found.map_or(Begun::default(), |known| Begun {
+            groups: known.groups,
+            of_founder: known.of_founders.get(&founder).copied().unwrap_or_default(),
+        })
+    }
+
+    fn count_on_filter(&mut self, filter: &Arc<str>, founder: Option<QueueId>) {
+        let (plain_text, hasher) = (plain(filter), &self.hasher);
+        let entry = self.on_filter.entry(
+            hasher.hash_one(plain_text),
+            |known| plain(&known.text) == plain_text,
+            |known| hasher.hash_one(plain(&known.text)),
+        );
+        let new = || OnFilter { text: Arc::clone(filter), groups: 0, of_founders: HashMap::default() };
+        let mut entry = entry.or_insert_with(new);
+        entry.get_mut().groups += 1;
+        if let Some(founder) = founder {
+            *entry.get_mut().of_founders.entry(founder).or_default() += 1;
+        }
+    }
+
+    fn uncount_on_filter(&mut self, filter: &str, founder: Option<QueueId>) {
+        let plain_text = plain(filter);
+        let is_it = |known: &OnFilter| plain(&known.text) == plain_text;
+        let Ok(mut found) = self.on_filter.find_entry(self.hasher.hash_one(plain_text), is_it) else {
+            return;
+        };
+        let known = found.get_mut();
+        known.groups -= 1;
+        if let Some(founder) = founder
+            && let Some(begun) = known.of_founders.get_mut(&founder)
+        {
+            *begun -= 1;
+            if *begun == 0 {
+                known.of_founders.remove(&founder);
+            }
+        }
+        if known.groups == 0 {
+            found.remove();
+        }
     }
 
     /// What they hold of memory, without the messages that wait.
@@ -247,8 +402,13 @@ impl Groups {
         all
     }
 
-    /// A group without members.
-    pub(crate) fn insert(&mut self, filter: &str, incarnation: Incarnation) -> QueueId {
+    /// A group without members, which a session has begun.
+    pub(crate) fn insert(
+        &mut self,
+        filter: &str,
+        incarnation: Incarnation,
+        founder: Option<QueueId>,
+    ) -> QueueId {
         let filter: Arc<str> = filter.into();
         let held = HashMap::with_hasher(self.hasher.clone());
         let dispatch = &self.dispatch;
@@ -256,18 +416,23 @@ impl Groups {
         let id = self.table.insert(|id| Group {
             subscriber: Arc::new(Subscriber::group(Arc::clone(&filter), id, dispatch.clone())),
             incarnation,
+            founder,
             is_recorded: false,
             queue: Queue::default(),
             lanes: is_ordered.then(|| Box::new(Lanes::new())),
             returned: BTreeMap::new(),
+            returned_expiring: 0,
             held,
             ring: Ring::default(),
             members: 0,
             connected: 0,
             growth: Growth::default(),
+            inherited: Inherited::default(),
             is_ready: false,
+            is_deciding: false,
         });
         self.by_incarnation.insert(incarnation, id);
+        self.count_on_filter(&filter, founder);
         let hasher = &self.hasher;
         let hash_of = |(filter, _): &(Arc<str>, QueueId)| hasher.hash_one(&**filter);
         self.by_filter.insert_unique(hasher.hash_one(&*filter), (filter, id), hash_of);
@@ -277,6 +442,7 @@ impl Groups {
     pub(crate) fn remove(&mut self, id: QueueId) -> Option<Box<Group>> {
         let group = self.table.remove(id)?;
         self.by_incarnation.remove(&group.incarnation);
+        self.uncount_on_filter(&group.subscriber.client_id, group.founder);
         let hash = self.hasher.hash_one(&*group.subscriber.client_id);
         if let Ok(found) = self.by_filter.find_entry(hash, |(_, known)| *known == id) {
             found.remove();

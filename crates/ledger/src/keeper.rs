@@ -21,6 +21,16 @@ pub trait Keeper: Send {
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
+    /// Whether there is space for more. Whoever commits asks before each command; see [`Patience`](crate::Patience).
+    fn room(&self) -> Room {
+        Room::Enough
+    }
+
+    /// The longest group of records that [`commit`](Self::commit) takes, in bytes.
+    fn group_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Where the first record can be read again of the group that was taken last; none if it cannot.
     fn address(&mut self) -> Option<Address> {
         None
@@ -62,6 +72,17 @@ pub trait Keeper: Send {
     /// What is still true takes about so much, in bytes ([`Ledger::live_bytes`](crate::Ledger::live_bytes)): it decides
     /// when the space of old records is wanted. One that has space enough need not know.
     fn set_live_bytes(&mut self, _bytes: usize) {}
+}
+
+/// The space that there is for more records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// For any packet. Or there will be no more for a while: what is too much is refused.
+    Enough,
+    /// There will be more soon. News that come before may be refused, and take what is kept for what frees space.
+    Little,
+    /// There will be more soon, and not even what frees space may come before.
+    None,
 }
 
 /// Whether a queue still needs a message that was put into it.

@@ -1,26 +1,81 @@
 //! Which member of a group has which keys, and what of them can be sent, where keys keep their order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use index::{Lane, Members, QueueId, Subscriber};
 
+use crate::brake::Patience;
 use crate::group::Ring;
 use crate::record::MessageId;
-use crate::session::Patience;
 
 /// The lanes of one group.
 ///
 /// A lane is its owner's, among the members that are connected the one that wants it most. While messages of it are with
 /// a member that owns it no more, what waits in it is sent to nobody: so one holder follows the other. Of a lane in
 /// which nothing waits, and of which nobody has anything, nothing is kept but whose it is.
+///
+/// When members have come or gone, [`decide`](Self::decide) finds the new owners, some at a time. Until then a lane stays
+/// with its owner; one whose owner has gone has none, and its messages wait.
 #[derive(Debug)]
 pub(crate) struct Lanes {
+    /// Each of them is present.
     owners: Box<[Option<QueueId>]>,
     present: BTreeMap<QueueId, Present>,
+    /// The same members by the number of messages that wait for them.
+    by_waiting: BTreeSet<(usize, QueueId)>,
     busy: BTreeMap<Lane, Busy>,
     /// Members that have something to get and take something, as far as is known, in turn.
     ring: Ring,
+    undecided: Undecided,
+}
+
+/// Lanes whose owners are to be found again.
+#[derive(Debug, Default)]
+struct Undecided {
+    /// The number of the next one.
+    next: usize,
+    /// How many there are.
+    lanes: usize,
+    /// Members that have come since there were none.
+    newcomers: Vec<QueueId>,
+    /// So many have come that each lane looks at all members.
+    looks_at_all: bool,
+    /// How far the next lane has come with that: the last member that it has looked at, and the best claim so far.
+    looked_at: Option<QueueId>,
+    best: Option<(u64, QueueId)>,
+}
+
+/// When more newcomers than this are undecided, lanes look at all members instead.
+const NEWCOMERS_MAX: usize = 64;
+
+impl Undecided {
+    /// Somebody has come or gone: every lane is looked at once more.
+    fn begin(&mut self) {
+        self.lanes = Lane::COUNT;
+    }
+
+    fn add(&mut self, newcomer: QueueId) {
+        self.looks_at_all |= self.newcomers.len() == NEWCOMERS_MAX;
+        if !self.looks_at_all {
+            self.newcomers.push(newcomer);
+        }
+        self.begin();
+    }
+
+    fn advance(&mut self) {
+        self.next = (self.next + 1) % Lane::COUNT;
+        self.lanes -= 1;
+        (self.looked_at, self.best) = (None, None);
+        if self.lanes == 0 {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        *self = Self { next: self.next, ..Self::default() };
+    }
 }
 
 /// A member that is connected.
@@ -32,8 +87,10 @@ struct Present {
     turn: Option<u64>,
     /// It takes nothing at the moment, and will say when it does.
     is_hungry: bool,
-    /// So many messages wait in its lanes.
+    /// How many messages wait in its lanes.
     waiting: usize,
+    /// Their bytes.
+    waiting_bytes: usize,
     patience: Patience,
 }
 
@@ -41,6 +98,8 @@ struct Present {
 #[derive(Debug, Default)]
 struct Busy {
     waiting: BTreeSet<MessageId>,
+    /// The bytes of those messages.
+    waiting_bytes: usize,
     /// So many of its messages are with one member that has not acknowledged them: this one.
     held: usize,
     holder: Option<QueueId>,
@@ -53,8 +112,10 @@ impl Lanes {
         Self {
             owners: vec![None; Lane::COUNT].into(),
             present: BTreeMap::new(),
+            by_waiting: BTreeSet::new(),
             busy: BTreeMap::new(),
             ring: Ring::default(),
+            undecided: Undecided::default(),
         }
     }
 
@@ -63,17 +124,11 @@ impl Lanes {
         !self.ring.is_empty()
     }
 
-    /// A member is there, and gets the lanes that it wants more than those who have them.
-    pub(crate) fn arrive(&mut self, id: QueueId, subscriber: &Arc<Subscriber>, members: &Members) {
+    /// A member is there. It gets the lanes that it wants more than those who have them when they are decided.
+    pub(crate) fn arrive(&mut self, id: QueueId, subscriber: &Arc<Subscriber>) {
         if self.present.contains_key(&id) {
             return;
         }
-        let claim = |lane: Lane, of: &Subscriber| lane.claim_of(&of.client_id);
-        let loses = |lane: &Lane| {
-            let owner = self.owners[lane.number()].and_then(|owner| self.present.get(&owner));
-            owner.is_none_or(|owner| claim(*lane, &owner.subscriber) < claim(*lane, subscriber))
-        };
-        let won: Vec<Lane> = Lane::all().filter(loses).collect();
         self.present.insert(
             id,
             Present {
@@ -82,51 +137,139 @@ impl Lanes {
                 turn: None,
                 is_hungry: false,
                 waiting: 0,
+                waiting_bytes: 0,
                 patience: Patience::default(),
             },
         );
-        self.assign(won.into_iter().map(|lane| (lane, Some(id))).collect(), members);
+        self.by_waiting.insert((0, id));
+        self.undecided.add(id);
     }
 
     /// A member is there no more. What it has is the affair of those who take it back.
     pub(crate) fn depart(&mut self, id: QueueId, members: &Members) {
         let Some(gone) = self.present.remove(&id) else { return };
+        self.by_waiting.remove(&(gone.waiting, id));
         gone.turn.into_iter().for_each(|turn| self.ring.remove(turn));
-        let most = |lane: Lane| {
-            let claims =
-                self.present.iter().max_by_key(|(_, member)| lane.claim_of(&member.subscriber.client_id));
-            (lane, claims.map(|(id, _)| *id))
-        };
         let its = Lane::all().filter(|lane| self.owners[lane.number()] == Some(id));
-        self.assign(its.map(most).collect(), members);
+        self.assign(its.map(|lane| (lane, None)).collect(), members);
+        if self.present.is_empty() {
+            self.undecided.end();
+        } else {
+            self.undecided.begin();
+        }
+    }
+
+    /// Whether there are lanes whose owners are to be found.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.undecided.lanes > 0
+    }
+
+    /// Finds the owners of some lanes. One claim of a member to a lane is worked out for each of `claims`, and for at most
+    /// 64 more.
+    pub(crate) fn decide(&mut self, claims: &mut usize, members: &Members) {
+        let mut decided = Vec::new();
+        while *claims > 0
+            && self.is_undecided()
+            && let Some(lane) = Lane::numbered(self.undecided.next)
+        {
+            let owner = self.owners[lane.number()];
+            let best = match owner {
+                Some(owner) if !self.undecided.looks_at_all => Some(self.best_newcomer(lane, owner, claims)),
+                _ => match self.best_of_all(lane, claims) {
+                    Some(best) => best,
+                    None => break,
+                },
+            };
+            if best != owner {
+                decided.push((lane, best));
+            }
+            self.undecided.advance();
+        }
+        self.assign(decided, members);
+    }
+
+    /// Who wants a lane most, its owner or one of the newcomers.
+    fn best_newcomer(&self, lane: Lane, owner: QueueId, claims: &mut usize) -> QueueId {
+        let all = self.undecided.newcomers.iter().copied().chain([owner]);
+        let claim = |id: QueueId| Some((lane.claim_of(&self.present.get(&id)?.subscriber.client_id), id));
+        *claims = claims.saturating_sub(self.undecided.newcomers.len() + 1);
+        all.filter_map(claim).max().map_or(owner, |(_, id)| id)
+    }
+
+    /// Who wants a lane most of all that are there, if there is anybody. Nothing while that is not known yet.
+    fn best_of_all(&mut self, lane: Lane, claims: &mut usize) -> Option<Option<QueueId>> {
+        let Undecided { looked_at, best, .. } = &mut self.undecided;
+        loop {
+            let behind = looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+            for (id, member) in self.present.range((behind, Bound::Unbounded)) {
+                if *claims == 0 {
+                    return None;
+                }
+                *claims -= 1;
+                *looked_at = Some(*id);
+                *best = (*best).max(Some((lane.claim_of(&member.subscriber.client_id), *id)));
+            }
+            match *best {
+                // The best one has gone meanwhile.
+                Some((_, id)) if !self.present.contains_key(&id) => (*looked_at, *best) = (None, None),
+                best => return Some(best.map(|(_, id)| id)),
+            }
+        }
     }
 
     fn assign(&mut self, lanes: Vec<(Lane, Option<QueueId>)>, members: &Members) {
+        if lanes.is_empty() {
+            return;
+        }
         let subscriber = |id: QueueId| self.present.get(&id).map(|member| Arc::clone(&member.subscriber));
         members.assign(lanes.iter().map(|(lane, owner)| (*lane, owner.and_then(subscriber))));
         for (lane, owner) in lanes {
-            let waiting = self.busy.get(&lane).map_or(0, |busy| busy.waiting.len());
-            self.owner(lane).into_iter().for_each(|member| member.waiting -= waiting);
+            let busy = self.busy.get(&lane);
+            let (waiting, bytes) = busy.map_or((0, 0), |busy| (busy.waiting.len(), busy.waiting_bytes));
+            self.change_waiting(lane, |member| {
+                member.waiting -= waiting;
+                member.waiting_bytes -= bytes;
+            });
             self.owners[lane.number()] = owner;
-            self.owner(lane).into_iter().for_each(|member| member.waiting += waiting);
+            self.change_waiting(lane, |member| {
+                member.waiting += waiting;
+                member.waiting_bytes += bytes;
+            });
             self.settle(lane);
         }
     }
 
-    fn owner(&mut self, lane: Lane) -> Option<&mut Present> {
-        self.present.get_mut(&self.owners[lane.number()]?)
+    /// What waits for the owner of a lane changes.
+    fn change_waiting(&mut self, lane: Lane, change: impl FnOnce(&mut Present)) {
+        let Some(id) = self.owners[lane.number()] else { return };
+        let Some(owner) = self.present.get_mut(&id) else { return };
+        let before = owner.waiting;
+        change(owner);
+        if owner.waiting != before {
+            self.by_waiting.remove(&(before, id));
+            self.by_waiting.insert((owner.waiting, id));
+        }
     }
 
     /// Whether more than so many messages wait for one member.
     pub(crate) fn has_more_than(&self, messages: usize) -> bool {
-        self.present.values().any(|member| member.waiting > messages)
+        self.by_waiting.last().is_some_and(|(waiting, _)| *waiting > messages)
     }
 
-    /// Whether one of those for whom more wait makes progress, or has not been waited for for long. A member that
-    /// acknowledges nothing keeps its keys; the publishers of the others go on.
-    pub(crate) fn are_worth_waiting(&mut self, messages: usize, now_ms: u64) -> bool {
-        let mut grown = self.present.values_mut().filter(|member| member.waiting > messages);
-        grown.any(|member| member.patience.is_worth_waiting(now_ms))
+    /// The patience with each member for whom more than so many messages wait. A member that is not waited for keeps its
+    /// keys; the publishers of the others go on. The queue bounds how many such members there are.
+    pub(crate) fn change_patience(&mut self, messages: usize, mut change: impl FnMut(&mut Patience)) {
+        let grown = self.by_waiting.iter().rev().take_while(|(waiting, _)| *waiting > messages);
+        for (_, id) in grown {
+            self.present.get_mut(id).into_iter().for_each(|member| change(&mut member.patience));
+        }
+    }
+
+    /// The member whose messages fill the queue most, by their number or by their bytes.
+    pub(crate) fn fullest(&self, by_bytes: bool) -> Option<QueueId> {
+        let fill = |member: &Present| if by_bytes { member.waiting_bytes } else { member.waiting };
+        let fullest = self.present.iter().max_by_key(|(_, member)| fill(member))?;
+        (fill(fullest.1) > 0).then_some(*fullest.0)
     }
 
     /// Whether the owner of a lane takes something, as far as is known, and may have it.
@@ -137,18 +280,30 @@ impl Lanes {
     }
 
     /// A message waits, at its place.
-    pub(crate) fn add(&mut self, lane: Lane, message: MessageId) {
-        if self.busy.entry(lane).or_default().waiting.insert(message) {
-            self.owner(lane).into_iter().for_each(|member| member.waiting += 1);
+    pub(crate) fn add(&mut self, lane: Lane, message: MessageId, bytes: usize) {
+        let busy = self.busy.entry(lane).or_default();
+        if busy.waiting.insert(message) {
+            busy.waiting_bytes += bytes;
+            self.change_waiting(lane, |member| {
+                member.waiting += 1;
+                member.waiting_bytes += bytes;
+            });
         }
         self.settle(lane);
     }
 
     /// A message waits no more.
-    pub(crate) fn remove(&mut self, lane: Lane, message: MessageId) {
+    pub(crate) fn remove(&mut self, lane: Lane, message: MessageId, bytes: usize) {
         if let Some(busy) = self.busy.get_mut(&lane) {
             if busy.waiting.remove(&message) {
-                self.owner(lane).into_iter().for_each(|member| member.waiting -= 1);
+                busy.waiting_bytes -= bytes;
+                self.change_waiting(lane, |member| {
+                    member.waiting -= 1;
+                    member.waiting_bytes -= bytes;
+                    if member.waiting == 0 {
+                        member.patience.renew();
+                    }
+                });
             }
             self.settle(lane);
         }
@@ -163,13 +318,13 @@ impl Lanes {
         self.settle(lane);
     }
 
-    /// A message that a member had is acknowledged, or was taken away from it.
-    pub(crate) fn finish(&mut self, lane: Lane) {
+    /// A message that a member had is acknowledged, which counts for so much, or was taken away from it.
+    pub(crate) fn finish(&mut self, lane: Lane, weight: usize) {
         if let Some(busy) = self.busy.get_mut(&lane) {
             debug_assert!(busy.held > 0, "what is finished was begun");
             busy.held = busy.held.saturating_sub(1);
             let holder = busy.holder.and_then(|holder| self.present.get_mut(&holder));
-            holder.into_iter().for_each(|holder| holder.patience.renew());
+            holder.into_iter().for_each(|holder| holder.patience.progress(weight));
             self.settle(lane);
         }
     }
@@ -191,10 +346,9 @@ impl Lanes {
         None
     }
 
-    /// A member takes nothing. Whether that was not known.
-    pub(crate) fn starve(&mut self, member: QueueId) -> bool {
-        let member = self.present.get_mut(&member);
-        member.is_some_and(|member| !std::mem::replace(&mut member.is_hungry, true))
+    /// A member takes nothing.
+    pub(crate) fn starve(&mut self, member: QueueId) {
+        self.present.get_mut(&member).into_iter().for_each(|member| member.is_hungry = true);
     }
 
     /// A member takes something again.
@@ -253,25 +407,105 @@ mod tests {
         Arc::new(Subscriber::lasting(format!("m{slot}").into(), id(slot)))
     }
 
+    fn group() -> Subscriber {
+        Subscriber::group("$share/g/a".into(), id(9), Dispatch::KeyOrdered(Key::Publisher))
+    }
+
+    /// Decides all lanes, so many claims at a time. Returns how often it was called.
+    fn decide_all(lanes: &mut Lanes, claims: usize, members: &Members) -> usize {
+        let mut turns = 0;
+        while lanes.is_undecided() {
+            lanes.decide(&mut claims.clone(), members);
+            turns += 1;
+        }
+        turns
+    }
+
+    /// Whose each lane should be.
+    fn wanted(lanes: &Lanes) -> Vec<Option<QueueId>> {
+        let most = |lane: Lane| {
+            let claim =
+                |(id, member): (&QueueId, &Present)| (lane.claim_of(&member.subscriber.client_id), *id);
+            lanes.present.iter().map(claim).max().map(|(_, id)| id)
+        };
+        Lane::all().map(most).collect()
+    }
+
     #[test]
     fn a_lane_follows_its_owner_when_its_holder_has_finished() {
-        let group = Subscriber::group("$share/g/a".into(), id(9), Dispatch::KeyOrdered(Key::Publisher));
+        let group = group();
         let members = group.members().expect("it is a group");
         let mut lanes = Lanes::new();
-        lanes.arrive(id(1), &member(1), members);
-        lanes.arrive(id(2), &member(2), members);
+        lanes.arrive(id(1), &member(1));
+        lanes.arrive(id(2), &member(2));
+        decide_all(&mut lanes, 10_000, members);
         let moves = |lane: &Lane| lane.claim_of("m2") > lane.claim_of("m1");
         let lane = Lane::all().find(moves).expect("half of them do");
         lanes.depart(id(2), members);
-        (1..=2).for_each(|number| lanes.add(lane, MessageId(number)));
+        decide_all(&mut lanes, 10_000, members);
+        (1..=2).for_each(|number| lanes.add(lane, MessageId(number), 10));
         assert_eq!((lanes.pop_turn(), lanes.next_for(id(1))), (Some(id(1)), Some(MessageId(1))));
-        lanes.remove(lane, MessageId(1));
+        lanes.remove(lane, MessageId(1), 10);
         lanes.lend(lane, id(1));
-        lanes.arrive(id(2), &member(2), members);
+        lanes.arrive(id(2), &member(2));
+        decide_all(&mut lanes, 10_000, members);
         assert_eq!((lanes.next_for(id(1)), lanes.next_for(id(2))), (None, None), "the first is under way");
-        lanes.finish(lane);
+        lanes.finish(lane, 1);
         assert_eq!((lanes.pop_turn(), lanes.next_for(id(2))), (Some(id(2)), Some(MessageId(2))));
-        lanes.remove(lane, MessageId(2));
+        lanes.remove(lane, MessageId(2), 10);
         assert!(lanes.busy.is_empty() && !lanes.has_turns());
+    }
+
+    /// However many claims are worked out at a time, and whoever comes or goes meanwhile.
+    #[test]
+    fn each_lane_gets_to_the_member_that_wants_it_most() {
+        for (claims, crowd) in [(1, 3), (7, 20), (500, 20), (10_000, 3), (300, 100)] {
+            let group = group();
+            let members = group.members().expect("it is a group");
+            let mut lanes = Lanes::new();
+            let lane_of = |number: usize| Lane::numbered(number * 37 % Lane::COUNT).expect("there is one");
+            for number in 0..50 {
+                lanes.add(lane_of(number), MessageId(number as u64), number);
+            }
+            for number in 0..crowd {
+                lanes.arrive(id(number), &member(number));
+                lanes.decide(&mut claims.clone(), members);
+                if number % 3 == 2 {
+                    lanes.depart(id(number - 1), members);
+                    lanes.decide(&mut claims.clone(), members);
+                }
+                if number % 6 == 5 {
+                    lanes.arrive(id(number - 1), &member(number - 1));
+                }
+            }
+            decide_all(&mut lanes, claims, members);
+            assert_eq!(*lanes.owners, *wanted(&lanes));
+            let waiting = lanes.present.values().map(|member| member.waiting).sum::<usize>();
+            let bytes = lanes.present.values().map(|member| member.waiting_bytes).sum::<usize>();
+            assert_eq!((waiting, bytes), (50, (0..50).sum()));
+            let known = lanes.present.iter().map(|(id, member)| (member.waiting, *id));
+            assert!(lanes.by_waiting.iter().copied().eq(known.collect::<BTreeSet<_>>()));
+        }
+    }
+
+    /// Who comes costs two claims a lane however many are there, who goes as many in all as there are lanes, on average;
+    /// and no turn works out many more than it is given.
+    #[test]
+    fn a_member_that_comes_or_goes_costs_a_bounded_number_of_claims_a_turn() {
+        const CLAIMS: usize = 100;
+        for crowd in [10, 40, 200] {
+            let group = group();
+            let members = group.members().expect("it is a group");
+            let mut lanes = Lanes::new();
+            (0..crowd).for_each(|number| lanes.arrive(id(number), &member(number)));
+            let turns = decide_all(&mut lanes, CLAIMS, members);
+            let all = Lane::COUNT * crowd as usize;
+            assert!(turns >= all / (CLAIMS + NEWCOMERS_MAX + 1) && turns <= all / CLAIMS + Lane::COUNT);
+            lanes.arrive(id(crowd), &member(crowd));
+            assert_eq!(decide_all(&mut lanes, CLAIMS, members), (2 * Lane::COUNT).div_ceil(CLAIMS));
+            lanes.depart(id(crowd), members);
+            let turns = decide_all(&mut lanes, CLAIMS, members);
+            assert!(turns <= 4 * Lane::COUNT / CLAIMS, "{turns} turns for {crowd} members");
+        }
     }
 }

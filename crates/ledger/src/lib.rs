@@ -16,6 +16,7 @@
 mod acknowledge;
 mod blocks;
 mod bodies;
+mod brake;
 mod census;
 mod claims;
 mod command;
@@ -24,6 +25,7 @@ mod cursors;
 mod effects;
 mod end;
 mod entry;
+mod extent;
 mod feed;
 mod gauges;
 mod group;
@@ -31,6 +33,8 @@ mod in_flight;
 mod keeper;
 mod lanes;
 mod live;
+mod matching;
+mod patience;
 mod publish;
 mod queue;
 mod record;
@@ -64,15 +68,16 @@ use topic::TopicFilter;
 use wire::ReasonCode;
 
 pub use bodies::{Fetched, Found, Wanted};
-pub use census::{Census, GroupCensus, QueueCensus, SessionCensus};
+pub use census::{Census, GroupCensus, OverLimits, QueueCensus, SessionCensus};
 pub use command::{
     Cause, Claim, Claimed, Command, CursorId, Deliver, Delivered, EntryId, Left, Origin, Publish, Reply, Will,
 };
 pub use effects::{Address, Effects, Lsn, Refusal};
 pub use gauges::Gauges;
-pub use keeper::{InMemory, Instruments, Keeper, Needs, Progress};
+pub use keeper::{InMemory, Instruments, Keeper, Needs, Progress, Room};
+pub use patience::Patience;
 pub use record::{Addressed, Away, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
-pub use recover::{Recovered, Source};
+pub use recover::{Charged, Recovered, Source};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use settings::{Durability, QueueFull, Settings};
 pub use turnover::Turnover;
@@ -99,6 +104,8 @@ use will::Wills;
 /// So many units of work are done before new commands are looked at: a message fed, a subscription ended, a session that
 /// expires.
 const UNITS_AT_A_TIME: usize = 1_000;
+/// How many claims of members to lanes are worked out in one turn, about. One takes some tens of nanoseconds.
+const CLAIMS_AT_A_TIME: usize = 8_192;
 /// So many steps of cursors are made before new commands are looked at.
 const CURSOR_STEPS_AT_A_TIME: usize = 4;
 /// What a message takes in a queue, or on its way, beside itself; a session or a group beside what it holds; and a client
@@ -137,6 +144,10 @@ pub struct Ledger {
     ready: VecDeque<QueueOf>,
     /// Nothing is fed before: there was no space for the records.
     stalled_until_ms: Option<u64>,
+    /// Groups whose lanes are to get their owners, in turn.
+    deciding: VecDeque<QueueId>,
+    /// How many claims to lanes may still be worked out for them in this turn.
+    claims_left: usize,
     timers: Timers,
     wills: Wills,
     endings: VecDeque<Ending>,
@@ -177,6 +188,8 @@ impl Ledger {
             replies: Replies::default(),
             ready: VecDeque::new(),
             stalled_until_ms: None,
+            deciding: VecDeque::new(),
+            claims_left: CLAIMS_AT_A_TIME,
             timers: Timers::default(),
             wills: Wills::default(),
             endings: VecDeque::new(),
@@ -292,6 +305,8 @@ impl Ledger {
     /// expired, publishes wills whose time has come, goes on with cursors.
     pub fn work(&mut self, now: Now, to: &mut impl Effects) {
         self.replies.withheld.release_due(now.monotonic_ms, to);
+        self.claims_left = CLAIMS_AT_A_TIME;
+        self.decide_lanes();
         let mut units = UNITS_AT_A_TIME;
         self.settle_some(&mut units, now, to);
         self.feed_all(&mut units, now, to);
@@ -313,6 +328,7 @@ impl Ledger {
         let feeds = !self.ready.is_empty() && self.stalled_until_ms.is_none();
         feeds
             || self.cursors.has_work()
+            || !self.deciding.is_empty()
             || !self.endings.is_empty()
             || !(self.unsettled.is_empty() && self.orphans.is_empty())
             || self.wills.has_work()
@@ -421,7 +437,7 @@ impl Ledger {
         add(&self.gauges.commits_refused, 1);
         match refusal {
             Refusal::NoSpace => ReasonCode::QuotaExceeded,
-            Refusal::Poisoned => ReasonCode::ImplementationSpecificError,
+            Refusal::TooLong | Refusal::Poisoned => ReasonCode::ImplementationSpecificError,
         }
     }
 
@@ -429,6 +445,7 @@ impl Ledger {
         let set = |gauge: &std::sync::atomic::AtomicUsize, value| gauge.store(value, Ordering::Relaxed);
         set(&self.gauges.retained_messages, self.retained.len());
         set(&self.gauges.retained_bytes, self.retained.bytes());
+        set(&self.gauges.retained_over_bytes, self.retained.over_bytes());
         set(&self.gauges.groups, self.groups.table.len());
     }
 

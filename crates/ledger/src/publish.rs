@@ -9,17 +9,23 @@ use session::{Budget, Message, Now, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::bodies::is_near;
+use crate::brake::Arrival;
 use crate::command::{Publish, Reply};
 use crate::cursors::WalkKey;
 use crate::entry::{Entry, Keeping};
 use crate::gauges::{add, shift, subtract};
-use crate::group::lane_of;
+use crate::group::{Group, Inherited, lane_of};
 use crate::queue::Queue;
 use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, QueueOf};
-use crate::retained::is_of_server;
-use crate::retained::{Stored, behind_topic};
+use crate::retained::{Stored, behind_topic, is_of_server};
 use crate::{Address, Effects, Ledger, QueueFull, Record, Refusal};
+
+/// At most so many of the oldest messages of a queue make room for one: each is a record of the same group.
+const DROPPED_AT_A_TIME: usize = 1_000;
+
+/// While memory is short, a session that lasts may have so many exchanges of QoS 2 open: less than it takes itself.
+const UNRELEASED_ALLOWED: usize = 4;
 
 /// A message with everything that decides its way.
 pub(crate) struct Routing<'a> {
@@ -38,6 +44,8 @@ pub(crate) struct Routing<'a> {
 pub(crate) struct Publisher {
     /// Its own queue, if its session lasts.
     pub(crate) queue: Option<QueueId>,
+    /// When its message came.
+    pub(crate) now_ms: u64,
 }
 
 /// A message that has its place in the order.
@@ -77,12 +85,14 @@ enum Room {
     Absent,
     /// None, and that is its end.
     Ends,
+    /// Enough, once this member of the group is ended: its keys fill the queue.
+    AfterEnding(QueueId),
 }
 
 impl Planned {
     /// Whether the queue gets the message.
     fn is_taken(&self) -> bool {
-        matches!(self.room, Room::Enough | Room::AfterDropping(_))
+        matches!(self.room, Room::Enough | Room::AfterDropping(_) | Room::AfterEnding(_))
     }
 }
 
@@ -113,7 +123,7 @@ impl Ledger {
                 Some((generation, targets)) if self.index.is_current(generation) => targets,
                 _ => Arc::new(Targets::look_up(&self.index, message.topic(), message.publisher())),
             };
-            let publisher = place.map(|_| Publisher { queue: publisher });
+            let publisher = place.map(|_| Publisher { queue: publisher, now_ms: now.monotonic_ms });
             let routing = Routing { message: &message, targets: &targets, publisher, opens, will: None };
             self.route(&routing, to)
         };
@@ -278,7 +288,7 @@ impl Ledger {
                     queue: QueueOf::Group(id),
                     queued: Queued { queue: group.incarnation, granted },
                     is_recorded: group.is_recorded,
-                    room: self.room(&group.queue, group.takes(message), message),
+                    room: self.room_in(group, message),
                 });
             }
         }
@@ -287,7 +297,9 @@ impl Ledger {
             add(&self.gauges.publishes_refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
-        if publisher.is_some() && self.lacks_memory(message, is_retained, plan) {
+        let lacks_memory =
+            self.lacks_memory(message, is_retained, plan) || self.has_too_many_open(routing.opens);
+        if publisher.is_some() && lacks_memory {
             add(&self.gauges.publishes_refused_memory, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
@@ -318,6 +330,13 @@ impl Ledger {
             && taken.any(|planned| budget.is_full() || !self.leaves_soon(planned.queue, message))
     }
 
+    /// Whether there is no memory for one more exchange of QoS 2. It is kept when its client has left.
+    fn has_too_many_open(&self, opens: Option<(QueueId, PacketId)>) -> bool {
+        let session = opens.and_then(|(session, _)| self.sessions.find(session));
+        session.is_some_and(|session| session.unreleased.len() >= UNRELEASED_ALLOWED)
+            && self.tally.budget().is_tight_to_keep()
+    }
+
     /// Whether what comes into a queue is taken out of it by somebody who is there: behind what little waits already.
     fn leaves_soon(&self, queue: QueueOf, message: &Message) -> bool {
         let is_short = |queue: &Queue| queue.bytes() <= Budget::WAITING_BYTES_ALLOWED;
@@ -329,6 +348,23 @@ impl Ledger {
                 group.takes(message) && group.returned.is_empty() && is_short(&group.queue)
             }),
         }
+    }
+
+    /// Whether a group has room. Where keys keep their order, the queue fills for a member that takes nothing, although
+    /// the others go on: then only that member is ended, and the others get what waits for it. Until they have taken it,
+    /// it does not count.
+    fn room_in(&self, group: &Group, message: &Message) -> Room {
+        let room = self.room(&group.queue, group.takes(message), message);
+        let Some(lanes) = group.lanes.as_ref().filter(|_| room == Room::Ends) else { return room };
+        let (messages_max, bytes_max) = (self.settings.queue_messages_max, self.settings.queue_bytes_max);
+        let (messages, bytes) = group.inherited.rest_of(&group.queue);
+        if messages < messages_max && bytes + message.size_bytes() <= bytes_max {
+            return Room::Enough;
+        }
+        let is_taken_over = group.inherited.is_within(messages_max / 2, bytes_max / 2);
+        let is_helped = is_taken_over && message.size_bytes() <= bytes_max;
+        let fullest = lanes.fullest(group.queue.len() < messages_max).filter(|_| is_helped);
+        fullest.map_or(Room::Ends, Room::AfterEnding)
     }
 
     fn room(&self, queue: &Queue, has_reader: bool, message: &Message) -> Room {
@@ -348,14 +384,18 @@ impl Ledger {
             QueueFull::DropOldest => {
                 let (mut left, mut left_bytes, mut dropped) = (queue.len(), queue.bytes(), 0);
                 for (_, entry) in queue.iter() {
-                    if left < messages_max && left_bytes + bytes <= bytes_max {
+                    let fits = left < messages_max && left_bytes + bytes <= bytes_max;
+                    if fits || dropped == DROPPED_AT_A_TIME {
                         break;
                     }
                     left -= 1;
                     left_bytes -= entry.size_bytes();
                     dropped += 1;
                 }
-                Room::AfterDropping(dropped)
+                // Over its bound because that was lowered, the queue gets shorter with each message.
+                let (messages_max, bytes_max) = (messages_max.max(queue.len()), bytes_max.max(queue.bytes()));
+                let fits = left < messages_max && left_bytes + bytes <= bytes_max;
+                if fits { Room::AfterDropping(dropped) } else { Room::None }
             }
         }
     }
@@ -391,13 +431,19 @@ impl Ledger {
         for planned in plan {
             self.record_room(planned, &mut group);
         }
-        if message.retain() && !is_retained && !is_of_server(message) {
+        // Where there is no value, to record that there is none would only take space.
+        let clears = message.retain() && !is_retained && !is_of_server(message);
+        if clears && self.retained.is_on_record(message.topic().as_str()) {
             group.push(Record::Cleared { topic: Cow::Borrowed(message.topic().as_str()) });
         }
         group.extend(will.map(|will| Record::WillDone { will }));
         let in_memory = Recorded { id, address: None };
         if group.is_empty() {
             return Ok(in_memory);
+        }
+        if group.iter().map(Record::bytes_most).sum::<usize>() > to.group_bytes_max() {
+            // For more queues than can be recorded together.
+            return Err(self.reason(Refusal::TooLong));
         }
         // Nobody was promised that a retained message of QoS 0 is kept, and a will is better published twice than never.
         let can_do_without = opens.is_none() && plan.is_empty() && message.qos() == Qos::AtMostOnce;
@@ -432,7 +478,7 @@ impl Ledger {
                 let queue = planned.queued.queue;
                 group.extend(recorded.map(|(message, _)| Record::Removed { queue, message }));
             }
-            (Room::Ends, QueueOf::Session(id)) => group.extend(self.end_of(id)),
+            (Room::Ends, QueueOf::Session(id)) | (Room::AfterEnding(id), _) => group.extend(self.end_of(id)),
             (Room::Ends, QueueOf::Group(id)) => {
                 group.extend(self.lasting_members(id).into_iter().filter_map(|id| self.end_of(id)));
                 if planned.is_recorded {
@@ -442,14 +488,14 @@ impl Ledger {
         }
     }
 
-    /// The sessions that end with a group that is full: they are spoken of no more.
+    /// The sessions that end because a group is full: they are spoken of no more.
     fn ended_by(&self, plan: &[Planned]) -> Vec<QueueOf> {
-        let full = plan.iter().filter(|planned| planned.room == Room::Ends);
-        let groups = full.filter_map(|planned| match planned.queue {
-            QueueOf::Group(id) => Some(id),
-            QueueOf::Session(_) => None,
+        let ended = plan.iter().flat_map(|planned| match (planned.room, planned.queue) {
+            (Room::Ends, QueueOf::Group(id)) => self.lasting_members(id),
+            (Room::AfterEnding(member), _) => vec![member],
+            _ => Vec::new(),
         });
-        groups.flat_map(|id| self.lasting_members(id)).map(QueueOf::Session).collect()
+        ended.map(QueueOf::Session).collect()
     }
 
     fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
@@ -485,6 +531,7 @@ impl Ledger {
         }
         let is_recorded = plan.iter().any(|planned| planned.is_recorded);
         let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.live), address);
+        let mut arrival = Arrival::new(routing.message.size_bytes(), routing.targets);
         for Planned { queue, queued, is_recorded, room } in plan.drain(..) {
             match room {
                 Room::Ends => continue,
@@ -498,26 +545,20 @@ impl Ledger {
                 }
                 Room::Enough => {}
                 Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
+                Room::AfterEnding(member) => self.end_fullest(queue, member, to),
             }
             let entry = |stays_away| keeping.one(queued.granted, is_recorded, stays_away);
             self.push(queue, id, routing.message, entry);
-            if brake.is_none() && own != Some(queue) && routing.publisher.is_some() && self.has_grown(queue) {
-                brake = Some(queue);
-                self.hold_others(queue, routing.targets);
+            if own != Some(queue)
+                && let Some(Publisher { now_ms, .. }) = routing.publisher
+                && self.has_grown(queue)
+            {
+                // Each of them: readers that are slow are waited for at the same time.
+                let waits = self.arrive(queue, &mut arrival, now_ms);
+                brake = brake.or(waits.then_some(queue));
             }
         }
         brake
-    }
-
-    /// Who waits for a session while its publishers are braked: all others that they publish to.
-    fn hold_others(&mut self, queue: QueueOf, targets: &Targets) {
-        let is_alone = targets.count + targets.groups.len() <= 1;
-        if let QueueOf::Session(id) = queue
-            && !is_alone
-            && let Some(online) = self.sessions.find_mut(id).and_then(|session| session.online.as_mut())
-        {
-            online.growth.hold_others();
-        }
     }
 
     /// Asks for the entry of a queue with the news whether its message need not be in memory.
@@ -565,6 +606,16 @@ impl Ledger {
         }
     }
 
+    /// Ends the member whose keys fill the queue of a group. The others get what waits for it.
+    fn end_fullest(&mut self, queue: QueueOf, member: QueueId, to: &mut impl Effects) {
+        self.end_for_full_queue(QueueOf::Session(member), to);
+        if let QueueOf::Group(id) = queue
+            && let Some(group) = self.groups.table.find_mut(id)
+        {
+            group.inherited = Inherited::all_of(&group.queue);
+        }
+    }
+
     /// Ends a session whose queue is full, or all of a group's; who is connected is told.
     fn end_for_full_queue(&mut self, queue: QueueOf, to: &mut impl Effects) {
         match queue {
@@ -573,7 +624,7 @@ impl Ledger {
                 if let Some(online) = &session.online {
                     post_ended(online.place, to);
                 }
-                add(&self.gauges.ended_by_full_queue, 1);
+                add(&self.gauges.ended_by_full_queue, usize::from(session.incarnation.is_some()));
                 self.remove_session(id, WillFate::Due);
             }
             QueueOf::Group(id) => {

@@ -57,7 +57,9 @@ impl Queue {
     /// [`settle`](Self::settle) comes before anything but this and [`remove`](Self::remove).
     pub(crate) fn restore(&mut self, id: MessageId, entry: Entry) -> bool {
         let (bytes, expires) = (entry.size_bytes(), entry.expires());
-        if self.places.back().is_none_or(|(last, _)| *last < id) {
+        // What stood behind a late one may have been removed since: then it is the last, and is there nevertheless.
+        let is_late = self.late.contains_key(&id);
+        if !is_late && self.places.back().is_none_or(|(last, _)| *last < id) {
             self.places.push_back((id, Some(entry)));
         } else if let Some(known) = self.find_mut(id) {
             // The younger record stays for longer.

@@ -396,6 +396,18 @@ impl Record<'_> {
     }
 }
 
+impl<'a> Record<'a> {
+    /// The message or the will that it has.
+    pub(crate) fn message_mut(&mut self) -> Option<&mut Cow<'a, Arc<Message>>> {
+        match self {
+            Self::Enqueue { body, .. } => Some(body),
+            Self::WillKept { message, .. } => Some(message),
+            Self::Connected { will, .. } => will.as_mut().map(|will| &mut will.message),
+            _ => None,
+        }
+    }
+}
+
 impl WillRecord<'_> {
     fn into_owned(self) -> WillRecord<'static> {
         WillRecord {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use index::{Change, QueueId, Subscriptions};
-use session::Now;
+use session::{Budget, Now};
 use topic::TopicFilter;
 
 use crate::command::Cause;
@@ -36,6 +36,31 @@ impl Recovered<'_> {
             Self::Whole(Addressed { record: Record::Enqueue { body, .. }, .. }) => body.size_bytes(),
             _ => 0,
         }
+    }
+}
+
+/// Another source, with the messages of its records on the account of a budget.
+pub struct Charged<'s, S: ?Sized> {
+    source: &'s mut S,
+    budget: &'s Arc<Budget>,
+}
+
+impl<'s, S: ?Sized> Charged<'s, S> {
+    /// The budget is the one that the ledger is to have.
+    pub fn new(source: &'s mut S, budget: &'s Arc<Budget>) -> Self {
+        Self { source, budget }
+    }
+}
+
+impl<'a, S: Source<'a> + ?Sized> Source<'a> for Charged<'_, S> {
+    fn next_record(&mut self, wants_bodies: bool) -> Option<Recovered<'a>> {
+        let mut next = self.source.next_record(wants_bodies)?;
+        if let Recovered::Whole(Addressed { record, .. }) = &mut next
+            && let Some(message) = record.message_mut()
+        {
+            Arc::make_mut(message.to_mut()).charge_to(self.budget);
+        }
+        Some(next)
     }
 }
 
@@ -190,7 +215,7 @@ impl Replay {
             .map(|(filter, interest)| (Box::<str>::from(filter.as_str()), interest))
             .collect();
         for (filter, interest) in shared {
-            let group = self.ledger.group_of(&filter);
+            let group = self.ledger.group_of(&filter, id);
             self.ledger.join(id, group, interest);
         }
     }

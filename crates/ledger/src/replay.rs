@@ -121,7 +121,7 @@ impl Replay {
                 self.has_numbered(message);
                 queues.iter().for_each(|queue| self.enqueue(message, &keeping, queue));
                 if is_retained {
-                    self.ledger.retained.set(message, body);
+                    self.ledger.retained.restore(message, body);
                 }
             }
             Record::Cleared { ref topic } => self.ledger.retained.clear(topic),
@@ -281,7 +281,7 @@ impl Replay {
         if let Some(old) = self.ledger.groups.of_filter(filter) {
             self.ledger.groups.remove(old);
         }
-        let id = self.ledger.groups.insert(filter, incarnation);
+        let id = self.ledger.groups.insert(filter, incarnation, None);
         let waiting = self.nameless.remove(&incarnation).map(|nameless| nameless.queue);
         if let Some(group) = self.ledger.groups.table.find_mut(id) {
             group.is_recorded = true;

@@ -236,9 +236,9 @@ impl Ledger {
             self.readdress(id, &queues, to);
         }
         if let Some((message, body)) = latest {
-            let (body, queues) = (Cow::Borrowed(&body), Cow::Owned(Vec::new()));
-            self.replies.copy(&[Record::Enqueue { message, body, queues, is_retained: true }], to)?;
-            self.retained.note_recorded(message);
+            let (value, queues) = (Cow::Borrowed(&body), Cow::Owned(Vec::new()));
+            self.replies.copy(&[Record::Enqueue { message, body: value, queues, is_retained: true }], to)?;
+            self.retained.note_recorded(body.topic(), message);
         }
         Ok(())
     }

@@ -34,6 +34,8 @@ pub struct Retained {
 struct Value {
     message: Arc<Message>,
     id: MessageId,
+    /// The record has a value of the topic: this one, or one that it has replaced in memory alone.
+    is_on_record: bool,
 }
 
 /// What became of a PUBLISH with RETAIN 1.
@@ -146,27 +148,50 @@ impl Retained {
     /// Makes `message` the value of its topic; an empty payload removes it (MQTT 5.0, 3.3.1.3). Its number is higher than
     /// those of all before.
     pub fn set(&mut self, id: MessageId, message: &Arc<Message>) -> Stored {
+        let has_room = self.has_room_for(message);
         let key = key_of(message.topic());
+        let was_on_record = self.values.get(&key).is_some_and(|old| old.is_on_record);
         self.remove(&key);
         if message.payload().is_empty() {
             return Stored::Done;
         }
-        let cost = cost(&key, message);
-        if self.bytes + cost > self.bytes_max {
+        if !has_room {
             return Stored::Full;
         }
-        self.bytes += cost;
-        self.places_bytes += cost - message.size_bytes();
-        self.values.insert(key, Value { message: Arc::clone(message), id });
+        let is_on_record = was_on_record || !self.unrecorded.contains(&id);
+        self.insert(key, Value { message: Arc::clone(message), id, is_on_record });
         Stored::Done
     }
 
-    /// Whether [`set`](Self::set) will find room for the message.
+    /// The same for a value that was acknowledged in an earlier process: the bound may have been higher then.
+    pub(crate) fn restore(&mut self, id: MessageId, message: &Arc<Message>) {
+        let key = key_of(message.topic());
+        self.remove(&key);
+        if !message.payload().is_empty() {
+            self.insert(key, Value { message: Arc::clone(message), id, is_on_record: true });
+        }
+    }
+
+    fn insert(&mut self, key: Box<[u8]>, value: Value) {
+        let cost = cost(&key, &value.message);
+        self.bytes += cost;
+        self.places_bytes += cost - value.message.size_bytes();
+        self.values.insert(key, value);
+    }
+
+    /// Whether [`set`](Self::set) will find room for the message: below the bound, or in the place of a value that is
+    /// not smaller.
     #[must_use]
     pub fn has_room_for(&self, message: &Message) -> bool {
         let key = key_of(message.topic());
         let old = self.values.get(&key).map_or(0, |old| cost(&key, &old.message));
-        self.bytes - old + cost(&key, message) <= self.bytes_max
+        let new = cost(&key, message);
+        new <= old || self.bytes - old + new <= self.bytes_max
+    }
+
+    /// How far the values are over their bound, in bytes: it was higher when they were acknowledged.
+    pub(crate) fn over_bytes(&self) -> usize {
+        self.bytes.saturating_sub(self.bytes_max)
     }
 
     /// Whether this very message is the value of its topic.
@@ -180,9 +205,17 @@ impl Retained {
         self.unrecorded.insert(id);
     }
 
-    /// The value with this number is on the record.
-    pub(crate) fn note_recorded(&mut self, id: MessageId) {
+    /// The value of a topic, which has this number, is on the record.
+    pub(crate) fn note_recorded(&mut self, topic: TopicName<'_>, id: MessageId) {
         self.unrecorded.remove(&id);
+        if let Some(value) = self.values.get_mut(&key_of(topic)) {
+            value.is_on_record = true;
+        }
+    }
+
+    /// Whether the record has a value of a topic, so that it has to be said when there is none any more.
+    pub(crate) fn is_on_record(&self, topic: &str) -> bool {
+        self.values.get(&key_of_text(topic)).is_some_and(|value| value.is_on_record)
     }
 
     /// The value of a topic, if it is not on the record.
@@ -258,15 +291,16 @@ impl Retained {
 
     /// Looks at the next `visits` values and removes those that are expired. Returns how many.
     pub fn sweep(&mut self, visits: usize, now: Now) -> usize {
-        let expired = self.next_expired(visits, now);
+        let expired = self.next_expired(visits, usize::MAX, now);
         expired.iter().for_each(|key| self.remove(key));
         expired.len()
     }
 
-    /// Looks at the next `visits` values. Returns the topics of those that are expired.
-    pub(crate) fn look_for_expired(&mut self, visits: usize, now: Now) -> Vec<String> {
+    /// Looks at the next `visits` values, or until the topics of those that are expired take `bytes_max`. Returns these
+    /// topics.
+    pub(crate) fn look_for_expired(&mut self, visits: usize, bytes_max: usize, now: Now) -> Vec<String> {
         let topic = |key: Box<[u8]>| key.iter().map(|byte| if *byte == 0 { b'/' } else { *byte }).collect();
-        let expired = self.next_expired(visits, now).into_iter();
+        let expired = self.next_expired(visits, bytes_max, now).into_iter();
         expired.filter_map(|key| String::from_utf8(topic(key)).ok()).collect()
     }
 
@@ -275,10 +309,10 @@ impl Retained {
         self.remove(&key_of_text(topic));
     }
 
-    fn next_expired(&mut self, visits: usize, now: Now) -> Vec<Box<[u8]>> {
+    fn next_expired(&mut self, visits: usize, bytes_max: usize, now: Now) -> Vec<Box<[u8]>> {
         let from = self.swept.take();
         let mut expired = Vec::new();
-        let mut looked_at = 0;
+        let (mut looked_at, mut bytes) = (0, 0);
         for (key, value) in self
             .values
             .range::<[u8], _>((from.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
@@ -286,10 +320,12 @@ impl Retained {
         {
             looked_at += 1;
             if value.message.is_expired(now) {
+                bytes += key.len();
                 expired.push(key.clone());
             }
-            if looked_at == visits {
+            if looked_at == visits || bytes >= bytes_max {
                 self.swept = Some(key.clone());
+                break;
             }
         }
         expired

@@ -5,24 +5,21 @@ use std::sync::Arc;
 
 use index::{Interest, Place, QueueId, Subscriber};
 use session::Message;
-use topic::{TopicFilter, TopicName};
+use topic::TopicName;
 use wire::PacketId;
 
-use crate::UNITS_AT_A_TIME;
-
+use crate::brake::Growth;
 use crate::cursors::WalkKey;
+use crate::group::Ring;
 use crate::in_flight::InFlight;
 use crate::live::LiveBytes;
+use crate::matching::any_matches;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
 use crate::retained::first_key;
 
 /// Messages on their way to one client take at most so many bytes, beside the first.
 const CREDIT_BYTES: usize = 256 * 1024;
-/// Nobody is braked any longer for a reader that acknowledges nothing...
-const PATIENCE_MS: u64 = 5_000;
-/// ... and where others wait with it for what is published, nobody is for longer than an answer is withheld.
-const PATIENCE_BESIDE_OTHERS_MS: u64 = 1_000;
 
 /// A session that outlives its connection; or one that does not, and is a member of groups.
 ///
@@ -70,6 +67,8 @@ pub(crate) struct Share {
     pub(crate) interest: Interest,
     /// Where it stands in the group's ring of members that take something, if it does.
     pub(crate) turn: Option<u64>,
+    /// Where the group stands in the line of those that had something for the member when it took nothing.
+    pub(crate) hungry: Option<u64>,
 }
 
 /// How far a session's retained cursor has come, of what its client has, or has waiting.
@@ -96,28 +95,11 @@ pub(crate) struct Online {
     pub(crate) under_way_bytes: usize,
     /// Exchanges of earlier connections that are to be begun again, in their order.
     pub(crate) again: VecDeque<PacketId>,
-    /// Groups that had something for it when it took nothing.
-    pub(crate) hungry: VecDeque<QueueId>,
+    /// Groups that had something for it when it took nothing, in turn.
+    pub(crate) hungry: Ring,
     pub(crate) growth: Growth,
     /// Retained cursors that go on when nothing waits in the queue.
     pub(crate) parked: Vec<WalkKey>,
-}
-
-/// How much of a queue is older than what its reader can be blamed for.
-#[derive(Debug, Default)]
-pub(crate) struct Growth {
-    messages: usize,
-    bytes: usize,
-    patience: Patience,
-}
-
-/// How long publishers wait for a reader.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Patience {
-    /// Since when they have been braked without the reader having acknowledged anything.
-    braked_ms: Option<u64>,
-    /// What they publish goes to others too, who wait with them.
-    holds_others: bool,
 }
 
 /// The will of a session that lasts.
@@ -169,12 +151,11 @@ impl Session {
     /// Whether one of the subscriptions that match the topic has come here already. The index may lead to one that has
     /// not: a retained message that is decided before is older than that subscription's cursor, which will find it.
     ///
-    /// Of a session with more subscriptions than can be looked at in one step, one is taken to be known.
+    /// Where its subscriptions are so many and so much alike that this is not found out in a bounded number of look-ups,
+    /// one is taken to be known.
     pub(crate) fn knows_subscription_to(&self, topic: TopicName<'_>) -> bool {
-        let matches = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(topic));
         self.subscriptions.contains_key(topic.as_str())
-            || self.subscriptions.len() > UNITS_AT_A_TIME
-            || self.subscriptions.keys().any(|filter| !filter.starts_with("$share/") && matches(filter))
+            || any_matches(&self.subscriptions, topic).unwrap_or(true)
     }
 
     /// When something is to happen to it while it is offline.
@@ -194,7 +175,7 @@ impl Online {
             under_way: 0,
             under_way_bytes: 0,
             again: VecDeque::new(),
-            hungry: VecDeque::new(),
+            hungry: Ring::default(),
             growth: Growth::default(),
             parked: Vec::new(),
         }
@@ -229,49 +210,5 @@ impl Online {
     pub(crate) fn finished(&mut self, bytes: usize) {
         self.under_way = self.under_way.saturating_sub(1);
         self.under_way_bytes = self.under_way_bytes.saturating_sub(bytes);
-    }
-}
-
-impl Patience {
-    pub(crate) fn renew(&mut self) {
-        *self = Self::default();
-    }
-
-    pub(crate) fn is_worth_waiting(&mut self, now_ms: u64) -> bool {
-        let patience_ms = if self.holds_others { PATIENCE_BESIDE_OTHERS_MS } else { PATIENCE_MS };
-        now_ms < *self.braked_ms.get_or_insert(now_ms) + patience_ms
-    }
-}
-
-impl Growth {
-    /// From now on what is added counts.
-    pub(crate) fn begin(queue: &Queue) -> Self {
-        Self { messages: queue.len(), bytes: queue.bytes(), patience: Patience::default() }
-    }
-
-    /// Something was taken from the queue: the oldest first.
-    pub(crate) fn shrink(&mut self, queue: &Queue) {
-        self.messages = self.messages.min(queue.len());
-        self.bytes = self.bytes.min(queue.bytes());
-    }
-
-    /// Publishers are braked though what they publish goes to others too.
-    pub(crate) fn hold_others(&mut self) {
-        self.patience.holds_others = true;
-    }
-
-    /// The reader has acknowledged something.
-    pub(crate) fn progress(&mut self) {
-        self.patience.renew();
-    }
-
-    /// Whether there is something to wait for: the reader makes progress, or has not been waited for for long.
-    pub(crate) fn is_worth_waiting(&mut self, now_ms: u64) -> bool {
-        self.patience.is_worth_waiting(now_ms)
-    }
-
-    pub(crate) fn is_over(&self, queue: &Queue, messages: usize, bytes: usize) -> bool {
-        queue.len() - self.messages.min(queue.len()) > messages
-            || queue.bytes() - self.bytes.min(queue.bytes()) > bytes
     }
 }

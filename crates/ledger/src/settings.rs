@@ -28,6 +28,10 @@ pub struct Settings {
     pub brake_bytes: usize,
     /// Which member of a group gets a message.
     pub dispatch: Dispatch,
+    /// The most groups that one session may be a member of.
+    pub shared_subscriptions_max: usize,
+    /// The most groups on one topic filter, which is what follows the share name. One session may use half of them.
+    pub groups_per_filter_max: usize,
     /// Keys the hashes of what peers choose: client identifiers and filters.
     pub seed: u64,
 }
@@ -73,6 +77,8 @@ impl Default for Settings {
             brake_messages: 1_000,
             brake_bytes: 256 << 10,
             dispatch: Dispatch::default(),
+            shared_subscriptions_max: 100,
+            groups_per_filter_max: 1_000,
             seed: 0,
         }
     }

@@ -11,6 +11,7 @@ use topic::TopicFilter;
 use wire::{PacketId, Qos};
 
 use crate::acknowledge::Outcome;
+use crate::brake::{Growth, Mark};
 use crate::command::{Deliver, Delivered, EntryId, Reply};
 use crate::entry::Entry;
 use crate::feed::{Feeding, is_too_large};
@@ -19,17 +20,17 @@ use crate::group::Held;
 use crate::in_flight::State;
 use crate::record::{Granted, Incarnation, MessageId, Queued};
 use crate::replies::{Answer, QueueOf};
-use crate::session::{Growth, Online, Share};
+use crate::session::{Online, Share};
 use crate::{Effects, Gauges, Ledger, Record, Refusal};
 
 impl Ledger {
-    /// The group of a filter, which comes to be if there is none yet.
-    pub(crate) fn group_of(&mut self, filter: &str) -> QueueId {
+    /// The group of a filter, which comes to be if there is none yet: then this session has begun it.
+    pub(crate) fn group_of(&mut self, filter: &str, founder: QueueId) -> QueueId {
         match self.groups.of_filter(filter) {
             Some(group) => group,
             None => {
                 let incarnation = self.next_incarnation();
-                self.groups.insert(filter, incarnation)
+                self.groups.insert(filter, incarnation, Some(founder))
             }
         }
     }
@@ -47,7 +48,7 @@ impl Ledger {
             share.interest = interest;
             return;
         }
-        session.shares.insert(group_id, Share { interest, turn: None });
+        session.shares.insert(group_id, Share { interest, turn: None, hungry: None });
         group.members += 1;
         if group.members == 1
             && let Ok(filter) = TopicFilter::new(&group.subscriber.client_id)
@@ -68,39 +69,73 @@ impl Ledger {
             return;
         };
         let Some(share) = session.shares.get_mut(&group_id) else { return };
-        match (&mut group.lanes, group.subscriber.members()) {
-            (Some(lanes), Some(members)) => lanes.arrive(id, &session.subscriber, members),
-            _ => drop(share.turn.get_or_insert_with(|| group.ring.push(id))),
+        // The line in which the group stood was that of another connection.
+        share.hungry = None;
+        group.set_connected(&session.subscriber, true);
+        match &mut group.lanes {
+            Some(lanes) => lanes.arrive(id, &session.subscriber),
+            None => drop(share.turn.get_or_insert_with(|| group.ring.push(id))),
         }
         group.connected += 1;
         if group.connected == 1 {
             group.growth = Growth::begin(&group.queue);
         }
         self.is_ready(QueueOf::Group(group_id));
+        self.decide_lanes_of(group_id);
     }
 
     /// A session has gone offline: its groups have one member less who takes something.
     pub(crate) fn part(&mut self, id: QueueId) {
         let Some(session) = self.sessions.find(id) else { return };
+        let subscriber = Arc::clone(&session.subscriber);
         let groups: Vec<QueueId> = session.shares.keys().copied().collect();
-        groups.into_iter().for_each(|group| self.part_from(id, group));
+        groups.into_iter().for_each(|group| self.part_from(&subscriber, id, group));
     }
 
     /// One group has one member less who takes something.
-    fn part_from(&mut self, id: QueueId, group_id: QueueId) {
+    fn part_from(&mut self, subscriber: &Arc<Subscriber>, id: QueueId, group_id: QueueId) {
         let Some(group) = self.groups.table.find_mut(group_id) else { return };
+        group.set_connected(subscriber, false);
         group.connected = group.connected.saturating_sub(1);
         if let (Some(lanes), Some(members)) = (&mut group.lanes, group.subscriber.members()) {
             lanes.depart(id, members);
+            self.decide_lanes_of(group_id);
+        }
+    }
+
+    /// Members of a group have come or gone: its lanes get their owners, now as far as this turn has time for it.
+    fn decide_lanes_of(&mut self, group_id: QueueId) {
+        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+        let is_undecided = group.lanes.as_ref().is_some_and(|lanes| lanes.is_undecided());
+        if is_undecided && !std::mem::replace(&mut group.is_deciding, true) {
+            self.deciding.push_back(group_id);
+        }
+        self.decide_lanes();
+    }
+
+    /// Finds owners of lanes, a bounded number of claims a turn, for each group in turn.
+    pub(crate) fn decide_lanes(&mut self) {
+        while self.claims_left > 0
+            && let Some(group_id) = self.deciding.pop_front()
+        {
+            let Some(group) = self.groups.table.find_mut(group_id) else { continue };
+            let (Some(lanes), Some(members)) = (&mut group.lanes, group.subscriber.members()) else {
+                continue;
+            };
+            lanes.decide(&mut self.claims_left, members);
+            match lanes.is_undecided() {
+                true => self.deciding.push_back(group_id),
+                false => group.is_deciding = false,
+            }
             self.is_ready(QueueOf::Group(group_id));
         }
     }
 
     /// A message of a lane is with its holder no more: others may follow.
-    pub(crate) fn finish_in_lane(&mut self, group_id: QueueId, lane: Lane) {
+    pub(crate) fn finish_in_lane(&mut self, group_id: QueueId, lane: Lane, weight: usize) {
         let lanes = self.groups.table.find_mut(group_id).and_then(|group| group.lanes.as_mut());
         if let Some(lanes) = lanes {
-            lanes.finish(lane);
+            lanes.finish(lane, weight);
             if lanes.has_turns() {
                 self.is_ready(QueueOf::Group(group_id));
             }
@@ -111,11 +146,12 @@ impl Ledger {
     pub(crate) fn part_of(
         &mut self,
         id: QueueId,
+        subscriber: &Arc<Subscriber>,
         online: Option<&Online>,
         shares: &BTreeMap<QueueId, Share>,
     ) {
         if online.is_some_and(|online| online.is_open) {
-            shares.keys().for_each(|group| self.part_from(id, *group));
+            shares.keys().for_each(|group| self.part_from(subscriber, id, *group));
         }
     }
 
@@ -135,11 +171,11 @@ impl Ledger {
         group.members -= 1;
         let online = self.sessions.find_mut(id).and_then(|session| session.online.as_mut());
         let is_open = online.is_some_and(|online| {
-            online.hungry.retain(|group| *group != group_id);
+            share.hungry.into_iter().for_each(|turn| online.hungry.remove(turn));
             online.is_open
         });
         if is_open {
-            self.part_from(id, group_id);
+            self.part_from(subscriber, id, group_id);
         }
         self.remove_if_empty(group_id);
     }
@@ -205,12 +241,15 @@ impl Ledger {
             Some(entry) => {
                 add(&self.gauges.queued_bytes, entry.size_bytes());
                 shift(&self.gauges.in_flight, &self.gauges.queued, 1);
+                if entry.expires() {
+                    self.sweep.add(QueueOf::Group(group_id));
+                }
                 group.put_back(message, entry);
                 self.is_ready(QueueOf::Group(group_id));
             }
             None => shift(&self.gauges.in_flight, &self.gauges.discarded, 1),
         }
-        held.lane.into_iter().for_each(|lane| self.finish_in_lane(group_id, lane));
+        held.lane.into_iter().for_each(|lane| self.finish_in_lane(group_id, lane, 0));
     }
 
     /// Gives messages of a group to members who take some, in turn.
@@ -221,6 +260,7 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Feeding {
+        // A member that is asked and takes nothing counts as much as a message.
         for done in 0..messages {
             let Some(group) = self.groups.table.find(id) else { return Feeding::Done(done) };
             if !(group.has_waiting() && group.has_turns()) {
@@ -230,7 +270,7 @@ impl Ledger {
                 self.want_first(QueueOf::Group(id), to);
                 return Feeding::Done(done);
             }
-            let Some(member) = self.next_member(id) else { return Feeding::Done(done) };
+            let Some(member) = self.next_member(id) else { continue };
             if self.give(id, member, now, to).is_err() {
                 self.put_back_in_ring(id, member);
                 return Feeding::Stalled;
@@ -241,26 +281,25 @@ impl Ledger {
         Feeding::More
     }
 
-    /// The next member in turn that takes something. Those that do not are told to come again when they do.
+    /// The next member in turn, if it takes something. One that does not comes again when it does.
     fn next_member(&mut self, id: QueueId) -> Option<QueueId> {
         let group = self.groups.table.find_mut(id)?;
-        loop {
-            let member = match &mut group.lanes {
-                Some(lanes) => lanes.pop_turn()?,
-                None => group.ring.pop()?,
-            };
-            let Some(session) = self.sessions.find_mut(member) else { continue };
-            let takes_new = session.takes_new();
-            let Some(share) = session.shares.get_mut(&id) else { continue };
-            share.turn = None;
-            if takes_new {
-                return Some(member);
-            }
-            let is_known = group.lanes.as_mut().is_some_and(|lanes| !lanes.starve(member));
-            if let Some(online) = session.online.as_mut().filter(|_| !is_known) {
-                online.hungry.push_back(id);
-            }
+        let member = match &mut group.lanes {
+            Some(lanes) => lanes.pop_turn()?,
+            None => group.ring.pop()?,
+        };
+        let session = self.sessions.find_mut(member)?;
+        let takes_new = session.takes_new();
+        let share = session.shares.get_mut(&id)?;
+        share.turn = None;
+        if takes_new {
+            return Some(member);
         }
+        group.lanes.iter_mut().for_each(|lanes| lanes.starve(member));
+        if let Some(online) = &mut session.online {
+            share.hungry.get_or_insert_with(|| online.hungry.push(id));
+        }
+        None
     }
 
     /// A member that takes something, as far as is known, stands behind the others.
@@ -284,9 +323,11 @@ impl Ledger {
     ) -> Result<Option<bool>, Refusal> {
         let session = self.sessions.find_mut(member).filter(|session| session.takes_new());
         let Some(session) = session else { return Ok(None) };
-        let hungry = session.online.as_mut().and_then(|online| online.hungry.pop_front());
+        let hungry = session.online.as_mut().and_then(|online| online.hungry.pop());
         let Some(id) = hungry else { return Ok(None) };
-        if session.shares.get(&id).is_none_or(|share| share.turn.is_some()) {
+        let Some(share) = session.shares.get_mut(&id) else { return Ok(Some(false)) };
+        share.hungry = None;
+        if share.turn.is_some() {
             return Ok(Some(false));
         }
         self.put_back_in_ring(id, member);
@@ -401,7 +442,7 @@ impl Ledger {
         entry.grant(granted);
         if owner.is_some() {
             // It will not come back, and its place was free because others were acknowledged.
-            group.growth.progress();
+            group.growth.patience.progress(Mark::of(&self.settings).weight(bytes));
             session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
             if let Some(exchange) = session.in_flight.find_mut(packet_id) {
                 exchange.lane = lane.map(|lane| (id, lane));

@@ -10,6 +10,9 @@ use topic::TopicFilter;
 use wire::{PacketId, ReasonCode};
 
 use crate::command::Reply;
+use crate::extent::count_within;
+use crate::gauges::add;
+use crate::group::Begun;
 use crate::replies::Answer;
 use crate::session::{Online, Session};
 use crate::{Effects, Ledger, Record};
@@ -22,8 +25,14 @@ pub(crate) struct Asked<'a> {
     pub(crate) retained: &'a [Box<str>],
 }
 
+/// Filters of a SUBSCRIBE that are refused, with their places in it.
+type Refused = Vec<(usize, Box<str>)>;
+
 /// What a subscription holds of memory beside its filter, which a group or a retained cursor has once more.
 const SUBSCRIPTION_BYTES: usize = 256;
+
+/// The most that a record with a filter takes beside the filter, in bytes.
+const FILTER_RECORD_BYTES: usize = 32;
 
 /// What a subscription to a filter holds of memory, about.
 pub(crate) fn subscription_bytes(filter: &str) -> usize {
@@ -45,31 +54,72 @@ impl Ledger {
         let Some(id) = self.session_on(subscriber, place) else {
             return self.forget_if_ended(subscriber, subscriptions);
         };
-        let shared = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_some());
-        let groups: Vec<Option<QueueId>> =
-            subscriptions.iter().map(|(filter, _)| shared(filter).then(|| self.group_of(filter))).collect();
-        let reason = match self.record_subscriptions(id, place, asked, &groups, to) {
-            Ok(()) => {
-                for ((filter, interest), group) in subscriptions.iter().zip(&groups) {
-                    if let Some(group) = group {
-                        self.join(id, *group, *interest);
-                    }
-                    if let Some(session) = self.sessions.find_mut(id)
-                        && session.subscriptions.insert(filter.clone(), *interest).is_none()
-                    {
-                        self.subscription_bytes += subscription_bytes(filter);
-                    }
-                }
-                asked.retained.iter().for_each(|filter| self.begin_cursor(id, filter));
-                ReasonCode::Success
-            }
+        let (groups, refused) = self.groups_for(id, subscriptions);
+        let mut granted = Cow::Borrowed(subscriptions);
+        if !refused.is_empty() {
+            let mut places = refused.iter().map(|(place, _)| *place).peekable();
+            let is_granted = |(place, _): &(usize, _)| places.next_if_eq(place).is_none();
+            let left = subscriptions.iter().enumerate().filter(is_granted);
+            granted = left.map(|(_, subscription)| subscription.clone()).collect();
+        }
+        let asked = Asked { subscriptions: &granted, ..asked };
+        let reason = match self.take_in(id, place, asked, &groups, to) {
+            Ok(()) => ReasonCode::Success,
             Err(reason) => {
                 groups.into_iter().flatten().for_each(|group| self.remove_if_empty(group));
                 reason
             }
         };
-        self.write_to_index(id, subscriptions.iter().map(|(filter, _)| &**filter), reason);
-        self.answer_recorded(id, place, packet_id, reason, now, to);
+        self.write_to_index(id, granted.iter().map(|(filter, _)| &**filter), reason);
+        let reply = Reply::Recorded { connection: place.connection, packet_id, reason, refused };
+        self.answer_recorded(id, place, reply, now, to);
+    }
+
+    /// The groups that these lead to, none for a plain filter; they come to be if there are none yet. Then those that are
+    /// refused, with their places; they are not among the others.
+    fn groups_for(
+        &mut self,
+        id: QueueId,
+        subscriptions: &[(Box<str>, Interest)],
+    ) -> (Vec<Option<QueueId>>, Refused) {
+        let (mut groups, mut refused) = (Vec::with_capacity(subscriptions.len()), Vec::new());
+        let mut joined = BTreeSet::new();
+        for (place, (filter, _)) in subscriptions.iter().enumerate() {
+            if TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_none()) {
+                groups.push(None);
+                continue;
+            }
+            match self.group_for(id, filter, &mut joined) {
+                Some(group) => groups.push(Some(group)),
+                None => refused.push((place, filter.clone())),
+            }
+        }
+        add(&self.gauges.shared_subscriptions_refused, refused.len());
+        (groups, refused)
+    }
+
+    /// The group that a session is to be a member of, if it may be. It becomes a member of those in `joined` too.
+    fn group_for(&mut self, id: QueueId, filter: &str, joined: &mut BTreeSet<QueueId>) -> Option<QueueId> {
+        let session = self.sessions.find(id)?;
+        let group = self.groups.of_filter(filter);
+        let is_member = |group: &QueueId| session.shares.contains_key(group) || joined.contains(group);
+        if group.as_ref().is_some_and(is_member) {
+            return group;
+        }
+        if session.shares.len() + joined.len() >= self.settings.shared_subscriptions_max {
+            return None;
+        }
+        if group.is_none() {
+            // Who joins a group adds nothing to what a message costs; who begins one does.
+            let Begun { groups, of_founder } = self.groups.begun_on_filter_of(filter, id);
+            let groups_max = self.settings.groups_per_filter_max;
+            if groups >= groups_max || of_founder >= groups_max.div_ceil(2) {
+                return None;
+            }
+        }
+        let group = self.group_of(filter, id);
+        joined.insert(group);
+        Some(group)
     }
 
     /// Ends subscriptions; those that there are not are passed over.
@@ -86,15 +136,10 @@ impl Ledger {
         let Some(session) = self.sessions.find(id) else { return };
         let known = filters.iter().filter(|filter| session.subscriptions.contains_key(*filter));
         let filters: BTreeSet<&str> = known.map(|filter| &**filter).collect();
-        let reason = match self.record_unsubscriptions(id, &filters, to) {
-            Ok(()) => {
-                filters.iter().for_each(|filter| self.end_subscription(id, filter));
-                ReasonCode::Success
-            }
-            Err(reason) => reason,
-        };
+        let reason = self.end_subscriptions(id, &filters, to).err().unwrap_or(ReasonCode::Success);
         self.write_to_index(id, filters.iter().copied(), reason);
-        self.answer_recorded(id, place, packet_id, reason, now, to);
+        let reply = Reply::Recorded { connection: place.connection, packet_id, reason, refused: Vec::new() };
+        self.answer_recorded(id, place, reply, now, to);
     }
 
     /// The session has ended, of which the shard had not heard when it wrote these subscriptions to the index: nobody
@@ -150,33 +195,80 @@ impl Ledger {
         Some(id)
     }
 
-    fn record_subscriptions<'a>(
+    /// Records subscriptions and makes them so, in pieces that fit into a frame. If one piece is refused, the new
+    /// subscriptions of the earlier pieces end again.
+    fn take_in(
         &mut self,
         id: QueueId,
         place: Place,
-        Asked { subscriptions, retained }: Asked<'a>,
+        Asked { subscriptions, retained }: Asked<'_>,
         groups: &[Option<QueueId>],
+        to: &mut impl Effects,
+    ) -> Result<(), ReasonCode> {
+        let brought: BTreeSet<&str> = retained.iter().map(|filter| &**filter).collect();
+        let is_brought = |filter: &str| brought.contains(filter);
+        let bytes_of = |((filter, _), group): (&(Box<str>, Interest), &Option<QueueId>)| {
+            let records = 1 + usize::from(group.is_some()) + usize::from(is_brought(filter));
+            records * (filter.len() + FILTER_RECORD_BYTES)
+        };
+        let mut new = BTreeSet::new();
+        let (mut subscriptions, mut groups) = (subscriptions, groups);
+        while !subscriptions.is_empty() {
+            let each = subscriptions.iter().zip(groups).map(bytes_of);
+            let (piece, rest) = subscriptions.split_at(count_within(each, to.group_bytes_max()));
+            let (their_groups, rest_of_groups) = groups.split_at(piece.len());
+            (subscriptions, groups) = (rest, rest_of_groups);
+            if let Err(reason) = self.record_subscriptions(id, place, piece, their_groups, &is_brought, to) {
+                let _ = self.end_subscriptions(id, &new, to);
+                return Err(reason);
+            }
+            for ((filter, interest), group) in piece.iter().zip(their_groups) {
+                if let Some(group) = group {
+                    self.join(id, *group, *interest);
+                }
+                if let Some(session) = self.sessions.find_mut(id)
+                    && session.subscriptions.insert(filter.clone(), *interest).is_none()
+                {
+                    self.subscription_bytes += subscription_bytes(filter);
+                    new.insert(&**filter);
+                }
+                if is_brought(filter) {
+                    self.begin_cursor(id, filter);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn record_subscriptions(
+        &mut self,
+        id: QueueId,
+        place: Place,
+        subscriptions: &[(Box<str>, Interest)],
+        groups: &[Option<QueueId>],
+        is_brought: &impl Fn(&str) -> bool,
         to: &mut impl Effects,
     ) -> Result<(), ReasonCode> {
         let incarnation = self.sessions.find(id).and_then(|session| session.incarnation);
         let Some(session) = incarnation else { return Ok(()) };
         let mut records = Vec::with_capacity(subscriptions.len());
         let known = self.sessions.find(id).map(|session| &session.subscriptions);
-        for ((filter, interest), group) in subscriptions.iter().zip(groups) {
-            // Many clients subscribe to the same whenever they connect.
-            if known.and_then(|known| known.get(filter)) == Some(interest) {
-                continue;
-            }
-            let filter = Cow::Borrowed(&**filter);
-            let group = group.and_then(|group| self.groups.table.find(group));
-            if let Some(group) = group.filter(|group| !group.is_recorded) {
-                records.push(Record::Group { group: group.incarnation, filter: filter.clone() });
-            }
-            records.push(Record::Subscribed { session, filter, interest: *interest });
-        }
         let last = self.last_message;
-        let cursor = |filter: &'a str| Record::Cursor { session, filter: Cow::Borrowed(filter), last };
-        records.extend(retained.iter().map(|filter| cursor(filter)));
+        for ((filter, interest), group) in subscriptions.iter().zip(groups) {
+            let is_asked = is_brought(filter);
+            let filter = Cow::Borrowed(&**filter);
+            // Many clients subscribe to the same whenever they connect.
+            if known.and_then(|known| known.get(&*filter)) != Some(interest) {
+                let group = group.and_then(|group| self.groups.table.find(group));
+                if let Some(group) = group.filter(|group| !group.is_recorded) {
+                    records.push(Record::Group { group: group.incarnation, filter: filter.clone() });
+                }
+                records.push(Record::Subscribed { session, filter: filter.clone(), interest: *interest });
+            }
+            if is_asked {
+                records.push(Record::Cursor { session, filter, last });
+            }
+        }
         match records.is_empty() {
             true => self.replies.promise(place)?,
             false => self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?,
@@ -189,10 +281,30 @@ impl Ledger {
         Ok(())
     }
 
-    fn record_unsubscriptions(
+    /// Ends subscriptions that there are, in pieces that fit into a frame. What was recorded before one is refused has
+    /// ended.
+    fn end_subscriptions(
         &mut self,
         id: QueueId,
         filters: &BTreeSet<&str>,
+        to: &mut impl Effects,
+    ) -> Result<(), ReasonCode> {
+        let filters: Vec<&str> = filters.iter().copied().collect();
+        let mut rest = &filters[..];
+        while !rest.is_empty() {
+            let each = rest.iter().map(|filter| filter.len() + 2 * FILTER_RECORD_BYTES);
+            let (piece, behind) = rest.split_at(count_within(each, to.group_bytes_max()));
+            rest = behind;
+            self.record_unsubscriptions(id, piece, to)?;
+            piece.iter().for_each(|filter| self.end_subscription(id, filter));
+        }
+        Ok(())
+    }
+
+    fn record_unsubscriptions(
+        &mut self,
+        id: QueueId,
+        filters: &[&str],
         to: &mut impl Effects,
     ) -> Result<(), ReasonCode> {
         let incarnation = self.sessions.find(id).and_then(|session| session.incarnation);
@@ -226,16 +338,7 @@ impl Ledger {
     }
 
     /// What is not recorded is answered at once.
-    fn answer_recorded(
-        &mut self,
-        id: QueueId,
-        place: Place,
-        packet_id: PacketId,
-        reason: ReasonCode,
-        now: Now,
-        to: &mut impl Effects,
-    ) {
-        let reply = Reply::Recorded { connection: place.connection, packet_id, reason };
+    fn answer_recorded(&mut self, id: QueueId, place: Place, reply: Reply, now: Now, to: &mut impl Effects) {
         let is_recorded = self.sessions.find(id).is_some_and(|session| session.incarnation.is_some());
         if is_recorded {
             self.answer(Answer { shard: place.shard, reply, brake: None }, now, to);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use index::QueueId;
 use session::Now;
 
+use crate::extent::count_within;
 use crate::gauges::{add, shift, subtract};
 use crate::record::MessageId;
 use crate::replies::QueueOf;
@@ -13,13 +14,22 @@ use crate::{Effects, Ledger, Record};
 
 /// Expired messages are looked for this often...
 const SWEEP_MS: u64 = 1_000;
+/// ... and this often while retained ones are found...
+const BUSY_SWEEP_MS: u64 = 10;
 /// ... as many at a time as one step visits.
 const VISITS: usize = 1_000;
+/// The most topic names of expired values that one step finds, in bytes, and one more.
+const TOPIC_BYTES: usize = 256 << 10;
+/// The length of a group of records that clear expired values, in bytes, unless one alone is longer: other groups that are
+/// written with it do not wait for megabytes.
+const CLEARED_BYTES: usize = 16 << 10;
 
 /// Where the sweep is.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     next_ms: u64,
+    /// When the next round through the queues begins.
+    queues_ms: u64,
     /// Queues with messages that will expire, or had some.
     queues: BTreeSet<QueueOf>,
     /// A round goes on behind this message of this queue.
@@ -56,9 +66,10 @@ impl Ledger {
     /// One piece of the sweep through the retained messages, and one of the round through the queues.
     pub(crate) fn sweep(&mut self, now: Now, to: &mut impl Effects) {
         if now.monotonic_ms >= self.sweep.next_ms {
-            self.sweep_retained(now, to);
-            self.sweep.next_ms = now.monotonic_ms + SWEEP_MS;
-            if self.sweep.at.is_none() {
+            let has_found = self.sweep_retained(now, to);
+            self.sweep.next_ms = now.monotonic_ms + if has_found { BUSY_SWEEP_MS } else { SWEEP_MS };
+            if self.sweep.at.is_none() && now.monotonic_ms >= self.sweep.queues_ms {
+                self.sweep.queues_ms = now.monotonic_ms + SWEEP_MS;
                 self.sweep.at = self.sweep.queues.first().map(|queue| (*queue, None));
             }
         }
@@ -69,14 +80,30 @@ impl Ledger {
         }
     }
 
-    fn sweep_retained(&mut self, now: Now, to: &mut impl Effects) {
-        let expired = self.retained.look_for_expired(VISITS, now);
-        let cleared = |topic| Record::Cleared { topic: Cow::Borrowed(topic) };
-        let records: Vec<Record<'_>> = expired.iter().map(|topic| cleared(topic.as_str())).collect();
-        if !records.is_empty() && self.replies.commit(&records, to).is_ok() {
-            expired.iter().for_each(|topic| self.retained.clear(topic));
-            add(&self.gauges.retained_expired, expired.len());
+    /// One step through the retained messages. Returns whether it has cleared any.
+    fn sweep_retained(&mut self, now: Now, to: &mut impl Effects) -> bool {
+        let mut has_cleared = false;
+        let expired = self.retained.look_for_expired(VISITS, TOPIC_BYTES, now);
+        let is_on_record = |topic: &String| self.retained.is_on_record(topic);
+        let (recorded, others): (Vec<_>, Vec<_>) = expired.into_iter().partition(is_on_record);
+        has_cleared |= self.clear_expired(&others);
+        let mut rest = &recorded[..];
+        while !rest.is_empty() {
+            let each = rest.iter().map(|topic| cleared(topic).bytes_most());
+            let (piece, behind) = rest.split_at(count_within(each, CLEARED_BYTES.min(to.group_bytes_max())));
+            rest = behind;
+            let records: Vec<Record<'_>> = piece.iter().map(|topic| cleared(topic)).collect();
+            if self.replies.commit(&records, to).is_ok() {
+                has_cleared |= self.clear_expired(piece);
+            }
         }
+        has_cleared
+    }
+
+    fn clear_expired(&mut self, topics: &[String]) -> bool {
+        topics.iter().for_each(|topic| self.retained.clear(topic));
+        add(&self.gauges.retained_expired, topics.len());
+        !topics.is_empty()
     }
 
     fn sweep_queue(
@@ -86,22 +113,23 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Option<MessageId> {
-        let (messages, incarnation) = match queue {
+        let mut expired = Vec::new();
+        let (expiring, incarnation, next) = match queue {
             QueueOf::Session(id) => {
                 let session = self.sessions.find(id)?;
-                (&session.queue, session.incarnation.unwrap_or_default())
+                let next = session.queue.look_for_expired(after, VISITS, now, &mut expired);
+                (session.queue.expiring(), session.incarnation.unwrap_or_default(), next)
             }
             QueueOf::Group(id) => {
                 let group = self.groups.table.find(id)?;
-                (&group.queue, group.incarnation)
+                let next = group.look_for_expired(after, VISITS, now, &mut expired);
+                (group.expiring(), group.incarnation, next)
             }
         };
-        if messages.expiring() == 0 {
+        if expiring == 0 {
             self.sweep.queues.remove(&queue);
             return None;
         }
-        let mut expired = Vec::new();
-        let next = messages.look_for_expired(after, VISITS, now, &mut expired);
         let removed = |message: &MessageId| Record::Removed { queue: incarnation, message: *message };
         let records: Vec<Record<'_>> = expired.iter().map(removed).collect();
         if !records.is_empty() && self.replies.commit(&records, to).is_ok() {
@@ -128,4 +156,9 @@ impl Ledger {
         }
         next
     }
+}
+
+#[allow(clippy::ptr_arg, reason = "it is mapped over strings")]
+fn cleared(topic: &str) -> Record<'_> {
+    Record::Cleared { topic: Cow::Borrowed(topic) }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use index::Targets;
 use session::{Message, Now};
+use wire::ReasonCode;
 
 use crate::gauges::add;
 use crate::publish::Routing;
@@ -87,6 +88,8 @@ impl Ledger {
                 }
                 // It stays recorded, and is published after the restart.
                 Err(_) if self.replies.is_poisoned() => {}
+                // For too many queues. Others need not wait for it.
+                Err(ReasonCode::ImplementationSpecificError) => {}
                 Err(_) => {
                     self.wills.due.push_front(will);
                     self.wills.again_ms = Some(now.monotonic_ms + RETRY_MS);

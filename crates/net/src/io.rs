@@ -370,6 +370,7 @@ pub(crate) fn connection_of(token: Token) -> ConnectionId {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::net::TcpListener;
 
     use mio::Poll;
@@ -439,6 +440,32 @@ mod tests {
         waiting.into_iter().for_each(|id| io.forget(id));
         io.post.look();
         assert_eq!(budget.used_bytes(), 0);
+    }
+
+    /// Between the mark and a quarter of it nothing changes: publishers do not go on for each packet that leaves.
+    #[test]
+    fn an_output_that_was_over_its_mark_has_room_again_at_a_quarter_of_it() {
+        // More than the kernel takes at once.
+        const MARK: usize = 64 << 20;
+        let mut bench = Bench::new(usize::MAX);
+        bench.io.limits.high_water_bytes = MARK;
+        let id = bench.connection();
+        let (io, peer) = (&mut bench.io, &mut bench.peers[0]);
+        assert_eq!(io.publish(id, &vec![7; MARK + MARK / 4], Flush::Direct), Room::Over);
+        let (mut buffer, mut between) = (vec![0; 1 << 20], 0);
+        loop {
+            io.connections.get_mut(id).expect("it is there").blocked = false;
+            io.write(id);
+            let waiting = io.waiting_bytes(id);
+            if waiting <= MARK / 4 {
+                break;
+            }
+            between += usize::from(waiting <= MARK);
+            assert!(io.drained.is_empty() && io.room(id, 0) == Room::Over, "{waiting} bytes wait");
+            assert!(peer.read(&mut buffer).expect("it was sent") > 0);
+        }
+        assert!(between > 0, "it was looked at in between");
+        assert_eq!((&io.drained[..], io.room(id, 0)), (&[id][..], Room::Open));
     }
 
     /// One shard's hands with real sockets, which nobody writes to.

@@ -1,11 +1,12 @@
 //! The thread on which the ledger runs.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use index::ShardId;
-use ledger::{Address, Command, Keeper, Ledger, Lsn, Record, Refusal, Reply, Turnover, Wanted};
+use ledger::{Address, Command, Keeper, Ledger, Lsn, Patience, Record, Refusal, Reply, Turnover, Wanted};
 
 use crate::clock::Clock;
 use crate::inbox::UnderWay;
@@ -86,6 +87,10 @@ impl ledger::Effects for Replies {
         self.keeper.copy(group)
     }
 
+    fn group_bytes_max(&self) -> usize {
+        self.keeper.group_bytes_max()
+    }
+
     fn address(&mut self) -> Option<Address> {
         self.keeper.address()
     }
@@ -100,54 +105,108 @@ impl ledger::Effects for Replies {
     }
 }
 
+/// What the shards have asked for, in its order.
+#[derive(Default)]
+struct Letters {
+    fresh: Vec<ToLedger>,
+    read: VecDeque<ToLedger>,
+    /// The commands of the first, as far as they were not carried out, and what they weighed.
+    begun: Option<(ShardId, std::vec::IntoIter<Command>, usize)>,
+}
+
+impl Letters {
+    fn take(&mut self, board: &Switchboard) {
+        board.ledger.take(&mut self.fresh);
+        self.read.extend(self.fresh.drain(..));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.read.is_empty() && self.begun.is_none()
+    }
+
+    /// At the end nobody is left who reads.
+    fn is_last(&self) -> bool {
+        self.read.iter().any(|letter| matches!(letter, ToLedger::Stop))
+    }
+
+    /// Carries out everything, or until there is no space for more. Returns whether that was the end.
+    fn handle(
+        &mut self,
+        board: &Switchboard,
+        mut has_room: impl FnMut(&mut Replies) -> bool,
+        replies: &mut Replies,
+        mut each: impl FnMut(ShardId, Command, &mut Replies),
+    ) -> bool {
+        loop {
+            if let Some((from, commands, bytes)) = &mut self.begun {
+                while has_room(replies) {
+                    let Some(command) = commands.next() else { break };
+                    each(*from, command, replies);
+                }
+                if commands.len() > 0 {
+                    return false;
+                }
+                board.commands_handled(*from, *bytes);
+                self.begun = None;
+            }
+            match self.read.pop_front() {
+                Some(ToLedger::Commands { from, commands, bytes }) => {
+                    self.begun = Some((from, commands.into_iter(), bytes));
+                }
+                Some(ToLedger::RepliesRead) => {}
+                Some(ToLedger::Stop) => return true,
+                None => return false,
+            }
+        }
+    }
+}
+
 /// Serves commands until the last shard has ended. `keeper` wakes this thread when it has come further.
 ///
 /// While a shard has much to read that it was answered, nothing is done that would add to it. Shards read their inboxes
-/// whatever they wait for, so that this is never for long.
+/// whatever they wait for, so that this is never for long. While there is no space for records just now, commands wait, for
+/// a bounded time ([`Patience`]); what is copied, and what is safe by now, does not.
 pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switchboard>, mut clock: Clock) {
-    let (mut letters, mut fresh) = (Vec::new(), Vec::new());
+    let (mut letters, mut patience) = (Letters::default(), Patience::default());
     let mut replies = Replies::new(&board.answers, keeper);
     // Of records whose space is wanted, and whether there is more to do about them at once.
     let (mut turnover, mut is_copying) = (Turnover::default(), false);
     loop {
-        board.ledger.take(&mut fresh);
-        letters.append(&mut fresh);
-        // At the end nobody is left who reads.
-        let is_last = letters.iter().any(|letter| matches!(letter, ToLedger::Stop));
+        letters.take(board);
+        let is_last = letters.is_last();
         if !is_last && !board.has_room_for_replies() {
             thread::park();
             continue;
         }
-        let has_more = is_copying || ledger.has_work() || replies.keeper.has_fetched();
-        if letters.is_empty() && !has_more {
-            match ledger.poll_timeout() {
-                Some(at_ms) => {
-                    thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(clock.current_ms())));
-                }
+        let now_ms = clock.current_ms();
+        let waits = patience.waits(replies.keeper.room(), now_ms);
+        let may_go_on = !waits && (!letters.is_empty() || ledger.has_work());
+        if !(may_go_on || is_last || is_copying || replies.keeper.has_fetched()) {
+            let timeout_ms = if waits { patience.poll_timeout(now_ms) } else { ledger.poll_timeout() };
+            match timeout_ms {
+                Some(at_ms) => thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(now_ms))),
                 None => thread::park(),
             }
         }
         clock.tick();
+        let now = clock.now();
         replies.keeper.begin_turn();
-        for letter in letters.drain(..) {
-            match letter {
-                ToLedger::Commands { from, commands, bytes } => {
-                    let each = |command: Command| ledger.handle(from, command, clock.now(), &mut replies);
-                    commands.into_iter().for_each(each);
-                    board.commands_handled(from, bytes);
-                }
-                ToLedger::RepliesRead => {}
-                ToLedger::Stop => return,
-            }
+        let mut has_room =
+            |replies: &mut Replies| is_last || !patience.waits(replies.keeper.room(), now.monotonic_ms);
+        let each = |from, command, replies: &mut Replies| ledger.handle(from, command, now, replies);
+        if letters.handle(board, &mut has_room, &mut replies, each) {
+            return;
         }
         while let Some(fetched) = replies.keeper.next_fetched() {
             ledger.fetched(fetched, &mut replies);
         }
-        ledger.work(clock.now(), &mut replies);
+        if has_room(&mut replies) {
+            ledger.work(now, &mut replies);
+        }
         is_copying = turnover.work(&mut ledger, &mut replies, |replies| &mut *replies.keeper);
         replies.keeper.end_turn();
         let progress = replies.keeper.progress();
-        ledger.progress(progress, clock.now(), &mut replies);
+        ledger.progress(progress, now, &mut replies);
         replies.drain(|shard, replies, bytes| board.post_replies(shard, replies, bytes));
     }
 }

@@ -12,7 +12,7 @@
 //! ```
 //! Nothing of the protocol lives here.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod clock;
 mod connection;
@@ -24,6 +24,7 @@ mod log;
 mod mail;
 mod output;
 mod shard;
+mod trim;
 
 use std::io as std_io;
 use std::net::{SocketAddr, TcpListener};
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
-use ::ledger::{Gauges, InMemory, Instruments, Keeper, Ledger, Recovered, Source};
+use ::ledger::{Charged, Gauges, InMemory, Instruments, Keeper, Ledger, OverLimits, Recovered, Source};
 use broker::{Counters, Peers, Shard};
 use index::{ShardId, Subscriptions};
 use session::{Budget, Settings};
@@ -42,6 +43,7 @@ use crate::io::Io;
 use crate::listener::Listeners;
 use crate::mail::{Letter, Post, Switchboard, ToLedger};
 use crate::shard::{EventLoop, new_poll};
+use crate::trim::Trimmer;
 
 /// What a server needs to know before it starts.
 #[derive(Debug, Clone)]
@@ -109,6 +111,7 @@ pub struct Server {
     board: Arc<Switchboard>,
     shards: Vec<JoinHandle<std_io::Result<()>>>,
     ledger: JoinHandle<()>,
+    _trimmer: Trimmer,
 }
 
 pub use crate::listener::Listening;
@@ -136,7 +139,9 @@ impl Server {
         let index = Arc::new(Subscriptions::new([random()?, random()?]));
         let ledger_settings = ::ledger::Settings { seed: random()?, ..options.ledger.clone() };
         let budget = Arc::new(Budget::new(options.limits.memory_bytes_max));
-        let ledger = Ledger::recover_from(ledger_settings, Arc::clone(&index), &mut *store, clock.now());
+        let mut records = Charged::new(&mut *store, &budget);
+        let ledger = Ledger::recover_from(ledger_settings, Arc::clone(&index), &mut records, clock.now());
+        tell_over_limits(ledger.over_limits());
         let ledger = ledger.with_budget(Arc::clone(&budget));
         let gauges = ledger.gauges();
 
@@ -175,7 +180,8 @@ impl Server {
             let event_loop = started.event_loop(ShardId::new(number), poll)?;
             shards.push(spawn(&format!("shard-{number}"), ended, move || event_loop.run())?);
         }
-        Ok(Self { board, shards, ledger: ledger_thread })
+        let trimmer = Trimmer::start(Arc::clone(&board.budget))?;
+        Ok(Self { board, shards, ledger: ledger_thread, _trimmer: trimmer })
     }
 
     /// Stops accepting, tells every client goodbye, waits until that is written, and ends all threads.
@@ -191,6 +197,23 @@ impl Server {
         }
         self.board.ledger.post(ToLedger::Stop);
         outcome.and(self.ledger.join().map_err(|_| std_io::Error::other("the ledger has panicked")))
+    }
+}
+
+/// What an operator has to know who has lowered a bound.
+fn tell_over_limits(OverLimits { retained_bytes, queues }: OverLimits) {
+    if retained_bytes > 0 {
+        tracing::warn!(
+            over_limit_bytes = retained_bytes,
+            "more is retained than `retained_bytes` allows: all of it is kept, and nothing is added until it is less"
+        );
+    }
+    if queues > 0 {
+        tracing::warn!(
+            queues,
+            "more waits in queues than `queue_messages` and `queue_bytes` allow: the next message for each of them \
+             meets what `queue_full` says"
+        );
     }
 }
 

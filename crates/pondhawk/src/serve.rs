@@ -109,6 +109,7 @@ fn settings(limits: &Limits, sessions: &Sessions) -> Settings {
         will_bytes_max: size(limits.will_bytes),
         subscriptions_max: size(limits.subscriptions_per_client),
         deep_shapes_max: size(limits.wildcard_shapes),
+        deep_shapes_per_client_max: size(limits.wildcard_shapes_per_client),
         topic_alias_max: limits.topic_alias_maximum,
         topic_alias_out_max: limits.topic_alias_maximum_out,
         receive_max: sessions.receive_maximum,
@@ -135,6 +136,8 @@ fn ledger(limits: &Limits, sessions: &Sessions, shared: &Shared) -> ledger::Sett
         queue_messages_max: size(sessions.queue_messages),
         queue_bytes_max: size(sessions.queue_bytes),
         queued_bytes_in_memory: size(limits.queued_bytes_in_memory),
+        shared_subscriptions_max: size(limits.shared_subscriptions_per_client),
+        groups_per_filter_max: size(limits.groups_per_filter),
         queue_full: match sessions.queue_full {
             config::QueueFull::EndSession => QueueFull::EndSession,
             config::QueueFull::Refuse => QueueFull::Refuse,

@@ -43,7 +43,7 @@ fn settings(config: &Config, directory: &Directory) -> io::Result<journal::Setti
 }
 
 fn used_bytes(directory: &Directory) -> io::Result<u64> {
-    let files = directory.list()?.into_iter().filter(|name| name.starts_with("segment-"));
+    let files = directory.list()?.into_iter().filter(|name| journal::is_segment(name));
     let sizes = files.map(|name| directory.open(&name, false)?.bytes());
     sizes.sum()
 }
@@ -147,9 +147,12 @@ fn in_words(path: &Path, error: &DirectoryError) -> io::Error {
 fn explain(path: &Path, error: &OpenError) -> io::Error {
     let path = path.display();
     let advice = match error {
+        OpenError::Damaged(damage) if !damage.is_repairable() => {
+            "; nothing was changed. Move away the files that do not belong to this journal, or bring back a backup".to_owned()
+        }
         OpenError::Damaged(_) => format!(
             "; nothing was changed. `pondhawk journal check {path}` says more, `pondhawk journal repair \
-             --discard-damaged {path}` keeps what is before the damage"
+             --discard-damaged {path}` gives up what is damaged and keeps the rest"
         ),
         OpenError::Newer { .. } => "; use the later version again, or another --data-dir".to_owned(),
         OpenError::Settings(_) | OpenError::Io { .. } => String::new(),

@@ -9,6 +9,8 @@ const TIGHT_SIXTEENTHS: usize = 15;
 /// And above this one nothing is added to what is kept whoever is connected: however much of that there is, somebody can
 /// come and take it, or clear it.
 const KEPT_SIXTEENTHS: usize = 14;
+/// The beginnings of packets take at most one part in so many.
+const CROWDED_PART: usize = 2;
 
 /// The purposes, each with the topic below `$SYS/broker/memory/` under which it is told.
 macro_rules! purposes {
@@ -113,6 +115,19 @@ impl Budget {
     #[must_use]
     pub fn is_tight_to_keep(&self) -> bool {
         self.used_bytes() > self.limit_bytes / 16 * KEPT_SIXTEENTHS
+    }
+
+    /// Whether more than half of the limit is held for one purpose, which is to leave room for all others.
+    #[must_use]
+    pub fn is_crowded_by(&self, purpose: Purpose) -> bool {
+        self.held_bytes(purpose) > self.limit_bytes / CROWDED_PART
+    }
+
+    /// How much has to be given back so that something can be kept again, and one purpose takes no more than its share.
+    #[must_use]
+    pub fn wanted_bytes(&self, purpose: Purpose) -> usize {
+        let over_all = self.used_bytes().saturating_sub(self.limit_bytes / 16 * KEPT_SIXTEENTHS);
+        over_all.max(self.held_bytes(purpose).saturating_sub(self.limit_bytes / CROWDED_PART))
     }
 
     /// Whether there is nothing left.

@@ -50,10 +50,11 @@ impl<'p> Incoming<'p> {
         }
     }
 
-    /// Whether a receiver that speaks the same version may get the packet byte for byte.
+    /// Whether a receiver that speaks the same version may get the packet byte for byte. If other properties stand between
+    /// User Properties, the packet is written anew once, so that nobody has to look for them again.
     #[must_use]
     pub fn is_verbatim(&self) -> bool {
-        self.packet.topic.alias().is_none()
+        self.packet.topic.alias().is_none() && self.packet.properties.user_properties.as_bytes().is_some()
     }
 
     /// Why the message is not to be routed, if it is not: a topic that clients may not publish to, or a payload that

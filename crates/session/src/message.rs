@@ -98,6 +98,9 @@ impl Message {
         TopicName::new(topic).map_err(PartsError::Topic)?;
         let properties = MessageProperties::from_bytes(properties)
             .map_err(|violation| PartsError::Properties(violation.text))?;
+        if !properties.is_as_written() {
+            return Err(PartsError::Properties("User Properties do not stand behind all others"));
+        }
         let expiry_secs = properties.message_expiry_interval_secs;
         if expiry_secs.is_some() != expires_unix_ms.is_some() {
             return Err(PartsError::Expiry);
@@ -132,8 +135,13 @@ impl Message {
     /// The message, on the account of a budget as long as anybody has it.
     #[must_use]
     pub fn charged_to(mut self, budget: &Arc<Budget>) -> Self {
-        self.charge = Some(budget.charge(Purpose::Messages, self.size_bytes()));
+        self.charge_to(budget);
         self
+    }
+
+    /// Puts the message on the account of a budget as long as anybody has it.
+    pub fn charge_to(&mut self, budget: &Arc<Budget>) {
+        self.charge = Some(budget.charge(Purpose::Messages, self.size_bytes()));
     }
 
     /// Where it was published to.
@@ -187,11 +195,13 @@ impl Message {
     pub fn publish(&self, now: Now) -> Publish<'_> {
         let properties = &self.bytes[self.topic_bytes as usize..][..self.properties_bytes as usize];
         let mut properties =
-            MessageProperties::from_bytes(properties).expect("these bytes were made from properties");
+            MessageProperties::from_written_bytes(properties).expect("these bytes were made from properties");
         properties.message_expiry_interval_secs = self.expires_unix_ms.map(|expires| {
             let left_ms = expires.saturating_sub(now.unix_ms);
             // Rounded up: a message that is not expired yet has something left.
-            u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX)
+            let left_secs = u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
+            // A clock that was set back does not make it younger than it was.
+            self.expiry_secs.map_or(left_secs, |secs| left_secs.min(secs))
         });
         Publish {
             topic: PublishTopic::Name(self.topic()),
@@ -310,6 +320,21 @@ struct Content<'a> {
 mod tests {
     use super::*;
     use wire::Utf8;
+
+    /// [MQTT-3.3.2-6]
+    #[test]
+    fn a_clock_that_was_set_back_adds_nothing_to_an_expiry_interval() {
+        let properties =
+            MessageProperties { message_expiry_interval_secs: Some(10), ..MessageProperties::default() };
+        let topic = topic::topic!("a/b");
+        let at = |unix_ms| Now { monotonic_ms: 0, unix_ms };
+        let message =
+            Message::new(topic, &Publish { properties, ..Publish::new(topic, b"") }, None, at(5_000));
+        for (unix_ms, left_secs) in [(0, 10), (4_999, 10), (5_000, 10), (6_000, 9)] {
+            let left = message.publish(at(unix_ms)).properties.message_expiry_interval_secs;
+            assert_eq!(left, Some(left_secs), "at {unix_ms} ms");
+        }
+    }
 
     /// [MQTT-3.3.2-6]
     #[test]

@@ -22,6 +22,8 @@ pub struct Settings {
     pub subscriptions_max: usize,
     /// So many different arrangements of wildcards may the filters of more than six levels have, all clients' together.
     pub deep_shapes_max: usize,
+    /// So many of them may the filters of one client have.
+    pub deep_shapes_per_client_max: usize,
     /// The highest QoS that is served.
     pub qos_max: Qos,
     /// Whether messages are retained; without it RETAIN 1 is refused.
@@ -75,6 +77,7 @@ impl Default for Settings {
             will_bytes_max: 64 << 10,
             subscriptions_max: 100_000,
             deep_shapes_max: 1_000,
+            deep_shapes_per_client_max: 200,
             qos_max: Qos::ExactlyOnce,
             retain_available: true,
             wildcard_subscriptions_available: true,

@@ -24,6 +24,18 @@ impl<T> Session<T> {
         self.partial_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     }
 
+    /// How much of a packet has come that is not complete, in bytes.
+    #[must_use]
+    pub fn partial_bytes(&self) -> usize {
+        self.partial_bytes as usize
+    }
+
+    /// When the peer was last heard from, in monotonic milliseconds: a packet was complete, or enough of a large one came.
+    #[must_use]
+    pub fn heard_ms(&self) -> u64 {
+        self.heard_ms
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, in monotonic milliseconds.
     #[must_use]
     pub fn poll_timeout(&self, settings: &Settings) -> Option<u64> {

@@ -6,6 +6,8 @@ extern crate alloc;
 
 mod decode;
 mod header;
+#[cfg(feature = "meter")]
+pub mod meter;
 mod number;
 mod packet;
 mod property;

@@ -377,28 +377,6 @@ mod tests {
         assert!(ReasonCode::ALL.iter().all(|reason| reason.is_error() == (reason.code() >= 0x80)));
     }
 
-    /// [MQTT-3.2.2-8, MQTT-3.4.2-1, MQTT-3.5.2-1, MQTT-3.6.2-1, MQTT-3.7.2-1, MQTT-3.9.3-2, MQTT-3.11.3-2,
-    /// MQTT-3.14.2-1, MQTT-3.15.2-1]
-    #[test]
-    fn a_packet_has_only_the_codes_of_its_list() {
-        assert_eq!(PubAckReason::try_from(ReasonCode::QuotaExceeded), Ok(PubAckReason::QuotaExceeded));
-        assert_eq!(
-            PubAckReason::try_from(ReasonCode::SessionTakenOver),
-            Err(Unlisted(ReasonCode::SessionTakenOver))
-        );
-        assert!(ConnectRefusal::ALL.iter().all(|refusal| refusal.is_error()));
-        let lens = [
-            ConnectRefusal::ALL.len(),
-            PubAckReason::ALL.len(),
-            PubRelReason::ALL.len(),
-            SubAckReason::ALL.len(),
-            UnsubAckReason::ALL.len(),
-            DisconnectReason::ALL.len(),
-            AuthReason::ALL.len(),
-        ];
-        assert_eq!(lens, [21, 9, 2, 12, 7, 30, 3]);
-    }
-
     #[test]
     fn code_0_has_the_name_of_its_packet() {
         assert_eq!(ReasonCode::NORMAL_DISCONNECTION.to_string(), "Success");

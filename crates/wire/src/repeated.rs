@@ -78,6 +78,30 @@ impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
         })
     }
 
+    /// All bytes of a block, of which it is known that they are nothing but these properties.
+    pub(crate) const fn of_block(block: &'a [u8]) -> Self {
+        Self { len: block.len(), source: Source::Block { block, is_pure: true } }
+    }
+
+    /// The properties as they stand in the packet, if nothing stands between them. There is nothing to read then, whoever
+    /// writes them again. Those of a slice have no bytes.
+    pub const fn as_bytes(&self) -> Option<&'a [u8]> {
+        match self.source {
+            Source::Block { block, is_pure: true } => Some(block.split_at(self.len).0),
+            Source::Block { .. } => None,
+            Source::Slice(_) if self.len == 0 => Some(&[]),
+            Source::Slice(_) => None,
+        }
+    }
+
+    /// Whether nothing stands between them, and nothing behind them.
+    pub(crate) const fn is_at_end(&self) -> bool {
+        match self.source {
+            Source::Block { block, is_pure } => is_pure && self.len == block.len(),
+            Source::Slice(_) => self.len == 0,
+        }
+    }
+
     /// Takes one more in: it begins with its identifier at the start of `at`, and `behind` begins behind it.
     /// Both end where the block ends.
     pub(crate) fn extend(&mut self, at: &'a [u8], behind: &'a [u8]) {
@@ -140,6 +164,8 @@ fn next_in_block<'a, T: RepeatedField<'a>>(from: &mut Reader<'a>) -> Result<Opti
 
 impl<'a> Field<'a> for UserProperty<'a> {
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
+        #[cfg(feature = "meter")]
+        crate::meter::count_user_property();
         let mut half = || match Utf8::read(from) {
             Err(fault) if core::ptr::eq(fault, &rule::ILL_FORMED_UTF8) => Err(&rule::ILL_FORMED_PAIR),
             half => half,
@@ -259,6 +285,21 @@ impl<'a, T: Field<'a> + Copy> OneOrMore<'a, T> {
 /// The items of a [`OneOrMore`].
 #[derive(Clone, Copy)]
 pub struct OneOrMoreIter<'a, T>(List<'a, T>);
+
+impl<'a, T> OneOrMoreIter<'a, T> {
+    /// The bytes of the items that are left, if the list was decoded: [`of_bytes`](Self::of_bytes) goes on with them.
+    pub const fn as_bytes(&self) -> Option<&'a [u8]> {
+        match self.0 {
+            List::Bytes { bytes, .. } => Some(bytes),
+            List::Slice(_) => None,
+        }
+    }
+
+    /// Goes on where another iterator has stopped. What cannot be read as an item ends it.
+    pub const fn of_bytes(bytes: &'a [u8], version: Version) -> Self {
+        Self(List::Bytes { bytes, version })
+    }
+}
 
 #[allow(private_bounds)]
 impl<'a, T: Field<'a> + Copy> Iterator for OneOrMoreIter<'a, T> {

@@ -15,11 +15,20 @@ pub(super) struct JournalThreads {
     committed_ms: u64,
     /// The commit that was begun last takes so long.
     busy_until_ms: u64,
+    /// The same for what sees to the space.
+    prepares_from_ms: u64,
 }
 
 impl JournalThreads {
     pub(super) fn new(committer: Committer, preparer: Preparer, now_ms: u64) -> Self {
-        Self { committer, preparer, rests_since_ms: None, committed_ms: now_ms, busy_until_ms: now_ms }
+        Self {
+            committer,
+            preparer,
+            rests_since_ms: None,
+            committed_ms: now_ms,
+            busy_until_ms: now_ms,
+            prepares_from_ms: now_ms,
+        }
     }
 
     /// Commits what somebody waits for, and the rest when that was put off for long enough. Whether there was anything.
@@ -42,8 +51,16 @@ impl JournalThreads {
         self.busy_until_ms = until_ms;
     }
 
+    /// The disk takes its time for the next segment.
+    pub(super) fn prepare_later(&mut self, from_ms: u64) {
+        self.prepares_from_ms = from_ms;
+    }
+
     /// Whether there was anything to prepare.
     pub(super) fn prepare(&mut self, now_ms: u64) -> bool {
+        if now_ms < self.prepares_from_ms {
+            return false;
+        }
         let is_idle = now_ms >= self.committed_ms + IDLE_MS;
         self.preparer.prepare_once(if is_idle { Pace::Idle } else { Pace::Busy })
     }

@@ -1,11 +1,14 @@
 //! The ledger's thread: carries out commands, does what was put off, and posts its replies.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use ::journal::Journal;
 use index::ShardId;
-use ledger::{Address, Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Reply, Turnover, Wanted};
+use ledger::{
+    Address, Effects, Keeper, Ledger, Lsn, Patience, Progress, Record, Refusal, Reply, Turnover, Wanted,
+};
 
 use super::post::{Addressed, Board, Commands, Letter};
 use crate::random::Random;
@@ -22,9 +25,13 @@ pub(crate) struct LedgerThread {
     pub(crate) outbox: VecDeque<Addressed>,
     /// Records that are to be copied, as far as they are still true.
     turnover: Turnover,
+    /// Commands wait while there is no space just now.
+    patience: RefCell<Patience>,
     has_more_to_copy: bool,
     /// It was told how far the journal has come.
     told: Progress,
+    /// Groups with a message that were taken.
+    pub(crate) taken: u64,
     /// The journal may have something for it.
     pub(crate) is_woken: bool,
 }
@@ -34,6 +41,7 @@ struct Replies<'a> {
     shards: Vec<VecDeque<Reply>>,
     decided: Vec<VecDeque<Reply>>,
     keeper: &'a mut Journal,
+    taken: &'a mut u64,
     witness: &'a mut Witness,
     trace: &'a mut Trace,
     has_room: bool,
@@ -51,6 +59,9 @@ impl Effects for Replies<'_> {
     fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
         let committed = self.keeper.commit(group);
         note!(self.trace, ("ledger"), "records {group:?}: {committed:?}");
+        assert_ne!(committed, Err(Refusal::TooLong), "the ledger keeps to what a frame takes: {group:?}");
+        let has_message = matches!(group.first(), Some(Record::Enqueue { .. }));
+        *self.taken += u64::from(has_message && committed.is_ok());
         committed.inspect(|at| self.witness.recorded(*at, group))
     }
 
@@ -58,6 +69,10 @@ impl Effects for Replies<'_> {
         let copied = self.keeper.copy(group);
         note!(self.trace, ("ledger"), "copies {group:?}: {copied:?}");
         copied.inspect(|at| self.witness.recorded(*at, group))
+    }
+
+    fn group_bytes_max(&self) -> usize {
+        self.keeper.group_bytes_max()
     }
 
     fn address(&mut self) -> Option<Address> {
@@ -83,22 +98,40 @@ impl LedgerThread {
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
             turnover: Turnover::default(),
+            patience: RefCell::default(),
             has_more_to_copy: false,
             told: Progress::default(),
+            taken: 0,
             is_woken: false,
         }
     }
 
     /// Whether anything would wake the thread, which waits for shards that have much to read.
     pub(crate) fn is_awake(&self, now_ms: u64) -> bool {
-        let is_wanted = !self.inbox.is_empty()
+        let has_come = |at_ms: Option<u64>| at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+        let waits = self.waits(now_ms);
+        let may_go_on = !self.inbox.is_empty() || self.ledger.has_work();
+        let is_wanted = may_go_on && !waits
             || self.has_more_to_copy
-            || self.ledger.has_work()
             || self.is_woken
             || self.keeper.has_fetched()
             || self.keeper.progress() != self.told
-            || self.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= now_ms);
+            || has_come(self.ledger.poll_timeout()) && !waits;
         is_wanted && self.board.has_room_for_answers()
+    }
+
+    /// Whether commands wait for space.
+    fn waits(&self, now_ms: u64) -> bool {
+        self.patience.borrow_mut().waits(self.keeper.room(), now_ms)
+    }
+
+    /// When it wants to be woken though nothing happens.
+    pub(crate) fn poll_timeout(&self, now_ms: u64) -> Option<u64> {
+        if self.waits(now_ms) {
+            self.patience.borrow().poll_timeout(now_ms)
+        } else {
+            self.ledger.poll_timeout()
+        }
     }
 
     /// One turn: some commands, possibly of a part of a shard's turn only.
@@ -116,14 +149,21 @@ impl LedgerThread {
             shards: none(),
             decided: none(),
             keeper: &mut self.keeper,
+            taken: &mut self.taken,
             witness,
             trace: &mut scene.trace,
             has_room: random.chance(900),
         };
+        let patience = &self.patience;
+        let waits =
+            |replies: &Replies<'_>| patience.borrow_mut().waits(replies.keeper.room(), now.monotonic_ms);
         replies.keeper.begin_turn();
         for _ in 0..random.some_of(self.inbox.len()) {
             let Some(commands) = self.inbox.front_mut() else { break };
             for _ in 0..random.some_of(commands.commands.len()) {
+                if waits(&replies) {
+                    break;
+                }
                 let Some(command) = commands.commands.pop_front() else { break };
                 note!(replies.trace, ("ledger"), "hears of shard {}: {command:?}", commands.from.number());
                 self.ledger.handle(commands.from, command, now, &mut replies);
@@ -142,7 +182,9 @@ impl LedgerThread {
             note!(replies.trace, ("ledger"), "{fetched:?}");
             self.ledger.fetched(fetched, &mut replies);
         }
-        self.ledger.work(now, &mut replies);
+        if !waits(&replies) {
+            self.ledger.work(now, &mut replies);
+        }
         self.has_more_to_copy =
             self.turnover.work(&mut self.ledger, &mut replies, |replies| &mut *replies.keeper);
         replies.keeper.end_turn();

@@ -8,11 +8,13 @@ mod shard;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::broker::{Counters, Shard};
 use ::journal::OpenError;
 use ::ledger::{Gauges, Keeper, Ledger, Progress, Record};
 use index::{ShardId, Subscriptions};
+use session::Now;
 
 pub(crate) use hands::{Noted, What};
 pub(crate) use post::Bounds;
@@ -27,12 +29,26 @@ use ledger::LedgerThread;
 use post::{Addressed, Board};
 use shard::ShardThread;
 
+/// What a process has in its log, and what it could not put there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Space {
+    pub(crate) live_bytes: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) segments: u64,
+    pub(crate) spares: u64,
+    /// Messages that were recorded.
+    pub(crate) taken: u64,
+    /// What could not be recorded.
+    pub(crate) refused: u64,
+}
+
 /// A running broker.
 pub(crate) struct Process {
     shards: Vec<ShardThread>,
     ledger: LedgerThread,
     journal: JournalThreads,
     board: Rc<Board>,
+    pub(crate) index: Arc<Subscriptions>,
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) gauges: Arc<Gauges>,
 }
@@ -74,11 +90,13 @@ impl Process {
             let hands = Hands::new(number, count, Rc::clone(&board), Random::new(random.next()));
             ShardThread::new(number, brain, hands)
         });
+        let shards = shards.collect();
         Ok(Self {
-            shards: shards.collect(),
+            shards,
             ledger: LedgerThread::new(ledger, keeper, Rc::clone(&board)),
             journal: JournalThreads::new(committer, preparer, scene.now.monotonic_ms),
             board,
+            index,
             counters,
             gauges,
         })
@@ -121,12 +139,31 @@ impl Process {
         has_committed
     }
 
+    /// The thread that sees to the space does nothing for so long.
+    pub(crate) fn delay_preparer(&mut self, slow_ms: u64, now_ms: u64) {
+        self.journal.prepare_later(now_ms + slow_ms);
+    }
+
     /// Lets the thread do something that sees to the space, if there is anything to do.
     pub(crate) fn run_preparer(&mut self, now_ms: u64) -> bool {
         let had_space = self.has_space();
         let has_prepared = self.journal.prepare(now_ms);
         self.ledger.is_woken |= has_prepared || self.has_space() != had_space;
         has_prepared
+    }
+
+    /// What there is of space, and what came of it.
+    pub(crate) fn space(&self) -> Space {
+        let ::journal::Status { log_bytes, segments, spares, .. } = self.ledger.keeper.status();
+        let load = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
+        Space {
+            live_bytes: self.ledger.ledger.live_bytes() as u64,
+            log_bytes,
+            segments,
+            spares,
+            taken: self.ledger.taken,
+            refused: load(&self.gauges.commits_refused) + load(&self.gauges.unrecorded),
+        }
     }
 
     fn has_space(&self) -> bool {
@@ -156,9 +193,9 @@ impl Process {
     }
 
     /// When somebody wants to be woken.
-    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+    pub(crate) fn poll_timeout(&self, now_ms: u64) -> Option<u64> {
         let shards = self.shards.iter().filter_map(ShardThread::poll_timeout);
-        shards.chain(self.ledger.ledger.poll_timeout()).min()
+        shards.chain(self.ledger.poll_timeout(now_ms)).min()
     }
 
     /// What somebody did that must not be done.
@@ -178,9 +215,14 @@ impl Process {
         self.ledger.ledger.durable_state()
     }
 
+    /// How many messages wait in the ledger though they have expired.
+    pub(crate) fn expired_waiting(&self, now: Now) -> usize {
+        self.ledger.ledger.expired_waiting(now)
+    }
+
     /// Something is kept in memory only, for want of space.
     pub(crate) fn has_unrecorded(&self) -> bool {
-        self.gauges.unrecorded.load(std::sync::atomic::Ordering::Relaxed) > 0
+        self.gauges.unrecorded.load(Ordering::Relaxed) > 0
     }
 
     /// Who would not sleep, and why.

@@ -17,6 +17,19 @@ use crate::scene::Scene;
 /// So much may wait to be read by the broker before a client stops writing.
 const UNREAD_BYTES_MAX: usize = 2_000;
 
+/// The same under a load.
+const LOAD_BYTES_MAX: usize = 100_000;
+
+/// A message that is to be published.
+#[derive(Debug, Clone, Copy)]
+struct Draft {
+    topic: usize,
+    qos: Qos,
+    /// 0: what is retained is cleared.
+    bytes: usize,
+    expires_secs: Option<u32>,
+}
+
 /// What clients are up to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
@@ -73,7 +86,7 @@ impl Client {
         }
         self.keep_alive(scene);
         match random.weighted(&self.profile.weights) {
-            0 => self.read(random.between(1, 3_000), scene),
+            0 => self.read(random.between(1, scenario.reads_bytes_max), scene),
             1 => self.publish(scenario, scene, random),
             2 => self.subscribe(scenario, scene, random),
             3 => self.unsubscribe(scenario, scene, random),
@@ -95,8 +108,16 @@ impl Client {
     fn cut(&mut self, scenario: &Scenario, scene: &mut Scene, random: &mut Random) {
         let Some(link) = self.link else { return };
         let unread = scene.network.client_waits_bytes(link);
-        match random.below(6) {
+        match random.below(8) {
             0 => self.disconnect(scene, random),
+            6 => {
+                self.subscribe(scenario, scene, random);
+                self.leave_at_once(scene, random);
+            }
+            7 => {
+                self.unsubscribe(scenario, scene, random);
+                self.leave_at_once(scene, random);
+            }
             1 => self.lost(scene),
             2 => scene.network.reset(link, random.between(0, unread), random.below(300)),
             3 | 4 => self.vanish(random.between(0, unread), scene),
@@ -106,6 +127,11 @@ impl Client {
                 self.connect_to(random.below(scenario.shards), scenario, scene, random);
             }
         }
+    }
+
+    /// The connection ends right behind what was sent last.
+    fn leave_at_once(&mut self, scene: &mut Scene, random: &mut Random) {
+        if random.chance(700) { self.disconnect(scene, random) } else { self.lost(scene) }
     }
 
     fn disconnect(&mut self, scene: &mut Scene, random: &mut Random) {
@@ -146,18 +172,25 @@ impl Client {
         if qos == Qos::AtMostOnce && !self.protocol.is_connected() {
             return;
         }
-        let is_empty = about.is_retained && random.chance(100);
-        let expires = self.profile.version.is_5() && random.chance(50);
+        let is_empty = about.is_retained && random.chance(about.clears_per_mille);
+        let expires = self.profile.version.is_5() && random.chance(about.expires_per_mille);
         let bytes = if is_empty { 0 } else { random.between(4, scenario.payload_bytes_max) };
+        let expires_secs = expires.then(|| if random.chance(500) { 1 } else { 60 });
+        self.publish_to(Draft { topic, qos, bytes, expires_secs }, scenario, scene);
+    }
+
+    fn publish_to(&mut self, draft: Draft, scenario: &Scenario, scene: &mut Scene) {
+        let Draft { topic, qos, bytes, expires_secs } = draft;
+        let about = &scenario.topics[topic];
         let publishing = Publishing {
             publisher: self.number,
             topic,
             qos,
             retain: about.is_retained,
-            is_empty,
-            expires,
-            bytes,
-            link: self.protocol.is_connected().then_some(link),
+            is_empty: bytes == 0,
+            expires: expires_secs.is_some(),
+            bytes: about.name.len() + bytes,
+            link: self.link.filter(|_| self.protocol.is_connected()),
         };
         let no = scene.oracle.published(publishing);
         let mut payload = vec![b'x'; bytes];
@@ -167,12 +200,23 @@ impl Client {
         let mut outgoing = Outgoing::new(TopicName::new(&about.name).expect("a topic"), &payload);
         outgoing.qos = qos;
         outgoing.retain = about.is_retained;
-        outgoing.properties.message_expiry_interval_secs =
-            expires.then(|| if random.chance(500) { 1 } else { 60 });
+        outgoing.properties.message_expiry_interval_secs = expires_secs;
         match self.protocol.publish(&outgoing, no, scene.now, &mut self.out) {
             Ok(Sending::Sent(_) | Sending::Waits) => self.send(scene),
             Err(error) => scene.oracle.fail(format!("c{} cannot publish: {error:?}", self.number)),
         }
+    }
+
+    /// One large message of the load, if there is an answer to all before it. Returns how long it is.
+    pub(crate) fn load(&mut self, topic: usize, scenario: &Scenario, scene: &mut Scene) -> usize {
+        let Some(link) = self.link.filter(|_| self.protocol.is_connected()) else { return 0 };
+        if self.protocol.waiting_messages() > 0 || scene.network.client_waits_bytes(link) > LOAD_BYTES_MAX {
+            return 0;
+        }
+        let bytes = scenario.payload_bytes_max;
+        let qos = scenario.topics[topic].qos.unwrap_or(Qos::AtLeastOnce);
+        self.publish_to(Draft { topic, qos, bytes, expires_secs: None }, scenario, scene);
+        bytes
     }
 
     fn subscribe(&mut self, scenario: &Scenario, scene: &mut Scene, random: &mut Random) {

@@ -125,6 +125,18 @@ impl Client {
         self.unfinished().filter(|_| self.protocol.is_connected() || !needs_disk)
     }
 
+    /// The client leaves for good.
+    pub(crate) fn leave(&mut self, scene: &mut Scene) {
+        self.lost(scene);
+    }
+
+    /// From now on the client has no session that lasts: the next connection ends the one that it has.
+    pub(crate) fn give_up_session(&mut self, scene: &mut Scene) {
+        self.profile.expiry_secs = 0;
+        self.profile.fresh_per_mille = 1_000;
+        self.lost(scene);
+    }
+
     /// Begins a connection to a shard.
     pub(crate) fn connect_to(
         &mut self,
@@ -168,7 +180,7 @@ impl Client {
                 retain: plan.retain,
                 is_empty: false,
                 expires: false,
-                bytes: 4,
+                bytes: 9,
                 link: Some(link),
             };
             let will = scene.oracle.left_will(publishing, plan.delay_secs, lasts);
@@ -375,7 +387,7 @@ impl Client {
     }
 
     /// The connection is over, as far as the client knows.
-    fn lost(&mut self, scene: &mut Scene) {
+    pub(crate) fn lost(&mut self, scene: &mut Scene) {
         let Some(link) = self.link.take() else { return };
         note!(scene.trace, ("c{}", self.number), "is without a connection");
         scene.network.client_closes(link);

@@ -5,6 +5,7 @@ mod deliveries;
 mod presence;
 mod sessions;
 mod settlement;
+mod space;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub(crate) use account::check as check_account;
 pub(crate) use deliveries::Delivery;
 pub(crate) use sessions::{SessionNo, SpanNo, Wish};
 pub(crate) use settlement::Standing;
+pub(crate) use space::SpaceJudge;
 
 use crate::network::LinkId;
 use presence::Presence;
@@ -37,6 +39,7 @@ struct Message {
     retain: bool,
     is_empty: bool,
     expires: bool,
+    /// Of its topic and its payload.
     bytes: usize,
     published: Tick,
     /// The connection that it was published on, if there was one.
@@ -66,6 +69,7 @@ pub(crate) struct Publishing {
     pub(crate) retain: bool,
     pub(crate) is_empty: bool,
     pub(crate) expires: bool,
+    /// Of its topic and its payload.
     pub(crate) bytes: usize,
     pub(crate) link: Option<LinkId>,
 }

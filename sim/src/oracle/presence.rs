@@ -234,6 +234,11 @@ impl Oracle {
             || self.gauge(|gauges| &gauges.publishes_refused) > 0
     }
 
+    /// Messages that went to subscribers and were not retained.
+    pub(super) fn not_retained(&self) -> usize {
+        self.gauge(|gauges| &gauges.retained_refused) + self.gauge(|gauges| &gauges.unrecorded)
+    }
+
     pub(super) fn dropped_by_queue(&self) -> usize {
         self.gauge(|gauges| &gauges.dropped_oldest) + self.gauge(|gauges| &gauges.dropped_newest)
     }

@@ -13,4 +13,4 @@ mod world;
 
 pub use check::{Findings, check};
 pub use kills::{Killed, kill, small_segments};
-pub use world::{Clock, World};
+pub use world::{Clock, World, wait_for_any};

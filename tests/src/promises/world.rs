@@ -11,7 +11,7 @@ use super::clients::{CHARACTERS, Ghost, Party, Publisher, Subscriber};
 use super::history::History;
 use super::message::{GHOSTS, Message, PUBLISHERS};
 use crate::trace::Position;
-use crate::{Broker, DEADLINE, Random, RawClient};
+use crate::{Broker, DEADLINE, Random, RawClient, Version, packet};
 
 /// What time it is for the broker's disk.
 #[derive(Debug)]
@@ -109,6 +109,26 @@ impl World {
     pub fn hang_up(&mut self) {
         let is_quiet = |world: &mut Self| world.parties().all(|party| party.line().is_none());
         assert!(self.pump_until(DEADLINE, is_quiet), "connections of a broker that was killed are open");
+    }
+
+    /// Ends the session of every client, and clears what they have retained: the broker holds nothing for them any more.
+    ///
+    /// # Panics
+    /// When a client is not let in, or a value cannot be cleared, before the deadline.
+    pub fn retire(self, broker: &Broker) {
+        let publishers = (0..PUBLISHERS).map(|id| format!("publisher {id}"));
+        let subscribers = CHARACTERS.iter().map(|character| character.client_id.to_owned());
+        let ghosts = (0..GHOSTS).map(|id| format!("ghost {id}"));
+        let client_ids: Vec<String> = publishers.chain(subscribers).chain(ghosts).collect();
+        drop(self);
+        for client_id in client_ids {
+            broker.client(Version::V5, &client_id).leave();
+        }
+        let mut herald = broker.client(Version::V5, "herald");
+        for (publisher, qos) in (0..PUBLISHERS).flat_map(|publisher| [(publisher, 1), (publisher, 2)]) {
+            herald.send(&packet::retained(Version::V5, &format!("kept/{publisher}/{qos}"), &[]));
+        }
+        herald.leave();
     }
 
     /// Where a client received something: what is promised changes there.
@@ -211,7 +231,10 @@ fn parties<'a>(
 }
 
 /// Returns when one of them has something to read, or after this time.
-pub(crate) fn wait_for_any(lines: &[&RawClient], patience: Duration) {
+///
+/// # Panics
+/// When the time is too long for the system.
+pub fn wait_for_any(lines: &[&RawClient], patience: Duration) {
     let mut descriptors: Vec<PollFd<'_>> =
         lines.iter().map(|line| PollFd::from_borrowed_fd(line.as_fd(), PollFlags::IN)).collect();
     let patience = Timespec::try_from(patience).expect("a patience is short");

@@ -4,6 +4,7 @@
 //! The statements are in `tests/conformance/statements.tsv`; which of them a test shows stands in its doc comment.
 //! CONTRIBUTING.md has the syntax.
 
+mod broken;
 mod evidence;
 mod page;
 mod references;
@@ -12,6 +13,7 @@ mod statements;
 mod table;
 
 use std::fs;
+use std::process::ExitCode;
 
 use evidence::Evidence;
 use statements::Statements;
@@ -27,6 +29,22 @@ pub(crate) enum Aim {
     Write,
     /// Fail if it is not what would be written.
     Check,
+}
+
+/// `draw` and `break`: which statements to break, and what comes of it.
+///
+/// # Errors
+/// When a word is not known, or as [`broken`] says.
+pub(crate) fn probe(house: &House, words: &[String]) -> Result<ExitCode, String> {
+    let number = |word: &String| word.parse::<u64>().map_err(|_| format!("`{word}` is no number"));
+    match words.split_first() {
+        Some((word, ids)) if word == "break" => broken::run(house, ids),
+        Some((word, [count, rest @ ..])) if word == "draw" => {
+            let count = usize::try_from(number(count)?).unwrap_or(usize::MAX);
+            broken::draw(house, rest.first().map(number).transpose()?, count)
+        }
+        _ => Err("after conformance comes nothing, `break [ID…]` or `draw COUNT [SEED]`".to_owned()),
+    }
 }
 
 /// Brings statements and tests together.

@@ -1,12 +1,15 @@
 //! What a broker does, seen by its clients: shards and a ledger in one thread, packets in, packets out.
 
 mod disk;
+mod endings;
 mod lasting;
 mod life;
 mod memory;
 mod pressure;
 mod qos;
+mod relief;
 mod retained;
 mod routing;
 mod tight;
+mod turns;
 mod world;

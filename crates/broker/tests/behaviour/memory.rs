@@ -98,6 +98,22 @@ fn a_subscription_is_refused_and_its_end_is_not() {
     assert!(subscribe(&mut world, new, "b")[0].contains("Granted QoS 1"));
 }
 
+/// Subscriptions stay as long as their client is connected: they must never be all there is.
+#[test]
+fn subscriptions_of_one_client_leave_room_for_others() {
+    let mut world = world(1);
+    let many = world.connect(0, Version::V5, "many");
+    let rest = world.budget.charge(Purpose::Outputs, world.budget.limit_bytes() / 4 * 3);
+    let refused = (0..1_000).find(|number| {
+        let filter = format!("{number}/{}", "x".repeat(500));
+        subscribe(&mut world, many, &filter)[0].contains("Quota exceeded")
+    });
+    assert!((50..300).contains(&refused.expect("there is not as much memory")), "{refused:?}");
+    let new = world.connect(0, Version::V5, "new");
+    assert!(subscribe(&mut world, new, "a")[0].contains("Granted QoS 1"));
+    drop(rest);
+}
+
 #[test]
 fn what_would_have_to_wait_is_refused_and_what_is_taken_at_once_is_not() {
     let mut world = world(1);
@@ -289,6 +305,63 @@ fn the_beginning_of_a_large_packet_is_not_kept() {
     world.feed(stranger, &[&[0x10, 0xFF, 0x7F][..], &[0; 18_000]].concat());
     assert!(world.socket(stranger).closed && world.packets(stranger).is_empty());
     drop(tight);
+}
+
+/// The last sixteenth is for what had been admitted: what waits for a client is not waited for until it is used up.
+#[test]
+fn a_client_that_lets_messages_wait_is_ended_before_all_memory_is_used() {
+    let mut world = World::with_budget(1, Settings { inflight_max: 1, ..settings() }, Budget::new(MIB));
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let stuck = world.connect(0, Version::V5, "stuck");
+    subscribe(&mut world, stuck, "t");
+    for _ in 0..3 {
+        publish(&mut world, publisher, "t", &[7; 10_000], false);
+    }
+    let tight = make_tight(&world);
+    publish(&mut world, publisher, "t", b"one more", false);
+    assert!(world.socket(stuck).closed && !world.budget.is_full(), "{:?}", world.budget);
+    assert_eq!(world.total(|counters| counters.ended_memory.value()), 1);
+    drop(tight);
+    world.assert_account();
+}
+
+/// Where all memory is used, not even a message that leaves at once has a place in a queue.
+#[test]
+fn nothing_enters_a_queue_when_all_memory_is_used() {
+    let mut world = world(1);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let (here, _) = knock(&mut world, 0, &lasting(Version::V5, "here"), Version::V5);
+    subscribe(&mut world, here, "here/#");
+    let tight = make_tight(&world);
+    assert_eq!(publish(&mut world, publisher, "here/1", b"x", false), ["PUBACK id=9 Success"]);
+    let rest = world.budget.charge(Purpose::Outputs, MIB + 1 - world.budget.used_bytes());
+    assert_eq!(publish(&mut world, publisher, "here/1", b"x", false), ["PUBACK id=9 Quota exceeded"]);
+    assert_eq!(world.packets(here).len(), 1);
+    drop((tight, rest));
+    assert_eq!(publish(&mut world, publisher, "here/1", b"x", false), ["PUBACK id=9 Success"]);
+}
+
+/// Exchanges of QoS 2 that a lasting session has open stay when its client has left: they must never be all there is.
+#[test]
+fn open_exchanges_of_those_who_are_away_leave_room_for_who_comes() {
+    let mut world = world(1);
+    let (peer, _) = knock(&mut world, 0, &lasting(Version::V3_1_1, "peer"), Version::V3_1_1);
+    let kept = MIB / 16 * 14;
+    let rest = world.budget.charge(Purpose::Messages, kept - 2_000 - world.budget.used_bytes());
+    for number in 1..=5_000 {
+        if world.socket(peer).closed {
+            break;
+        }
+        let delivery = Delivery::ExactlyOnce { packet_id: packet_id(number), dup: false };
+        world.send(peer, &Publish { delivery, ..Publish::new(name("t"), b"x") }.into());
+    }
+    world.wait(6_000);
+    assert!(world.socket(peer).closed, "what was not stored is not acknowledged");
+    let held = world.budget.held_bytes(Purpose::Inbound);
+    assert!((100..4_000).contains(&held), "{held} bytes of open exchanges");
+    assert!(!world.budget.is_tight());
+    world.connect(0, Version::V5, "new");
+    drop(rest);
 }
 
 /// Who holds the memory pays: not its publishers, nor who listens to the same.

@@ -247,6 +247,27 @@ fn one_that_acknowledges_steadily_is_waited_for() {
     assert_eq!(world.total(|counters| counters.slow_subscribers.value()), 0);
 }
 
+/// Publishers do not go on for each message that is acknowledged, but when a quarter of what is too much is left.
+#[test]
+fn one_that_is_behind_by_bytes_is_so_until_a_quarter_is_left() {
+    let mut world = World::with(1, Settings { inflight_max: 1, packet_bytes_max: 100_000, ..settings() });
+    let reader = world.connect(0, Version::V5, "reader");
+    subscribe_once_at_least(&mut world, reader, "t");
+    let publisher = world.connect(0, Version::V5, "p");
+    for number in 1..=7 {
+        let delivery = Delivery::AtLeastOnce { packet_id: packet_id(number), dup: false };
+        world.send(publisher, &Publish { delivery, ..Publish::new(name("t"), &[7; 60_000]) }.into());
+    }
+    let mut answers = world.packets(publisher).len();
+    assert_eq!(answers, 5, "one is under way, and four wait: 240 of 256 KiB");
+    // Six wait; after so many acknowledgements five, four, three, two, one.
+    for acknowledged in 1..=5 {
+        world.send(reader, &PubAck::new(packet_id(acknowledged), PubAckReason::Success).into());
+        answers += world.packets(publisher).len();
+        assert_eq!(answers, if acknowledged < 5 { 5 } else { 7 }, "after {acknowledged}");
+    }
+}
+
 /// However steadily it takes a little: what is waited for is its pace, and theirs is another.
 #[test]
 fn one_that_takes_a_little_does_not_set_the_pace_of_the_others() {

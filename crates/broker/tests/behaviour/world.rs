@@ -7,7 +7,7 @@ use std::sync::Arc;
 use broker::{Cause, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
 use index::{ConnectionId, ShardId, Subscriber, Subscriptions, Target};
 use ledger::{Command, Durability, Ledger, Lsn, Progress, Record, Refusal, Reply};
-use session::{Budget, Now, Settings};
+use session::{Budget, Charge, Now, Purpose, Settings};
 use topic::{TopicFilter, TopicName};
 use wire::{
     Connect, Decoded, Limits, OneOrMore, Packet, PacketId, Publish, Qos, Role, Subscribe,
@@ -37,6 +37,8 @@ pub(crate) struct World {
     index: Arc<Subscriptions>,
     ledger: Ledger,
     progress: Progress,
+    /// The most records that were committed as one group.
+    pub(crate) records_max: usize,
     pub(crate) disk: Disk,
     pub(crate) budget: Arc<Budget>,
     pub(crate) now: Now,
@@ -72,6 +74,8 @@ pub(crate) struct Socket {
     pub(crate) stuck: bool,
     over: bool,
     taken: u64,
+    /// What the account has of the packet that has begun to come.
+    partial: Option<Charge>,
 }
 
 enum Letter {
@@ -156,7 +160,8 @@ impl Effects for Outside {
     }
 
     fn close(&mut self, connection: ConnectionId) {
-        self.peers.entry(connection).or_default().closed = true;
+        let socket = self.peers.entry(connection).or_default();
+        (socket.closed, socket.partial) = (true, None);
     }
 
     fn random(&mut self) -> u128 {
@@ -186,6 +191,7 @@ pub(crate) enum Disk {
 struct Posted {
     replies: Vec<(ShardId, Reply)>,
     progress: Progress,
+    records_max: usize,
     disk: Disk,
 }
 
@@ -212,6 +218,7 @@ impl ledger::Effects for Posted {
             _ => {}
         }
         self.progress.written.0 += 1;
+        self.records_max = self.records_max.max(group.len());
         Ok(self.progress.written)
     }
 
@@ -242,9 +249,11 @@ impl World {
         let budget = Arc::new(budget);
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
         let index = Arc::new(Subscriptions::new([1, 2]));
-        let ledger =
-            Ledger::new(ledger::Settings { seed: 3, ..ledger::Settings::default() }, Arc::clone(&index))
-                .with_budget(Arc::clone(&budget));
+        let ledger = Ledger::new(
+            ledger::Settings { seed: 3, shared_subscriptions_max: 100_000, ..ledger::Settings::default() },
+            Arc::clone(&index),
+        )
+        .with_budget(Arc::clone(&budget));
         let settings = Arc::new(settings);
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let shard = |number: usize| {
@@ -261,6 +270,7 @@ impl World {
             index,
             ledger,
             progress: Progress::default(),
+            records_max: 0,
             disk: Disk::Fast,
             budget,
             now,
@@ -377,6 +387,29 @@ impl World {
         self.shards[peer.shard].end_turn(self.now, &mut self.outside[peer.shard]);
     }
 
+    /// Bytes arrive, and the turn goes on.
+    pub(crate) fn read_now(&mut self, peer: Peer, bytes: &[u8]) {
+        let outside = &mut self.outside[peer.shard];
+        outside.peers.entry(peer.id).or_default().unparsed.extend_from_slice(bytes);
+        self.read(peer.shard, peer.id);
+    }
+
+    pub(crate) fn end_turn(&mut self, shard: usize) {
+        self.shards[shard].end_turn(self.now, &mut self.outside[shard]);
+    }
+
+    /// Whether a turn has something to do even if nothing happens.
+    pub(crate) fn has_work(&self) -> bool {
+        let waits = self.outside.iter().any(|outside| !outside.commands.is_empty());
+        waits || self.ledger.has_work() || self.shards.iter().any(Shard::has_work)
+    }
+
+    /// The ledger says that another connection has the client identifier.
+    pub(crate) fn evict(&mut self, peer: Peer) {
+        let reply = Reply::Evict { connection: peer.id };
+        self.shards[peer.shard].reply(reply, self.now, &mut self.outside[peer.shard]);
+    }
+
     fn read(&mut self, shard: usize, id: ConnectionId) {
         let outside = &mut self.outside[shard];
         let socket = outside.peers.entry(id).or_default();
@@ -390,6 +423,9 @@ impl World {
         let consumed = self.shards[shard].received(id, &bytes, self.now, outside);
         let socket = outside.peers.entry(id).or_default();
         socket.unparsed = [&bytes[consumed..], &socket.unparsed].concat();
+        let kept = socket.unparsed.len();
+        let is_kept = kept > 0 && !socket.closed;
+        socket.partial = is_kept.then(|| self.budget.charge(Purpose::Partials, kept));
     }
 
     /// Carries mail and commands until nobody has anything to say.
@@ -425,6 +461,7 @@ impl World {
         let progress = posted.progress();
         self.ledger.progress(progress, self.now, &mut posted);
         self.progress = posted.progress;
+        self.records_max = self.records_max.max(posted.records_max);
         carried |= !posted.replies.is_empty() || self.ledger.has_work();
         self.deliver(posted);
         carried
@@ -440,6 +477,7 @@ impl World {
         let progress = posted.progress();
         self.ledger.progress(progress, self.now, &mut posted);
         self.progress = posted.progress;
+        self.records_max = self.records_max.max(posted.records_max);
         between(self);
         self.deliver(posted);
     }
@@ -457,12 +495,12 @@ impl World {
         for (to, reply) in posted.replies {
             let shard = to.number();
             self.shards[shard].reply(reply, self.now, &mut self.outside[shard]);
-            self.shards[shard].end_turn(self.now, &mut self.outside[shard]);
         }
+        (0..self.shards.len()).for_each(|shard| self.end_turn(shard));
     }
 
     /// Connections that were paused go on with what had come meanwhile.
-    fn read_again(&mut self) -> bool {
+    pub(crate) fn read_again(&mut self) -> bool {
         let mut has_read = false;
         for shard in 0..self.shards.len() {
             let waits = |(id, s): (&ConnectionId, &Socket)| {
@@ -474,6 +512,7 @@ impl World {
                 has_read |= self.outside[shard].peers[&id].unparsed.len() != before;
             }
             self.shards[shard].end_turn(self.now, &mut self.outside[shard]);
+            has_read |= self.shards[shard].has_work();
         }
         has_read
     }
@@ -505,7 +544,8 @@ impl World {
     }
 
     pub(crate) fn hang_up(&mut self, peer: Peer) {
-        self.socket(peer).closed = true;
+        let socket = self.socket(peer);
+        (socket.closed, socket.partial) = (true, None);
         self.shards[peer.shard].closed(peer.id, &Cause::EndOfStream, self.now, &mut self.outside[peer.shard]);
         self.settle();
     }

@@ -13,7 +13,7 @@ use client::{
 };
 use tokio::io::{AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
-use wire::{ConnAck, ConnAckProperties, ConnectRefusal, PubAck, PubAckReason, SubAckReason};
+use wire::{ConnAck, ConnAckProperties, ConnectRefusal, Packet, PubAck, PubAckReason, SubAckReason};
 
 use crate::peer::{END, Peer, id, pass};
 
@@ -35,11 +35,17 @@ async fn options_are_what_connect_says() {
         .clean_start(false);
     assert!(!format!("{options:?}").contains("115"), "the password is not printed");
     let (mut peer, client) = Peer::new(Version::V5, options);
-    let connect = peer.next().await;
-    for part in
+    let line_and_password = |packet: &Packet<'_>| {
+        let Packet::Connect(connect) = packet else { panic!("{packet}") };
+        (connect.to_string(), connect.password().map(|password| password.as_bytes().to_owned()))
+    };
+    let (connect, password) = peer.next_of(line_and_password).await.expect("CONNECT");
+    assert_eq!(password.as_deref(), Some(&b"secret"[..]));
+    let words: Vec<_> = connect.split(' ').collect();
+    for word in
         ["\"me\"", "user-name=\"ann\"", "keep-alive=7", "session-expiry-interval=9", "receive-maximum=256"]
     {
-        assert!(connect.contains(part), "{part} in {connect}");
+        assert!(words.contains(&word), "{word} in {connect}");
     }
     assert!(!connect.contains("clean-start"));
     peer.send(ConnAck::accepted(false)).await;

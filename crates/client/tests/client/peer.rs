@@ -83,35 +83,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
 
     /// The next packet of the client, on one line.
     pub(crate) async fn next(&mut self) -> String {
+        self.next_of(|packet| packet.to_string()).await.unwrap_or_else(|| END.to_owned())
+    }
+
+    /// What this makes of the next packet of the client, if one comes.
+    pub(crate) async fn next_of<T>(&mut self, look: impl FnOnce(&Packet<'_>) -> T) -> Option<T> {
         let limits = Limits { sender: Some(Role::Client), ..Limits::default() };
         loop {
             let is_connect = self.input.first().is_some_and(|first| first >> 4 == 1);
             let version = (!is_connect).then_some(self.version);
             if let Decoded::Packet { packet, len } = decode(&self.input, version, &limits).expect("in order")
             {
-                let line = packet.to_string();
+                let seen = look(&packet);
                 self.input.drain(..len);
-                return line;
+                return Some(seen);
             }
             if self.stream.read_buf(&mut self.input).await.expect("in order") == 0 {
-                return END.to_owned();
+                return None;
             }
         }
     }
 
     /// The Correlation Data of the next packet of the client, a PUBLISH.
     pub(crate) async fn correlation(&mut self) -> Vec<u8> {
-        loop {
-            let decoded = decode(&self.input, Some(self.version), &Limits::default()).expect("in order");
-            if let Decoded::Packet { packet, len } = decoded {
-                let Packet::Publish(publish) = packet else { panic!("{packet}") };
-                let data = publish.properties.correlation_data.expect("a question has it");
-                let data = data.as_bytes().to_owned();
-                self.input.drain(..len);
-                return data;
-            }
-            assert!(self.stream.read_buf(&mut self.input).await.expect("in order") > 0);
-        }
+        let data = |packet: &Packet<'_>| {
+            let Packet::Publish(publish) = packet else { panic!("{packet}") };
+            publish.properties.correlation_data.expect("a question has it").as_bytes().to_owned()
+        };
+        self.next_of(data).await.expect("a PUBLISH")
     }
 
     pub(crate) async fn send<'p>(&mut self, packet: impl Into<Packet<'p>>) {

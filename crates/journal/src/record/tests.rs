@@ -213,6 +213,13 @@ proptest! {
     }
 
     #[test]
+    fn a_record_is_not_longer_than_the_ledger_expects(record in record()) {
+        let most = record.bytes_most();
+        let bytes = encode(&[record]);
+        prop_assert!(bytes.len() <= most, "{} of at most {most} bytes", bytes.len());
+    }
+
+    #[test]
     fn a_record_that_is_cut_off_is_truncated(record in record()) {
         let bytes = encode(&[record]);
         for end in 1..bytes.len() {

@@ -2,8 +2,11 @@
 
 mod damage;
 mod failures;
+mod harm;
+mod hostile;
 mod lengths;
 mod power_cuts;
+mod pressure;
 mod repair;
 mod scene;
 mod space;

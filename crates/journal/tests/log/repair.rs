@@ -174,7 +174,9 @@ fn a_frame_whose_records_are_none_is_given_up_whole() {
     let disk = written(3);
     let (before, _) = read(&disk);
     let file = segments(&disk)[0].clone();
-    let damage = Damage { file, offset: 4096 + 32 + 5, fault: Fault::Record("for some reason".to_owned()) };
+    // Behind the page of the segment and the mark that the journal begins with.
+    let damage =
+        Damage { file, offset: 2 * 4096 + 32 + 5, fault: Fault::Record("for some reason".to_owned()) };
     assert!(discard(&disk, &damage).expect("there is such a frame") >= 4096);
     let (left, error) = read(&disk);
     assert!(error.is_none());

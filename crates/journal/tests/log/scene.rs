@@ -1,6 +1,6 @@
 //! A log, somebody who appends to it and keeps in mind what, and what must be there again after a crash.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use journal::simulated::Simulated;
@@ -53,6 +53,8 @@ pub(crate) struct Scene {
     next: u64,
     live: BTreeSet<u64>,
     live_bytes: u64,
+    /// Handed out to be copied: what, and how long.
+    old: VecDeque<(Event, usize)>,
 }
 
 impl Scene {
@@ -72,6 +74,7 @@ impl Scene {
             next: 0,
             live: BTreeSet::new(),
             live_bytes: 0,
+            old: VecDeque::new(),
         }
     }
 
@@ -125,15 +128,20 @@ impl Scene {
         self.append(Event::Drop(which), 0, urgency)
     }
 
-    /// Copies what is still kept of the next old frame; false if none is to be copied now.
+    /// Copies what is still kept of the next old frame; false if none is to be copied now. What finds no space stays.
     pub(crate) fn copy_some(&mut self) -> bool {
-        let Some(frame) = self.log().next_to_copy() else { return false };
-        for (_, event, bytes) in groups(&frame) {
+        if self.old.is_empty() {
+            let Some(frame) = self.log().next_to_copy() else { return false };
+            self.old.extend(groups(&frame).into_iter().map(|(_, event, bytes)| (event, bytes)));
+        }
+        while let Some((event, bytes)) = self.old.front().copied() {
             if let Event::Put(which) | Event::Copy(which) = event
                 && self.live.contains(&which)
+                && !self.append(Event::Copy(which), bytes, Urgency::Later)
             {
-                self.append(Event::Copy(which), bytes, Urgency::Later);
+                return false;
             }
+            self.old.pop_front();
         }
         true
     }
@@ -206,6 +214,7 @@ impl Scene {
         self.recovered = events;
         self.live = live(&self.events);
         self.next = self.events.iter().map(|event| which(*event) + 1).max().unwrap_or(0);
+        self.old.clear();
         self.parts = parts;
         self.disk = disk;
         Ok(())

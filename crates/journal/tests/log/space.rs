@@ -2,7 +2,7 @@
 
 use journal::{Pace, Recovery, Storage as _, Urgency};
 
-use crate::scene::{Event, Scene, settings, storage};
+use crate::scene::{Event, Scene, read, settings, storage};
 
 #[test]
 fn disk_use_stays_bounded_while_the_log_turns_over() {
@@ -124,4 +124,32 @@ fn what_is_read_is_handed_back_before_it_goes() {
         assert_eq!(parts.log.status().segments, parts.report.segments + 1);
     }
     assert!(found_released > 0, "it was never between the frame that says so and the new name");
+}
+
+/// The copies of one segment are more than one frame takes. Were the segment given up while some of them are pending, the
+/// first of these frames would say so.
+#[test]
+fn an_old_segment_is_given_up_when_all_of_its_copies_are_durable() {
+    let mut scene = Scene::new(9);
+    for _ in 0..100 {
+        assert!(scene.put(4_000, Urgency::Durable));
+        while scene.parts.committer.commit_once() || scene.parts.preparer.prepare_once(Pace::Busy) {}
+    }
+    for which in (0..100).filter(|which| which % 2 == 0) {
+        assert!(scene.append(Event::Drop(which), 0, Urgency::Durable));
+    }
+    while scene.parts.committer.commit_once() {}
+    let mut idle_rounds = 0;
+    while idle_rounds < 2 {
+        // The disk is slower than everybody else: it writes a frame when they have nothing to do.
+        let has_done = scene.parts.preparer.prepare_once(Pace::Idle)
+            || scene.copy_some()
+            || scene.parts.committer.commit_once()
+            || scene.parts.committer.commit_rest();
+        idle_rounds = if has_done { 0 } else { idle_rounds + 1 };
+        let mut recovery = Recovery::begin(storage(&scene.disk.copy())).expect("it is whole");
+        read(&mut recovery, &scene.events).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let segments = scene.log().status().segments;
+    assert!(segments < 6, "many were given up: {segments} are left");
 }

@@ -1,7 +1,7 @@
 //! What is recorded together, who waits for it, and what is said when it cannot be.
 
 use ledger::{Cause, Durability, Ledger, Lsn, MessageId, Record, Reply, Settings};
-use session::Ticket;
+use session::{Budget, Message, Purpose, Ticket};
 use wire::{Qos, ReasonCode};
 
 use crate::stage::{Ask, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, message, packet_id, payloads, retained};
@@ -382,6 +382,36 @@ fn times_go_on_over_a_restart() {
     stage.pass_secs(1);
     assert_eq!(count(&stage.gauges().sessions), 1, "60 s after the restart");
     stage.check_account();
+}
+
+/// Otherwise a restart would make room for as much again.
+#[test]
+fn messages_that_are_recovered_are_on_the_account_until_they_are_gone() {
+    let mut stage = Stage::new();
+    let away = stage.client("away", &Ask::lasting(60).will("w", 50));
+    stage.subscribe(&away, "a", at_qos(QOS_1));
+    stage.leave(&away, Cause::WithWill);
+    for payload in ["first", "second"] {
+        stage.emit(&retained("a", payload.as_bytes(), QOS_1));
+    }
+    let (last, index) = (stage.last(), std::sync::Arc::new(index::Subscriptions::new([5, 6])));
+    let budget = std::sync::Arc::new(Budget::default());
+    let mut log = stage.sink.log(last);
+    let mut records = ledger::Charged::new(&mut log, &budget);
+    let ledger =
+        Ledger::recover_from(Settings::default(), std::sync::Arc::clone(&index), &mut records, stage.now);
+    let held = ["first", "second", "will"].iter().map(|payload| Message::size_bytes_of(1 + payload.len()));
+    assert_eq!(budget.held_bytes(Purpose::Messages), held.sum::<usize>(), "two messages and a will");
+    stage.restart(ledger, index, last);
+    let again = stage.client("away", &Ask::lasting(60));
+    for deliver in stage.delivered(&again) {
+        stage.acknowledge(&again, deliver.what, ReasonCode::Success);
+    }
+    assert_eq!(
+        budget.held_bytes(Purpose::Messages),
+        Message::size_bytes_of(1 + "second".len()),
+        "the value that is retained"
+    );
 }
 
 /// Numbers that were given once are never given again, whatever has been acknowledged since.

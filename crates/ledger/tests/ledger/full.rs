@@ -6,7 +6,7 @@ use index::Level;
 use ledger::{Cause, QueueFull, Record, Settings};
 use wire::ReasonCode;
 
-use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, message, payloads};
+use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, message, payloads, retained};
 
 /// A session that is away and has a full queue of three, one that is away with an empty one, and a publisher.
 fn full(queue_full: QueueFull) -> (Stage, Client) {
@@ -201,4 +201,15 @@ fn nobody_waits_for_what_had_grown_before_for_the_slow_the_absent_or_for_itself(
     }
     assert_eq!(stage.stored(&own).len(), 10);
     drop(publisher);
+}
+
+#[test]
+fn retained_values_are_counted_while_they_are_there() {
+    let mut stage = Stage::new();
+    stage.emit(&retained("a", &[b'x'; 1_000], QOS_1));
+    let bytes = count(&stage.gauges().retained_bytes);
+    assert!((1_000..2_000).contains(&bytes), "{bytes}");
+    assert!(stage.ledger.live_bytes() >= 1_000);
+    stage.emit(&retained("a", b"", QOS_1));
+    assert_eq!(count(&stage.gauges().retained_bytes), 0);
 }

@@ -6,7 +6,7 @@ use ledger::{Cause, Command, Deliver, Delivered, QueueFull, Record, Settings};
 use wire::{Qos, ReasonCode};
 
 use crate::stage::{
-    Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, message, packet_id, payloads,
+    Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, message, message_with, packet_id, payloads,
 };
 
 const SHARED: &str = "$share/g/a";
@@ -50,6 +50,23 @@ fn members_take_turns() {
     assert_eq!(all, (1..=9).map(|number| number.to_string()).collect::<Vec<_>>());
     assert_eq!((count(&stage.gauges().acknowledged), count(&stage.gauges().in_flight)), (9, 0));
     stage.check_account();
+}
+
+#[test]
+fn a_member_with_a_full_window_that_leaves_one_group_gets_what_waits_in_another() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60).window(1));
+    for filter in ["own", "$share/g/a", "$share/g/b"] {
+        stage.subscribe(&client, filter, at_qos(QOS_1));
+    }
+    for topic in ["own", "a", "b"] {
+        stage.emit(&message(topic, topic.as_bytes(), QOS_1));
+    }
+    let delivered = stage.delivered(&client);
+    assert_eq!(payloads(&delivered), ["own"]);
+    stage.unsubscribe(&client, "$share/g/a");
+    stage.acknowledge(&client, one(&delivered).what, ReasonCode::Success);
+    assert_eq!(payloads(&stage.delivered(&client)), ["b"]);
 }
 
 /// [MQTT-4.8.2-3]
@@ -394,4 +411,46 @@ fn a_full_group_may_refuse_messages_or_drop_new_ones() {
         assert_eq!(payloads(&stage.delivered(&back)), ["1", "2"]);
         stage.check_account();
     }
+}
+
+/// What came back from a member and has expired goes, though no member comes; however much of it there is.
+#[test]
+fn what_a_member_gave_back_expires() {
+    for dispatch in [index::Dispatch::RoundRobin, index::Dispatch::KeyOrdered(index::Key::Publisher)] {
+        let mut stage = Stage::with(Settings { dispatch, ..Settings::default() });
+        let away = member(&mut stage, "away", &Ask::lasting(60));
+        stage.leave(&away, Cause::Normal);
+        let gone = member(&mut stage, "gone", &Ask::clean().window(3_000));
+        let brief = message_with("a", b"brief", QOS_1, false, Some(1));
+        (0..1_100).for_each(|_| stage.emit(&brief));
+        emit(&mut stage, 1..=1, QOS_1);
+        assert_eq!(stage.delivered(&gone).len(), 1_101);
+        (0..5).for_each(|_| stage.emit(&message("a", b"late", QOS_1)));
+        stage.leave(&gone, Cause::WithWill);
+        stage.pass_secs(5);
+        (0..5).for_each(|_| stage.work());
+        let gauges = stage.gauges();
+        assert_eq!((count(&gauges.expired), count(&gauges.queued)), (1_100, 6));
+        let back = stage.client("away", &Ask::lasting(60));
+        assert_eq!(payloads(&stage.delivered(&back))[..2], ["1", "late"]);
+        stage.check_account();
+    }
+}
+
+/// A member that takes something again is not given what has expired meanwhile. [MQTT-3.3.2-5]
+#[test]
+fn a_member_is_not_given_what_has_expired() {
+    let mut stage = Stage::new();
+    let member = member(&mut stage, "member", &Ask::lasting(60).window(1));
+    emit(&mut stage, 1..=1, QOS_1);
+    stage.emit(&message_with("a", b"brief", QOS_1, false, Some(1)));
+    emit(&mut stage, 2..=2, QOS_1);
+    let held = stage.delivered(&member);
+    // No sweep before the member has room.
+    stage.now.monotonic_ms += 5_000;
+    stage.now.unix_ms += 5_000;
+    stage.acknowledge(&member, one(&held).what, ReasonCode::Success);
+    assert_eq!(payloads(&stage.delivered(&member)), ["2"]);
+    assert_eq!(count(&stage.gauges().expired), 1);
+    stage.check_account();
 }

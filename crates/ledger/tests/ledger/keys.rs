@@ -400,3 +400,51 @@ fn nobody_waits_long_for_a_member_that_is_stuck() {
     assert_eq!(stage.stored(&publisher).len(), 1);
     stage.check_account();
 }
+
+/// A queue that fills for one member ends that one alone. The others get its messages, and have time to take them.
+#[test]
+fn a_member_that_is_stuck_ends_no_other() {
+    for ask in [Ask::lasting(60), Ask::clean()] {
+        let mut stage = Stage::with(Settings { queue_messages_max: 20, ..settings() });
+        let stuck = member(&mut stage, "stuck", &ask.window(1));
+        let quick = member(&mut stage, "quick", &Ask::lasting(60).window(1_000));
+        let clean = member(&mut stage, "clean", &Ask::clean().window(1_000));
+        let (its, others) = (key_of(&mut stage, &stuck), key_of(&mut stage, &quick));
+        for number in 1..=40 {
+            emit(&mut stage, &its, number..=number, QOS_1);
+            emit(&mut stage, &others, number..=number, QOS_1);
+            let delivered = stage.delivered(&quick);
+            acknowledge_all(&mut stage, &quick, &delivered);
+            let delivered = stage.delivered(&clean);
+            acknowledge_all(&mut stage, &clean, &delivered);
+        }
+        assert_eq!(stage.ended(&stuck), [ReasonCode::QuotaExceeded]);
+        assert_eq!((stage.ended(&quick), stage.ended(&clean)), (vec![], vec![]));
+        let lasting = usize::from(stuck.subscriber.queue.is_some());
+        assert_eq!(count(&stage.gauges().ended_by_full_queue), lasting);
+        assert_eq!((count(&stage.gauges().acknowledged), count(&stage.gauges().queued)), (80, 0));
+        stage.leave(&stuck, Cause::WithWill);
+        stage.check_account();
+        // What has happened is on the record.
+        let records: Vec<Record<'static>> =
+            stage.sink.groups.iter().flat_map(|(_, group)| group.clone()).collect();
+        let index = Arc::new(index::Subscriptions::new([3, 4]));
+        let again = Ledger::recover(settings(), index, records, stage.now);
+        assert_eq!(stage.state_of(&again), stage.state());
+    }
+}
+
+/// If the others take nothing either, the queue does not grow for ever: then the group is ended, as one without keys.
+#[test]
+fn a_group_in_which_all_are_stuck_is_bounded() {
+    let mut stage = Stage::with(Settings { queue_messages_max: 20, ..settings() });
+    let members: Vec<Client> =
+        (0..6).map(|number| member(&mut stage, &format!("m{number}"), &Ask::lasting(60).window(1))).collect();
+    for number in 1..=200 {
+        stage.emit(&of(&format!("key{number}-"), 1, QOS_1));
+        stage.work();
+        assert!(count(&stage.gauges().queued) <= 50 + members.len());
+    }
+    assert_eq!((count(&stage.gauges().sessions), count(&stage.gauges().groups)), (0, 0));
+    stage.check_account();
+}

@@ -1,6 +1,8 @@
 //! The ledger, seen from its shards and its disk.
 
 mod bodies;
+mod brake;
+mod crowds;
 mod cursors;
 mod delivery;
 mod disk;
@@ -8,9 +10,11 @@ mod exchanges;
 mod full;
 mod groups;
 mod keys;
+mod lowered;
 mod restate;
 mod review;
 mod schedules;
 mod sessions;
+mod space;
 mod stage;
 mod wills;

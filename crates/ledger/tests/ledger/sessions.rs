@@ -232,7 +232,12 @@ fn there_are_no_more_sessions_than_there_may_be() {
 /// However much a session has, no turn does more than about a thousand units of work for its end.
 #[test]
 fn a_large_session_ends_bit_by_bit_and_is_invisible_at_once() {
-    let settings = Settings { queue_full: QueueFull::DropNewest, ..Settings::default() };
+    let settings = Settings {
+        queue_full: QueueFull::DropNewest,
+        shared_subscriptions_max: 5_000,
+        groups_per_filter_max: 10_000,
+        ..Settings::default()
+    };
     let mut stage = Stage::with(settings);
     let client = stage.client("c", &Ask::lasting(60));
     for number in 0..5_000 {

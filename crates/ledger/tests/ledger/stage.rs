@@ -27,12 +27,19 @@ pub(crate) struct Sink {
     pub(crate) replies: Vec<(ShardId, Reply)>,
     /// Groups are refused, unless every record in them frees space.
     pub(crate) no_space: bool,
+    /// The longest group that is taken, if it is not that of long segments.
+    pub(crate) short_group_bytes: Option<usize>,
+    /// There is no space any more when so many groups were taken.
+    pub(crate) no_space_after: Option<usize>,
     pub(crate) is_poisoned: bool,
     pub(crate) has_no_room: bool,
     /// What is to be read again.
     pub(crate) wanted: Vec<Wanted>,
     last: Lsn,
 }
+
+/// The longest group that a journal with 2 MiB segments takes is not much longer.
+const GROUP_BYTES_MAX: usize = 1_500_000;
 
 impl Effects for Sink {
     fn post(&mut self, to: ShardId, reply: Reply) {
@@ -44,10 +51,20 @@ impl Effects for Sink {
         if self.is_poisoned {
             return Err(Refusal::Poisoned);
         }
+        let bytes: usize = group.iter().map(Record::bytes_most).sum();
+        assert!(bytes <= self.group_bytes_max(), "a group of {bytes} bytes fits into no frame");
         if self.no_space && !group.iter().all(Record::frees_space) {
             return Err(Refusal::NoSpace);
         }
+        self.no_space_after = self.no_space_after.map(|left| left - 1).filter(|left| {
+            self.no_space |= *left == 0;
+            !self.no_space
+        });
         self.copy(group)
+    }
+
+    fn group_bytes_max(&self) -> usize {
+        self.short_group_bytes.unwrap_or(GROUP_BYTES_MAX)
     }
 
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {

@@ -20,17 +20,24 @@ const PIECE_BYTES: u64 = 1 << 20;
 const ATTEMPTS: usize = 20;
 /// Copied last and removed first: without it there is no journal.
 const META: &str = "META";
+/// Made first and removed last.
+const LOCK: &str = "LOCK";
 
 pub(super) fn backup(dir: &Path, to: &Path) -> Result<String, Failure> {
     has_journal(dir)?;
     let open = |error| Failure::Directory { dir: dir.to_owned(), error };
     let from = Directory::open_to_read(dir).map_err(open)?;
     let is_there = to.exists();
-    if is_there && to.read_dir().map_or(true, |mut entries| entries.next().is_some()) {
+    if is_there && !is_empty(to) {
         return Err(Failure::NotEmpty(to.to_owned()));
     }
     let target = Directory::open(to).map_err(|error| Failure::Directory { dir: to.to_owned(), error })?;
-    let read = copy_and_check(&from, &(Arc::new(target) as Arc<dyn Storage>), dir, to)?;
+    let copied = copy_and_check(&from, &(Arc::new(target) as Arc<dyn Storage>), dir, to);
+    if copied.is_err() && !is_there {
+        // Only if it is empty: what else is in it is not of this copy.
+        let _ = std::fs::remove_dir(to);
+    }
+    let read = copied?;
     Ok(format!(
         "{} is a copy of {}: {} in {}.\n",
         to.display(),
@@ -49,8 +56,16 @@ fn copy_and_check(
     let copied = copy_until_whole(from, to, dir, target);
     if copied.is_err() {
         remove(&**to, |_| true);
+        let _ = to.remove(LOCK);
     }
     copied
+}
+
+/// A lock that nobody holds is left by a copy that was killed.
+fn is_empty(dir: &Path) -> bool {
+    let is_lock =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == LOCK);
+    dir.read_dir().is_ok_and(|mut entries| entries.all(is_lock))
 }
 
 fn copy_until_whole(
@@ -84,7 +99,7 @@ fn copy_until_whole(
 /// In order.
 fn segments(storage: &dyn Storage) -> Vec<String> {
     let mut names = storage.list().unwrap_or_default();
-    names.retain(|name| name.starts_with("segment-"));
+    names.retain(|name| journal::is_segment(name));
     names.sort_unstable();
     names
 }
@@ -106,7 +121,8 @@ fn copy_missing(from: &dyn Storage, to: &dyn Storage) -> Result<(), (String, std
 /// All of it, zeros too: a broker counts on the space of a segment being there.
 fn copy_file(from: &dyn Storage, to: &dyn Storage, name: &str) -> std::io::Result<()> {
     let source = from.open(name, false)?;
-    let bytes = source.bytes()?;
+    // What is behind the longest segment is not read, and may be a hole without end.
+    let bytes = source.bytes()?.min(u64::from(journal::SEGMENT_BYTES_MOST));
     let copy = to.open(name, true)?;
     let mut piece = Vec::new();
     let mut end = bytes;

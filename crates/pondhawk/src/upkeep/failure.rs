@@ -46,6 +46,12 @@ impl fmt::Display for Failure {
                 f.write_str("hint: stop the broker first; or make a copy with `pondhawk journal backup` and take that")
             }
             Self::Directory { dir, error } => write!(f, "{} cannot be opened: {error}", dir.display()),
+            Self::Journal { dir, error: OpenError::Damaged(damage) } if !damage.is_repairable() => {
+                writeln!(f, "the journal in {} is damaged\n{damage}", dir.display())?;
+                f.write_str(
+                    "hint: move away the files that do not belong to this journal, or bring back a backup",
+                )
+            }
             Self::Journal { dir, error: OpenError::Damaged(damage) } => {
                 writeln!(f, "the journal in {} is damaged\n{damage}", dir.display())?;
                 write!(

@@ -169,7 +169,7 @@ fn unix_ms() -> u64 {
 /// All files of the log, those without a record too.
 fn segments(storage: &dyn Storage, read: &Read) -> Vec<SegmentFile> {
     let mut names = storage.list().unwrap_or_default();
-    names.retain(|name| name.starts_with("segment-"));
+    names.retain(|name| journal::is_segment(name));
     names.sort_unstable();
     let segment = |file: String| {
         let bytes = storage.open(&file, false).and_then(|file| file.bytes()).unwrap_or_default();

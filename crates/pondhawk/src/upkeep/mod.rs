@@ -41,7 +41,7 @@ pub(crate) fn run(command: &JournalCommand) -> ExitCode {
 }
 
 fn check(dir: &Path) -> Result<String, Failure> {
-    let mut reading = Reading::begin(Arc::new(lock(dir)?), dir)?;
+    let mut reading = Reading::begin(Arc::new(open_to_check(dir)?), dir)?;
     reading.by_ref().for_each(drop);
     let read = reading.finish()?;
     Ok(format!(
@@ -55,13 +55,15 @@ fn check(dir: &Path) -> Result<String, Failure> {
 
 /// Says each thing that it gives up when that is done, because what comes next may fail.
 fn repair(dir: &Path, discard_damaged: bool) -> Result<String, Failure> {
-    let storage: Arc<dyn Storage> = Arc::new(lock(dir)?);
-    let mut last: Option<Damage> = None;
+    let storage: Arc<dyn Storage> =
+        if discard_damaged { Arc::new(lock(dir)?) } else { Arc::new(open_to_check(dir)?) };
+    let mut given_up: Vec<Damage> = Vec::new();
     loop {
         let damage = match Reading::begin(Arc::clone(&storage), dir).and_then(Reading::finish) {
-            Ok(read) => return Ok(format!("{} {}.\n", dir.display(), repaired(last.is_some(), &read))),
+            Ok(read) => return Ok(format!("{} {}.\n", dir.display(), repaired(!given_up.is_empty(), &read))),
+            // What is still damaged after it was given up cannot be repaired.
             Err(Failure::Journal { error: OpenError::Damaged(damage), .. })
-                if discard_damaged && last.as_ref() != Some(&damage) =>
+                if discard_damaged && !given_up.contains(&damage) =>
             {
                 damage
             }
@@ -70,7 +72,7 @@ fn repair(dir: &Path, discard_damaged: bool) -> Result<String, Failure> {
         let failed = |error| Failure::Journal { dir: dir.to_owned(), error };
         let bytes = journal::discard(&*storage, &damage).map_err(failed)?;
         println!("given up: {damage} ({})", text::Size(bytes));
-        last = Some(damage);
+        given_up.push(damage);
     }
 }
 
@@ -83,6 +85,12 @@ fn repaired(was_damaged: bool, read: &Read) -> String {
 fn inspect(dir: &Path, json: bool) -> Result<String, Failure> {
     let inspection = Inspection::of(dir)?;
     Ok(if json { inspection.to_json() } else { inspection.to_string() })
+}
+
+/// The directory, to which nobody writes meanwhile.
+fn open_to_check(dir: &Path) -> Result<Directory, Failure> {
+    has_journal(dir)?;
+    Directory::open_to_check(dir).map_err(|error| Failure::Directory { dir: dir.to_owned(), error })
 }
 
 /// The directory, for this process alone.

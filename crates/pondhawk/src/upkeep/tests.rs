@@ -1,5 +1,7 @@
 //! Data directories that the library has written.
 
+mod hostile;
+
 use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
@@ -135,7 +137,8 @@ fn damage_is_said_with_its_place_and_the_way_out() {
 fn repair_gives_up_what_is_damaged_only_if_it_is_told_to() {
     let stage = Stage::new("repair");
     let mut bytes = fs::read(stage.segment()).expect("a segment");
-    bytes[2 * 4096 + 33] ^= 1;
+    // The second record: behind the page of the segment, the mark of the journal, and the first record.
+    bytes[3 * 4096 + 33] ^= 1;
     fs::write(stage.segment(), &bytes).expect("it can be written");
     let failure = repair(&stage.dir(), false).expect_err("it is damaged");
     assert_eq!(failure.exit_code(), ExitCode::from(1));

@@ -35,6 +35,7 @@
 mod authentication;
 mod connection;
 mod error;
+mod inherited;
 mod packet;
 mod publish;
 mod request;
@@ -58,6 +59,7 @@ pub use error::{ConnectError, DisconnectError, PublishError, RequestError, Timed
 pub use stored::{Stored, StoredMessage};
 
 use connection::Link;
+use inherited::Inherited;
 use publish::Sent;
 
 /// The bounds of a client, and how it acknowledges.
@@ -137,7 +139,8 @@ impl<'a> Outgoing<'a> {
 pub enum Publishing {
     /// It is written, with this identifier; at QoS 0 it has none.
     Sent(Option<PacketId>),
-    /// It waits for a connection, or for its turn behind those under way.
+    /// It waits for a connection, or for its turn behind those under way; in a session that an earlier program has left,
+    /// for an identifier that is not in use there.
     Waits,
 }
 
@@ -252,6 +255,8 @@ pub struct Client<T = ()> {
     outbound: Outbound<Sent<T>>,
     waiting: WaitingQueue<T>,
     inbound: Inbound,
+    /// Of a session that an earlier program has left.
+    inherited: Option<Box<Inherited>>,
     /// Numbers what is sent, for the order in which it is sent again.
     next_order: u64,
     failed: VecDeque<Failed<T>>,
@@ -271,6 +276,7 @@ impl<T> Client<T> {
             outbound: Outbound::default(),
             waiting: WaitingQueue::default(),
             inbound: Inbound::default(),
+            inherited: None,
             next_order: 0,
             failed: VecDeque::new(),
             link: None,

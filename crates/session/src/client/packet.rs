@@ -59,6 +59,7 @@ impl<T> Client<T> {
                 self.handle_pubrec(acknowledged, outcome, now, into)
             }
             Packet::PubRel(packet) => self.handle_pubrel(packet.packet_id, into),
+            Packet::PubComp(packet) if self.is_released(packet.packet_id, now, into) => Ok(Event::None),
             Packet::PubComp(packet) => {
                 let acknowledged = self.outbound.pubcomp(packet.packet_id);
                 // With PUBREC the message has arrived. That PUBCOMP does not know its identifier any more, as after a
@@ -182,6 +183,7 @@ impl<T> Client<T> {
         match acknowledged {
             Acknowledged::Over(sent) => {
                 self.not_again(packet_id, sent.connection);
+                self.give_identifier_back(packet_id);
                 self.flush(now, into);
                 Ok(Event::Published { packet_id, tag: sent.tag, reason, properties })
             }

@@ -56,12 +56,17 @@ impl<T> Client<T> {
         }
         let message = Arc::new(Message::of_outgoing(outgoing, now));
         let is_ready = link.is_some_and(|link| link.has_place(self.outbound.len()));
-        if is_ready && self.waiting.len() == 0 {
+        if is_ready && self.waiting.len() == 0 && self.has_identifier() {
             let sent = self.send(message, tag, now, into);
             return sent.map(|packet_id| Publishing::Sent(Some(packet_id))).map_err(|failed| failed.why);
         }
         match self.waiting.push(waiting(message, tag), self.settings.bound()) {
-            Wait::Waits => Ok(Publishing::Waits),
+            Wait::Waits => {
+                if is_ready {
+                    self.release_some(into);
+                }
+                Ok(Publishing::Waits)
+            }
             Wait::Full => Err(PublishError::Full),
         }
     }
@@ -75,9 +80,13 @@ impl<T> Client<T> {
         into: &mut Vec<u8>,
     ) -> Result<PacketId, Failed<T>> {
         let failed = |why, message, tag| Err(Failed { tag, message: Some(message), was_sent: false, why });
-        let Some(link) = &mut self.link else { return failed(PublishError::NotConnected, message, tag) };
-        let packet_id = self.outbound.unused(|id| link.requests.contains_key(&id));
-        if let Err(why) = link.send(&message, packet_id, false, now, into) {
+        let packet_id = self.take_identifier();
+        let sent = match &mut self.link {
+            Some(link) => link.send(&message, packet_id, false, now, into),
+            None => Err(PublishError::NotConnected),
+        };
+        if let Err(why) = sent {
+            self.give_identifier_back(packet_id);
             return failed(why, message, tag);
         }
         let (qos, connection) = (message.qos(), self.connections);
@@ -127,6 +136,7 @@ impl<T> Client<T> {
                 }
             }
         }
+        self.release_again(into);
         self.flush(now, into);
     }
 
@@ -134,6 +144,9 @@ impl<T> Client<T> {
     pub(super) fn flush(&mut self, now: Now, into: &mut Vec<u8>) {
         self.flush_again(now, into);
         while self.link.as_ref().is_some_and(|link| link.has_place(self.outbound.len())) {
+            if self.waiting.len() > 0 && !self.has_identifier() {
+                return self.release_some(into);
+            }
             let Some(waiting) = self.waiting.pop() else { return };
             if let Err(failed) = self.send(waiting.message, waiting.tag, now, into) {
                 self.failed.push_back(failed);
@@ -160,6 +173,7 @@ impl<T> Client<T> {
     /// been sent yet goes on waiting.
     pub(super) fn discard_session(&mut self) {
         self.has_session = false;
+        self.inherited = None;
         self.inbound = Inbound::default();
         if let Some(link) = &mut self.link {
             link.again.clear();

@@ -12,14 +12,17 @@ use crate::{Message, Wait, Waiting};
 
 /// A session without a connection, to be kept anywhere.
 ///
-/// One with nothing but a client identifier stands for a session that the server has and of which nothing is under way,
-/// as that of a program which only subscribes and accepts what it gets more than once.
+/// One with nothing but a client identifier stands for a session that the server has and of which nothing is known here:
+/// then it [is inherited](Self::is_inherited).
 #[derive(Debug, Clone)]
 pub struct Stored<T> {
     /// Whose session it is.
     pub client_id: Box<str>,
     /// The server has a session for it, as far as we know.
     pub has_session: bool,
+    /// An earlier program has left that session, and more packet identifiers may be open at the server than are known
+    /// here. Each is released before a message gets it, so that the server takes no message for an earlier one.
+    pub is_inherited: bool,
     /// What was published with QoS 1 and 2 and is not acknowledged, in the order in which it is sent again.
     pub under_way: Vec<StoredMessage<T>>,
     /// What has not been sent yet, in order.
@@ -55,6 +58,7 @@ impl<T> Client<T> {
         Stored {
             client_id: self.client_id.clone(),
             has_session: self.has_session,
+            is_inherited: self.inherited.is_some(),
             under_way: under_way.into_iter().map(stored).collect(),
             waiting: self.waiting.iter().cloned().collect(),
             unreleased: self.inbound.unreleased().collect(),
@@ -67,6 +71,7 @@ impl<T> Client<T> {
         let mut client = Self::new(settings);
         client.client_id = stored.client_id;
         client.has_session = stored.has_session;
+        client.inherited = stored.is_inherited.then(Box::default);
         client.inbound.resume(&stored.unreleased);
         for StoredMessage { packet_id, message, tag } in stored.under_way {
             client.next_order += 1;

@@ -230,7 +230,7 @@ fn what_the_server_does_not_offer_is_not_sent() {
     assert_eq!(world.sent().len(), 2);
 }
 
-/// [MQTT-3.2.2-11, MQTT-3.2.2-15]
+/// [MQTT-3.2.2-11]
 #[test]
 fn what_waited_for_a_server_that_does_not_take_it_fails() {
     let mut world = World::apart(Version::V5, Settings::default());

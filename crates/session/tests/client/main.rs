@@ -3,6 +3,7 @@
 
 mod authentication;
 mod connect;
+mod inherited;
 mod life;
 mod published;
 mod received;

@@ -207,6 +207,17 @@ fn a_message_that_the_application_refuses_may_come_again() {
     }
 }
 
+/// PUBREC waits for its turn behind that of an earlier message: nobody has asked for PUBREL.
+#[test]
+fn a_message_is_not_released_before_its_pubrec_has_left() {
+    let mut world = by_application(Version::V5);
+    receipt(&mut world, Qos::ExactlyOnce, 1);
+    let second = receipt(&mut world, Qos::ExactlyOnce, 2);
+    answer(&mut world, second, ReasonCode::Success);
+    assert!(world.sent().is_empty(), "accepted, and not said");
+    assert_eq!(world.refused(pubrel(2)).reason, ReasonCode::ProtocolError);
+}
+
 /// [MQTT-3.3.4-9]
 #[test]
 fn a_server_that_sends_more_than_was_asked_for_is_disconnected() {

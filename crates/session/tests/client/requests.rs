@@ -44,7 +44,7 @@ fn requests_are_answered_by_their_identifier() {
     }
 }
 
-/// [MQTT-3.8.4-6, MQTT-3.11.3-1, 3.1.1 MQTT-3.8.4-5]
+/// [MQTT-3.8.4-6, 3.1.1 MQTT-3.8.4-5]
 #[test]
 fn an_answer_to_nothing_that_was_asked_ends_the_connection() {
     for version in Version::ALL {

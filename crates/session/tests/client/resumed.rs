@@ -52,6 +52,43 @@ fn what_was_under_way_is_sent_again_in_its_order_and_at_no_other_time() {
     }
 }
 
+/// [MQTT-4.3.2-2, MQTT-4.3.3-2, MQTT-3.3.1-1, 3.1.1 MQTT-4.3.2-1, 3.1.1 MQTT-4.3.3-1, 3.1.1 MQTT-3.3.1-1]
+#[test]
+fn a_message_that_is_sent_for_the_first_time_after_a_reconnect_is_no_duplicate() {
+    for version in Version::ALL {
+        for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+            let mut world = World::new(version);
+            world.client.connection_lost();
+            world.publish(&outgoing(qos), "").expect("it waits for a connection");
+            let line = |id, dup| format!("PUBLISH q{} id={id}{dup} \"a/b\" 3 B \"hey\"", qos.level());
+            world.reconnect(ConnAck::accepted(true));
+            world.send(qos, "");
+            assert_eq!(world.sent(), [line(1, ""), line(2, "")]);
+            world.reconnect(ConnAck::accepted(true));
+            world.send(qos, "");
+            assert_eq!(world.sent(), [line(1, " dup"), line(2, " dup"), line(3, "")]);
+        }
+    }
+}
+
+/// The session that there was goes on until the server has said that there is another. [MQTT-4.1.0-1, 3.1.1 MQTT-4.1.0-1]
+#[test]
+fn a_connection_that_is_cut_before_connack_changes_no_session() {
+    let mut world = World::new(Version::V5);
+    world.send(Qos::AtLeastOnce, "kept");
+    world.client.connection_lost();
+    let mut short = connect(Version::V5);
+    short.properties.session_expiry_interval_secs = None;
+    for _ in 0..2 {
+        world.connect_with(&short).expect("in order");
+        world.client.connection_lost();
+        assert_eq!((world.client.in_flight(), world.failed()), (1, Vec::new()));
+    }
+    world.sent();
+    world.reconnect(ConnAck::accepted(true));
+    assert_eq!(world.sent(), ["PUBLISH q1 id=1 dup \"a/b\" 3 B \"hey\""]);
+}
+
 /// [MQTT-3.3.4-7, MQTT-4.9.0-1]
 #[test]
 fn a_server_that_takes_less_than_before_gets_less_at_a_time() {

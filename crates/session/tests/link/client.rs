@@ -33,6 +33,7 @@ impl ClientEnd {
         let stored = Stored {
             client_id: "me".into(),
             has_session: true,
+            is_inherited: random.below(2) == 0,
             under_way: Vec::new(),
             waiting: Vec::new(),
             unreleased: Vec::new(),

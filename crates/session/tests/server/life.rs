@@ -91,7 +91,6 @@ fn the_server_says_why_it_ends_a_connection_that_it_has_accepted() {
     }
 }
 
-/// [MQTT-3.14.2-1]
 #[test]
 fn disconnect_changes_how_long_a_session_is_kept_unless_it_was_to_end() {
     let disconnect = |secs| Disconnect {

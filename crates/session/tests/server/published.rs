@@ -56,6 +56,20 @@ fn answers_of_one_kind_leave_in_the_order_of_what_they_answer() {
     }
 }
 
+/// PUBREC waits for its turn behind that of an earlier message: nobody has asked for PUBREL.
+#[test]
+fn a_message_is_not_released_before_its_pubrec_has_left() {
+    for version in Version::ALL {
+        let mut world = World::new(version);
+        for packet_id in [1, 2] {
+            world.take(publish(Qos::ExactlyOnce, packet_id)).expect("a message");
+        }
+        world.complete(Ticket::PubRec(id(2)));
+        assert!(world.sent().is_empty(), "accepted, and not said");
+        assert!(world.take(pubrel(2)).is_err(), "{version}");
+    }
+}
+
 /// [MQTT-4.3.2-5, 3.1.1 MQTT-4.3.2-2]
 #[test]
 fn an_identifier_that_was_acknowledged_stands_for_a_new_message() {

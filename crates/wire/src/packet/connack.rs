@@ -158,7 +158,9 @@ mod tests {
     fn a_refusal_that_3_x_cannot_say_is_not_written() {
         let mut bytes = Vec::new();
         let error = ConnAck::refused(ConnectRefusal::TopicNameInvalid).encode(Version::V3_1_1, &mut bytes);
-        assert!(matches!(error, Err(EncodeError::Forbidden(_))));
+        let Err(EncodeError::Forbidden(forbidden)) = error else { panic!("{error:?}") };
+        assert_eq!(forbidden.statement(), "MQTT-4.8.0-1");
+        assert_eq!(forbidden.text(), "a code that CONNACK does not have");
         assert!(bytes.is_empty());
     }
 

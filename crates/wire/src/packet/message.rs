@@ -1,5 +1,6 @@
 use crate::number::PayloadFormat;
-use crate::property::{PropertySet, properties, read_block};
+use crate::property::{Property, PropertySet, properties, read_block};
+use crate::read::Reader;
 use crate::repeated::UserProperties;
 use crate::rule::Violation;
 use crate::sink::{Counter, EncodeError, Sink};
@@ -62,5 +63,28 @@ impl<'a> MessageProperties<'a> {
         read_block(bytes)
             .map(|((), (), properties)| properties)
             .map_err(|fault| Violation::of(fault, Version::V5))
+    }
+
+    /// The same for bytes that [`write_bytes`](Self::write_bytes) is known to have written. User Properties stand behind all
+    /// others then: they are not looked at, so that this costs the same however many there are.
+    ///
+    /// # Errors
+    /// If the bytes before the User Properties are something else.
+    pub fn from_written_bytes(bytes: &'a [u8]) -> Result<Self, Violation> {
+        let mut from = Reader::new(bytes, Version::V5);
+        while let Some((&id, behind)) = from.rest.split_first()
+            && let Some(property) = Property::from_id(id)
+            && property != Property::UserProperty
+        {
+            from.rest = behind;
+            property.skip(&mut from).map_err(|fault| Violation::of(fault, Version::V5))?;
+        }
+        let others = bytes.split_at(bytes.len() - from.rest.len()).0;
+        Ok(Self { user_properties: UserProperties::of_block(from.rest), ..Self::from_bytes(others)? })
+    }
+
+    /// Whether the User Properties stand where [`write_bytes`](Self::write_bytes) writes them.
+    pub fn is_as_written(&self) -> bool {
+        self.user_properties.is_at_end()
     }
 }

@@ -1,0 +1,23 @@
+//! The command line of attacks.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{ComparisonArgs, seconds};
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct HostileArgs {
+    /// The attacks; all of them if none is named
+    #[arg(value_name = "ATTACK")]
+    pub(crate) attacks: Vec<String>,
+    /// Seconds that innocent clients are measured, before each attack and under it
+    #[arg(long, value_name = "SECS", default_value = "4", value_parser = seconds)]
+    pub(crate) duration: Duration,
+    /// Attacks with a twentieth of the long form's clients and topics, and neither throughput nor latency is judged
+    #[arg(long)]
+    pub(crate) short: bool,
+    #[command(flatten)]
+    pub(crate) comparison: ComparisonArgs,
+}

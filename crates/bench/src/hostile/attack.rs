@@ -1,0 +1,483 @@
+//! The attacks: each does, within what MQTT allows, as much harm as it can.
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use super::innocent::TOPICS;
+use super::packets::{self, Options};
+use super::peer::Peer;
+
+/// Topics and client identifiers of attackers.
+const ROOT: &str = "hostile";
+
+/// One way to hurt a server.
+pub(super) struct Attack {
+    /// Its name on the command line and in the table.
+    pub(super) name: &'static str,
+    /// What the attackers do, in a sentence.
+    pub(super) what: &'static str,
+    /// Brings the attackers to where they can begin. They stay connected as long as the result lives.
+    prepare: fn(&mut Arena) -> io::Result<()>,
+    /// One short piece of the attack; it is repeated until the time is over.
+    strike: fn(&mut Arena) -> io::Result<()>,
+}
+
+/// What an attack works with.
+pub(super) struct Arena {
+    address: SocketAddr,
+    /// Everything is so many times smaller than in the long form.
+    divisor: usize,
+    peers: Vec<Peer>,
+    /// Never the same twice.
+    number: u64,
+}
+
+impl Arena {
+    pub(super) fn new(address: SocketAddr, divisor: usize) -> Self {
+        Self { address, divisor, peers: Vec::new(), number: 0 }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// A count of the long form, or what is left of it in the short one.
+    fn count(&self, long: usize) -> usize {
+        (long / self.divisor).max(2)
+    }
+
+    /// Another attacker whose session ends with its connection.
+    fn join(&mut self) -> io::Result<&mut Peer> {
+        self.join_for(0)
+    }
+
+    /// Another attacker whose session lasts so long.
+    fn join_for(&mut self, expiry_secs: u32) -> io::Result<&mut Peer> {
+        let id = format!("{ROOT}-{}", self.next());
+        self.peers.push(Peer::connect(self.address, &packets::connect(&id, true, expiry_secs))?);
+        Ok(self.peers.last_mut().expect("pushed just now"))
+    }
+
+    fn peer(&mut self, at: usize) -> io::Result<&mut Peer> {
+        self.peers.get_mut(at).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Throws away what has arrived for any attacker, and forgets those whose connection has ended.
+    fn discard(&mut self) {
+        self.peers.retain_mut(Peer::discard);
+    }
+}
+
+impl Attack {
+    /// Attacks until `is_over`. A server that ends its attackers' connections is attacked again.
+    pub(super) fn run(&self, arena: &mut Arena, mut is_over: impl FnMut() -> bool) {
+        while !is_over() {
+            if (self.strike)(arena).is_err() {
+                arena.peers.clear();
+                thread::sleep(Duration::from_millis(10));
+                let _ = self.prepare(arena);
+            }
+        }
+    }
+
+    /// See [`Attack::prepare`].
+    ///
+    /// # Errors
+    /// If the server defends itself so early: the attack goes on nevertheless.
+    pub(super) fn prepare(&self, arena: &mut Arena) -> io::Result<()> {
+        (self.prepare)(arena)
+    }
+}
+
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "expiring-topics",
+        what: "Retained messages under topics of 65,000 bytes that expire after a second.",
+        prepare: |arena| arena.join().map(drop),
+        strike: expiring_topics,
+    },
+    Attack {
+        name: "stored-messages",
+        what: "64 KiB messages at QoS 1 to a lasting session that acknowledges each.",
+        prepare: |arena| {
+            let subscriber = arena.join_for(3_600)?;
+            subscriber.send(&packets::subscribe(1, [format!("{ROOT}/stored")], 1))?;
+            subscriber.wait_for(packets::SUBACK)?;
+            arena.join().map(drop)
+        },
+        strike: stored_messages,
+    },
+    Attack {
+        name: "replaced-value",
+        what: "One retained value of 1 MB, replaced again and again.",
+        prepare: |arena| arena.join().map(drop),
+        strike: |arena| {
+            let packet_id = packet_id(arena.next());
+            let publish =
+                packets::publish(&format!("{ROOT}/value"), &vec![b'v'; 1_000_000], stored(packet_id));
+            let publisher = arena.peer(0)?;
+            publisher.send(&publish)?;
+            publisher.wait_for(packets::PUBACK).map(drop)
+        },
+    },
+    Attack {
+        name: "cleared-nothing",
+        what: "Topics of 60,000 bytes that have no retained value are cleared.",
+        prepare: |arena| arena.join().map(drop),
+        strike: |arena| {
+            let packet_id = packet_id(arena.next());
+            let topic = long_topic(arena.next(), 60_000);
+            let publisher = arena.peer(0)?;
+            publisher.send(&packets::publish(&topic, b"", stored(packet_id)))?;
+            publisher.wait_for(packets::PUBACK).map(drop)
+        },
+    },
+    Attack {
+        name: "last-words",
+        what: "Clients send CONNECT, SUBSCRIBE, UNSUBSCRIBE and DISCONNECT in one segment.",
+        prepare: |_| Ok(()),
+        strike: last_words,
+    },
+    Attack {
+        name: "slow-acknowledger",
+        what: "A lasting session subscribes to the innocent clients and acknowledges ten messages a second.",
+        prepare: |arena| {
+            let subscriber = arena.join_for(3_600)?;
+            subscriber.send(&packets::subscribe(1, [format!("{TOPICS}/#")], 1))?;
+            subscriber.wait_for(packets::SUBACK).map(drop)
+        },
+        strike: |arena| {
+            let subscriber = arena.peer(0)?;
+            let packet = subscriber.wait_for(packets::PUBLISH)?;
+            if let Some(id) = packets::packet_id_of(&packet) {
+                subscriber.send(&packets::puback(id))?;
+                thread::sleep(Duration::from_millis(100));
+            }
+            Ok(())
+        },
+    },
+    Attack {
+        name: "stuck-readers",
+        what: "Fifty clients subscribe to the innocent clients and read nothing.",
+        prepare: |arena| {
+            for _ in 0..arena.count(50) {
+                let subscriber = arena.join()?;
+                subscriber.send(&packets::subscribe(1, [format!("{TOPICS}/#")], 1))?;
+                subscriber.wait_for(packets::SUBACK)?;
+            }
+            Ok(())
+        },
+        strike: rest,
+    },
+    Attack {
+        name: "many-groups",
+        what: "One client is in 100,000 groups that get what the innocent clients publish.",
+        prepare: |arena| {
+            let groups = arena.count(100_000);
+            arena.join()?;
+            join_groups(arena, groups)
+        },
+        strike: |arena| {
+            arena.discard();
+            thread::sleep(Duration::from_millis(5));
+            arena.peer(0).map(drop)
+        },
+    },
+    Attack {
+        name: "left-groups",
+        what: "Clients join 100,000 groups and leave them all at once.",
+        prepare: |_| Ok(()),
+        strike: |arena| {
+            let groups = arena.count(100_000);
+            arena.peers.clear();
+            arena.join()?;
+            join_groups(arena, groups)?;
+            arena.peer(0)?.send(&packets::DISCONNECT)?;
+            arena.peers.remove(0).finish()
+        },
+    },
+    Attack {
+        name: "absent-members",
+        what: "A group that gets what the innocent clients publish has 10,000 members, all of them away.",
+        prepare: absent_members,
+        strike: rest,
+    },
+    Attack {
+        name: "unfinished-packets",
+        what: "400 clients send 620 kB of a PUBLISH of 2 MB, and nothing more.",
+        prepare: |arena| {
+            let unfinished = packets::unfinished_publish(&format!("{ROOT}/unfinished"), 2_000_000, 620_000);
+            for _ in 0..arena.count(400) {
+                arena.join()?.send(&unfinished)?;
+            }
+            Ok(())
+        },
+        strike: rest,
+    },
+    Attack {
+        name: "user-properties",
+        what: "800 subscribers get PUBLISH packets with 250,000 User Properties.",
+        prepare: |arena| {
+            arena.join()?;
+            for _ in 0..arena.count(800) {
+                let subscriber = arena.join()?;
+                subscriber.send(&packets::subscribe(1, [format!("{ROOT}/properties")], 0))?;
+                subscriber.wait_for(packets::SUBACK)?;
+            }
+            Ok(())
+        },
+        strike: |arena| {
+            let user_properties = 250_000;
+            let options = Options { user_properties, ..Options::default() };
+            let publish = packets::publish(&format!("{ROOT}/properties"), b"", options);
+            arena.peer(0)?.send(&publish)?;
+            arena.discard();
+            thread::sleep(Duration::from_millis(200));
+            Ok(())
+        },
+    },
+    Attack {
+        name: "deep-filters",
+        what: "One client subscribes to 5,000 filters of twelve levels, each with its wildcards elsewhere.",
+        prepare: |arena| {
+            let filters: Vec<String> = (1..=arena.count(5_000)).map(deep_filter).collect();
+            let subscriber = arena.join()?;
+            for some in filters.chunks(500) {
+                subscriber.send(&packets::subscribe(1, some, 0))?;
+                subscriber.wait_for(packets::SUBACK)?;
+            }
+            Ok(())
+        },
+        strike: rest,
+    },
+    Attack {
+        name: "huge-subscribe",
+        what: "SUBSCRIBE packets of nearly 2 MB, each followed by the end of the connection.",
+        prepare: |_| Ok(()),
+        strike: |arena| {
+            let filters = (0..arena.count(90_000)).map(|at| format!("{ROOT}/filter/{at:05}"));
+            let subscribe = packets::subscribe(1, filters, 1);
+            arena.peers.clear();
+            let subscriber = arena.join()?;
+            subscriber.send(&subscribe)?;
+            subscriber.wait_for(packets::SUBACK).map(drop)
+        },
+    },
+    Attack {
+        name: "unread-pings",
+        what: "PINGREQ as fast as the server takes them, and no answer is read.",
+        prepare: |arena| arena.join().map(drop),
+        strike: |arena| {
+            let pings = packets::PINGREQ.repeat(8_192);
+            arena.peer(0)?.push(&pings);
+            thread::sleep(Duration::from_millis(1));
+            Ok(())
+        },
+    },
+    Attack {
+        name: "unreleased-messages",
+        what: "QoS 2 messages that are never released, sent again and again under the same identifiers.",
+        prepare: |arena| arena.join().map(drop),
+        strike: |arena| {
+            let number = arena.next();
+            let mut batch = Vec::new();
+            for packet_id in 1..=64 {
+                let options = Options { qos: 2, packet_id, ..Options::default() };
+                batch.extend(packets::publish(&format!("{ROOT}/{number}"), &[b'u'; 1_000], options));
+            }
+            let publisher = arena.peer(0)?;
+            publisher.send(&batch)?;
+            thread::sleep(Duration::from_millis(2));
+            if publisher.discard() { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
+        },
+    },
+    Attack {
+        name: "topic-aliases",
+        what: "500 clients set up every topic alias that they may, each for a topic of 60,000 bytes.",
+        prepare: |arena| {
+            for _ in 0..arena.count(500) {
+                let mut batch = Vec::new();
+                for alias in 1..=10 {
+                    let topic = long_topic(arena.next(), 60_000);
+                    let options = Options { topic_alias: Some(alias), ..Options::default() };
+                    batch.extend(packets::publish(&topic, b"", options));
+                }
+                arena.join()?.send(&batch)?;
+            }
+            Ok(())
+        },
+        strike: rest,
+    },
+    Attack {
+        name: "retained-walks",
+        what: "Clients subscribe to 50,000 retained messages again and again, and leave before they have them.",
+        prepare: |arena| {
+            let messages = arena.count(50_000);
+            let publisher = arena.join()?;
+            for at in 0..messages {
+                let options = Options { retain: true, ..Options::default() };
+                publisher.send(&packets::publish(&format!("{ROOT}/walk/{at}"), &[b'w'; 100], options))?;
+            }
+            Ok(())
+        },
+        strike: |arena| {
+            arena.peers.truncate(1);
+            for _ in 0..8 {
+                arena.join()?.send(&packets::subscribe(1, [format!("{ROOT}/walk/#")], 0))?;
+            }
+            thread::sleep(Duration::from_millis(5));
+            Ok(())
+        },
+    },
+    Attack {
+        name: "cut-wills",
+        what: "A thousand clients with wills of 60,000 bytes to a subscriber are cut at once, again and again.",
+        prepare: |arena| {
+            let subscriber = arena.join()?;
+            subscriber.send(&packets::subscribe(1, [format!("{ROOT}/will")], 0))?;
+            subscriber.wait_for(packets::SUBACK).map(drop)
+        },
+        strike: |arena| {
+            let (topic, payload) = (format!("{ROOT}/will"), vec![b'w'; 60_000]);
+            let clients = arena.count(1_000);
+            for _ in 0..clients {
+                let id = format!("{ROOT}-{}", arena.next());
+                let connect = packets::connect_with_will(&id, true, 0, Some((&topic, &payload)));
+                arena.peers.push(Peer::connect(arena.address, &connect)?);
+            }
+            arena.peers.truncate(1);
+            if arena.peer(0)?.discard() { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
+        },
+    },
+    Attack {
+        name: "takeovers",
+        what: "Connections take one client identifier from each other as fast as they can.",
+        prepare: |_| Ok(()),
+        strike: |arena| {
+            let connect = packets::connect(&format!("{ROOT}-one"), false, 3_600);
+            for _ in 0..16 {
+                let mut peer = Peer::open(arena.address)?;
+                peer.send(&connect)?;
+                arena.peers.push(peer);
+            }
+            arena.discard();
+            let surplus = arena.peers.len().saturating_sub(64);
+            arena.peers.drain(..surplus);
+            thread::sleep(Duration::from_millis(2));
+            Ok(())
+        },
+    },
+];
+
+/// Attackers that have done what they wanted, and stay.
+fn rest(arena: &mut Arena) -> io::Result<()> {
+    thread::sleep(Duration::from_millis(20));
+    // Whoever was ended is gone; the attack goes on with the others.
+    let _ = arena;
+    Ok(())
+}
+
+fn expiring_topics(arena: &mut Arena) -> io::Result<()> {
+    for _ in 0..arena.count(120) {
+        let topic = long_topic(arena.next(), 65_000);
+        let options = Options { retain: true, expiry_secs: Some(1), ..Options::default() };
+        arena.peer(0)?.send(&packets::publish(&topic, b"x", options))?;
+    }
+    thread::sleep(Duration::from_millis(500));
+    Ok(())
+}
+
+fn stored_messages(arena: &mut Arena) -> io::Result<()> {
+    const BATCH: usize = 16;
+    let first = arena.next();
+    let mut batch = Vec::new();
+    for at in 0..BATCH {
+        let packet_id = packet_id(first * BATCH as u64 + at as u64);
+        let options = Options { qos: 1, packet_id, ..Options::default() };
+        batch.extend(packets::publish(&format!("{ROOT}/stored"), &[b's'; 64 << 10], options));
+    }
+    arena.peer(1)?.send(&batch)?;
+    let mut delivered = 0;
+    for _ in 0..BATCH {
+        delivered += usize::from(packets::published(&arena.peer(1)?.wait_for(packets::PUBACK)?).is_ok());
+    }
+    for _ in 0..delivered {
+        let message = arena.peer(0)?.wait_for(packets::PUBLISH)?;
+        if let Some(id) = packets::packet_id_of(&message) {
+            arena.peer(0)?.send(&packets::puback(id))?;
+        }
+    }
+    Ok(())
+}
+
+fn last_words(arena: &mut Arena) -> io::Result<()> {
+    let mut leaving = Vec::new();
+    for _ in 0..32 {
+        let number = arena.next();
+        let filter = format!("{ROOT}/words/{number}/+");
+        let mut words = packets::connect(&format!("{ROOT}-{number}"), true, 0);
+        words.extend(packets::subscribe(1, [&filter], 1));
+        words.extend(packets::unsubscribe(2, &filter));
+        words.extend(packets::DISCONNECT);
+        let mut peer = Peer::open(arena.address)?;
+        peer.send(&words)?;
+        leaving.push(peer);
+    }
+    leaving.into_iter().try_for_each(Peer::finish)
+}
+
+fn join_groups(arena: &mut Arena, groups: usize) -> io::Result<()> {
+    let filters: Vec<String> = (0..groups).map(|at| format!("$share/{at}/{TOPICS}/#")).collect();
+    let member = arena.peer(0)?;
+    for some in filters.chunks(1_000) {
+        member.send(&packets::subscribe(1, some, 0))?;
+        member.wait_for(packets::SUBACK)?;
+    }
+    Ok(())
+}
+
+fn absent_members(arena: &mut Arena) -> io::Result<()> {
+    const AT_A_TIME: usize = 100;
+    let members = arena.count(10_000);
+    let mut away = 0;
+    while away < members {
+        let mut leaving = Vec::new();
+        for _ in 0..AT_A_TIME.min(members - away) {
+            let mut words = packets::connect(&format!("{ROOT}-{}", arena.next()), true, 3_600);
+            words.extend(packets::subscribe(1, [format!("$share/absent/{TOPICS}/#")], 0));
+            let mut peer = Peer::open(arena.address)?;
+            peer.send(&words)?;
+            leaving.push(peer);
+        }
+        away += leaving.len();
+        for mut peer in leaving {
+            peer.wait_for(packets::SUBACK)?;
+            peer.send(&packets::DISCONNECT)?;
+            peer.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// A filter of twelve levels; its wildcards stand where `number` has its bits.
+fn deep_filter(number: usize) -> String {
+    let level = |at: usize| if number >> at & 1 == 1 { "+" } else { "l" };
+    (0..13).map(level).collect::<Vec<_>>().join("/")
+}
+
+/// A topic of about so many bytes.
+fn long_topic(number: u64, len: usize) -> String {
+    format!("{ROOT}/{number:020}/{}", "t".repeat(len.saturating_sub(ROOT.len() + 22)))
+}
+
+fn packet_id(number: u64) -> u16 {
+    u16::try_from(number % 60_000).expect("less than 60,000") + 1
+}
+
+/// A retained message at QoS 1.
+fn stored(packet_id: u16) -> Options {
+    Options { qos: 1, retain: true, packet_id, ..Options::default() }
+}

@@ -1,0 +1,189 @@
+//! SUBSCRIBE and UNSUBSCRIBE with very many filters: a bounded number of them is taken in a turn.
+
+use session::{Purpose, Settings};
+use topic::TopicFilter;
+use wire::{
+    OneOrMore, PacketId, Qos, RequestedFilter, Subscribe, SubscribeProperties, Subscription, Unsubscribe,
+    UnsubscribeProperties, Version,
+};
+
+use crate::world::{Peer, World, bytes, settings};
+
+const FILTERS: usize = 20_000;
+/// What a turn takes in of packets that it has just read, and of packets that wait.
+const FILTERS_PER_TURN: usize = 2_000;
+
+fn world() -> World {
+    let all = Settings { subscriptions_max: 100_000, packet_bytes_max: 2 << 20, ..settings() };
+    World::with(1, all)
+}
+
+fn names(prefix: &str) -> Vec<String> {
+    (0..FILTERS).map(|number| format!("{prefix}{number}")).collect()
+}
+
+fn subscribe(names: &[String], version: Version) -> Vec<u8> {
+    let filter = |name| TopicFilter::new(name).expect("a filter");
+    let all = names.iter().map(|name| Subscription::with_qos(filter(name), Qos::AtMostOnce));
+    let all: Vec<Subscription<'_>> = all.collect();
+    let subscriptions = OneOrMore::new(&all).expect("at least one");
+    let properties = SubscribeProperties::default();
+    bytes(&Subscribe { packet_id: PacketId::MIN, properties, subscriptions }.into(), version)
+}
+
+fn unsubscribe(names: &[String], version: Version) -> Vec<u8> {
+    let all: Vec<RequestedFilter<'_>> =
+        names.iter().map(|name| Ok(TopicFilter::new(name).expect("a filter"))).collect();
+    let filters = OneOrMore::new(&all).expect("at least one");
+    let properties = UnsubscribeProperties::default();
+    bytes(&Unsubscribe { packet_id: PacketId::MIN, properties, filters }.into(), version)
+}
+
+const PING: &[u8] = b"\xC0\x00";
+
+/// Turn after turn, until nothing is left to do. Returns how many turns that took, and how many subscriptions came or
+/// went in the one that changed most.
+fn turn_by_turn(world: &mut World, others: &[Peer]) -> (usize, usize) {
+    let (mut turns, mut most) = (0, 0);
+    let mut before = world.subscriptions();
+    while world.has_work() {
+        for other in others {
+            world.feed_only(*other, PING);
+            assert_eq!(world.packets(*other), ["PINGRESP"], "others are served in each turn");
+        }
+        world.carry_commands();
+        let now = world.subscriptions();
+        most = most.max(now.abs_diff(before));
+        (before, turns) = (now, turns + 1);
+        assert!(turns < 10 * FILTERS, "there is an end");
+    }
+    (turns, most)
+}
+
+fn count_codes(packet: &str) -> usize {
+    packet.split(", ").count()
+}
+
+#[test]
+fn the_filters_of_one_packet_are_taken_in_over_many_turns_and_answered_together() {
+    for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+        for prefix in ["t/", "$share/g/"] {
+            let mut world = world();
+            let [greedy, other] = ["greedy", "other"].map(|name| world.connect(0, version, name));
+            let names = names(prefix);
+            world.feed_only(greedy, &[&subscribe(&names, version), PING].concat());
+            assert!(world.packets(greedy).is_empty(), "neither SUBACK nor what stands behind it");
+            assert!(world.budget.held_bytes(Purpose::Partials) > 0, "what waits is on the account");
+            let (turns, most) = turn_by_turn(&mut world, &[other]);
+            assert!(most <= FILTERS_PER_TURN, "{most} in one turn");
+            assert!(turns >= FILTERS / FILTERS_PER_TURN, "{turns} turns");
+            world.settle();
+            assert_eq!(world.subscriptions(), FILTERS);
+            assert_eq!(world.budget.held_bytes(Purpose::Partials), 0);
+            let answers = world.packets(greedy);
+            let [suback, pong] = &answers[..] else { panic!("{} packets", answers.len()) };
+            assert!(suback.starts_with("SUBACK") && pong == "PINGRESP", "{pong}");
+            assert_eq!(count_codes(suback), FILTERS);
+
+            world.feed_only(greedy, &[&unsubscribe(&names, version), PING].concat());
+            let (_, most) = turn_by_turn(&mut world, &[other]);
+            assert!(most <= FILTERS_PER_TURN, "{most} in one turn");
+            world.settle();
+            assert_eq!(world.subscriptions(), 0);
+            let answers = world.packets(greedy);
+            let [unsuback, _] = &answers[..] else { panic!("{} packets", answers.len()) };
+            assert!(!version.is_5() || count_codes(unsuback) == FILTERS);
+        }
+    }
+}
+
+#[test]
+fn many_packets_in_one_read_are_taken_in_over_many_turns() {
+    let mut world = world();
+    let greedy = world.connect(0, Version::V5, "greedy");
+    let other = world.connect(0, Version::V5, "other");
+    let packets: Vec<Vec<u8>> =
+        names("t/").iter().map(|name| subscribe(std::slice::from_ref(name), Version::V5)).collect();
+    world.feed_only(greedy, &packets.concat());
+    assert!(world.subscriptions() <= FILTERS_PER_TURN);
+    let (mut before, mut most) = (world.subscriptions(), 0);
+    while world.subscriptions() < FILTERS {
+        world.feed_only(other, PING);
+        world.read_again();
+        most = most.max(world.subscriptions() - before);
+        before = world.subscriptions();
+    }
+    assert!(most <= 2 * FILTERS_PER_TURN, "{most} in one turn, or two");
+    world.settle();
+    assert_eq!(world.packets(greedy).len(), FILTERS);
+}
+
+#[test]
+fn the_records_of_one_packet_are_committed_in_groups_that_are_bounded() {
+    let mut world = world();
+    let peer = world.accept(0, Version::V5);
+    let mut connect = wire::Connect::new(Version::V5, crate::world::utf8("lasting"));
+    connect.properties.session_expiry_interval_secs = Some(3_600);
+    world.send(peer, &connect.into());
+    world.packets(peer);
+    world.feed(peer, &subscribe(&names("t/"), Version::V5));
+    // A filter is recorded with its cursor over what is retained, and a group with its name.
+    assert!(world.records_max <= 3 * FILTERS_PER_TURN, "{} records in one group", world.records_max);
+    let answers = world.packets(peer);
+    assert_eq!(answers.iter().map(|packet| count_codes(packet)).sum::<usize>(), FILTERS);
+    world.feed(peer, &unsubscribe(&names("t/"), Version::V5));
+    assert_eq!(world.subscriptions(), 0);
+    assert!(world.records_max <= 3 * FILTERS_PER_TURN, "{} records in one group", world.records_max);
+}
+
+#[test]
+fn who_leaves_in_the_middle_leaves_nothing() {
+    for lasts in [false, true] {
+        let mut world = world();
+        let peer = world.accept(0, Version::V5);
+        let mut connect = wire::Connect::new(Version::V5, crate::world::utf8("leaves"));
+        connect.properties.session_expiry_interval_secs = lasts.then_some(1);
+        world.send(peer, &connect.into());
+        world.feed_only(peer, &subscribe(&names("t/"), Version::V5));
+        world.end_turn(0);
+        world.hang_up(peer);
+        world.wait(3_000);
+        assert_eq!(world.subscriptions(), 0);
+        assert_eq!(world.budget.held_bytes(Purpose::Partials), 0);
+        assert_eq!(world.budget.held_bytes(Purpose::Subscriptions), 0);
+    }
+}
+
+/// The topic levels of the filters below, of which each has another shape.
+fn of_shape(number: usize) -> String {
+    let level = |bit: usize| if number >> bit & 1 == 1 { "+" } else { "a" };
+    let levels: Vec<&str> = (0..8).map(level).collect();
+    levels.join("/")
+}
+
+#[test]
+fn one_client_cannot_use_up_the_arrangements_of_wildcards_that_are_there_for_all() {
+    let all =
+        Settings { deep_shapes_max: 20, deep_shapes_per_client_max: 5, subscriptions_max: 100, ..settings() };
+    let mut world = World::with(1, all);
+    let greedy = world.connect(0, Version::V5, "greedy");
+    let granted = |answer: Vec<String>| answer[0].starts_with("SUBACK id=1 Granted");
+    let count = (1..=30).filter(|number| granted(world.subscribe(greedy, &of_shape(*number)))).count();
+    assert_eq!(count, 5);
+    assert_eq!(world.total(|counters| counters.refused_subscriptions_shapes.value()), 25);
+    let other = world.connect(0, Version::V5, "other");
+    assert!(granted(world.subscribe(other, &of_shape(40))), "there is room for others");
+    assert!(granted(world.subscribe(greedy, &of_shape(1).replace('a', "b"))), "it has this one already");
+    assert!(granted(world.subscribe(greedy, "a/b/+/c")), "it is not deep");
+    assert!(!granted(world.subscribe(greedy, &of_shape(40))), "it is another's, and would be its own");
+    world.unsubscribe(greedy, &of_shape(1));
+    assert!(!granted(world.subscribe(greedy, &of_shape(41))), "another filter has the same");
+    world.unsubscribe(greedy, &of_shape(2));
+    assert!(granted(world.subscribe(greedy, &of_shape(41))), "who gives one back has room for another");
+    for number in 0..3 {
+        let peer = world.connect(0, Version::V5, &format!("one of many {number}"));
+        (50..100).for_each(|shape| drop(world.subscribe(peer, &of_shape(10 * number + shape))));
+    }
+    let last = world.connect(0, Version::V5, "last");
+    assert!(!granted(world.subscribe(last, &of_shape(200))), "all together have as many as they may");
+}

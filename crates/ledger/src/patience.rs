@@ -1,0 +1,55 @@
+//! Commands that wait until there is space for their records.
+
+use crate::Room;
+
+/// Commands wait so long for space before they are carried out, and refused where there is none, in milliseconds.
+const WAIT_MS_MAX: u64 = 5_000;
+
+/// Whether whoever commits lets the next command wait because there is no space for its records just now: in a burst, a
+/// disk takes longer to make a segment than it takes to fill one. What is copied meanwhile makes space.
+#[derive(Debug, Default)]
+pub struct Patience {
+    /// When there was too little first.
+    since_ms: Option<u64>,
+}
+
+impl Patience {
+    /// Whether nothing is to be committed now but copies.
+    pub fn waits(&mut self, room: Room, now_ms: u64) -> bool {
+        match room {
+            Room::Enough => {
+                self.since_ms = None;
+                false
+            }
+            Room::Little => now_ms < self.since_ms.get_or_insert(now_ms).saturating_add(WAIT_MS_MAX),
+            Room::None => {
+                self.since_ms.get_or_insert(now_ms);
+                true
+            }
+        }
+    }
+
+    /// When whoever waits has to ask again at the latest, although nobody has woken it.
+    #[must_use]
+    pub fn poll_timeout(&self, now_ms: u64) -> Option<u64> {
+        let until_ms = self.since_ms?.saturating_add(WAIT_MS_MAX);
+        Some(if until_ms > now_ms { until_ms } else { now_ms.saturating_add(WAIT_MS_MAX) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_waits_for_a_bounded_time_unless_what_frees_space_would_be_lost() {
+        let mut patience = Patience::default();
+        assert!(!patience.waits(Room::Enough, 0) && patience.poll_timeout(0).is_none());
+        assert!(patience.waits(Room::Little, 10) && patience.waits(Room::Little, 5_009));
+        assert_eq!(patience.poll_timeout(5_009), Some(5_010));
+        assert!(!patience.waits(Room::Little, 5_010), "from now on it is refused");
+        assert!(patience.waits(Room::None, 9_000));
+        assert!(!patience.waits(Room::Enough, 9_001));
+        assert!(patience.waits(Room::Little, 9_002), "it was well in between");
+    }
+}

@@ -1,0 +1,350 @@
+//! What a client does at random.
+
+use pondhawk_tests::conversation;
+use pondhawk_tests::{Broker, Random, packet};
+
+use crate::line::{Pace, Publishing, Request};
+use crate::walker::{Arrival, Walker};
+
+/// A client with more subscriptions than this ends some.
+const SUBSCRIPTIONS_MAX: usize = 10;
+/// At most so many PUBLISH packets of a client are not acknowledged.
+const UNACKNOWLEDGED_MAX: usize = 8;
+/// What a client that does not read is sent, in pieces of this length.
+const FLOOD_PIECE_BYTES: usize = 60_000;
+const FLOOD_PIECES: usize = 60;
+
+/// A filter that some of the crowd's topics match.
+fn any_filter(random: &mut Random) -> String {
+    let (a, b) = (random.below(4), random.below(6));
+    let plain = match random.below(12) {
+        0..5 => format!("soak/{a}/{b}"),
+        5 => format!("soak/+/{b}"),
+        6 => format!("soak/{a}/+"),
+        7 => format!("soak/{a}/#"),
+        8 => format!("+/{a}/{b}"),
+        9 => format!("soak/{a}/{b}/deep/er/{}/+", if a < 2 { "+" } else { "deeper" }),
+        10 => "soak/#".to_owned(),
+        _ => "#".to_owned(),
+    };
+    if random.one_in(4) { format!("$share/g{}/{plain}", random.below(3)) } else { plain }
+}
+
+/// A topic of the crowd.
+pub(crate) fn any_topic(random: &mut Random) -> String {
+    let (a, b) = (random.below(4), random.below(6));
+    if random.one_in(8) { format!("soak/{a}/{b}/deep/er/deeper/end") } else { format!("soak/{a}/{b}") }
+}
+
+impl Walker {
+    /// Does something, or nothing.
+    pub(crate) fn act(&mut self, broker: &Broker) {
+        let Some(line) = &self.line else { return self.act_away(broker) };
+        if !line.rest.is_empty() {
+            return self.act_within_packet();
+        }
+        if !line.is_free() {
+            return self.act_unfree(broker);
+        }
+        match self.random.below(40) {
+            0..7 => self.subscribe_any(),
+            7..11 => self.unsubscribe_any(),
+            11..24 => self.publish_any(),
+            24..27 => self.retain_any(),
+            27..29 => self.leave_any(),
+            29 => self.cut(),
+            30 => self.arrive_any(broker),
+            31 => self.begin_packet(),
+            32 => self.set_pace(Pace::Slow),
+            33 => self.set_pace(Pace::Swift),
+            34 => self.stop_reading(),
+            35 => self.cut_behind_requests(),
+            _ => self.ping(),
+        }
+    }
+
+    fn act_away(&mut self, broker: &Broker) {
+        match self.random.below(10) {
+            0..3 => self.arrive_any(broker),
+            3 => self.visit(broker),
+            _ => {}
+        }
+    }
+
+    /// It waits for CONNACK, for the end of the connection, or for room to send.
+    fn act_unfree(&mut self, broker: &Broker) {
+        match self.random.below(40) {
+            0 => self.cut(),
+            1 => self.arrive_any(broker),
+            _ => {}
+        }
+    }
+
+    fn act_within_packet(&mut self) {
+        match self.random.below(4) {
+            0 => self.cut(),
+            1 => {}
+            _ => self.line.iter_mut().for_each(|line| line.finish_packet()),
+        }
+    }
+
+    fn arrive_any(&mut self, broker: &Broker) {
+        let random = &mut self.random;
+        let lasts = random.one_in(2);
+        // Before MQTT 5 the two are one.
+        let is_clean = if self.version.is_5() { random.one_in(3) } else { !lasts };
+        let is_brief = self.version.is_5() && lasts && random.one_in(4);
+        let has_will = random.one_in(3);
+        self.connect(broker, Arrival { is_clean, lasts, is_brief, has_will });
+    }
+
+    /// Everything of a short conversation in one segment: CONNECT, SUBSCRIBE, a message, UNSUBSCRIBE, DISCONNECT.
+    fn visit(&mut self, broker: &Broker) {
+        let lasts = self.version.is_5() && self.random.one_in(3);
+        let mut bytes = self.arrive(broker, Arrival { is_clean: true, lasts, ..Arrival::default() });
+        let filter = any_filter(&mut self.random);
+        if self.random.one_in(3) {
+            bytes.extend(self.subscribing(vec![filter.clone()], false));
+        } else {
+            bytes.extend(self.subscribing(vec![filter.clone()], false));
+            bytes.extend(self.unsubscribing(vec![filter]));
+        }
+        bytes.extend(packet::publish(self.version, &any_topic(&mut self.random), b"passing by"));
+        bytes.extend(packet::disconnect(self.version, 0));
+        let line = self.line.as_mut().expect("it has just arrived");
+        line.is_leaving = true;
+        line.send(&bytes);
+    }
+
+    fn subscribe_any(&mut self) {
+        if self.session.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+            return self.unsubscribe_any();
+        }
+        let count = 1 + self.random.below(3);
+        let mut filters: Vec<String> = (0..count).map(|_| any_filter(&mut self.random)).collect();
+        filters.sort();
+        filters.dedup();
+        let bytes = self.subscribing(filters, true);
+        self.send(&bytes);
+    }
+
+    fn unsubscribe_any(&mut self) {
+        let mut filters: Vec<String> = self.session.subscriptions.keys().cloned().collect();
+        let count = 1 + self.random.below(2);
+        while filters.len() > count {
+            filters.remove(self.random.below(filters.len()));
+        }
+        if filters.is_empty() || self.random.one_in(8) {
+            filters.push(format!("never/{}", self.random.below(4)));
+        }
+        self.unsubscribe(filters);
+    }
+
+    /// Ends these subscriptions.
+    pub(crate) fn unsubscribe(&mut self, filters: Vec<String>) {
+        let bytes = self.unsubscribing(filters);
+        self.send(&bytes);
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        if let Some(line) = &mut self.line {
+            line.send(bytes);
+        }
+    }
+
+    /// A SUBSCRIBE, which is noted as asked for. `$share` has no No Local.
+    fn subscribing(&mut self, filters: Vec<String>, is_fancy: bool) -> Vec<u8> {
+        let Some(line) = &mut self.line else { return Vec::new() };
+        let packet_id = line.next_packet_id();
+        let is_5 = self.version.is_5();
+        let random = &mut self.random;
+        let is_shared = filters.iter().any(|filter| filter.starts_with("$share/"));
+        // What a group's members are granted decides whether anything waits for them.
+        let qos = if is_shared { 1 + random.byte() % 2 } else { random.byte() % 3 };
+        let mut options = qos;
+        if is_5 && is_fancy && !is_shared {
+            options |= (random.byte() & 1) << 2 | (random.byte() & 1) << 3 | (random.byte() % 3) << 4;
+        }
+        let identifier = [0x0B, 1 + random.byte() % 100];
+        let properties: &[u8] = if is_5 && is_fancy && random.one_in(3) { &identifier } else { &[] };
+        let rest: Vec<u8> = filters.iter().flat_map(|filter| conversation::filter(filter, options)).collect();
+        let filters = filters.into_iter().map(|filter| {
+            let was_there = self.session.ask(&filter);
+            (filter, was_there)
+        });
+        line.requests.push_back(Request { packet_id, filters: filters.collect(), qos: Some(qos) });
+        conversation::request(self.version, 0x82, packet_id, properties, &rest)
+    }
+
+    fn unsubscribing(&mut self, filters: Vec<String>) -> Vec<u8> {
+        let Some(line) = &mut self.line else { return Vec::new() };
+        let packet_id = line.next_packet_id();
+        let rest: Vec<u8> = filters.iter().flat_map(|filter| packet::string(filter)).collect();
+        let filters = filters.into_iter().map(|filter| {
+            let was_there = self.session.ask(&filter);
+            (filter, was_there)
+        });
+        line.requests.push_back(Request { packet_id, filters: filters.collect(), qos: None });
+        conversation::request(self.version, 0xA2, packet_id, &[], &rest)
+    }
+
+    fn publish_any(&mut self) {
+        let topic = any_topic(&mut self.random);
+        let length = match self.random.below(20) {
+            0 => self.random.below(20_000),
+            _ => 10 + self.random.below(200),
+        };
+        let qos = self.random.byte() % 3;
+        let bytes = self.publishing(qos, &topic, None, &vec![b'p'; length]);
+        self.send(&bytes);
+    }
+
+    /// Sets or clears a value. One that expires is nobody's: it has to go by itself.
+    fn retain_any(&mut self) {
+        let number = self.number;
+        let place = self.random.below(3);
+        let length = if self.random.one_in(3) { 0 } else { 20 + self.random.below(2_000) };
+        let qos = self.random.byte() % 3;
+        if self.version.is_5() && self.random.one_in(3) {
+            let expiry = [0x02, 0, 0, 0, 1 + self.random.byte() % 2];
+            let topic = format!("brief/{number}/{place}");
+            let first = 0x31;
+            let bytes = conversation::publish(self.version, first, 0, &topic, &expiry, &vec![b'r'; length]);
+            return self.send(&bytes);
+        }
+        let topic = format!("keep/{number}/{place}");
+        let Some(line) = &self.line else { return };
+        let is_pending = |publishing: &Publishing| {
+            publishing.retained.as_ref().is_some_and(|(pending, _)| *pending == topic)
+        };
+        if line.publishing.values().any(is_pending) {
+            return;
+        }
+        self.retained.insert(topic.clone(), None);
+        let bytes = self.publishing(qos, &topic, Some(length), &vec![b'r'; length]);
+        self.send(&bytes);
+    }
+
+    /// A PUBLISH, which is noted where it is to be acknowledged; nothing where too many are not yet.
+    pub(crate) fn publishing(
+        &mut self,
+        qos: u8,
+        topic: &str,
+        retained: Option<usize>,
+        payload: &[u8],
+    ) -> Vec<u8> {
+        let Some(line) = &mut self.line else { return Vec::new() };
+        if qos > 0 && line.publishing.len() >= UNACKNOWLEDGED_MAX {
+            return Vec::new();
+        }
+        let packet_id = line.next_packet_id();
+        if qos > 0 {
+            let retained = retained.map(|length| (topic.to_owned(), length));
+            line.publishing.insert(packet_id, Publishing { qos, retained });
+        }
+        let (mut properties, mut written) = (Vec::new(), topic);
+        if self.version.is_5() && retained.is_none() {
+            if self.random.one_in(6) {
+                properties.extend([0x02, 0, 0, 0, 1 + self.random.byte() % 3]);
+            }
+            if self.random.one_in(6) {
+                properties.extend(packet::user_property("walker", "soak"));
+            }
+            if self.random.one_in(4) {
+                let alias = 1 + u16::from(self.random.byte() % 4);
+                properties.push(0x23);
+                properties.extend(alias.to_be_bytes());
+                if line.aliases.insert(alias, topic.to_owned()).is_some_and(|known| known == topic) {
+                    written = "";
+                }
+            }
+        }
+        let first = 0x30 | qos << 1 | u8::from(retained.is_some());
+        conversation::publish(self.version, first, packet_id, written, &properties, payload)
+    }
+
+    /// Leaves in order: alone, or in one segment with requests that the broker has to carry out first. Those bring nothing
+    /// that is retained.
+    pub(crate) fn leave_any(&mut self) {
+        let mut bytes = Vec::new();
+        match self.random.below(4) {
+            0 => {
+                let filters: Vec<String> = self.session.subscriptions.keys().take(2).cloned().collect();
+                if !filters.is_empty() {
+                    bytes = self.unsubscribing(filters);
+                }
+            }
+            1 => {
+                let topic = any_topic(&mut self.random);
+                let filter = if self.random.one_in(3) { format!("$share/g0/{topic}") } else { topic };
+                bytes = self.subscribing(vec![filter], true);
+            }
+            _ => {}
+        }
+        let ends_session = self.version.is_5() && self.random.one_in(4);
+        self.leave(bytes, ends_session);
+    }
+
+    /// Sends DISCONNECT behind these bytes, in one segment.
+    pub(crate) fn leave(&mut self, mut bytes: Vec<u8>, ends_session: bool) {
+        let Some(line) = &mut self.line else { return };
+        if ends_session {
+            bytes.extend([0xE0, 0x07, 0x00, 0x05, 0x11, 0, 0, 0, 0]);
+            line.lasts = false;
+        } else {
+            bytes.extend(packet::disconnect(self.version, 0));
+        }
+        line.send(&bytes);
+        line.is_leaving = true;
+        line.pace = Pace::Swift;
+    }
+
+    fn cut_behind_requests(&mut self) {
+        let filter = any_filter(&mut self.random);
+        let bytes = self.subscribing(vec![filter], true);
+        self.send(&bytes);
+        self.cut();
+    }
+
+    /// A packet of which the rest comes later, or never.
+    fn begin_packet(&mut self) {
+        let topic = any_topic(&mut self.random);
+        let qos = self.random.byte() % 2;
+        let length = 100 + self.random.below(30_000);
+        let packet = self.publishing(qos, &topic, None, &vec![b'b'; length]);
+        let begun = 1 + self.random.below(packet.len().saturating_sub(2));
+        if let Some(line) = &mut self.line {
+            line.begin(&packet, begun);
+        }
+    }
+
+    fn set_pace(&mut self, pace: Pace) {
+        self.line.iter_mut().for_each(|line| line.pace = pace);
+    }
+
+    fn stop_reading(&mut self) {
+        let turns = 20 + u32::from(self.random.byte());
+        if self.random.one_in(4) {
+            let bytes = self.subscribing(vec![format!("flood/{}", self.number)], false);
+            self.send(&bytes);
+        }
+        self.set_pace(Pace::Stuck(turns));
+    }
+
+    /// Whom it may flood: a client that does not read.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.is_in() && !line.is_reading())
+    }
+
+    /// Publishes more to a client that does not read than its connection takes.
+    pub(crate) fn flood(&mut self, victim: usize) {
+        let Some(line) = self.line.as_mut().filter(|line| line.is_free()) else { return };
+        let topic = format!("flood/{victim}");
+        let piece = packet::publish(self.version, &topic, &vec![b'f'; FLOOD_PIECE_BYTES]);
+        line.send(&piece.repeat(FLOOD_PIECES));
+    }
+
+    fn ping(&mut self) {
+        self.send(&[0xC0, 0x00]);
+    }
+}

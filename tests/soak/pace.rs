@@ -1,0 +1,76 @@
+//! How much load is made: as much as takes a share of one core, of the broker and of this process together.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// The system counts processors' time in hundredths of a second.
+const TICK: Duration = Duration::from_millis(10);
+/// So often the pace is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+const ACTS_MAX: f64 = 40.0;
+const ACTS_MIN: f64 = 0.2;
+
+/// How many acts a turn has.
+pub(crate) struct Throttle {
+    /// Of one core, in hundredths.
+    share: f64,
+    acts: f64,
+    /// What is left of acts that are not whole.
+    rest: f64,
+    looked: Instant,
+    spent: Duration,
+}
+
+impl Throttle {
+    pub(crate) fn new(share: u64) -> Self {
+        Self {
+            share: share as f64 / 100.0,
+            acts: 2.0,
+            rest: 0.0,
+            looked: Instant::now(),
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// A load begins: nothing that was spent before counts.
+    pub(crate) fn begin(&mut self, broker: u32) {
+        (self.looked, self.spent) = (Instant::now(), spent(broker));
+    }
+
+    /// How many acts there are in this turn.
+    pub(crate) fn acts(&mut self, broker: u32) -> usize {
+        let passed = self.looked.elapsed();
+        if passed >= LOOK {
+            let now = spent(broker);
+            let share = now.saturating_sub(self.spent).as_secs_f64() / passed.as_secs_f64();
+            let factor = if share > self.share { 0.7 } else { 1.15 };
+            self.acts = (self.acts * factor).clamp(ACTS_MIN, ACTS_MAX);
+            (self.looked, self.spent) = (Instant::now(), now);
+        }
+        self.rest += self.acts;
+        let mut whole = 0;
+        while self.rest >= 1.0 {
+            self.rest -= 1.0;
+            whole += 1;
+        }
+        whole
+    }
+
+    /// Whether there is room for more than the least.
+    pub(crate) fn is_free(&self) -> bool {
+        self.acts >= 1.0
+    }
+}
+
+/// The processors' time of the broker and of this process.
+pub(crate) fn spent(broker: u32) -> Duration {
+    [format!("/proc/{broker}/stat"), "/proc/self/stat".to_owned()].iter().map(|path| ticks(path) * TICK).sum()
+}
+
+fn ticks(path: &str) -> u32 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // The name of the program, in brackets, may contain anything.
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let of_user_and_system = fields.split_whitespace().skip(11).take(2);
+    of_user_and_system.filter_map(|field| field.parse::<u32>().ok()).sum()
+}

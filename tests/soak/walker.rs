@@ -1,0 +1,438 @@
+//! One client of the crowd, with its connection or without, and what the broker has to hold for it.
+
+use std::collections::BTreeMap;
+
+use pondhawk_tests::conversation::{self, Message, PUBACK, PUBCOMP, PUBREC, PUBREL};
+use pondhawk_tests::packet::{self, Connect};
+use pondhawk_tests::{Broker, Random, RawClient, Version};
+
+use crate::line::{Line, Pace, Publishing, Will};
+use crate::session::{Presence, Session};
+
+const CONNACK: u8 = 0x20;
+const SUBACK: u8 = 0x90;
+const UNSUBACK: u8 = 0xB0;
+const DISCONNECT: u8 = 0xE0;
+const NO_SUBSCRIPTION_EXISTED: u8 = 0x11;
+/// The broker may end a connection because it stops, because too much waits for a client that does not read, and because
+/// another connection has taken the client identifier over.
+const EXPECTED_ENDS: &[u8] = &[0x8B, 0x97, 0x8E];
+
+/// How a connection begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Arrival {
+    /// Clean Session, or Clean Start.
+    pub(crate) is_clean: bool,
+    /// Whether the session is to outlive the connection.
+    pub(crate) lasts: bool,
+    /// For a second or two.
+    pub(crate) is_brief: bool,
+    pub(crate) has_will: bool,
+}
+
+/// A client.
+pub(crate) struct Walker {
+    pub(crate) number: usize,
+    pub(crate) client_id: String,
+    pub(crate) version: Version,
+    pub(crate) random: Random,
+    pub(crate) line: Option<Line>,
+    /// A connection was cut before CONNACK: its CONNECT may come to the ledger behind that of a younger one, from another
+    /// thread. Until that is over nobody can tell which sessions there are.
+    is_haunted: bool,
+    /// Connections that were taken over, which the broker closes.
+    abandoned: Vec<RawClient>,
+    pub(crate) session: Session,
+    /// Connections go on counting where the one before has ended.
+    last_packet_id: u16,
+    /// The length of what is retained under each of its topics; nothing while nobody can tell.
+    pub(crate) retained: BTreeMap<String, Option<usize>>,
+    /// What should not have happened.
+    pub(crate) findings: Vec<String>,
+    /// Reason codes with which the broker has ended connections, and refused messages.
+    pub(crate) ended: Vec<u8>,
+    pub(crate) refused: u64,
+    pub(crate) received: u64,
+}
+
+impl Walker {
+    pub(crate) fn new(number: usize, random: Random) -> Self {
+        Self {
+            number,
+            client_id: format!("walker {number}"),
+            version: Version::ALL[number % 3],
+            random,
+            line: None,
+            is_haunted: false,
+            abandoned: Vec::new(),
+            session: Session::absent(),
+            last_packet_id: 0,
+            retained: BTreeMap::new(),
+            findings: Vec::new(),
+            ended: Vec::new(),
+            refused: 0,
+            received: 0,
+        }
+    }
+
+    pub(crate) fn is_in(&self) -> bool {
+        self.line.as_ref().is_some_and(Line::is_in)
+    }
+
+    /// Connects; another connection of this client is taken over.
+    pub(crate) fn connect(&mut self, broker: &Broker, arrival: Arrival) {
+        let bytes = self.arrive(broker, arrival);
+        self.line.as_mut().expect("it has just connected").send(&bytes);
+    }
+
+    /// A new connection, with the CONNECT that is still to be sent on it.
+    pub(crate) fn arrive(&mut self, broker: &Broker, arrival: Arrival) -> Vec<u8> {
+        if let Some(line) = self.line.take() {
+            let raw = self.lose(line);
+            self.abandoned.push(raw);
+        }
+        let Arrival { is_clean, lasts, is_brief, has_will } = arrival;
+        let waits = has_will && self.version.is_5() && lasts && self.random.one_in(2);
+        let delay = if waits { 600_u32 } else { u32::from(self.random.byte() & 1) };
+        let will_topic = self.will_topic();
+        let will_properties = [vec![0x18], delay.to_be_bytes().to_vec()].concat();
+        let properties: &[u8] = if self.version.is_5() { &will_properties } else { &[] };
+        let retain = self.random.one_in(3);
+        let qos = self.random.byte() % 3;
+        let will = packet::Will { retain, qos, properties, ..packet::Will::new(&will_topic, b"gone") };
+        let expiry_secs: u32 = match (lasts, is_brief) {
+            (true, false) => 36_000,
+            (true, true) => 1,
+            (false, _) => 0,
+        };
+        let mut connect_properties = [vec![0x11], expiry_secs.to_be_bytes().to_vec()].concat();
+        if self.random.one_in(3) {
+            connect_properties.extend(b"\x22\x00\x05");
+        }
+        if self.random.one_in(3) {
+            connect_properties.extend(b"\x21\x00\x03");
+        }
+        let connect = Connect {
+            clean_start: is_clean,
+            will: has_will.then_some(will),
+            properties: if self.version.is_5() { &connect_properties } else { &[] },
+            ..Connect::new(self.version, &self.client_id)
+        };
+        let mut line = Line::new(broker.connect(), is_clean);
+        (line.lasts, line.is_brief, line.last_packet_id) = (lasts, is_brief, self.last_packet_id);
+        line.will = has_will.then_some(Will { waits });
+        self.line = Some(line);
+        let bytes = connect.bytes();
+        if has_will {
+            self.doubt_will();
+        }
+        bytes
+    }
+
+    fn will_topic(&self) -> String {
+        format!("lastwill/{}", self.number)
+    }
+
+    /// Its will may be retained, or not.
+    pub(crate) fn doubt_will(&mut self) {
+        self.retained.insert(self.will_topic(), None);
+    }
+
+    /// The connection is over, and nobody knows what the broker has read of what was on its way.
+    fn lose(&mut self, line: Line) -> RawClient {
+        for (filter, _) in line.requests.iter().flat_map(|request| &request.filters) {
+            self.session.doubt_subscription(filter);
+        }
+        self.leave_open(&line);
+        self.is_haunted |= !line.is_greeted;
+        if line.is_in() {
+            self.end_unless_lasting(&line);
+            self.session.has_pending_will = line.lasts && line.will.is_some_and(|will| will.waits);
+        } else if line.lasts || self.session.lasts || self.session.presence == Presence::Unknown {
+            self.session.doubt();
+        } else {
+            self.session.end();
+        }
+        line.raw
+    }
+
+    /// What was not acknowledged stays open: values of topics, and exchanges of QoS 2.
+    fn leave_open(&mut self, line: &Line) {
+        self.last_packet_id = line.last_packet_id;
+        self.doubt_values(line);
+        let open = line.publishing.iter().filter(|(_, publishing)| publishing.qos == 2);
+        self.session.unreleased.extend(open.map(|(packet_id, _)| *packet_id));
+    }
+
+    fn doubt_values(&mut self, line: &Line) {
+        for (topic, _) in line.publishing.values().filter_map(|publishing| publishing.retained.as_ref()) {
+            self.retained.insert(topic.clone(), None);
+        }
+    }
+
+    fn end_unless_lasting(&mut self, line: &Line) {
+        if !line.lasts {
+            self.session.end();
+        } else if line.is_brief {
+            self.session.doubt();
+        }
+    }
+
+    /// Cuts the connection: the broker reads a reset.
+    pub(crate) fn cut(&mut self) {
+        if let Some(line) = self.line.take() {
+            self.lose(line).reset();
+        }
+    }
+
+    /// The broker has read DISCONNECT, and everything before it.
+    fn left(&mut self, line: &Line) {
+        if !line.is_greeted {
+            // CONNACK was lost with the rest of what the broker had sent.
+            if !line.is_clean {
+                self.session.doubt();
+            } else {
+                self.session.begin(false, line.lasts);
+            }
+        }
+        for request in &line.requests {
+            for (filter, _) in &request.filters {
+                self.session.assume_subscription(filter, request.qos);
+            }
+        }
+        self.leave_open(line);
+        self.end_unless_lasting(line);
+    }
+
+    /// The broker's process has ended: what it had said counts, and nothing else is certain.
+    pub(crate) fn survive(&mut self) {
+        if let Some(line) = &mut self.line {
+            let (packets, _) = line.raw.arrived();
+            packets.iter().for_each(|packet| self.hear_packet(packet));
+        }
+        if let Some(line) = self.line.take() {
+            self.lose(line);
+        }
+        self.abandoned.clear();
+        self.session.survive();
+    }
+
+    /// Takes what has arrived.
+    pub(crate) fn hear(&mut self) {
+        self.abandoned.retain_mut(|raw| !raw.arrived().1);
+        let Some(line) = &mut self.line else { return };
+        if let Pace::Stuck(turns) = &mut line.pace {
+            *turns = turns.saturating_sub(1);
+            if *turns == 0 {
+                line.pace = Pace::Swift;
+            }
+            return line.flush();
+        }
+        let (packets, is_closed) = line.raw.arrived();
+        packets.iter().for_each(|packet| self.hear_packet(packet));
+        let Some(line) = &mut self.line else { return };
+        line.answer();
+        if is_closed && let Some(line) = self.line.take() {
+            if line.is_leaving {
+                self.left(&line);
+            } else {
+                self.lose(line);
+            }
+        }
+    }
+
+    fn hear_packet(&mut self, packet: &[u8]) {
+        let Some(line) = &mut self.line else { return };
+        match packet[0] {
+            CONNACK => self.connected(packet),
+            SUBACK | UNSUBACK => self.answered(packet),
+            PUBACK | PUBREC | PUBCOMP => {
+                let packet_id = u16::from_be_bytes([packet[2], packet[3]]);
+                if packet[0] == PUBCOMP {
+                    self.session.unreleased.remove(&packet_id);
+                }
+                let acknowledged = line.acknowledged(packet);
+                if let Some((publishing, refusal)) = acknowledged {
+                    self.published(publishing, refusal);
+                }
+            }
+            PUBREL => {
+                let packet_id = u16::from_be_bytes([packet[2], packet[3]]);
+                line.note(format!("<62:{packet_id}"));
+                line.owe(PUBCOMP, packet_id);
+            }
+            DISCONNECT => {
+                let reason = packet.get(2).copied().unwrap_or(0);
+                self.ended.push(reason);
+                if !EXPECTED_ENDS.contains(&reason) {
+                    self.find(&format!("the broker ends its connection with {reason:#04x}"));
+                }
+            }
+            first if first & 0xF0 == 0x30 => self.receive(packet),
+            _ => {}
+        }
+    }
+
+    fn connected(&mut self, packet: &[u8]) {
+        let Some(line) = &mut self.line else { return };
+        if line.is_greeted {
+            return self.find("a second CONNACK");
+        }
+        if !packet::is_accepted(packet) {
+            self.ended.push(packet[3]);
+            return;
+        }
+        line.is_greeted = true;
+        let (is_clean, lasts) = (line.is_clean, line.lasts);
+        let says_present = conversation::session_present(packet);
+        let had = self.session.presence;
+        let was_there = if self.version == Version::V3_1 {
+            !is_clean && had == Presence::Present
+        } else {
+            match (says_present, had) {
+                _ if self.is_haunted => {}
+                (true, _) if is_clean => self.find("Session Present after a clean start"),
+                (true, Presence::Absent) => self.find("a session is there that had ended"),
+                (false, Presence::Present) if !is_clean => self.find("its session is gone"),
+                _ => {}
+            }
+            says_present
+        };
+        self.session.begin(was_there, lasts);
+        let unreleased: Vec<u8> =
+            self.session.unreleased.iter().flat_map(|id| conversation::ack(PUBREL, *id)).collect();
+        if !was_there {
+            self.session.unreleased.clear();
+        } else if let Some(line) = &mut self.line {
+            line.send(&unreleased);
+        }
+    }
+
+    /// SUBACK or UNSUBACK.
+    fn answered(&mut self, packet: &[u8]) {
+        let Some(line) = &mut self.line else { return };
+        let header = 1 + packet[1..].iter().take_while(|byte| **byte >= 0x80).count() + 1;
+        let packet_id = u16::from_be_bytes([packet[header], packet[header + 1]]);
+        let Some(place) = line.requests.iter().position(|request| request.packet_id == packet_id) else {
+            return self.find("an answer to no request");
+        };
+        let request = line.requests.remove(place).expect("it is there");
+        let has_reasons = packet[0] == SUBACK || self.version.is_5();
+        for (at, (filter, was_there)) in request.filters.iter().enumerate() {
+            let reason = if has_reasons { packet[packet.len() - request.filters.len() + at] } else { 0 };
+            if reason >= 0x80 {
+                // Where there was a subscription it may be there still.
+                self.refused += 1;
+                self.session.doubt_subscription(filter);
+                continue;
+            }
+            self.session.confirm_subscription(filter, request.qos);
+            let is_to_end = request.qos.is_none() && has_reasons;
+            match (reason, was_there) {
+                (NO_SUBSCRIPTION_EXISTED, Some(true)) if is_to_end => {
+                    self.find(&format!("UNSUBACK says that there was no subscription to {filter}"));
+                }
+                (0, Some(false)) if is_to_end => {
+                    self.find(&format!("UNSUBACK says that there was a subscription to {filter}"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn published(&mut self, publishing: Publishing, refusal: Option<u8>) {
+        self.refused += u64::from(refusal.is_some());
+        if let Some((topic, length)) = publishing.retained {
+            self.retained.insert(topic, refusal.is_none().then_some(length));
+        }
+    }
+
+    fn receive(&mut self, packet: &[u8]) {
+        self.received += 1;
+        let message = Message::parse(self.version, packet);
+        self.session.owed.remove(&message.payload);
+        let Some(line) = &mut self.line else { return };
+        if message.qos > 0 {
+            line.note(format!("<{:02x}:{}", packet[0], message.packet_id));
+        }
+        match message.qos {
+            0 => {}
+            1 => line.owe(PUBACK, message.packet_id),
+            _ => line.owe(PUBREC, message.packet_id),
+        }
+    }
+
+    pub(crate) fn find(&mut self, what: &str) {
+        self.findings.push(format!("{} (MQTT {}): {what}", self.client_id, self.version));
+    }
+
+    /// The load has stopped for long enough: what was cut before CONNACK has been read by now, or never will be.
+    pub(crate) fn calm(&mut self, broker: &Broker) {
+        if !std::mem::take(&mut self.is_haunted) {
+            return;
+        }
+        if self.version == Version::V3_1 {
+            // Its CONNACK cannot say whether there was a session.
+            self.session.doubt();
+            self.connect(broker, Arrival { is_clean: true, ..Arrival::default() });
+        } else if self.line.is_none() {
+            self.session.doubt();
+        }
+    }
+
+    /// Makes whatever is doubtful certain. Whether it is, and nothing is on its way.
+    pub(crate) fn settle(&mut self, broker: &Broker) -> bool {
+        let session = &self.session;
+        let Some(line) = &mut self.line else {
+            if session.presence == Presence::Absent {
+                return self.abandoned.is_empty();
+            }
+            let is_clean = self.version == Version::V3_1 && session.presence == Presence::Unknown;
+            let lasts = !is_clean;
+            self.connect(broker, Arrival { is_clean, lasts, ..Arrival::default() });
+            return false;
+        };
+        line.pace = Pace::Swift;
+        line.finish_packet();
+        line.answer();
+        if line.is_brief && line.is_in() {
+            self.connect(broker, Arrival { lasts: true, ..Arrival::default() });
+            return false;
+        }
+        if line.is_free() && line.requests.is_empty() {
+            let doubtful = self.session.doubtful();
+            if !doubtful.is_empty() {
+                self.unsubscribe(doubtful);
+                return false;
+            }
+        }
+        let Some(line) = &self.line else { return false };
+        line.is_idle()
+            && self.session.is_certain()
+            && self.session.unreleased.is_empty()
+            && self.abandoned.is_empty()
+    }
+
+    /// What it still waits for.
+    pub(crate) fn state(&self) -> String {
+        let line = self.line.as_ref().map(|line| {
+            format!(
+                "greeted {}, leaving {}, {:?}, {} requests, {} messages unacknowledged",
+                line.is_greeted,
+                line.is_leaving,
+                line.pace,
+                line.requests.len(),
+                line.publishing.len()
+            )
+        });
+        let Self { client_id, version, session, abandoned, .. } = self;
+        let (presence, doubtful) = (session.presence, session.doubtful());
+        let (unreleased, open) = (session.unreleased.len(), abandoned.len());
+        let trace = self.line.as_ref().map_or_else(String::new, Line::trace);
+        format!(
+            "{client_id} (MQTT {version}): {}; session {presence:?}, doubtful {doubtful:?}, {unreleased} unreleased, \
+             {open} connections taken over and open; last packets {trace}",
+            line.unwrap_or_else(|| "not connected".to_owned())
+        )
+    }
+}

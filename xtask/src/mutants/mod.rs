@@ -1,0 +1,239 @@
+//! `cargo xtask mutants`: small changes to the code of the pure crates, each of which some test should notice.
+//!
+//! cargo-mutants lists the changes. A random sample of them is tried, one after the other, in a copy of the workspace: first
+//! with the tests of the crate that was changed, then with those of the crates above it. What no test notices is printed. It
+//! needs a test, or a line in `tests/mutants/equivalent.tsv` with the reason why no test can notice it.
+
+mod known;
+mod mutant;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use known::Known;
+use mutant::Mutant;
+
+use crate::house::House;
+use crate::log::Log;
+use crate::random::Random;
+use crate::tools;
+use crate::tree::{BUILD_SECS_MAX, Ran, Test, Tree};
+
+/// A crate, and those whose tests exercise it: its own first, the others as long as nothing was noticed.
+const CRATES: [(&str, &[&str]); 6] = [
+    ("topic", &["topic", "wire", "index", "session"]),
+    ("wire", &["wire", "session", "client"]),
+    ("index", &["index", "ledger", "broker"]),
+    ("session", &["session", "ledger", "broker", "client"]),
+    ("ledger", &["ledger", "broker"]),
+    ("broker", &["broker", "net"]),
+];
+
+/// Where faults have hidden before: thresholds, hysteresis, groups and expiry, clients that reconnect. Half of a sample is
+/// from here.
+const FOCUS: &[&str] = &[
+    "crates/broker/src/flow.rs",
+    "crates/broker/src/pressure.rs",
+    "crates/index/src/subscriber.rs",
+    "crates/ledger/src/group.rs",
+    "crates/ledger/src/lanes.rs",
+    "crates/ledger/src/share.rs",
+    "crates/ledger/src/sweep.rs",
+    "crates/session/src/budget.rs",
+    "crates/session/src/client/",
+];
+
+/// As many as CI has time for in its long form.
+const COUNT: usize = 30;
+
+/// What is to be tried.
+#[derive(Debug)]
+struct Options {
+    seed: u64,
+    count: usize,
+    /// What a path or a description contains; everything if nothing is named.
+    only: Vec<String>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self { seed: Random::seed_of_now(), count: COUNT, only: Vec::new() };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+            let number = |text: &String| text.parse().map_err(|_| format!("{argument} needs a number"));
+            match argument.as_str() {
+                "--seed" => options.seed = number(value()?)?,
+                "--count" => options.count = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
+                "--only" => options.only.push(value()?.clone()),
+                other => return Err(format!("there is no option `{other}`")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Shows each mutant as it is tried.
+///
+/// # Errors
+/// When cargo-mutants or the copy of the workspace cannot be made, or a test fails without any change.
+pub(crate) fn run(house: &House, arguments: &[String]) -> Result<ExitCode, String> {
+    let options = Options::parse(arguments)?;
+    let mut log = Log::create(house.target().join("xtask/mutants.log"))?;
+    let program = tools::cargo_program(house, "cargo-mutants", &mut log)?;
+    let known = Known::read(house)?;
+    let all = mutant::list(house, &program, &CRATES.map(|(name, _)| name))?;
+    let stale: Vec<String> = known.without_mutant(&all).collect();
+    for entry in &stale {
+        println!("{}: there is no such mutant any more: {entry}", known::PATH);
+    }
+    let count = all.len();
+    let sample = draw(all, &options);
+    println!("{} of {count} mutants, seed {}", sample.len(), options.seed);
+    let mut trial = Trial { house, tree: Tree::refresh(house)?, log, seconds_max: BTreeMap::new() };
+    for name in BTreeSet::from_iter(sample.iter().flat_map(exercised_by)) {
+        trial.measure(name)?;
+    }
+    let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut unexplained = 0;
+    for (number, mutant) in sample.iter().enumerate() {
+        let (verdict, remark) = trial.try_out(mutant)?;
+        *verdicts.entry(verdict).or_default() += 1;
+        println!("{:>3} {verdict:<9} {}{remark}", number + 1, mutant.place());
+        if verdict != SURVIVED {
+            continue;
+        }
+        match known.reason(mutant) {
+            Some(reason) => println!("    equivalent: {reason}"),
+            None => {
+                unexplained += 1;
+                println!("{}", mutant.diff);
+            }
+        }
+    }
+    let verdicts: Vec<String> =
+        verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
+    println!("seed {}: {}; {unexplained} of the survivors unexplained", options.seed, verdicts.join(", "));
+    let is_good = unexplained == 0 && stale.is_empty();
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A sample: half of it, if there are as many, from where faults have hidden before.
+fn draw(all: Vec<Mutant>, options: &Options) -> Vec<Mutant> {
+    let is_wanted = |mutant: &Mutant| {
+        options.only.is_empty() || options.only.iter().any(|part| mutant.place().contains(part))
+    };
+    let is_focus = |mutant: &Mutant| FOCUS.iter().any(|path| mutant.path.starts_with(path));
+    let (focus, others): (Vec<_>, Vec<_>) = all.into_iter().filter(is_wanted).partition(is_focus);
+    let mut random = Random::new(options.seed);
+    let at_least = options.count.saturating_sub(others.len());
+    let mut sample = random.draw(focus, at_least.max(options.count / 2));
+    let rest = options.count - sample.len();
+    sample.extend(random.draw(others, rest));
+    sample
+}
+
+/// The crates whose tests are to notice a mutant.
+fn exercised_by(mutant: &Mutant) -> &'static [&'static str] {
+    let of_crate = CRATES.iter().find(|(name, _)| *name == mutant.crate_name());
+    of_crate.map_or(&[], |(_, crates)| crates)
+}
+
+const SURVIVED: &str = "SURVIVED";
+
+/// Tries mutants, one after the other.
+struct Trial<'a> {
+    house: &'a House,
+    tree: Tree,
+    log: Log,
+    /// For the tests of each crate: generously more than they take.
+    seconds_max: BTreeMap<&'static str, u64>,
+}
+
+impl Trial<'_> {
+    /// Runs the tests of a crate without any change: they are green, and how long they take is the measure.
+    fn measure(&mut self, name: &'static str) -> Result<(), String> {
+        self.test(name, BUILD_SECS_MAX)?;
+        let begun = Instant::now();
+        let ran = self.test(name, BUILD_SECS_MAX)?;
+        let seconds = begun.elapsed().as_secs();
+        if ran != Ran::Green {
+            return Err(format!(
+                "the tests of {name} fail without any change: {ran:?}, see {}",
+                self.log.path().display()
+            ));
+        }
+        self.seconds_max.insert(name, 30 + 5 * seconds);
+        Ok(())
+    }
+
+    fn test(&mut self, name: &str, seconds_max: u64) -> Result<Ran, String> {
+        let package = format!("pondhawk-{name}");
+        let targets = ["--lib", "--tests"];
+        let test = Test {
+            packages: &["-p", &package],
+            targets: &targets,
+            names: &[],
+            environment: &[],
+            seconds_max,
+        };
+        self.tree.test(self.house, &test, &mut self.log)
+    }
+
+    /// What comes of a mutant, in a word and in detail.
+    fn try_out(&mut self, mutant: &Mutant) -> Result<(&'static str, String), String> {
+        let text = self.tree.read(&mutant.path)?;
+        self.log.note(&format!("# {}", mutant.place()));
+        self.tree.write(&mutant.path, &mutant.apply(&text)?)?;
+        let verdict = self.judge(mutant);
+        self.tree.write(&mutant.path, &text)?;
+        verdict
+    }
+
+    fn judge(&mut self, mutant: &Mutant) -> Result<(&'static str, String), String> {
+        for name in exercised_by(mutant) {
+            let ran = self.test(name, self.seconds_max[name])?;
+            let verdict = match ran {
+                Ran::Green => continue,
+                Ran::Red => "noticed",
+                Ran::Endless => "endless",
+                Ran::Unbuilt => "unbuilt",
+            };
+            return Ok((verdict, format!(" ({name})")));
+        }
+        Ok((SURVIVED, String::new()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutant(path: &str, number: usize) -> Mutant {
+        let (path, position) = (path.to_owned(), format!("{number}:1"));
+        Mutant { path, position, change: "replace < with <=".to_owned(), diff: String::new() }
+    }
+
+    #[test]
+    fn half_of_a_sample_is_from_where_faults_have_hidden() {
+        let all = |focus, others| {
+            let focus = (0..focus).map(|number| mutant("crates/ledger/src/share.rs", number));
+            focus
+                .chain((0..others).map(|number| mutant("crates/wire/src/sink.rs", number)))
+                .collect::<Vec<_>>()
+        };
+        let of_focus = |all: Vec<Mutant>, line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let sample = draw(all, &Options::parse(&words).unwrap());
+            (sample.iter().filter(|mutant| mutant.crate_name() == "ledger").count(), sample.len())
+        };
+        assert_eq!(of_focus(all(100, 100), "--seed 1 --count 10"), (5, 10));
+        assert_eq!(of_focus(all(2, 100), "--seed 1 --count 10"), (2, 10));
+        assert_eq!(of_focus(all(100, 2), "--seed 1 --count 10"), (8, 10));
+        assert_eq!(of_focus(all(1, 1), "--seed 1 --count 10"), (1, 2));
+        assert_eq!(of_focus(all(100, 100), "--only sink --count 10"), (0, 10));
+        assert_eq!(of_focus(all(100, 100), "--only wire --only ledger"), (15, 30));
+        assert!(Options::parse(&["--count".to_owned()]).is_err());
+    }
+}
