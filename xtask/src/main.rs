@@ -5,15 +5,14 @@
 
 mod bench;
 mod conformance;
-mod crash;
 mod fuzz;
 mod house;
 mod log;
 mod mutants;
+mod program;
 mod random;
 mod report;
 mod sim;
-mod soak;
 mod suite;
 mod tools;
 mod tree;
@@ -93,8 +92,8 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
         "abuse" => report.step("abuse", |log| suite::abuse(&house, rest, log)),
         "bench" if rest == ["--short"] => report.step("bench", |log| bench::run_in_short(&house, log)),
         "bench" => report.step("bench", |log| bench::run(&house, rest, log)),
-        "crash" => return crash::run(&house, rest),
-        "soak" => return soak::run(&house, rest),
+        "crash" => return program::CRASH.run(&house, rest),
+        "soak" => return program::SOAK.run(&house, rest),
         "sim" => return sim::run(&house, rest),
         "mutants" => return mutants::run(&house, rest),
         "deny" => report.step("deny", |log| tools::deny(&house, log)),

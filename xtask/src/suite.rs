@@ -5,13 +5,12 @@ use std::thread;
 
 use crate::bench;
 use crate::conformance::{self, Aim};
-use crate::crash;
 use crate::fuzz;
 use crate::house::House;
 use crate::log::Log;
+use crate::program;
 use crate::report::Report;
 use crate::sim;
-use crate::soak;
 use crate::tools;
 
 type Work = fn(&House, &mut Log) -> Result<(), String>;
@@ -37,14 +36,14 @@ const STEPS: &[(&str, Work)] = &[
         tests.env("PONDHAWK_BUILT", house.built()).env("PONDHAWK_TOOLS", house.tools());
         log.run(tests.args(["test", "--workspace", "--no-fail-fast"]))
     }),
-    ("crash", crash::run_in_short),
+    ("crash", |house, log| program::CRASH.run_in_short(house, log)),
     ("bench", bench::run_in_short),
     ("rustdoc", |house, log| {
         let mut rustdoc = house.cargo();
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
     }),
     // Last, because they take as long as they are given; this one beside the others.
-    (BESIDE, soak::run_in_short),
+    (BESIDE, |house, log| program::SOAK.run_in_short(house, log)),
     ("simulation", |house, log| {
         log.run(sim::command(house).args(["--runs", "1000"]))?;
         // New ones for every change, and the same for everybody who looks at that change.
