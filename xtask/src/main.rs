@@ -16,6 +16,7 @@ mod sim;
 mod suite;
 mod tools;
 mod tree;
+mod words;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,12 @@ cargo xtask COMMAND
                   notices; --only takes those whose path or description contains this
   bench [--short | NAME…]
                   take the figures of docs/BENCHMARKS.md, all or these; or only try each command
+  words           count comments and sentences that are hard to read, by folder
+  words --list [PATH…]
+                  print each of them
+  words --write   lower the counts that CI allows to those of now
+  words --unchanged REVISION [PATH…]
+                  whether sources differ from that revision in comments alone
   deny            check licences and sources of all dependencies with cargo-deny
   help            this
 
@@ -95,6 +102,7 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
         "crash" => return program::CRASH.run(&house, rest),
         "soak" => return program::SOAK.run(&house, rest),
         "sim" => return sim::run(&house, rest),
+        "words" => return words::run(&house, rest),
         "mutants" => return mutants::run(&house, rest),
         "deny" => report.step("deny", |log| tools::deny(&house, log)),
         "help" | "--help" | "-h" => {

@@ -12,6 +12,7 @@ use crate::program;
 use crate::report::Report;
 use crate::sim;
 use crate::tools;
+use crate::words;
 
 type Work = fn(&House, &mut Log) -> Result<(), String>;
 
@@ -27,6 +28,7 @@ const STEPS: &[(&str, Work)] = &[
         log.run(house.cargo().args(["check", "--package", "pondhawk"]))
     }),
     ("conformance", |house, log| conformance::run(house, Aim::Check, log)),
+    ("words", words::check),
     ("tools", tools::install),
     // Of every crate, with doc tests and whether the generated pages are current; then those of the real binary, in the
     // profile that checks arithmetic, against real clients; the architecture; and the features.
