@@ -1,5 +1,7 @@
-//! Carries what is published at one broker to another. A message is acknowledged here when it is acknowledged there, so
-//! that what was published with QoS 1 or 2 arrives at least once, whatever is interrupted.
+//! Forwards messages from one broker to another.
+//!
+//! A message is acknowledged to the first broker after the second one has acknowledged it. A message published with
+//! QoS 1 or 2 therefore arrives at least once, whatever is interrupted.
 //!
 //! cargo run -p pondhawk-client --example bridge -- localhost:1883 localhost:1884 'news/#'
 
@@ -9,7 +11,7 @@ use std::time::Duration;
 use client::{Acknowledge, Acknowledgement, Client, Message, Options, Outgoing, Qos, TopicFilter, Version};
 use tokio::sync::mpsc;
 
-/// So many messages are on their way at a time.
+/// Maximum number of messages that wait for the second broker's acknowledgement.
 const UNDER_WAY_MAX: usize = 100;
 
 const SESSION_SECS: u32 = 24 * 3_600;
@@ -43,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The session that waits at either broker while the other, or this program, is away.
+/// Options for a session that lasts while the other broker, or this program, is not available.
 fn options() -> Options {
     let options = Options::new(Version::V5).client_id("bridge").clean_start(false);
     options.session_expiry_secs(SESSION_SECS).reconnect(Duration::from_millis(100), Duration::from_secs(10))

@@ -1,4 +1,4 @@
-//! A client in 60 lines, made of `wire`, `topic` and `session` alone: prints what is published to a filter.
+//! A client in 60 lines, made of `wire`, `topic` and `session` alone: prints the messages that match a filter.
 //!
 //! cargo run -p pondhawk-client --example small_client -- localhost:1883 'news/#'
 

@@ -1,5 +1,7 @@
-//! A server in little more than 100 lines, made of `wire`, `topic` and `session` alone: all versions, wildcards, every QoS from those who
-//! publish, and QoS 0 to those who subscribe. It keeps nothing, has no time-outs, and waits for whoever does not read.
+//! A server in little more than 100 lines, made of `wire`, `topic` and `session` alone.
+//!
+//! The server supports all versions and wildcards. Publishers may use every QoS, and subscribers receive QoS 0. The
+//! server stores nothing, has no time limits, and blocks on a client that does not read.
 //!
 //! cargo run -p pondhawk-client --example toy_server -- 127.0.0.1:1883
 
@@ -34,7 +36,7 @@ fn main() -> Result<()> {
 }
 
 fn serve(number: usize, mut stream: TcpStream, all: &Mutex<BTreeMap<usize, Peer>>) -> Result<()> {
-    // Sessions that last, retained messages and groups would be a ledger's, if there were one.
+    // Lasting sessions, retained messages and groups would need storage, which this server does not have.
     let mut settings =
         Settings { session_expiry_secs_max: 0, retain_available: false, ..Settings::default() };
     settings.shared_subscriptions_available = false;
@@ -51,7 +53,7 @@ fn serve(number: usize, mut stream: TcpStream, all: &Mutex<BTreeMap<usize, Peer>
             peer.session.answer(violation, &mut peer.output);
         }
         for peer in peers.values_mut() {
-            // Whose connection is broken hears of it by reading.
+            // A broken connection shows up in the next read of its own thread.
             let _ = peer.stream.write_all(&std::mem::take(&mut peer.output));
         }
         if count == 0 || outcome != Ok(true) {
@@ -60,7 +62,7 @@ fn serve(number: usize, mut stream: TcpStream, all: &Mutex<BTreeMap<usize, Peer>
     }
 }
 
-/// Whether the connection goes on.
+/// Handles the complete packets in `input`, and returns whether the connection goes on.
 fn receive(
     number: usize,
     input: &mut Vec<u8>,

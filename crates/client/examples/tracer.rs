@@ -1,4 +1,4 @@
-//! Stands between clients and their server, forwards what they say, and prints each packet on a line.
+//! Forwards bytes between clients and their server, and prints each packet on a line.
 //!
 //! cargo run -p pondhawk-client --example tracer -- 127.0.0.1:1884 localhost:1883
 
@@ -10,11 +10,11 @@ use std::thread;
 
 use wire::{Decoded, Limits, Packet, Role, Version, decode};
 
-/// One way of a connection.
+/// One direction of a connection.
 struct Way<'c> {
     number: usize,
     sender: Role,
-    /// What CONNECT has said, which is read before anything comes back.
+    /// Version in CONNECT, which is read before the server sends anything.
     version: &'c OnceLock<Version>,
 }
 
@@ -43,7 +43,7 @@ fn trace(number: usize, client: &TcpStream, server: &TcpStream) {
                     arrow(sender),
                     ended.map_or_else(|error| error.to_string(), |()| "end".into())
                 );
-                // The other side hears that nothing more comes.
+                // Tells the receiver that no more bytes follow.
                 let _ = to.shutdown(Shutdown::Write);
             });
         }
@@ -64,7 +64,7 @@ impl Way<'_> {
         }
     }
 
-    /// Prints the packets that are whole. What is none is forwarded all the same: that is the server's to judge.
+    /// Prints the complete packets. Invalid bytes are forwarded too, because the server has to judge them.
     fn print(&self, unread: &mut Vec<u8>) {
         let limits = Limits { sender: Some(self.sender), ..Limits::default() };
         loop {

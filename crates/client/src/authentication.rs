@@ -1,4 +1,4 @@
-//! Enhanced authentication (MQTT 5.0, 4.12): who makes the steps, and when.
+//! Enhanced authentication (MQTT 5.0, section 4.12): the exchange of AUTH packets on one connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::command::Reply;
 use crate::engine::Engine;
 use crate::error::{AuthenticateError, Ended};
 
-/// There is no reason that says why a client ends an exchange.
+/// Reason in DISCONNECT when the client gives up an exchange. MQTT has no reason code of its own for that.
 const UNSPECIFIED: DisconnectReason = DisconnectReason::UnspecifiedError;
 
-/// The client's part of an authentication method, as one connection has it: see
+/// The client's part of an authentication method, for one connection. See
 /// [`Options::authenticator`](crate::Options::authenticator).
 ///
 /// ```text
@@ -22,36 +22,37 @@ const UNSPECIFIED: DisconnectReason = DisconnectReason::UnspecifiedError;
 ///  step  ◄── AUTH    ◄──         ◄── AUTH    ◄── step    as often as the server wants
 /// ```
 ///
-/// The task that drives the connection calls it, and goes on when it returns: it computes, and does not wait. Data has at
-/// most 65,535 bytes.
+/// The task that drives the connection calls these methods and waits until each returns. Implementations must
+/// therefore compute and return, without waiting for anything. Data has at most 65,535 bytes.
 pub trait Authenticator: Send {
-    /// Begins: what CONNECT has for the server, or AUTH when an authentication begins [anew].
+    /// Begins an exchange, and returns the authentication data for CONNECT. When an authentication begins [anew],
+    /// the data goes into AUTH instead.
     ///
     /// [anew]: crate::Client::reauthenticate
     fn begin(&mut self) -> Option<Vec<u8>>;
 
-    /// The server has said this: what the answer has.
+    /// Answers a challenge from the server. The result is the data of the next AUTH packet.
     ///
     /// # Errors
-    /// What is wrong with it: the connection ends with [`Ended::NotAuthenticated`].
+    /// A description of the fault in the challenge. The connection then ends with [`Ended::NotAuthenticated`].
     fn step(&mut self, challenge: Option<&[u8]>) -> Result<Option<Vec<u8>>, String>;
 
-    /// The server is content, and has said this at last. A method in which the server too proves who it is looks at it
-    /// here.
+    /// Checks the final data from the server, after the server has accepted the client. Mutual authentication
+    /// methods verify the server's proof here.
     ///
     /// # Errors
-    /// What is wrong with it: the connection ends with [`Ended::NotAuthenticated`].
+    /// A description of the fault in the data. The connection then ends with [`Ended::NotAuthenticated`].
     fn finish(&mut self, data: Option<&[u8]>) -> Result<(), String> {
         let _ = data;
         Ok(())
     }
 }
 
-/// Makes what each connection needs anew.
+/// Factory that makes a new [`Authenticator`] for each connection.
 #[derive(Clone)]
 pub(crate) struct Authenticators(pub(crate) Arc<Make>);
 
-/// See [`Authenticators`].
+/// Signature of the factory in [`Authenticators`].
 type Make = dyn Fn() -> Box<dyn Authenticator> + Send + Sync;
 
 impl fmt::Debug for Authenticators {
@@ -60,11 +61,11 @@ impl fmt::Debug for Authenticators {
     }
 }
 
-/// Where the exchange of a connection stands.
+/// State of the authentication exchange on one connection.
 #[derive(Default)]
 pub(crate) struct Exchange {
     authenticator: Option<Box<dyn Authenticator>>,
-    /// An authentication has begun anew.
+    /// The reauthentication that is under way, if any.
     again: Option<Again>,
 }
 
@@ -74,7 +75,7 @@ struct Again {
 }
 
 impl Exchange {
-    /// That of a new connection, with what CONNECT says.
+    /// Begins the exchange of a new connection. The second value is the authentication data for CONNECT.
     pub(crate) fn begin(authenticators: Option<&Authenticators>) -> (Self, Option<Vec<u8>>) {
         let mut authenticator = authenticators.map(|make| make.0());
         let data = authenticator.as_mut().and_then(|authenticator| authenticator.begin());
@@ -91,7 +92,7 @@ impl Exchange {
         }
     }
 
-    /// The connection is lost.
+    /// Fails a reauthentication that is under way, because the connection is lost.
     pub(crate) fn fail(&mut self, ended: &Ended) {
         if let Some(Again { reply, .. }) = self.again.take() {
             let _ = reply.send(Err(AuthenticateError::Ended(ended.clone())));
@@ -100,7 +101,7 @@ impl Exchange {
 }
 
 impl Engine {
-    /// The server wants another step.
+    /// Answers an AUTH packet that asks for another step.
     pub(crate) fn authenticate(&mut self, challenge: Option<Binary<'_>>) -> Result<(), Ended> {
         let Some(authenticator) = &mut self.exchange.authenticator else {
             return Err(self.give_up(Ended::NoAuthenticator, UNSPECIFIED));
@@ -115,21 +116,21 @@ impl Engine {
         sent.map_err(|error| self.give_up(Ended::NotAuthenticated(error.to_string()), UNSPECIFIED))
     }
 
-    /// The server is content: with CONNACK, or with AUTH.
+    /// Completes the exchange, when the server has accepted the client by CONNACK or by AUTH.
     pub(crate) fn authenticated(&mut self, data: Option<Binary<'_>>) -> Result<(), Ended> {
         if let Some(authenticator) = &mut self.exchange.authenticator {
             let finished = authenticator.finish(data.map(Binary::as_bytes));
             finished.map_err(|text| self.give_up(Ended::NotAuthenticated(text), UNSPECIFIED))?;
         }
         if let Some(Again { reply, .. }) = self.exchange.again.take() {
-            // Whoever asked may have gone.
+            // The caller may have dropped its future.
             let _ = reply.send(Ok(()));
         }
         Ok(())
     }
 
     pub(crate) fn reauthenticate(&mut self, reply: Reply<(), AuthenticateError>) {
-        // The one that is under way has its own steps to make, which must not begin anew.
+        // A second exchange must not interrupt the steps of the one that is under way.
         if self.exchange.again.is_some() {
             let refused = session::client::RequestError::NotOurTurn;
             let _ = reply.send(Err(AuthenticateError::Protocol(refused)));

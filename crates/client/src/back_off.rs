@@ -1,13 +1,14 @@
-//! How long to wait before a connection is tried for again.
+//! Delays between attempts to reconnect.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// No bound is shorter: a server that is there again must not be asked all the time.
+/// Minimum of every bound, to protect a server that has just come back from constant attempts.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// A random time between the half of a bound and all of it, where the bound doubles from one time to the next: clients
-/// that a server has lost at one moment do not come back at one moment.
+/// A random delay between half of a bound and the whole bound, which doubles with each attempt.
+///
+/// The randomness prevents all clients that lost a server at the same moment from reconnecting at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackOff {
     first: Duration,
@@ -20,13 +21,13 @@ impl BackOff {
         Self { first, max: max.max(first) }
     }
 
-    /// Before the attempt that comes after so many in vain.
+    /// Delay before the next attempt, after `attempts` failed attempts.
     pub(crate) fn delay(self, attempts: u32) -> Duration {
         let half = self.bound(attempts) / 2;
         half + half.mul_f64(fraction())
     }
 
-    /// A connection that has lasted for so long was not in vain.
+    /// A connection that lasted at least this long counts as a success, and resets the delay.
     pub(crate) fn success(self) -> Duration {
         self.max
     }
@@ -37,7 +38,7 @@ impl BackOff {
     }
 }
 
-/// Between 0 and 1, as random as the standard library makes its hashers.
+/// Random number between 0 and 1, from the random keys of the standard library's hashers.
 fn fraction() -> f64 {
     let bits = u32::try_from(RandomState::new().hash_one(0) >> 32).unwrap_or(0);
     f64::from(bits) / f64::from(u32::MAX)

@@ -1,28 +1,30 @@
-//! Bytes between the socket and the packets.
+//! Byte buffers between the socket and the packets.
 
-/// So much memory of an empty buffer is kept for what comes next.
+/// Maximum capacity that an empty buffer keeps for later bytes.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that have come from the socket.
+/// Bytes received from the socket.
 #[derive(Default)]
 pub(crate) struct Input {
     bytes: Vec<u8>,
-    /// So many of them have been handled.
+    /// Number of bytes at the front that have been handled.
     handled: usize,
 }
 
-/// Bytes on their way to the socket.
+/// Bytes to be sent to the socket.
 #[derive(Default)]
 pub(crate) struct Output {
     pub(crate) bytes: Vec<u8>,
     written: usize,
-    /// So many have been shown to whoever traces packets.
+    /// Number of bytes at the front that the packet trace has seen.
     traced: usize,
 }
 
 impl Input {
-    /// Where more is read to. What is left is moved to the front when it is the smaller part, so that streams that are
-    /// full, and give room for a message at a time, do not have all of it moved for each.
+    /// Buffer to which received bytes are appended.
+    ///
+    /// Unhandled bytes move to the front only when they are at most half of the buffer. Otherwise a client with
+    /// full streams, which frees room for one message at a time, would move the whole buffer for each message.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.handled >= self.bytes.len() - self.handled {
             self.bytes.drain(..self.handled);
@@ -32,24 +34,26 @@ impl Input {
         &mut self.bytes
     }
 
-    /// What has not been handled.
+    /// Bytes that have not been handled.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.bytes[self.handled..]
     }
 
-    /// So much of it has been.
+    /// Marks the next `count` bytes as handled.
     pub(crate) fn advance(&mut self, count: usize) {
         self.handled += count;
     }
 }
 
 impl Output {
-    /// What has not been written.
+    /// Bytes that have not been written.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
 
-    /// So much of it has been. Its place is used again when it is no less than what is left, so that bytes are moved
+    /// Marks the next `count` bytes as written.
+    ///
+    /// The space of written bytes is reused once it is at least as large as the rest. Bytes are therefore moved
     /// rarely, and a connection that always has something to write does not grow.
     pub(crate) fn advance(&mut self, count: usize) {
         self.written += count;
@@ -61,18 +65,18 @@ impl Output {
         }
     }
 
-    /// What nobody has been shown.
+    /// Bytes that the packet trace has not seen.
     pub(crate) fn untraced(&self) -> &[u8] {
         &self.bytes[self.traced..]
     }
 
-    /// So much of it has been.
+    /// Marks the next `count` bytes as traced.
     pub(crate) fn trace(&mut self, count: usize) {
         self.traced += count;
     }
 }
 
-/// Gives back the memory of packets that were larger than most.
+/// Frees the memory of an empty buffer that grew beyond [`KEPT_BYTES_MAX`].
 fn release(bytes: &mut Vec<u8>) {
     if bytes.is_empty() && bytes.capacity() > KEPT_BYTES_MAX {
         *bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! The handle: what an application calls.
+//! The handle through which an application uses a connection.
 
 use std::io;
 #[cfg(unix)]
@@ -36,9 +36,9 @@ use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
 use crate::server::Server;
 use crate::state::State;
 
-/// A connection to a server. Clones are cheap, and speak for the same session.
+/// A connection to a server. Clones are cheap, and belong to the same session.
 ///
-/// When the last one is dropped, what was asked for is still sent, and then DISCONNECT.
+/// When the last clone is dropped, the client still sends everything that was queued, and then DISCONNECT.
 #[derive(Debug, Clone)]
 pub struct Client {
     commands: mpsc::Sender<Command>,
@@ -46,20 +46,20 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
-/// What handles and driver have in common.
+/// State that the handles and the driver share.
 #[derive(Debug)]
 struct Shared {
-    /// As it was at first.
+    /// CONNACK of the first connection.
     server: Arc<Server>,
     state: watch::Receiver<State>,
     ended: Arc<OnceLock<Ended>>,
     messages_max: usize,
 }
 
-/// The answer to a PUBLISH that comes. To drop it takes nothing back.
+/// The server's answer to a PUBLISH. Dropping this future does not withdraw the message.
 ///
-/// It resolves to the reason: Success, or No matching subscribers (0x10); at QoS 0, where nobody answers, to Success
-/// when the message is handed to the connection.
+/// The future resolves to the reason: Success, or No matching subscribers (0x10). At QoS 0 the server does not
+/// answer, and the future resolves to Success when the message is handed to the connection.
 #[derive(Debug)]
 #[must_use = "a message of QoS 1 or 2 is the server's when this resolves, and not before"]
 pub struct Acknowledgement {
@@ -68,7 +68,7 @@ pub struct Acknowledgement {
 }
 
 impl Client {
-    /// Connects over TCP, as to `"localhost:1883"`; and again, with [`Options::reconnect`].
+    /// Connects over TCP to an address such as `"localhost:1883"`. With [`Options::reconnect`], also reconnects.
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
@@ -80,7 +80,7 @@ impl Client {
             let address = address.clone();
             Box::pin(async move {
                 let stream = TcpStream::connect(address).await?;
-                // The driver writes as much as there is at a time.
+                // Nagle's algorithm would only add delay: the driver already writes as much as possible at a time.
                 stream.set_nodelay(true)?;
                 Ok(stream)
             }) as Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>
@@ -88,7 +88,7 @@ impl Client {
         Self::connect_by(connector, options).await
     }
 
-    /// Connects over a socket of this machine; and again, with [`Options::reconnect`].
+    /// Connects over a Unix domain socket. With [`Options::reconnect`], also reconnects.
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
@@ -98,7 +98,7 @@ impl Client {
         Self::connect_by(move || UnixStream::connect(path.clone()), options).await
     }
 
-    /// Connects to a server, through all layers of the [`Endpoint`]; and again, with [`Options::reconnect`].
+    /// Connects to a server through all layers of the [`Endpoint`]. With [`Options::reconnect`], also reconnects.
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
@@ -111,8 +111,9 @@ impl Client {
         Self::connect_by(connector, options).await
     }
 
-    /// Connects over what `connector` gives; and again, with [`Options::reconnect`]. The first attempt is the only one
-    /// whose failure is returned.
+    /// Connects over the stream that `connector` returns. With [`Options::reconnect`], also reconnects.
+    ///
+    /// Only a failure of the first attempt is returned as an error.
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
@@ -135,8 +136,10 @@ impl Client {
         .await
     }
 
-    /// Connects over anything that takes and gives bytes in order, and returns when the server has accepted. On a tokio
-    /// runtime, where the driver becomes a task. It ends with the stream.
+    /// Connects over any ordered stream of bytes, and returns when the server has accepted the connection.
+    ///
+    /// The caller must run on a tokio runtime, on which the driver becomes a task. The driver ends with the stream
+    /// and does not reconnect.
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
@@ -149,7 +152,7 @@ impl Client {
 
     async fn drive(options: Options, spawn: impl FnOnce(Driver)) -> Result<Self, ConnectError> {
         let (commands, asked) = mpsc::channel(options.commands_max);
-        // The first one counts.
+        // One place is enough, because only the first request to end the connection counts.
         let (ends, ending) = mpsc::channel(1);
         let (accepted, answer) = oneshot::channel();
         let ended = Arc::new(OnceLock::new());
@@ -159,7 +162,7 @@ impl Client {
         Ok(Self { commands, ends, shared: Arc::new(Shared { server, state, ended, messages_max }) })
     }
 
-    /// Where the connection stands, and how that changes.
+    /// The state of the connection, as a channel that reports each change.
     ///
     /// ```no_run
     /// # use client::{Client, State};
@@ -180,24 +183,25 @@ impl Client {
         self.shared.state.clone()
     }
 
-    /// What the server said when it accepted the first connection; what it said on a later one is in
-    /// [`state`](Self::state).
+    /// The server's CONNACK on the first connection. [`state`](Self::state) has that of later connections.
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.shared.server
     }
 
-    /// Why the connection is over; `None` while it is not.
+    /// The reason for the end of the connection; `None` while the client goes on.
     #[must_use]
     pub fn ended(&self) -> Option<&Ended> {
         self.shared.ended.get()
     }
 
-    /// Publishes a message: returns when it is queued, and the [`Acknowledgement`] resolves when the server has it. An
-    /// expiry interval begins now. Messages of one handle go out in the order of these calls.
+    /// Publishes a message, and returns when the message is queued.
+    ///
+    /// The [`Acknowledgement`] resolves when the server has the message. A Message Expiry Interval begins now.
+    /// Messages of one handle are sent in the order of these calls.
     ///
     /// # Errors
-    /// [`PublishError::Ended`]; then it is not published. What else can go wrong, the acknowledgement says.
+    /// [`PublishError::Ended`]; then the message is not published. The acknowledgement reports every other error.
     pub async fn publish(&self, outgoing: &Outgoing<'_>) -> Result<Acknowledgement, PublishError> {
         let (reply, answer) = oneshot::channel();
         let message = owned(outgoing);
@@ -206,7 +210,7 @@ impl Client {
         Ok(Acknowledgement { answer, shared: Arc::clone(&self.shared) })
     }
 
-    /// Subscribes, and returns when the server has accepted it.
+    /// Subscribes to one filter, and returns when the server has accepted the subscription.
     ///
     /// # Errors
     /// [`SubscribeError`]; then there is no subscription.
@@ -214,8 +218,9 @@ impl Client {
         self.subscribe_with(filter, SubscriptionOptions { qos, ..SubscriptionOptions::default() }).await
     }
 
-    /// Subscribes with options (section 3.8.3.1): those other than QoS are MQTT 5's. A message that matches several
-    /// subscriptions comes in each of their streams.
+    /// Subscribes to one filter with options (section 3.8.3.1). Options other than QoS need MQTT 5.
+    ///
+    /// A message that matches several subscriptions arrives in the stream of each.
     ///
     /// # Errors
     /// [`SubscribeError`]; then there is no subscription.
@@ -240,8 +245,9 @@ impl Client {
         answer.await.unwrap_or_else(|_| Err(SubscribeError::Ended(self.why())))
     }
 
-    /// Ends a subscription; its [`Messages`] end after what has come. It does not matter whether there was one: the
-    /// reason says so, from MQTT 5 on.
+    /// Ends a subscription. Its [`Messages`] end after the messages that have already arrived.
+    ///
+    /// A missing subscription is no error. From MQTT 5 on, the returned reason says whether there was one.
     ///
     /// # Errors
     /// [`UnsubscribeError`].
@@ -252,8 +258,9 @@ impl Client {
         answer.await.unwrap_or_else(|_| Err(UnsubscribeError::Ended(self.why())))
     }
 
-    /// Everything that comes and belongs to no other stream, from now on; what has come at QoS 1 and 2 and nobody has
-    /// claimed yet is in it too. The inbox that there was ends.
+    /// Opens the inbox: one stream for all messages that belong to no other stream.
+    ///
+    /// The inbox begins with unclaimed messages of QoS 1 and 2 that have already arrived. An earlier inbox ends.
     ///
     /// # Errors
     /// [`SubscribeError::Ended`].
@@ -264,11 +271,12 @@ impl Client {
         Ok(Inbox::new(inlet))
     }
 
-    /// Subscribes to several filters with one packet (section 3.8), and returns what the server says of each. Their messages
-    /// come in the [inbox](Self::inbox): ask for it before.
+    /// Subscribes to several filters with one packet (section 3.8), and returns the server's reason for each.
+    ///
+    /// The messages arrive in the [inbox](Self::inbox), which should be opened first.
     ///
     /// # Errors
-    /// [`SubscribeError`]; then nothing is subscribed to. That the server refuses a filter is no error.
+    /// [`SubscribeError`]; then nothing is subscribed to. A filter that the server refuses is no error.
     pub async fn subscribe_many(
         &self,
         filters: &[(TopicFilter<'_>, SubscriptionOptions)],
@@ -281,8 +289,10 @@ impl Client {
         answer.await.unwrap_or_else(|_| Err(SubscribeError::Ended(self.why())))
     }
 
-    /// Ends several subscriptions with one packet (section 3.10), also those that an earlier connection has left, and
-    /// returns what the server says of each; before MQTT 5 it says nothing.
+    /// Ends several subscriptions with one packet (section 3.10), and returns the server's reason for each.
+    ///
+    /// Subscriptions of an earlier connection can be ended too. Before MQTT 5 the server sends no reasons, and the
+    /// list is empty.
     ///
     /// # Errors
     /// [`UnsubscribeError`].
@@ -298,9 +308,11 @@ impl Client {
         answer.await.unwrap_or_else(|_| Err(UnsubscribeError::Ended(self.why())))
     }
 
-    /// Begins the authentication of this connection anew (section 4.12.1), with the method of CONNECT, and returns when the
-    /// server is content. If it is not, it ends the connection. One at a time: another that is asked for meanwhile is
-    /// refused ([`NotOurTurn`](session::client::RequestError::NotOurTurn)).
+    /// Authenticates this connection anew (section 4.12.1), and returns when the server has accepted the client.
+    ///
+    /// The method is that of CONNECT. A server that does not accept the client ends the connection. Only one
+    /// reauthentication may be under way: a second one is refused with
+    /// [`NotOurTurn`](session::client::RequestError::NotOurTurn).
     ///
     /// # Errors
     /// [`AuthenticateError`].
@@ -311,12 +323,14 @@ impl Client {
         answer.await.unwrap_or_else(|_| Err(AuthenticateError::Ended(self.why())))
     }
 
-    /// Ends the connection: sends what is queued, waits until all of it is acknowledged, sends DISCONNECT, and closes.
-    /// The server forgets the will. From now on nothing more is taken; what has not had room in the queue is refused.
+    /// Ends the connection after all queued messages have been sent and acknowledged.
     ///
-    /// It ends within [`Options::flush_timeout`], and a second in which the last bytes leave, whatever the server does. If
-    /// there is no connection just now, and there is something to deliver, another is tried for in that time, at once, if
-    /// the client [reconnects](Options::reconnect).
+    /// The client sends DISCONNECT and closes the connection, and the server discards the will. From this call on
+    /// the client accepts no more operations, and refuses those that are waiting for room in the queue.
+    ///
+    /// The call returns within [`Options::flush_timeout`] plus one second for the last bytes, whatever the server
+    /// does. If the connection is lost at the moment, and messages remain to be delivered, a client that
+    /// [reconnects](Options::reconnect) tries to do so at once, within the same time.
     ///
     /// # Errors
     /// [`DisconnectError`]; the connection is over nevertheless.
@@ -324,9 +338,10 @@ impl Client {
         self.disconnect_with(&Disconnect::new(DisconnectReason::NormalDisconnection)).await
     }
 
-    /// [Disconnects](Self::disconnect) with a reason and with properties (section 3.14.2.2), which are MQTT 5's: another
-    /// Session Expiry Interval, in seconds, or [`DisconnectReason::DisconnectWithWillMessage`], after which the server
-    /// publishes the will.
+    /// [Disconnects](Self::disconnect) with a reason and with properties (section 3.14.2.2), which need MQTT 5.
+    ///
+    /// Examples are another Session Expiry Interval, in seconds, and
+    /// [`DisconnectReason::DisconnectWithWillMessage`], after which the server publishes the will.
     ///
     /// # Errors
     /// [`DisconnectError`]; the connection is over nevertheless.
@@ -352,16 +367,16 @@ impl Future for Acknowledgement {
     }
 }
 
-/// The driver says why before it goes; it is gone without a word only if its runtime is.
+/// Returns the reason that the driver stored before it ended. A driver stores none if its runtime is shut down.
 fn why(ended: &OnceLock<Ended>) -> Ended {
     ended.get().cloned().unwrap_or(Ended::ByUs)
 }
 
-/// The message as it waits for the driver, in one piece of memory.
+/// Copies the message into one piece of memory, for the queue to the driver.
 fn owned(outgoing: &Outgoing<'_>) -> session::Message {
     let delivery = match outgoing.qos {
         Qos::AtMostOnce => Delivery::AtMostOnce,
-        // The identifier is the driver's to choose; a message has none.
+        // Placeholder: the state machine chooses the packet identifier when the message is sent.
         Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false },
         Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id: PacketId::MIN, dup: false },
     };
@@ -375,7 +390,7 @@ fn owned(outgoing: &Outgoing<'_>) -> session::Message {
     session::Message::new(outgoing.topic, &publish, None, now)
 }
 
-/// The wall clock; before 1970 it is 1970.
+/// Unix time in milliseconds; 0 if the clock is set before 1970.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What handles ask of the driver.
+//! Commands from the handles to the driver.
 
 use tokio::sync::oneshot;
 use topic::TopicFilterBuf;
@@ -9,10 +9,13 @@ use crate::message::Messages;
 use crate::outlet::Outlet;
 use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
 
-/// Where the answer to a command goes. Nobody may wait for it any more.
+/// Channel for the answer to a command. The caller may have dropped its end.
 pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 
-/// An operation, whole. Each has its answer; without one, the connection has ended.
+/// One complete operation.
+///
+/// Each command is answered through its channel. A channel that closes without an answer means that the connection
+/// has ended.
 #[derive(Debug)]
 pub(crate) enum Command {
     Publish {
@@ -41,8 +44,9 @@ pub(crate) enum Command {
     Reauthenticate(Reply<(), AuthenticateError>),
 }
 
-/// The end of the connection, behind the commands that were given before. It comes on a way of its own, so that its time
-/// runs though none of them is taken.
+/// Request to end the connection after the commands that were queued before.
+///
+/// Ends have a channel of their own, so that the time limit runs even while no command is accepted.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) packet: OwnedDisconnect,

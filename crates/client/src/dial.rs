@@ -1,4 +1,4 @@
-//! From an [`Endpoint`] to a connection, layer by layer.
+//! Makes the connection to an [`Endpoint`], layer by layer.
 
 use std::error::Error;
 use std::fmt;
@@ -16,33 +16,34 @@ use tokio::time::timeout;
 use crate::endpoint::{Endpoint, Place, Stream};
 use crate::error::Fault;
 
-/// What RFC 8305 recommends as Connection Attempt Delay.
+/// Connection Attempt Delay that RFC 8305 recommends.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// Which layer of a connection could not be made, and why. It is the inner error of the [`io::Error`] in
-/// [`Ended::Io`](crate::Ended::Io).
+/// The layer of a connection that could not be made, and the cause.
+///
+/// This is the inner error of the [`io::Error`] in [`Ended::Io`](crate::Ended::Io).
 #[derive(Debug)]
 pub struct TransportError {
     layer: Layer,
-    /// Who the other end is.
+    /// Name or address of the peer, for the error text.
     to: String,
     fault: Fault,
     cause: Box<dyn Error + Send + Sync>,
 }
 
-/// A layer of a connection, from below.
+/// A layer of a connection, from the lowest to the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layer {
-    /// The address of a host.
+    /// Lookup of the host's address.
     Name,
-    /// TCP, or a socket of this machine.
+    /// TCP, or a Unix domain socket.
     Socket,
-    /// The SOCKS5 proxy.
+    /// The connection through the SOCKS5 proxy.
     Proxy,
-    /// TLS.
+    /// TLS, including the check of certificates.
     Tls,
-    /// WebSocket.
+    /// WebSocket, including its HTTP handshake.
     WebSocket,
 }
 
@@ -56,19 +57,19 @@ impl TransportError {
         Self { layer, to: to.to_string(), fault, cause: cause.into() }
     }
 
-    /// Which layer it was.
+    /// The layer that failed.
     #[must_use]
     pub fn layer(&self) -> Layer {
         self.layer
     }
 
-    /// Whose fault it was.
+    /// The party whose fault the failure is.
     #[must_use]
     pub fn fault(&self) -> Fault {
         self.fault
     }
 
-    /// The error of this kind that is inside.
+    /// The `TransportError` inside an [`io::Error`], if there is one.
     pub(crate) fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref().and_then(|inner| inner.downcast_ref())
     }
@@ -97,7 +98,9 @@ impl Error for TransportError {
     }
 }
 
-/// Whose fault it was that a transport has failed. What a server has against us may come when all layers are there.
+/// The party whose fault a failed transport is.
+///
+/// A TLS alert may arrive after all layers are made, and then comes without a [`TransportError`].
 pub(crate) fn fault_of(error: &io::Error) -> Fault {
     if let Some(error) = TransportError::of(error) {
         return error.fault;
@@ -108,17 +111,17 @@ pub(crate) fn fault_of(error: &io::Error) -> Fault {
     Fault::Network
 }
 
-/// What to do about it, where that is known and not said.
+/// Hint for the user, for errors with a known remedy that their own text does not mention.
 #[cfg(feature = "tls")]
 pub(crate) use crate::tls::advice;
 
-/// What to do about it, where that is known and not said.
+/// Hint for the user. Without TLS there is none.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn advice(_: &io::Error) -> Option<&'static str> {
     None
 }
 
-/// Keeps the kind of what it is made of, where that has one.
+/// Keeps the [`io::ErrorKind`] of the cause, if the cause is an [`io::Error`].
 impl From<TransportError> for io::Error {
     fn from(error: TransportError) -> Self {
         let kind = error.cause.downcast_ref().map(Self::kind);
@@ -126,7 +129,9 @@ impl From<TransportError> for io::Error {
     }
 }
 
-/// A connection, through all layers, on which the server's packets have at most so many bytes.
+/// Connects through all layers of the endpoint.
+///
+/// `packet_bytes_max` is the largest packet that the server may send, which limits the size of WebSocket frames.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     #[cfg_attr(not(feature = "websocket"), expect(unused_variables, reason = "others have no frames"))]
@@ -154,7 +159,7 @@ pub(crate) async fn connect(
     Ok(stream)
 }
 
-/// TCP to the server, or to a proxy that goes on from there.
+/// Makes the TCP connection to the server, or to a proxy that connects to the server.
 async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<Stream> {
     #[cfg(feature = "socks5")]
     if let Some(proxy) = &endpoint.proxy {
@@ -164,8 +169,10 @@ async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<Stream> {
     Ok(Stream::new(socket(endpoint, host, port).await?))
 }
 
-/// The first of the host's addresses that answers. One that does not answer at all must not use up the time of the
-/// others: each has a head start, and then the next is tried too (RFC 8305, 5).
+/// Connects to the first address of the host that answers.
+///
+/// Each address has a head start of 250 ms before the next one is tried in parallel (RFC 8305, section 5). An
+/// address that does not answer can therefore not use up the time of the others.
 async fn socket(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<TcpStream> {
     let unknown = |error: io::Error| TransportError::new(Layer::Name, host, Fault::Network, error);
     let mut last = unknown(io::ErrorKind::NotFound.into());

@@ -1,4 +1,4 @@
-//! The task that owns a connection: what happens next, and in which order.
+//! The task that owns a connection, and decides what happens next.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,18 +20,21 @@ use crate::message::Accepted;
 use crate::options::Options;
 use crate::outlet::Room;
 
-/// So many commands are carried out before what they write is sent: few enough that the server is not kept waiting.
+/// Maximum number of commands that run before their packets are written. A larger batch would keep the server waiting.
 const COMMANDS_PER_TURN: usize = 64;
 
-/// So many bytes are read at a time, where that many are there.
+/// Minimum free space of the input buffer for each read.
 const READ_BYTES: usize = 16 << 10;
 
-/// While so many bytes wait for the socket, no command is taken.
+/// While at least this many bytes wait for the socket, no command is accepted.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// So long is waited for the last bytes to leave; longer, where the application has given more time to its end.
+/// Time limit for the last bytes to leave. After [`disconnect`](crate::Client::disconnect), the rest of
+/// [`Options::flush_timeout`] applies if it is longer.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// State of the task that owns a connection:
+///
 /// ```text
 ///             CONNACK                disconnect, last handle dropped          all acknowledged, or time-out
 /// Connecting ─────────► Open ────────────────────────────────────────► Closing ─────────────► gone
@@ -44,33 +47,35 @@ pub(crate) struct Driver {
     engine: Engine,
     asked: Asked,
     accepted: mpsc::UnboundedReceiver<Accepted>,
-    /// The handles look here when an answer fails to come.
+    /// Reason for the end, which handles read when their answer does not arrive.
     ended: Arc<OnceLock<Ended>>,
 }
 
-/// What the handles ask for.
+/// Requests from the handles.
 pub(crate) struct Asked {
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) ends: mpsc::Receiver<End>,
 }
 
-/// A connection's two ways.
+/// The two directions of a connection.
 struct Link<S> {
     reader: ReadHalf<S>,
     writer: WriteHalf<S>,
-    /// What was written is still in the buffer of a layer below.
+    /// Written bytes may still be in the buffer of a lower layer.
     needs_flush: bool,
-    /// Goes off when something is due, or before: that moves on with every packet, and to set a timer costs more than
-    /// to look now and then.
+    /// Fires when something is due, or earlier.
+    ///
+    /// The deadline moves with every packet. Setting the timer each time would cost more than an occasional early
+    /// wake-up.
     timer: Pin<Box<Sleep>>,
 }
 
-/// What has happened.
+/// Event that ends a wait of the driver.
 enum Turn {
     Read(io::Result<usize>),
     Written(io::Result<usize>),
     Commands(Vec<Command>),
-    /// Without one there is no handle any more.
+    /// Request to end the connection; `None` if the last handle was dropped.
     End(Option<End>),
     Accepted(Accepted),
     Room,
@@ -78,7 +83,7 @@ enum Turn {
 }
 
 impl Driver {
-    /// A driver that has CONNECT to send, and tells `connected` how that ends.
+    /// Makes a driver whose first output is CONNECT. The outcome of CONNECT goes to `connected`.
     pub(crate) fn new(
         options: Options,
         asked: Asked,
@@ -96,7 +101,7 @@ impl Driver {
         self.finish(&ended);
     }
 
-    /// Drives one connection after the other, until the application or a refusal ends it.
+    /// Drives one connection after another, until the application or a refusal ends the client.
     pub(crate) async fn run_again<S, C, F>(mut self, mut stream: S, mut connector: C, back_off: BackOff)
     where
         S: AsyncRead + AsyncWrite + Send,
@@ -120,7 +125,7 @@ impl Driver {
         self.finish(&ended);
     }
 
-    /// Tries until there is a stream, with CONNECT to be written to it.
+    /// Tries to connect until there is a stream, and puts CONNECT into the output.
     async fn reconnect<S, C, F>(&mut self, connector: &mut C, back_off: BackOff) -> Result<S, Ended>
     where
         C: FnMut() -> F,
@@ -142,8 +147,9 @@ impl Driver {
         }
     }
 
-    /// Waits before an attempt, but not when the application asks for the end while it does: there may be less time than
-    /// that for what is to be delivered.
+    /// Waits before an attempt to connect, but at most until the application asks for the end.
+    ///
+    /// The time limit of the end may be shorter than the delay, and messages remain to be delivered.
     async fn pause(&mut self, delay: Duration) -> Result<(), Ended> {
         let (due, was_closing) = (Instant::now() + delay, self.engine.is_closing());
         while self.engine.is_closing() == was_closing {
@@ -165,8 +171,9 @@ impl Driver {
         }
     }
 
-    /// Waits for something that can be done without a connection, and does it. If the future is dropped, nothing has
-    /// happened.
+    /// Waits for an operation that needs no connection, and carries it out.
+    ///
+    /// Dropping the future during the wait is safe: nothing has happened yet.
     async fn do_without(&mut self) -> Result<(), Ended> {
         let Self { engine, asked: Asked { commands, ends }, .. } = self;
         let (full, due, mut taken) = (engine.full_streams(), engine.closing_due(), Vec::new());
@@ -188,7 +195,7 @@ impl Driver {
         }
     }
 
-    /// Nothing is taken any more but what is in the queue.
+    /// Accepts no more commands. Commands in the queue are still carried out.
     fn close(&mut self, end: Option<End>) -> Result<(), Ended> {
         self.asked.commands.close();
         self.engine.close(end)
@@ -216,9 +223,9 @@ impl Driver {
         }
     }
 
-    /// What waits for an answer hears of the end when the engine is dropped, and looks into `ended`.
+    /// Stores the reason for the end, and drops the engine. Every caller without an answer then reads `ended`.
     fn finish(mut self, ended: &Ended) {
-        // Nobody else sets it.
+        // Nothing else sets this cell.
         let _ = self.ended.set(ended.clone());
         self.asked.commands.close();
         let left = std::iter::from_fn(|| self.asked.commands.try_recv().ok());
@@ -226,7 +233,7 @@ impl Driver {
         self.engine.finish(ended, unsent);
     }
 
-    /// Waits for what happens next. A branch that is not taken has done nothing.
+    /// Waits for the next event. Each branch is cancel-safe: a branch that is not chosen has done nothing.
     async fn next<S: AsyncRead + AsyncWrite>(&mut self, link: &mut Link<S>) -> Turn {
         let Self { engine, asked: Asked { commands, ends }, accepted, .. } = self;
         let Link { reader, writer, needs_flush, timer } = link;
@@ -254,7 +261,8 @@ impl Driver {
         self.engine.begin_turn();
         match turn {
             Turn::Read(Ok(0)) => Err(Ended::Closed),
-            // TLS that was closed without a word of its own. MQTT has its own: nothing can be cut off unseen.
+            // TLS reports a stream that ended without `close_notify`. This is harmless: MQTT packets have lengths,
+            // and a truncated packet is noticed.
             Turn::Read(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Ended::Closed),
             Turn::Read(read) => {
                 read?;
@@ -270,7 +278,7 @@ impl Driver {
                 self.engine.handle_commands(commands)
             }
             Turn::End(end) => {
-                // What was accepted before the end is acknowledged before it.
+                // Messages that were accepted before the end are acknowledged before DISCONNECT.
                 self.acknowledge_accepted();
                 self.close(end)
             }
@@ -290,7 +298,9 @@ impl Driver {
         }
     }
 
-    /// A server that takes nothing more may have said why before: that is why the connection is over.
+    /// Reads the server's last packets after a write has failed.
+    ///
+    /// The server may have sent DISCONNECT before it stopped reading. Its reason is then the reason for the end.
     async fn hear_last<R: AsyncRead + Unpin>(&mut self, reader: &mut R) -> Option<Ended> {
         let heard = async {
             while self.engine.may_read() {
@@ -299,7 +309,7 @@ impl Driver {
                 let said = match reader.read_buf(input).await {
                     Ok(0) => return None,
                     Ok(_) => self.engine.handle_input().err(),
-                    // TLS has words of its own.
+                    // An inner error comes from TLS, such as an alert, and explains the end.
                     Err(error) => return error.get_ref().is_some().then(|| error.into()),
                 };
                 if said.is_some() {
@@ -311,7 +321,7 @@ impl Driver {
         timeout(FAREWELL, heard).await.ok().flatten()
     }
 
-    /// What is still to be written, DISCONNECT as the last, and the end of the stream.
+    /// Writes the remaining bytes, of which DISCONNECT is the last packet, and ends the stream.
     async fn say_farewell<W: AsyncWrite + Unpin>(&mut self, writer: &mut W) -> io::Result<()> {
         let (_, output) = self.engine.buffers();
         writer.write_all(output).await?;
@@ -320,7 +330,7 @@ impl Driver {
     }
 }
 
-/// Writes what there is; if there is nothing, what a layer below has kept, and then it is 0.
+/// Writes as many bytes as the socket accepts. With an empty output, flushes the lower layers and returns 0.
 async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &[u8]) -> io::Result<usize> {
     if output.is_empty() {
         return writer.flush().await.map(|()| 0);
@@ -331,7 +341,7 @@ async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &[u8]) -> io::Resu
     }
 }
 
-/// Until one of the streams that were full is not, or nobody reads it any more.
+/// Waits until one of these streams has room or is closed by its reader.
 async fn room(full: &[Room]) {
     poll_fn(|task| {
         let has_room = full.iter().any(|full| full.poll(task).is_ready());

@@ -1,4 +1,4 @@
-//! Where a server is, and how to get there.
+//! Address of a server, and the layers of the connection.
 
 use std::fmt;
 use std::io;
@@ -18,9 +18,9 @@ use crate::tls::Tls;
 #[cfg(feature = "websocket")]
 use crate::websocket::WebSocket;
 
-/// A server's address, and the layers between it and MQTT.
+/// A server's address, and the layers between the address and MQTT.
 ///
-/// Made part by part, or from a URL:
+/// An endpoint is made part by part, or from a URL:
 ///
 /// | URL | | port | feature |
 /// |---|---|---|---|
@@ -30,8 +30,8 @@ use crate::websocket::WebSocket;
 /// | `wss://host:port/path` | WebSocket over TLS | 443 | `tls`, `websocket` |
 /// | `unix:///path` | a socket of this machine | | |
 ///
-/// TLS trusts who the system trusts, unless `Endpoint::tls` says otherwise. Credentials are not in the URL but in
-/// [`Options`](crate::Options).
+/// TLS trusts the certificate authorities of the system, unless `Endpoint::tls` says otherwise. Credentials do not
+/// belong in the URL but in [`Options`](crate::Options).
 ///
 /// ```no_run
 /// # use client::{Client, Endpoint, Options, Version};
@@ -55,23 +55,23 @@ pub struct Endpoint {
     pub(crate) websocket: Option<WebSocket>,
 }
 
-/// Where the server listens.
+/// Address at which the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A name or an address, without the brackets of IPv6.
+    /// Host name or IP address, without the brackets of IPv6.
     Tcp { host: String, port: u16 },
     #[cfg(unix)]
     Unix(PathBuf),
 }
 
 impl Endpoint {
-    /// A name or an address, and a port.
+    /// An endpoint at a host, given by name or IP address, and a port.
     #[must_use]
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
         Self::at(Place::Tcp { host: host.into(), port })
     }
 
-    /// A socket of this machine.
+    /// An endpoint at the path of a Unix domain socket.
     #[cfg(unix)]
     #[must_use]
     pub fn unix(path: impl Into<PathBuf>) -> Self {
@@ -92,23 +92,25 @@ impl Endpoint {
         }
     }
 
-    /// Connects from this address of our own; at first the system chooses. Servers of the other address family are passed
-    /// over.
+    /// Sets the local address to connect from; by default the system chooses it.
+    ///
+    /// Addresses of the server that belong to the other address family are skipped.
     #[must_use]
     pub fn bind(mut self, address: IpAddr) -> Self {
         self.bind = Some(address);
         self
     }
 
-    /// TCP_NODELAY: whether small packets leave without waiting for others. At first they do: the client writes as much
-    /// as there is at a time.
+    /// Sets TCP_NODELAY, which sends small packets without waiting for more data. The default is `true`.
+    ///
+    /// The delay would gain little, because the client already writes as many bytes as possible at a time.
     #[must_use]
     pub fn no_delay(mut self, no_delay: bool) -> Self {
         self.no_delay = no_delay;
         self
     }
 
-    /// Goes through a SOCKS5 proxy, which finds the host by its name.
+    /// Connects through a SOCKS5 proxy. The proxy looks up the name of the host.
     #[cfg(feature = "socks5")]
     #[must_use]
     pub fn proxy(mut self, proxy: Proxy) -> Self {
@@ -116,7 +118,7 @@ impl Endpoint {
         self
     }
 
-    /// Speaks TLS, in this way.
+    /// Adds TLS with this configuration.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
@@ -124,7 +126,7 @@ impl Endpoint {
         self
     }
 
-    /// Speaks WebSocket, in this way; where there is TLS, inside of it.
+    /// Adds WebSocket with this configuration. With TLS, WebSocket is inside of TLS.
     #[cfg(feature = "websocket")]
     #[must_use]
     pub fn websocket(mut self, websocket: WebSocket) -> Self {
@@ -132,15 +134,15 @@ impl Endpoint {
         self
     }
 
-    /// Makes a connection, through all layers.
+    /// Connects through all layers.
     ///
     /// # Errors
-    /// What has failed, as the [`TransportError`](crate::TransportError) inside of it says.
+    /// The layer that failed and the cause, in an inner [`TransportError`](crate::TransportError).
     pub async fn connect(&self) -> io::Result<Stream> {
         dial::connect(self, None).await
     }
 
-    /// What the other end is called, where a layer has to know: in certificates, or in HTTP.
+    /// Name of the server for certificates and HTTP.
     #[cfg(any(feature = "tls", feature = "websocket"))]
     pub(crate) fn host(&self) -> &str {
         match &self.place {
@@ -170,7 +172,7 @@ impl Endpoint {
     }
 }
 
-/// As a URL, without a path over WebSocket.
+/// Writes the endpoint as a URL, without the path of WebSocket.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme())?;
@@ -183,10 +185,10 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A connection through all layers of an [`Endpoint`]: bytes in order, both ways.
+/// A connection through all layers of an [`Endpoint`]: an ordered stream of bytes in both directions.
 pub struct Stream(Box<dyn Duplex>);
 
-/// What every layer is for the next.
+/// A stream that a layer offers to the next one.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}

@@ -1,4 +1,4 @@
-//! What a connection is at a moment, without the waiting: the protocol, who waits for which answer, bytes in and out.
+//! State of a connection without the waiting: the protocol, pending answers, and bytes in and out.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,19 +29,19 @@ use crate::routes::{KEPT, Routes};
 use crate::server::{Server, owned};
 use crate::state::State;
 
-/// So many messages wait for their turn behind those that are under way before no command is taken.
+/// While at least this many messages wait for their turn behind those in flight, no command is accepted.
 const WAITING_MESSAGES_MAX: usize = 1_000;
 
-/// Who waits for the first CONNACK: it has what the server said, and where to look for changes.
+/// Channel to the caller who waits for the first CONNACK. The answer is the CONNACK and the state to watch.
 pub(crate) type Connecting = oneshot::Sender<Result<(Arc<Server>, watch::Receiver<State>), ConnectError>>;
 
 pub(crate) struct Engine {
-    /// Messages come back with the number under which their answer is kept.
+    /// The protocol's state machine. Each message's tag is the key of its answer in `publishing`.
     pub(crate) session: Client<u64>,
     pub(crate) options: Options,
-    /// Until CONNACK has come.
+    /// The caller who waits for the first CONNACK; `None` after it.
     connecting: Option<Connecting>,
-    /// From then on.
+    /// The state that handles watch; `None` before the first CONNACK.
     state: Option<watch::Sender<State>>,
     pub(crate) has_identifiers: bool,
     publishing: HashMap<u64, Reply<ReasonCode, PublishError>>,
@@ -50,47 +50,48 @@ pub(crate) struct Engine {
     pub(crate) exchange: Exchange,
     pub(crate) routes: Routes,
     acknowledge: mpsc::UnboundedSender<Accepted>,
-    /// Messages that nobody has any more and nobody has accepted, and when that is done for them.
+    /// Messages that were dropped without being accepted, and the time at which the client accepts them instead.
     abandoned: VecDeque<(Instant, Receipt)>,
     closing: Option<Closing>,
-    /// Every command there will ever be has been carried out.
+    /// The channel of commands is closed and empty.
     has_all: bool,
-    /// We have ended the connection, or given it up.
+    /// The client has sent DISCONNECT because the application asked for the end, or because no handle is left.
     has_left: bool,
-    /// How often a connection was tried for since the last one that has lasted.
+    /// Attempts to connect since the last connection that lasted.
     attempts: u32,
-    /// When the server has accepted this one.
+    /// Time at which the server accepted this connection.
     accepted_at: Option<Instant>,
-    /// There is no room for messages, and nothing is read.
+    /// Streams have no room, and nothing is read.
     is_paused: bool,
-    /// Since when nothing is read, nobody takes anything, and something is waited for.
+    /// Start of the current period in which nothing is read, nobody takes messages, and an answer is awaited.
     stuck_since: Option<Instant>,
     input: Input,
-    /// Where messages are put together.
+    /// Reused memory in which messages are put together.
     scratch: Vec<u8>,
     pub(crate) output: Output,
-    /// When the socket last took bytes that had waited for it, or when they began to count as late.
+    /// Time at which the socket last accepted bytes. Time during which nothing was read does not count as late.
     moved_at: Instant,
     start: Instant,
-    /// When this turn began.
+    /// Time at which this turn began.
     now: Now,
 }
 
-/// No more commands come: the connection ends when those that have come are carried out and nothing is under way, or at
-/// this time.
+/// State of a connection that is to end: no new commands are accepted.
+///
+/// The connection ends when all commands are carried out and no message is in flight, or at `due`.
 struct Closing {
     due: Instant,
-    /// So many messages have failed since.
+    /// Number of messages that have failed since the end was requested.
     failed: usize,
     packet: OwnedDisconnect,
-    /// Why the packet could not be as it was to be.
+    /// Reason why the requested DISCONNECT could not be sent.
     error: Option<protocol::DisconnectError>,
-    /// Nobody asks when the last handle is gone.
+    /// `None` if the last handle was dropped: then nobody waits for the outcome.
     reply: Option<Reply<(), DisconnectError>>,
 }
 
 impl Engine {
-    /// CONNECT is in the output.
+    /// Makes an engine, and puts CONNECT into the output.
     pub(crate) fn new(
         options: Options,
         connecting: Connecting,
@@ -132,19 +133,22 @@ impl Engine {
         })
     }
 
-    /// Begins another connection: CONNECT is in the output.
+    /// Begins another connection, and puts CONNECT into the output.
     pub(crate) fn connect(&mut self) -> Result<(), Ended> {
         self.begin_turn();
         let now = self.now();
         let (exchange, data) = Exchange::begin(self.options.authenticators());
         self.exchange = exchange;
-        // The first CONNECT had the same options, and there is no connection.
+        // The first CONNECT had the same options, and there is no connection. Only an authenticator can make this
+        // fail, with data of more than 65,535 bytes.
         let connect = self.options.connect_again(data.as_deref()).map_err(|_| Ended::ByUs)?;
         self.session.connect(&connect, now, &mut self.output.bytes).map_err(|_| Ended::ByUs)
     }
 
-    /// The connection is lost, and there will be another. What was asked for on this one and has no answer has failed;
-    /// messages are sent again if the server still has the session.
+    /// Prepares for another connection after this one is lost.
+    ///
+    /// Requests without an answer fail. Messages of QoS 1 and 2 are kept, and sent again if the server still has
+    /// the session.
     pub(crate) fn suspend(&mut self, ended: &Ended) {
         self.session.connection_lost();
         if self.accepted_at.take().is_some_and(|since| self.has_lasted(since)) {
@@ -166,32 +170,32 @@ impl Engine {
         self.options.reconnect.is_some_and(|back_off| since.elapsed() >= back_off.success())
     }
 
-    /// Another connection was tried for, and there is none.
+    /// Reports an attempt to connect that has failed.
     pub(crate) fn tried_in_vain(&mut self, why: Ended) {
         self.change_state(State::Reconnecting(why));
     }
 
-    /// Puts what has come into streams that have room for it.
+    /// Moves received messages into streams that have room for them.
     pub(crate) fn flush_streams(&mut self) {
         self.routes.flush();
     }
 
-    /// Whether another connection may go better.
+    /// Whether another attempt to connect may succeed.
     pub(crate) fn may_reconnect(&self, ended: &Ended) -> bool {
         let was_accepted = self.connecting.is_none();
         was_accepted
             && !self.has_left
             && match ended {
-                // Two who take the session from each other would go on for ever.
+                // Two clients with one identifier would take the session from each other for ever.
                 Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
-                // The same steps would follow.
+                // Another connection would fail for the same reason.
                 Ended::NoAuthenticator | Ended::NotAuthenticated(_) | Ended::Unread => false,
                 Ended::Refused(reason) => may_pass(*reason),
                 _ => true,
             }
     }
 
-    /// How often it was tried before this time.
+    /// Counts an attempt to connect, and returns the number of earlier attempts.
     pub(crate) fn count_attempt(&mut self) -> u32 {
         let before = self.attempts;
         self.attempts = before.saturating_add(1);
@@ -210,32 +214,33 @@ impl Engine {
         self.closing.as_ref().map(|closing| closing.due)
     }
 
-    /// There is no command any more, and there will be none.
+    /// All commands have been carried out, and no more can arrive.
     pub(crate) fn has_all(&self) -> bool {
         self.has_all
     }
 
-    /// The connection is to end, and there is nothing to deliver.
+    /// The connection is to end, and nothing remains to be delivered.
     pub(crate) fn is_done(&self) -> bool {
         let is_idle = self.session.in_flight() == 0 && self.session.waiting_messages() == 0;
         self.is_closing() && self.has_all && is_idle
     }
 
-    /// When the last bytes have to have left. At the end that the application has asked for, the time that it has given
-    /// for that counts, but there is always this long.
+    /// Time limit for the last bytes to leave: at least `least` from now.
+    ///
+    /// After a requested end, the rest of the application's own time limit applies if it is longer.
     pub(crate) fn farewell_due(&self, ended: &Ended, least: Duration) -> Instant {
         let due = Instant::now() + least;
         let closing = self.closing.as_ref().filter(|_| matches!(ended, Ended::ByUs));
         closing.map_or(due, |closing| due.max(closing.due))
     }
 
-    /// Where bytes are read to, and what is to be written.
+    /// The buffer for received bytes, and the bytes to be written.
     pub(crate) fn buffers(&mut self) -> (&mut Vec<u8>, &[u8]) {
         self.trace_output();
         (self.input.buffer(), self.output.rest())
     }
 
-    /// Not while nobody has room for what would come; no message comes before CONNACK.
+    /// Whether the driver may read. Before CONNACK it always may, because no message can arrive.
     pub(crate) fn may_read(&self) -> bool {
         self.routes.has_room() || !self.session.is_connected()
     }
@@ -248,12 +253,12 @@ impl Engine {
         self.output.rest().len()
     }
 
-    /// The streams that have no room for what has come.
+    /// The streams that have no room for messages that wait for them.
     pub(crate) fn full_streams(&mut self) -> Vec<Room> {
         self.routes.full()
     }
 
-    /// The connection has ended, and there will be no other. So many messages are in the queue.
+    /// Reports the end to the handles. `unsent` is the number of messages that are still in the queue of commands.
     pub(crate) fn finish(&mut self, ended: &Ended, unsent: usize) {
         self.change_state(State::Ended(ended.clone()));
         let Some(Closing { error, failed, reply: Some(reply), .. }) = self.closing.take() else { return };
@@ -264,12 +269,13 @@ impl Engine {
             (Ended::ByUs, messages, _) => Err(DisconnectError::Unacknowledged { messages }),
             (ended, ..) => Err(DisconnectError::Ended(ended.clone())),
         };
-        // Whoever asked may have gone.
+        // The caller may have dropped its future.
         let _ = reply.send(outcome);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called. While nothing is read, no request is late: its
-    /// answer may have come.
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
+    ///
+    /// While nothing is read, no request is late: its answer may have arrived unread.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let session = self.session_due();
         let requests = self.requests_due().filter(|_| self.may_read());
@@ -279,14 +285,16 @@ impl Engine {
             .min()
     }
 
-    /// When the first of what the server was asked for is late.
+    /// Time at which the oldest unanswered request is late.
     fn requests_due(&self) -> Option<Instant> {
         self.requests.values().map(|request| request.due).chain(self.exchange.due()).min()
     }
 
-    /// When the state machine has something to do. PINGREQ does not stand behind bytes that wait for the socket, where its
-    /// answer would seem to be late: as long as they move, the server is there. If nothing is read, the server may be the
-    /// one who waits.
+    /// Time at which the state machine has something to do.
+    ///
+    /// PINGREQ is not queued behind bytes that wait for the socket, because its answer would seem late. As long as
+    /// the socket accepts bytes, the server is alive. While nothing is read, no deadline applies to a backlog: the
+    /// server may itself be waiting for the client to read.
     fn session_due(&self) -> Option<Instant> {
         let due = self.start + Duration::from_millis(self.session.poll_timeout()?);
         if self.has_backlog() {
@@ -323,12 +331,14 @@ impl Engine {
         if self.stuck_due().is_some_and(|due| due <= at) { self.pass() } else { Ok(()) }
     }
 
-    /// While nothing is read, the answer to PINGREQ is not either: it counts as come, or a slow application would cost
-    /// the connection. While the server takes what it is sent, it is there.
+    /// Treats the answer to PINGREQ as received, while it cannot be expected or is not needed.
+    ///
+    /// While nothing is read, the answer is not read either, and a slow application would lose the connection.
+    /// While the server accepts bytes, it is alive.
     fn assume_heard(&mut self) {
         let now = self.now();
         if self.session.is_connected() {
-            // It is in order at any time, and asks for no answer.
+            // PINGRESP is valid at any time, and needs no answer.
             let _ = self.session.handle_packet(PingResp.into(), now, &mut self.output.bytes);
         }
     }
@@ -344,7 +354,7 @@ impl Engine {
         self.settle()
     }
 
-    /// Bytes have come, or there is room for what came before.
+    /// Handles received bytes, after a read or after streams have gained room.
     pub(crate) fn handle_input(&mut self) -> Result<(), Ended> {
         if self.routes.flush() {
             self.stuck_since = None;
@@ -371,7 +381,7 @@ impl Engine {
         self.settle()
     }
 
-    /// Commands, in their order; none: those were all.
+    /// Carries out commands in their order. An empty list means that there are no more.
     pub(crate) fn handle_commands(&mut self, commands: Vec<Command>) -> Result<(), Ended> {
         self.has_all |= commands.is_empty();
         for command in commands {
@@ -390,7 +400,7 @@ impl Engine {
                 Command::Reauthenticate(reply) => self.reauthenticate(reply),
             }
         }
-        // A stream may have taken what reading had stopped for, with packets behind it that have come already.
+        // A new stream may have taken the messages that had stopped reading. Packets behind them may be in the buffer.
         if self.is_paused && self.may_read() { self.handle_input() } else { self.settle() }
     }
 
@@ -404,7 +414,7 @@ impl Engine {
         }
     }
 
-    /// What nobody takes is accepted after a while: acknowledgements leave in order, and others wait behind it.
+    /// Accepts messages that nobody takes. Acknowledgements leave in order, and others wait behind these.
     fn accept_abandoned(&mut self, at: Instant) {
         while let Some((_, receipt)) = self.abandoned.pop_front_if(|(due, _)| *due <= at) {
             self.accept_at_once([receipt]);
@@ -413,7 +423,8 @@ impl Engine {
         self.accept_at_once(unclaimed);
     }
 
-    /// At the end of a connection it comes again on another.
+    /// Time of the next [`accept_abandoned`](Self::accept_abandoned). While the connection ends there is none: the
+    /// messages are sent again on the next connection.
     fn abandoned_due(&self) -> Option<Instant> {
         let abandoned = self.abandoned.front().map(|(due, _)| *due);
         [abandoned, self.routes.give_up_due()].into_iter().flatten().min().filter(|_| !self.is_closing())
@@ -424,8 +435,10 @@ impl Engine {
         receipts.into_iter().for_each(|receipt| self.handle_accepted(&success(receipt)));
     }
 
-    /// What follows from any change: failed messages are told, what was waited for while nothing was read has its time
-    /// anew, and a connection that is to close does so when nothing is under way.
+    /// Applies the consequences of any change.
+    ///
+    /// Failed messages are reported. When reading resumes, pending requests get their full time again. A connection
+    /// that is to close ends once nothing is in flight.
     fn settle(&mut self) -> Result<(), Ended> {
         self.tell_failed();
         let is_awaited = self.is_awaited();
@@ -443,8 +456,9 @@ impl Engine {
         if is_over { Err(self.disconnect()) } else { Ok(()) }
     }
 
-    /// Whether anything is waited for that only the server can say: an answer, or that it takes what is to be written,
-    /// which it may not do before we take what it has written.
+    /// Whether the client waits for the server: for an answer, or for the server to read.
+    ///
+    /// The server may not read before the client reads the server's own packets.
     fn is_awaited(&self) -> bool {
         !self.publishing.is_empty()
             || !self.requests.is_empty()
@@ -455,14 +469,17 @@ impl Engine {
     fn stuck_due(&self) -> Option<Instant> {
         let since = self.stuck_since?;
         match (self.is_closing(), self.routes.is_passing()) {
-            // There is little time, and the end comes by itself.
+            // While closing, messages are skipped once and without delay. `closing.due` then ends the wait.
             (true, is_passing) => (!is_passing).then_some(since),
             (false, _) => Some(since + self.options.request_timeout),
         }
     }
 
-    /// Whoever waits for an answer may be the one who is to take the messages before it. They are passed, as far as they
-    /// can be lost or there is room.
+    /// Skips messages that have no room, to reach the awaited answer behind them.
+    ///
+    /// The caller who waits for that answer may be the one who should take the messages. Messages of QoS 0 are
+    /// dropped, and messages of QoS 1 and 2 wait up to a higher bound. If messages were already being skipped, the
+    /// connection ends.
     fn pass(&mut self) -> Result<(), Ended> {
         if self.routes.is_passing() {
             return Err(self.give_up(Ended::Unread, DisconnectReason::QuotaExceeded));
@@ -483,7 +500,7 @@ impl Engine {
         }
     }
 
-    /// The connection is to end; without a word about how, as when there is no handle any more.
+    /// Begins the end of the connection. `None` stands for the last handle having been dropped.
     pub(crate) fn close(&mut self, end: Option<End>) -> Result<(), Ended> {
         let plain = || OwnedDisconnect::new(&Disconnect::new(DisconnectReason::NormalDisconnection));
         let (packet, reply) =
@@ -493,7 +510,7 @@ impl Engine {
         self.settle()
     }
 
-    /// If there is no connection any more, there is nobody to be told.
+    /// Puts DISCONNECT into the output, if there is a connection.
     fn disconnect(&mut self) -> Ended {
         use protocol::DisconnectError::NotConnected;
         self.has_left = true;
@@ -503,16 +520,17 @@ impl Engine {
             let sent = self.session.disconnect(reason, secs, &closing.packet.details(), into);
             closing.error = sent.err().filter(|error| *error != NotConnected);
         }
-        // Without a command, or where that was not to be had. After a first one it does nothing.
+        // Plain DISCONNECT, for a dropped last handle or a packet that could not be sent. After a first DISCONNECT
+        // this call does nothing.
         let reason = DisconnectReason::NormalDisconnection;
         let _ = self.session.disconnect(reason, None, &session::Details::default(), into);
         Ended::ByUs
     }
 
-    /// Tells the server that the connection ends, and why, as far as a client has words for it.
+    /// Ends the connection with DISCONNECT and the nearest reason that a client may send.
     pub(crate) fn give_up(&mut self, why: Ended, reason: DisconnectReason) -> Ended {
         let details = session::Details::default();
-        // If there is no connection any more, there is nobody to be told.
+        // Fails if there is no connection; then nobody needs to be told.
         let _ = self.session.disconnect(reason, None, &details, &mut self.output.bytes);
         why
     }
@@ -523,14 +541,14 @@ impl Engine {
         }
     }
 
-    /// Shows what has been written since the last time.
+    /// Shows the packets written since the last call to the packet trace.
     fn trace_output(&mut self) {
         let Some(trace) = &self.options.trace else { return };
         let limits = Limits { sender: Some(Role::Client), ..Limits::default() };
         while let rest = self.output.untraced()
             && let Some(first) = rest.first()
         {
-            // CONNECT says itself what it speaks.
+            // CONNECT carries its version itself.
             let is_connect = first >> 4 == PacketType::Connect as u8;
             let version = Some(self.options.version).filter(|_| !is_connect);
             let Ok(Decoded::Packet { packet, len }) = decode(rest, version, &limits) else { return };
@@ -549,7 +567,7 @@ impl Engine {
             properties: message.publish(now).properties,
         };
         self.published += 1;
-        // Whoever published may not wait for the answer.
+        // The caller may have dropped the acknowledgement.
         match self.session.publish(&outgoing, self.published, now, &mut self.output.bytes) {
             Ok(_) if outgoing.qos == Qos::AtMostOnce => {
                 let _ = reply.send(Ok(ReasonCode::Success));
@@ -577,7 +595,7 @@ impl Engine {
                 let text = owned(properties.reason_string);
                 let server_reference = owned(properties.server_reference);
                 if let Some(connecting) = self.connecting.take() {
-                    // Whoever connects may have given up.
+                    // The caller may have dropped its future.
                     let _ = connecting.send(Err(ConnectError::Refused { reason, text, server_reference }));
                 }
                 return Err(Ended::Refused(reason));
@@ -611,7 +629,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells whoever connects; if that is nobody any more, the connection ends again.
+    /// Reports CONNACK to the caller or the watchers. If the first caller is gone, ends the connection.
     fn accepted(&mut self, session_present: bool, properties: &ConnAckProperties<'_>) -> Result<(), Ended> {
         self.authenticated(properties.authentication_data)?;
         let version = self.session.version().unwrap_or(Version::V5);
@@ -631,7 +649,7 @@ impl Engine {
             }
             None => self.change_state(state),
         }
-        // MQTT 3.1 does not say whether there is a session.
+        // CONNACK of MQTT 3.1 does not say whether there is a session.
         if !session_present || version == Version::V3_1 {
             self.routes.session_is_new();
         }
@@ -644,19 +662,20 @@ impl Engine {
         Ended::Violation(violation)
     }
 
-    /// Reads the clocks: once for all that a turn brings.
+    /// Reads the clocks, once for all work of a turn.
     pub(crate) fn begin_turn(&mut self) {
         self.now = now(self.start);
     }
 
-    /// When this turn began.
+    /// Time at which this turn began.
     pub(crate) fn now(&self) -> Now {
         self.now
     }
 }
 
-/// Whether a server that has accepted this client before may do so again, though it has now refused it. What says
-/// nothing about the client may pass.
+/// Whether a refusal may be temporary. The server has accepted this client before.
+///
+/// Reasons that say nothing about the client count as temporary.
 fn may_pass(reason: ConnectRefusal) -> bool {
     use ConnectRefusal::{
         ConnectionRateExceeded, ImplementationSpecificError, QuotaExceeded, ServerBusy, ServerUnavailable,
@@ -665,14 +684,16 @@ fn may_pass(reason: ConnectRefusal) -> bool {
     match reason {
         ServerUnavailable | ServerBusy | QuotaExceeded | ConnectionRateExceeded => true,
         UnspecifiedError | ImplementationSpecificError => true,
-        // For a time; where the server has moved it is for good.
+        // Temporary, unlike Server moved.
         UseAnotherServer => true,
         _ => false,
     }
 }
 
-/// The session of a first connection. Without Clean Start there may be one that an earlier program has left; with a name,
-/// that is: nobody else's is asked for without.
+/// Makes the session of a first connection.
+///
+/// Without Clean Start, the server may have a session that an earlier program left. An empty client identifier
+/// cannot name one.
 fn session_of(connect: &Connect<'_>, settings: Settings) -> Client<u64> {
     let has_session = !connect.clean_start && !connect.client_id.is_empty();
     let client_id = if has_session { connect.client_id.as_str().into() } else { Box::default() };

@@ -1,4 +1,4 @@
-//! Why something was not done: one error for each operation, and whose fault it was.
+//! Errors, one type for each operation, and the party at fault.
 
 use std::fmt;
 use std::io;
@@ -9,42 +9,42 @@ use wire::{ConnectRefusal, DisconnectReason, ReasonCode, Utf8Error, Violation};
 
 use crate::dial::{TransportError, advice, fault_of};
 
-/// Where to look for the cause.
+/// The place to look for the cause of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// In the program that called: the same call will fail again.
+    /// The calling program: the same call will fail again.
     Application,
-    /// At the server, or with who administers it: it said no, or broke the protocol.
+    /// The server or its administrator: the server refused, or broke the protocol.
     Server,
-    /// On the way: try again, later.
+    /// The network: a later attempt may succeed.
     Network,
 }
 
-/// Why a connection is over.
+/// The reason for the end of a connection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Ended {
     /// The application has disconnected, or dropped the last handle.
     ByUs,
-    /// The server has ended it with DISCONNECT (section 3.14).
+    /// The server has ended the connection with DISCONNECT (section 3.14).
     ByServer {
-        /// Why.
+        /// Reason code of DISCONNECT.
         reason: DisconnectReason,
-        /// In the server's own words.
+        /// Reason String: the explanation of the server.
         text: Option<String>,
-        /// Another server to use.
+        /// Server Reference: another server to use.
         server_reference: Option<String>,
     },
-    /// The server has refused it, after it had accepted an earlier one.
+    /// The server has refused a connection, after it had accepted an earlier one.
     Refused(ConnectRefusal),
-    /// The server has closed it without a word.
+    /// The server has closed the connection without DISCONNECT.
     Closed,
-    /// The server wants another step of an authentication, for which there is no
-    /// [`Authenticator`](crate::Authenticator).
+    /// The server asks for another authentication step, and there is no [`Authenticator`](crate::Authenticator).
     NoAuthenticator,
-    /// The [`Authenticator`](crate::Authenticator) has said no; why.
+    /// The [`Authenticator`](crate::Authenticator) has rejected the exchange, or its answer could not be sent. The
+    /// text gives the reason.
     NotAuthenticated(String),
-    /// The server has broken the protocol; it was told so.
+    /// The server has broken the protocol. The client has told the server so, if the version has a packet for it.
     Violation(Violation),
     /// The server has not answered CONNECT or PINGREQ in time.
     TimedOut(protocol::TimedOut),
@@ -52,166 +52,167 @@ pub enum Ended {
     ///
     /// [`Options::request_timeout`]: crate::Options::request_timeout
     RequestTimedOut,
-    /// The application has waited for the server while it took nothing out of a full stream, and what it waited for could
-    /// not be read: see [the crate](crate#back-pressure).
+    /// The application waited for an answer, and took nothing out of a full stream in front of that answer.
+    ///
+    /// The client could not read the answer: see [the crate](crate#back-pressure).
     Unread,
-    /// The transport has failed; a [`TransportError`] inside says more, if it was on the way to the server.
+    /// The transport has failed. An inner [`TransportError`] has the layer, if the failure came while connecting.
     Io(Arc<io::Error>),
 }
 
-/// Why [`Options`](crate::Options) make no CONNECT.
+/// An option that cannot be part of CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// The client identifier is no string of MQTT's.
+    /// The client identifier is no valid MQTT string.
     ClientId(Utf8Error),
-    /// The user name is no string of MQTT's.
+    /// The user name is no valid MQTT string.
     UserName(Utf8Error),
     /// The password has more than 65,535 bytes.
     PasswordTooLong,
-    /// Before MQTT 5 a password needs a user name [3.1.1: MQTT-3.1.2-22].
+    /// A password has no user name, which MQTT requires before version 5 [3.1.1: MQTT-3.1.2-22].
     PasswordWithoutUserName,
-    /// The authentication method is no string of MQTT's.
+    /// The authentication method is no valid MQTT string.
     AuthenticationMethod(Utf8Error),
     /// The authentication data has more than 65,535 bytes.
     AuthenticationDataTooLong,
-    /// The will has what no packet can have.
+    /// The will has a field that no packet can carry.
     Will,
 }
 
-/// Why there is no connection.
+/// The reason why a connection could not be made.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The options make no CONNECT.
+    /// The options cannot be encoded as CONNECT.
     Options(OptionsError),
-    /// The state machine does not begin this connection.
+    /// The state machine refuses to begin this connection.
     Protocol(protocol::ConnectError),
-    /// The server has refused it.
+    /// The server has refused the connection.
     Refused {
-        /// Why.
+        /// Reason code of CONNACK.
         reason: ConnectRefusal,
-        /// In the server's own words.
+        /// Reason String: the explanation of the server.
         text: Option<String>,
-        /// Another server to use.
+        /// Server Reference: another server to use.
         server_reference: Option<String>,
     },
-    /// The connection ended before the server had answered.
+    /// The connection ended before the server answered.
     Ended(Ended),
 }
 
-/// Why a message was not published.
+/// The reason why a message was not published.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// It could not be sent. With [`SessionEnded`](protocol::PublishError::SessionEnded) the server may have it.
+    /// The message could not be sent. With [`SessionEnded`](protocol::PublishError::SessionEnded), it may have arrived.
     Protocol(protocol::PublishError),
-    /// The server has refused it.
+    /// The server has refused the message.
     Refused {
-        /// Why: from 0x80 on.
+        /// Reason code, at least 0x80.
         reason: ReasonCode,
-        /// In the server's own words.
+        /// Reason String: the explanation of the server.
         text: Option<String>,
     },
-    /// The connection is over. What was on its way may have arrived.
+    /// The connection is over. A message that was sent may have arrived.
     Ended(Ended),
 }
 
-/// Why there is no subscription.
+/// The reason why a subscription was not made.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum SubscribeError {
-    /// There is no filter to subscribe to [MQTT-3.8.3-2].
+    /// The list of filters is empty [MQTT-3.8.3-2].
     NoFilter,
-    /// Some messages go to another [`Messages`](crate::Messages) for the same filter already.
+    /// Another [`Messages`](crate::Messages) already receives the messages of the same filter.
     Subscribed,
-    /// No Local is not for shared subscriptions [MQTT-3.8.3-4].
+    /// No Local is not allowed for shared subscriptions [MQTT-3.8.3-4].
     NoLocalOnShared,
-    /// It could not be asked for.
+    /// SUBSCRIBE could not be sent.
     Protocol(protocol::RequestError),
-    /// The server has refused it.
+    /// The server has refused the subscription.
     Refused {
-        /// Why: from 0x80 on.
+        /// Reason code, at least 0x80.
         reason: ReasonCode,
-        /// In the server's own words.
+        /// Reason String: the explanation of the server.
         text: Option<String>,
     },
     /// The connection is over.
     Ended(Ended),
 }
 
-/// Why a subscription was not ended.
+/// The reason why a subscription was not ended.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum UnsubscribeError {
-    /// There is no filter to unsubscribe from [MQTT-3.10.3-2].
+    /// The list of filters is empty [MQTT-3.10.3-2].
     NoFilter,
-    /// It could not be asked for.
+    /// UNSUBSCRIBE could not be sent.
     Protocol(protocol::RequestError),
-    /// The server has refused it.
+    /// The server has refused to end the subscription.
     Refused {
-        /// Why: from 0x80 on.
+        /// Reason code, at least 0x80.
         reason: ReasonCode,
-        /// In the server's own words.
+        /// Reason String: the explanation of the server.
         text: Option<String>,
     },
-    /// The connection is over, and most probably the subscription with it.
+    /// The connection is over, and most probably the subscription too.
     Ended(Ended),
 }
 
-/// Why an authentication has not succeeded anew.
+/// The reason why a reauthentication failed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum AuthenticateError {
-    /// It could not be asked for.
+    /// AUTH could not be sent.
     Protocol(protocol::RequestError),
-    /// The connection is over; with [`Ended::ByServer`] perhaps because of this.
+    /// The connection is over. With [`Ended::ByServer`], the authentication may be the cause.
     Ended(Ended),
 }
 
-/// Why there is no [`Requester`](crate::Requester).
+/// The reason why a [`Requester`](crate::Requester) could not be made.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum RequesterError {
-    /// Before MQTT 5 there is no Response Topic.
+    /// The connection uses a version before MQTT 5, which has no Response Topic.
     Version,
-    /// The response topic cannot be subscribed to.
+    /// The response topic cannot be used as a filter.
     Filter(topic::FilterError),
-    /// There is no subscription to it.
+    /// The subscription to the response topic failed.
     Subscribe(SubscribeError),
 }
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// It was not published.
+    /// The question was not published.
     Publish(PublishError),
-    /// The server says that nobody gets it; only with QoS 1 and 2.
+    /// The server reports that the question has no subscriber; only at QoS 1 and 2.
     Nobody,
-    /// The answer did not come in time; if it does later, it is thrown away.
+    /// The answer did not arrive in time. A late answer is dropped.
     TimedOut,
     /// The subscription or the connection is over.
     Ended(Ended),
 }
 
-/// Why a connection did not end as it should. It is over in any case.
+/// The reason why a connection did not end in order. The connection is over in any case.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum DisconnectError {
-    /// Messages were not acknowledged within [`Options::flush_timeout`](crate::Options::flush_timeout), or failed in it.
+    /// Messages failed, or were not acknowledged within [`Options::flush_timeout`](crate::Options::flush_timeout).
     Unacknowledged {
-        /// So many; of those that were not even sent, whatever their QoS.
+        /// Number of these messages. Messages that were not even sent count at every QoS.
         messages: usize,
     },
-    /// DISCONNECT could not have what it was to have; the connection has ended with a plain one.
+    /// The requested DISCONNECT could not be sent. The connection has ended with a plain one.
     Protocol(protocol::DisconnectError),
-    /// It had ended before, or before everything had left.
+    /// The connection ended before the call, or before all bytes had left.
     Ended(Ended),
 }
 
 impl Ended {
-    /// Whose fault it was.
+    /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -228,7 +229,7 @@ impl Ended {
 }
 
 impl ConnectError {
-    /// Whose fault it was.
+    /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -240,7 +241,7 @@ impl ConnectError {
 }
 
 impl PublishError {
-    /// Whose fault it was.
+    /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -255,7 +256,7 @@ impl PublishError {
 }
 
 impl SubscribeError {
-    /// Whose fault it was.
+    /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -270,7 +271,7 @@ impl SubscribeError {
 }
 
 impl UnsubscribeError {
-    /// Whose fault it was.
+    /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -283,7 +284,7 @@ impl UnsubscribeError {
 }
 
 impl AuthenticateError {
-    /// Whose fault it was.
+    /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -295,7 +296,7 @@ impl AuthenticateError {
 }
 
 impl RequesterError {
-    /// Whose fault it was.
+    /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -306,7 +307,7 @@ impl RequesterError {
 }
 
 impl RequestError {
-    /// Whose fault it was. Who does not answer is taken for the server here.
+    /// Returns the party at fault. A peer that does not answer counts as the server.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -318,7 +319,7 @@ impl RequestError {
 }
 
 impl DisconnectError {
-    /// Whose fault it was.
+    /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -329,7 +330,7 @@ impl DisconnectError {
     }
 }
 
-/// What the server said beside a reason.
+/// Writes the explanation and the server reference that came with a reason.
 fn write_more(f: &mut fmt::Formatter<'_>, text: Option<&str>, server: Option<&str>) -> fmt::Result {
     if let Some(text) = text {
         write!(f, " ({text})")?;

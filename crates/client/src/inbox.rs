@@ -1,4 +1,4 @@
-//! One stream for all that belongs to no other.
+//! One stream for all messages that belong to no other.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use futures_core::Stream;
 use crate::message::Message;
 use crate::outlet::Inlet;
 
-/// Everything that the server sends and that belongs to no [`Messages`](crate::Messages): each message once, in the order
-/// in which it came, whatever filters it matches.
+/// All messages that belong to no [`Messages`](crate::Messages), each once, in the order in which they arrived.
 ///
-/// It ends when the connection does, after what had come before.
+/// A message that matches several filters of the inbox still arrives once. The inbox ends when the connection ends,
+/// after the messages that arrived before.
 #[derive(Debug)]
 pub struct Inbox(Inlet);
 
@@ -21,13 +21,12 @@ impl Inbox {
         Self(inlet)
     }
 
-    /// The next message, as soon as there is one; `None` when there will be none any more. To drop the future loses
-    /// nothing.
+    /// Waits for the next message; `None` after the last one. Dropping the future loses no message.
     pub async fn next(&mut self) -> Option<Message> {
         poll_fn(|task| self.0.poll_next(task)).await.map(Message::taken)
     }
 
-    /// So many messages of QoS 0 were thrown away because it was full: see [`Options::drop_when_full`].
+    /// Number of messages of QoS 0 that were dropped because the inbox was full. See [`Options::drop_when_full`].
     ///
     /// [`Options::drop_when_full`]: crate::Options::drop_when_full
     #[must_use]

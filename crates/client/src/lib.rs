@@ -23,11 +23,12 @@
 //! ```
 //!
 //! # Ways to a server
-//! [`Client::connect_tcp`] and [`Client::connect_unix`] need nothing else. An [`Endpoint`], for [`Client::connect_to`], knows
-//! every other way, by features of this crate: `tls` (`TlsOptions`), `websocket` (`WebSocket`), `socks5` (`Proxy`), each over
-//! the one before. [`Client::connect_by`] and [`Client::connect`] take any stream, so that a test needs no socket.
+//! [`Client::connect_tcp`] and [`Client::connect_unix`] need no features. An [`Endpoint`], for
+//! [`Client::connect_to`], adds layers by features of this crate: `tls` (`TlsOptions`), `websocket` (`WebSocket`)
+//! and `socks5` (`Proxy`). The layers can be combined. [`Client::connect_by`] and [`Client::connect`] accept any
+//! stream, which lets tests run without sockets.
 //!
-//! # How it is made
+//! # How the crate works
 //!
 //! ```text
 //!  Client ─┐  commands, bounded        ┌──────────────┐
@@ -39,90 +40,99 @@
 //!     └──── acknowledgements ─────────►└──────────────┘
 //! ```
 //!
-//! A [`Client`] is a handle; clones of it are cheap and speak for one session. A task, the driver, owns the connection
-//! and the protocol's state machine ([`session::client`]); nobody else touches either, so that an operation which is
-//! given up half-way leaves nothing half-done: what it asked for is whole in the queue, or is not there.
+//! A [`Client`] is a handle. Clones are cheap and belong to one session. A task, the driver, owns the connection
+//! and the protocol's state machine ([`session::client`]). Nothing else changes either of the two. An operation
+//! that is cancelled half-way is therefore never half-done: its command is in the queue completely, or not at all.
 //!
-//! The driver ends when the connection does: after [`Client::disconnect`], when the last handle is dropped (what is
-//! in the queue is still sent, and then DISCONNECT), or by a fault, which is then the answer to everything that waits.
+//! The driver ends when the connection does. The end comes after [`Client::disconnect`], after the last handle is
+//! dropped, or by a fault. A dropped last handle still sends everything in the queue, and then DISCONNECT. A fault
+//! becomes the result of every pending operation.
 //!
 //! # Back pressure
-//! Nothing here grows without a bound.
-//! - [`Client::publish`] waits while the queue of commands is full. The driver takes no command while too many bytes
-//!   wait for the socket, or too many messages for their turn in the server's Receive Maximum.
-//! - Each stream holds so many messages ([`Options::messages_max`]). What comes for a full one waits behind it, and others
-//!   go on, until as many messages wait as Receive Maximum says ([`Options::receive_max`]), behind all streams together. Then
-//!   the driver stops reading from the server, and so nothing comes for any stream, until one that was full has room; it
-//!   goes on with everything else, PINGREQ too. One connection has one order: no client can take messages for others from
-//!   behind those that nobody takes, without a bound. Two ways around: [`Options::drop_when_full`], at QoS 0, or a
-//!   connection of its own for a subscription that may be slow.
-//! - An answer of the server stands behind the messages that it has sent before. Who waits for one and does not take
-//!   messages meanwhile, as a task does that publishes in the loop over its own stream and waits for the
-//!   [`Acknowledgement`] there, may wait for itself: when nothing has been taken for [`Options::request_timeout`] while
-//!   something is waited for, the messages are read past. Those of QoS 0 that have no room are thrown away, and
-//!   [counted](Messages::dropped); those of QoS 1 and 2 wait as before, until there are twice as many as Receive Maximum says.
-//!   If that does not bring the answer either, the connection ends as [`Ended::Unread`]. Better to wait for
-//!   acknowledgements in another task, or to look at them later.
-//! - Messages of QoS 1 are acknowledged when they are taken out, so that from MQTT 5 on Receive Maximum bounds how many
-//!   are there at a time; those of QoS 2, which may not be there twice, when they are put in.
-//! - Acknowledgements leave in the order of the messages. What nobody takes, because its stream was dropped or was never
-//!   there, is accepted after 10 s: until then it comes again if the connection ends. What has been taken out, and is the
-//!   application's to acknowledge ([`Acknowledge::ByApplication`]), waits for it without end.
+//! All queues and buffers of the client are bounded.
+//! - [`Client::publish`] waits while the queue of commands is full. The driver accepts no command while too many
+//!   bytes wait for the socket, or while too many messages wait for the server's Receive Maximum.
+//! - Each stream stores at most [`Options::messages_max`] messages. Further messages for a full stream wait behind
+//!   the stream, and other streams go on. When as many messages wait behind all streams together as Receive Maximum
+//!   ([`Options::receive_max`]) allows, the driver stops reading. No stream then receives anything until a full
+//!   stream has room. Everything else goes on, including PINGREQ. One connection has one order: no client can read
+//!   messages behind those that nobody takes without unbounded memory. There are two ways around this limit:
+//!   [`Options::drop_when_full`], at QoS 0, or a separate connection for a subscription that may be slow.
+//! - An answer from the server arrives behind the messages that the server sent before it. A task may therefore
+//!   block itself: for example, by publishing inside the loop over its own stream, and waiting for the
+//!   [`Acknowledgement`] there. If an answer is awaited, and no message is taken for [`Options::request_timeout`],
+//!   the client reads past the messages. Messages of QoS 0 without room are dropped, and
+//!   [counted](Messages::dropped). Messages of QoS 1 and 2 wait as before, up to twice Receive Maximum. If the
+//!   answer still does not arrive, the connection ends with [`Ended::Unread`]. Waiting for acknowledgements in
+//!   another task, or checking them later, avoids this case.
+//! - Messages of QoS 1 are acknowledged when they are taken out of a stream. From MQTT 5 on, Receive Maximum
+//!   therefore limits their number. Messages of QoS 2 are acknowledged when they are put into a stream, because
+//!   they may not arrive twice.
+//! - Acknowledgements leave in the order of the messages. A message that nobody takes, because its stream was
+//!   dropped or never existed, is accepted after 10 s. If the connection ends before, the message arrives again. A
+//!   message that was taken out, and that the application must acknowledge ([`Acknowledge::ByApplication`]), waits
+//!   without a time limit.
 //!
 //! # One stream, or one for each filter
-//! [`Client::subscribe`] gives a stream for its filter alone. [`Client::subscribe_many`] asks for several filters with one
-//! packet, and their messages come in the [`Inbox`]: each once, in the order of the server, with those of a session that an
-//! earlier program has left.
+//! [`Client::subscribe`] returns a stream for one filter. [`Client::subscribe_many`] subscribes to several filters
+//! with one packet, and their messages arrive in the [`Inbox`]. The inbox receives each message once, in the order
+//! of the server. Messages from a session that an earlier program left arrive there too.
 //!
 //! # Reconnecting
-//! With [`Options::reconnect`], [`Client::connect_tcp`] and [`Client::connect_by`] make a lost connection anew. If the
-//! server still has the session ([`Options::session_expiry_secs`]; Clean Session 0 before MQTT 5), messages of QoS 1 and 2
-//! that were under way are sent again, and subscriptions go on. If not, those messages have failed with
-//! [`SessionEnded`](session::client::PublishError::SessionEnded), and the server is told of the subscriptions again: their
-//! [`Messages`] go on, with a gap. Between connections QoS 0 and requests are refused, and QoS 1 and 2 wait, up to a bound.
-//! The time between two attempts doubles until a connection has lasted for the longest of them. After DISCONNECT with
-//! Session taken over, or a refusal that will not pass, the client gives up: one that may pass is Server unavailable (in
-//! MQTT 3 too), Server busy, Quota exceeded, Connection rate exceeded, Use another server, and the two errors that say
-//! nothing, Unspecified and Implementation specific.
+//! With [`Options::reconnect`], [`Client::connect_tcp`], [`Client::connect_unix`], [`Client::connect_to`] and
+//! [`Client::connect_by`] replace a lost connection. Between connections, QoS 0 messages and requests are refused.
+//! Messages of QoS 1 and 2 wait, up to a bound.
+//!
+//! The server may still have the session ([`Options::session_expiry_secs`]; Clean Session 0 before MQTT 5).
+//! Messages of QoS 1 and 2 that were in flight are then sent again, and subscriptions go on. If the session is
+//! gone, those messages fail with [`SessionEnded`](session::client::PublishError::SessionEnded), and the client
+//! subscribes again. The [`Messages`] go on, with a gap.
+//!
+//! The delay between two attempts doubles up to a maximum. A connection that lasts at least that maximum resets the
+//! delay. The client gives up after DISCONNECT with Session taken over, after a permanent refusal, and after
+//! [`Ended::NoAuthenticator`], [`Ended::NotAuthenticated`] and [`Ended::Unread`]. Refusals that may be temporary
+//! are Server unavailable (in MQTT 3 too), Server busy, Quota exceeded, Connection rate exceeded and Use another
+//! server. The two errors that say nothing, Unspecified and Implementation specific, count as temporary too.
 //!
 //! # Sessions of earlier programs
-//! Without [Clean Start](Options::clean_start) a first connection goes on with the session that an earlier program has left,
-//! of which this one knows no more than that it is there. What that program has published at QoS 2 and not released is open
-//! at the server, under packet identifiers that nobody here knows. A message that got one of them would be taken for the
-//! earlier one, sent again, and be lost [MQTT-4.3.3-10]. So each identifier is released with PUBREL before the first message
-//! gets it, 64 at a time, and messages of QoS 1 and 2 wait for the answer: the first of them leaves one round trip later.
+//! Without [Clean Start](Options::clean_start), a first connection resumes the session that an earlier program
+//! left. The client knows nothing about that session except that it exists. QoS 2 messages that the earlier program
+//! published and did not release are still open at the server, under unknown packet identifiers. A new message with
+//! such an identifier would be taken for the old one, sent again, and be lost [MQTT-4.3.3-10]. The client therefore
+//! releases each identifier with PUBREL before its first use, 64 at a time. Messages of QoS 1 and 2 wait for the
+//! answer: the first one leaves one round trip later.
 //!
-//! # What becomes of an operation
+//! # Cancelled, slow and interrupted operations
 //!
 //! | | its future is dropped | it takes too long | the connection ends |
 //! |---|---|---|---|
-//! | `publish` | before it is done: nothing is published; after: the message goes its way | waits, see below | QoS 0: may be lost. QoS 1, 2: the acknowledgement says that it may have arrived |
-//! | `subscribe` | the subscription is ended when it is made | the connection is closed | the error of the connection |
-//! | `unsubscribe` | it is carried out | the connection is closed | the error of the connection |
-//! | `disconnect` | it is carried out | after [`Options::flush_timeout`] the connection is closed; the error says how much was not acknowledged | done, unless there is something to deliver and another connection may be made |
+//! | `publish` | before it returns: nothing is published; after: the message is sent | waits, see below | QoS 0: may be lost. QoS 1, 2: the acknowledgement says that the message may have arrived |
+//! | `subscribe` | the subscription is ended once it is made | the connection is closed | the error of the connection |
+//! | `unsubscribe` | the operation is carried out | the connection is closed | the error of the connection |
+//! | `disconnect` | the operation is carried out | after [`Options::flush_timeout`] the connection is closed; the error has the number of unacknowledged messages | done, unless messages remain to be delivered and another connection may be made |
 //!
-//! # What times out
+//! # Time limits
 //!
-//! | what is waited for | how long | then |
+//! | the client waits for | time limit | afterwards |
 //! |---|---|---|
-//! | a transport, and on it CONNACK | [`Options::connect_timeout`] each | the connection ends, or the next is tried for |
+//! | a transport, and on it CONNACK | [`Options::connect_timeout`] each | the connection ends, or the client tries again |
 //! | the answer to PINGREQ, which is sent after three quarters of the [keep alive](Options::keep_alive_secs) | 10 s | the connection ends |
-//! | that the server takes a byte of what waits for it, when a PINGREQ would be due behind it | 10 s, and 10 s since the last one | the connection ends |
-//! | SUBACK, UNSUBACK, the end of an authentication that began anew | [`Options::request_timeout`] | the connection ends |
-//! | room in the queue of commands, PUBACK, PUBREC, PUBCOMP | without end: until the connection ends | |
-//! | a [`Requester`]'s answer | as long as it is told | [`RequestError::TimedOut`] |
-//! | that somebody takes messages out of full streams | without end; while something is waited for, [`Options::request_timeout`] twice | see [above](#back-pressure) |
-//! | that somebody takes a message for which there is no stream | 10 s, and 10 s since the connection began | it is accepted |
-//! | what is to be delivered before the end | [`Options::flush_timeout`] | DISCONNECT |
-//! | that the last bytes leave | 1 s | the connection ends |
+//! | the server to accept a byte of the output, when PINGREQ is due behind it | 10 s, and 10 s since the last byte | the connection ends |
+//! | SUBACK, UNSUBACK, the end of a reauthentication | [`Options::request_timeout`] | the connection ends |
+//! | room in the queue of commands, PUBACK, PUBREC, PUBCOMP | none: until the connection ends | |
+//! | the answer to a [`Requester`] | as given by the caller | [`RequestError::TimedOut`] |
+//! | the application to take messages from full streams | none; while an answer is awaited, twice [`Options::request_timeout`] | see [above](#back-pressure) |
+//! | the application to take a message for which there is no stream | 10 s, and 10 s since the connection began | the message is accepted |
+//! | delivery of queued messages before the end | [`Options::flush_timeout`] | DISCONNECT |
+//! | the last bytes to leave | 1 s | the connection ends |
 //!
-//! While nothing is read because streams are full, neither PINGREQ nor requests are late, since their answers may have come;
-//! they have their time anew when something is read. With keep alive 0 there is no PINGREQ, and a server that is gone
-//! without a word is never missed.
+//! While nothing is read because streams are full, neither PINGREQ nor requests are late, because their answers may
+//! have arrived unread. Their time begins anew when reading resumes. With keep alive 0 there is no PINGREQ, and the
+//! client never notices a server that disappears silently.
 //!
 //! # Whose fault
-//! Each operation has an error of its own; [`Fault`] says for each whether to look at the own program, at the server or
-//! at the network.
+//! Each operation has its own error type. [`Fault`] says for each error whether the cause is in the calling
+//! program, at the server or in the network.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

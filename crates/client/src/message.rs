@@ -1,4 +1,4 @@
-//! What is received: messages, the streams they come in, and what is owed for them.
+//! Received messages, their streams, and the acknowledgements that the server waits for.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -19,13 +19,15 @@ use wire::{
 
 use crate::outlet::Inlet;
 
-/// So much memory is kept for putting the next message together.
+/// Maximum capacity of the scratch memory that is kept for the next message.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
-/// A message that was received (section 3.3). Clones share its bytes.
+/// A received message (section 3.3). Clones share its bytes.
 #[derive(Clone)]
 pub struct Message {
-    /// Topic, properties as MQTT 5 encodes them, payload. A copy: what is kept does not keep what was read with it.
+    /// Topic, properties in the encoding of MQTT 5, payload.
+    ///
+    /// The bytes are copied, so that a kept message does not keep the whole read buffer.
     bytes: Arc<[u8]>,
     topic_bytes: u32,
     properties_bytes: u32,
@@ -36,20 +38,21 @@ pub struct Message {
     owed: Option<Arc<Owed>>,
 }
 
-/// The subscriptions that a message comes for; nearly always it is one, which needs no memory of its own.
+/// Subscription Identifiers of a message. There is nearly always at most one, which needs no allocation.
 #[derive(Clone)]
 enum Identifiers {
     AtMostOne(Option<SubscriptionIdentifier>),
     Several(Box<[SubscriptionIdentifier]>),
 }
 
-/// The messages of one subscription, in the order in which the server has sent them.
+/// The messages of one subscription, in the order in which the server sent them.
 ///
-/// It ends when the subscription or the connection does, after what had come before. To drop it ends nothing at the
-/// server: [`Client::unsubscribe`](crate::Client::unsubscribe) does. A message of QoS 1 that nobody has taken out is not
-/// acknowledged when the connection ends: a session that lasts has it again on its next one. On a connection that goes
-/// on after the stream was dropped it is acknowledged 10 s later, since acknowledgements leave in order and others
-/// wait behind it.
+/// The stream ends when the subscription or the connection ends, after the messages that arrived before. Dropping
+/// the stream does not end the subscription; [`Client::unsubscribe`](crate::Client::unsubscribe) does.
+///
+/// A message of QoS 1 that nobody took out is not acknowledged when the connection ends. A session that lasts
+/// receives the message again on its next connection. If the connection goes on after the stream was dropped, the
+/// message is acknowledged after 10 s. Acknowledgements leave in order, and others wait behind it.
 #[derive(Debug)]
 pub struct Messages {
     filter: TopicFilterBuf,
@@ -57,29 +60,29 @@ pub struct Messages {
     inlet: Inlet,
 }
 
-/// What the server is owed for a message that goes to one or more streams.
+/// The pending acknowledgement of a message that goes to one or more streams.
 #[derive(Debug)]
 pub(crate) struct Owed {
     receipt: Receipt,
-    /// So many have not accepted it yet.
+    /// Number of streams that have not accepted or dropped the message yet; 0 once the acknowledgement is decided.
     left: AtomicUsize,
-    /// One of them has taken it.
+    /// At least one stream has accepted the message.
     is_accepted: AtomicBool,
-    /// Whether taking it out of its stream accepts it.
+    /// Whether taking the message out of its stream accepts the message.
     is_automatic: bool,
     to: mpsc::UnboundedSender<Accepted>,
 }
 
-/// All have accepted a message, or one has refused it.
+/// Decision about a message: all streams have finished with it, or one has refused it.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) receipt: Receipt,
-    /// `None`: nobody has said anything, and nobody will.
+    /// `None` if the message was dropped everywhere without being accepted.
     pub(crate) reason: Option<ReasonCode>,
 }
 
 impl Message {
-    /// `scratch` is memory that is used again and again.
+    /// Copies a message. `scratch` is reused memory.
     pub(crate) fn new(message: &Incoming<'_>, owed: Option<Arc<Owed>>, scratch: &mut Vec<u8>) -> Self {
         let Publish { delivery, retain, topic, payload, properties, subscription_identifiers } =
             &message.packet;
@@ -89,7 +92,7 @@ impl Message {
         let properties_bytes = if properties.is_empty() {
             0
         } else {
-            // A vector takes everything that a packet held.
+            // A vector has room for all properties of a packet.
             properties.write_bytes(scratch).unwrap_or_default()
         };
         scratch.extend_from_slice(payload);
@@ -111,7 +114,7 @@ impl Message {
         }
     }
 
-    /// Where it was published to.
+    /// Topic to which the message was published.
     #[must_use]
     pub fn topic(&self) -> TopicName<'_> {
         let text = std::str::from_utf8(&self.bytes[..self.topic_bytes as usize]);
@@ -119,44 +122,45 @@ impl Message {
         name.expect("these bytes were a topic name")
     }
 
-    /// The message itself.
+    /// Payload of the message.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.bytes[(self.topic_bytes + self.properties_bytes) as usize..]
     }
 
-    /// The QoS that it came with.
+    /// QoS with which the server sent the message.
     #[must_use]
     pub fn qos(&self) -> Qos {
         self.delivery.qos()
     }
 
-    /// RETAIN: the server had kept it.
+    /// RETAIN flag: the server had stored the message before it was sent.
     #[must_use]
     pub fn retain(&self) -> bool {
         self.retain
     }
 
-    /// DUP: it may have come before, at QoS 1.
+    /// DUP flag: at QoS 1, the message may have arrived before.
     #[must_use]
     pub fn dup(&self) -> bool {
         self.delivery.dup()
     }
 
-    /// Packet Identifier, which is the connection's and may be another message's later; none at QoS 0.
+    /// Packet Identifier; `None` at QoS 0. The identifier is valid on this connection only, and may be reused.
     #[must_use]
     pub fn packet_id(&self) -> Option<PacketId> {
         self.delivery.packet_id()
     }
 
-    /// Topic Alias, which stood for the topic or beside it; [`topic`](Self::topic) knows what it stood for.
+    /// Topic Alias, if the packet had one. [`topic`](Self::topic) returns the topic in any case.
     #[must_use]
     pub fn topic_alias(&self) -> Option<TopicAlias> {
         self.topic_alias
     }
 
-    /// Subscription Identifiers: for which subscriptions it comes, as far as the server says. A subscription that was
-    /// not given one by the application has one of the client's own.
+    /// Subscription Identifiers of the subscriptions that match, as far as the server says.
+    ///
+    /// The client chooses an identifier of its own for a subscription to which the application gave none.
     #[must_use]
     pub fn subscription_identifiers(&self) -> &[SubscriptionIdentifier] {
         match &self.subscription_identifiers {
@@ -165,60 +169,65 @@ impl Message {
         }
     }
 
-    /// What goes with it (section 3.3.2.3); before MQTT 5 nothing does.
+    /// Properties of the message (section 3.3.2.3); empty before MQTT 5.
     #[must_use]
     pub fn properties(&self) -> MessageProperties<'_> {
         let properties = &self.bytes[self.topic_bytes as usize..][..self.properties_bytes as usize];
-        // They were written from properties.
+        // Valid, because these bytes were written from properties.
         MessageProperties::from_bytes(properties).unwrap_or_default()
     }
 
-    /// Accepts it, where the application is the one to say so ([`Acknowledge::ByApplication`]); otherwise, and at QoS 0,
-    /// nothing happens. If several streams have it, the last one to accept it counts. PUBACK and PUBREC leave in the
-    /// order of the messages: this one may wait for others. When its connection is over, this does nothing, and the
-    /// message comes again if its session goes on.
+    /// Accepts the message, if the application acknowledges messages ([`Acknowledge::ByApplication`]).
+    ///
+    /// Otherwise, and at QoS 0, this call does nothing. If several streams have the message, the last one to accept
+    /// it counts. PUBACK and PUBREC leave in the order of the messages, and may wait for earlier ones. After the
+    /// end of its connection, this call does nothing, and the message arrives again if the session goes on.
     ///
     /// [`Acknowledge::ByApplication`]: crate::Acknowledge::ByApplication
     pub fn acknowledge(mut self) {
         self.accept();
     }
 
-    /// Refuses it, with a reason from 0x80 on; MQTT 5 only, before which this accepts it. It does not come again.
+    /// Refuses the message with a reason code of at least 0x80. The server does not send the message again.
+    ///
+    /// Reason codes need MQTT 5. Before MQTT 5 this call accepts the message.
     pub fn refuse(self, reason: wire::PubAckReason) {
         if let Some(owed) = &self.owed {
             owed.refuse(reason.reason());
         }
     }
 
-    /// To be accepted as soon as it has its place in a stream, where nobody else has to say so: at QoS 2 a message that is
-    /// accepted later comes again if the connection is lost before, and would be there twice.
+    /// The acknowledgement to send as soon as the message is in a stream, for QoS 2 without
+    /// [`Acknowledge::ByApplication`](crate::Acknowledge::ByApplication).
+    ///
+    /// If such a message were accepted later, and the connection were lost before, the message would arrive twice.
     pub(crate) fn owed_at_once(&self) -> Option<Arc<Owed>> {
         self.owed.clone().filter(|owed| owed.is_automatic && self.qos() == Qos::ExactlyOnce)
     }
 
-    /// Whether the server waits for nothing: it came with QoS 0, or is accepted.
+    /// Whether no acknowledgement is pending: the message came with QoS 0, or is accepted.
     pub(crate) fn owes_nothing(&self) -> bool {
         self.owed.is_none()
     }
 
-    /// To be accepted in place of those who do not.
+    /// Takes over the acknowledgement, to accept the message in place of the streams that have not.
     pub(crate) fn receipt(&self) -> Option<Receipt> {
         self.owed.as_ref()?.claim()
     }
 
-    /// One of its streams has gone without anybody having taken it out.
+    /// Drops the message, which nobody took out of one of its streams.
     pub(crate) fn renounce(self) {
         if let Some(owed) = &self.owed {
             owed.renounce();
         }
     }
 
-    /// Whether it may go to somebody else: nobody has it but the caller, and nobody has accepted it.
+    /// Whether the message may go to another stream: only the caller has it, and nobody has accepted it.
     pub(crate) fn is_free(&self) -> bool {
         Arc::strong_count(&self.bytes) == 1 && self.owed.as_ref().is_some_and(|owed| !owed.is_answered())
     }
 
-    /// One of its streams asks for no more than that it is there.
+    /// Accepts the message for one of its streams, which only needs to receive it.
     pub(crate) fn accepted(mut self) -> Self {
         self.accept();
         self
@@ -230,7 +239,7 @@ impl Message {
         }
     }
 
-    /// It leaves its stream.
+    /// Takes the message out of its stream.
     pub(crate) fn taken(mut self) -> Self {
         if self.owed.as_ref().is_some_and(|owed| owed.is_automatic) {
             self.accept();
@@ -238,7 +247,7 @@ impl Message {
         self
     }
 
-    /// So many streams have it.
+    /// Sets the number of streams that receive the message.
     pub(crate) fn is_for(&self, streams: usize) {
         if let Some(owed) = &self.owed {
             owed.left.store(streams, Ordering::Relaxed);
@@ -256,8 +265,7 @@ impl Identifiers {
     }
 }
 
-/// What there is to it, without payload and properties, which are only counted: there may be much of them, and they may be
-/// secret.
+/// Prints topic, QoS and sizes, but neither payload nor properties, which may be long or secret.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {} {} B", self.topic(), self.qos(), self.payload().len())?;
@@ -273,7 +281,7 @@ impl Messages {
         Self { filter, granted, inlet }
     }
 
-    /// Throws away what has come.
+    /// Drops all messages that have arrived.
     pub(crate) fn discard(&mut self) {
         std::iter::from_fn(|| self.inlet.try_next()).for_each(Message::renounce);
     }
@@ -282,25 +290,24 @@ impl Messages {
         self.inlet
     }
 
-    /// The next message, as soon as there is one; `None` when there will be none any more. To drop the future loses
-    /// nothing.
+    /// Waits for the next message; `None` after the last one. Dropping the future loses no message.
     pub async fn next(&mut self) -> Option<Message> {
         poll_fn(|task| self.inlet.poll_next(task)).await.map(Message::taken)
     }
 
-    /// What was subscribed to.
+    /// Filter of the subscription.
     #[must_use]
     pub fn filter(&self) -> TopicFilter<'_> {
         self.filter.filter()
     }
 
-    /// The highest QoS that messages come with: as asked for, or less.
+    /// Highest QoS of the messages: as requested, or lower.
     #[must_use]
     pub fn granted(&self) -> Qos {
         self.granted
     }
 
-    /// So many messages of QoS 0 were thrown away because the stream was full: see [`Options::drop_when_full`].
+    /// Number of messages of QoS 0 that were dropped because the stream was full. See [`Options::drop_when_full`].
     ///
     /// [`Options::drop_when_full`]: crate::Options::drop_when_full
     #[must_use]
@@ -322,18 +329,20 @@ impl Owed {
         Self { receipt, left: AtomicUsize::new(1), is_accepted: AtomicBool::new(false), is_automatic, to }
     }
 
-    /// One of those who have it accepts it.
+    /// Records that one stream has accepted the message.
     fn accept(&self) {
         self.is_accepted.store(true, Ordering::Relaxed);
         self.one_less();
     }
 
-    /// One of those who have it has no use for it.
+    /// Records that one stream has dropped the message without accepting it.
     fn renounce(&self) {
         self.one_less();
     }
 
-    /// The last one counts. If nobody has taken it, there may be somebody on another connection.
+    /// Counts a stream that has finished with the message. The last one decides.
+    ///
+    /// If no stream accepted the message, it is left for a reader on a later connection.
     fn one_less(&self) {
         let one_less = |left: usize| left.checked_sub(1);
         if self.left.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less) == Ok(1) {
@@ -347,7 +356,9 @@ impl Owed {
         }
     }
 
-    /// The receipt, for whoever asks first: it is of use once, and later its identifier is another message's.
+    /// Takes the receipt, if nobody has before.
+    ///
+    /// A receipt is valid once: its packet identifier may belong to another message later.
     pub(crate) fn claim(&self) -> Option<Receipt> {
         (self.left.swap(0, Ordering::Relaxed) > 0).then_some(self.receipt)
     }
@@ -356,14 +367,16 @@ impl Owed {
         self.left.load(Ordering::Relaxed) == 0
     }
 
-    /// Not more of these are ever on their way than the server may have unacknowledged. Nobody hears it after the end
-    /// of the connection, where it says nothing any more.
+    /// Sends the decision to the driver.
+    ///
+    /// The channel has no bound of its own: the server's limit of unacknowledged messages bounds it. After the end
+    /// of the connection nobody receives the decision, which then has no meaning.
     fn answer(&self, reason: Option<ReasonCode>) {
         let _ = self.to.send(Accepted { receipt: self.receipt, reason });
     }
 }
 
-/// Whoever had it has gone without a word.
+/// Reports a message that was dropped without a decision, if the client is the one to acknowledge it.
 impl Drop for Owed {
     fn drop(&mut self) {
         if self.is_automatic && !self.is_answered() {

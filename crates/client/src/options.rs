@@ -1,4 +1,4 @@
-//! What a connection is asked for, and what it is given.
+//! Options of a connection: CONNECT, and the bounds of the client.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
@@ -15,26 +15,29 @@ use crate::owned::{OwnedUserProperties, OwnedWill};
 use crate::routes::Bounds;
 use crate::state::Trace;
 
-/// So many messages of QoS 1 and 2 may wait for a connection that is being tried for. While there is one, publishers wait
-/// before as many do.
+/// Maximum number of QoS 1 and 2 messages that wait while the client reconnects. During a connection, publishers
+/// are stopped at a lower number.
 const WAITING_MESSAGES_MAX: usize = 10_000;
 
-/// The server is to answer PINGREQ within this time, or to take at least one byte where it is kept from coming to it.
+/// Time limit for the answer to PINGREQ. With a backlog of output, the server must accept at least one byte in this
+/// time.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// More than anybody waits, and less than clocks of any system have room for: 30 years.
+/// 30 years: longer than any wait, and small enough to be added to the clock of any system.
 const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 3_600);
 
-/// A time that can be added to now.
+/// Shortens a duration so that it can be added to the current time.
 pub(crate) fn bounded(duration: Duration) -> Duration {
     duration.min(LONGEST)
 }
 
-/// Before MQTT 5 a server that has enough can only close the connection, as Mosquitto does when more than its
-/// `max_inflight_messages`, 20, are under way at QoS 2.
+/// Maximum number of messages in flight before MQTT 5, where a server can state its limit only by closing the
+/// connection.
+///
+/// Mosquitto does so when more than its `max_inflight_messages`, 20, are in flight at QoS 2.
 const INFLIGHT_MAX_3: u16 = 20;
 
-/// How to connect: CONNECT (section 3.1), and the client's own bounds.
+/// Options of a connection: the fields of CONNECT (section 3.1), and the bounds of the client.
 ///
 /// ```
 /// use client::{Options, Version};
@@ -47,7 +50,7 @@ const INFLIGHT_MAX_3: u16 = 20;
 /// # let _ = options;
 /// ```
 ///
-/// Times of more than 30 years are 30 years.
+/// Times of more than 30 years are treated as 30 years.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) version: Version,
@@ -77,11 +80,11 @@ pub struct Options {
     pub(crate) trace: Option<Trace>,
 }
 
-/// Not to be printed.
+/// Bytes that debug output must not show.
 #[derive(Clone)]
 struct Secret(Box<[u8]>);
 
-/// A method, and the data that CONNECT has for it.
+/// Authentication Method, and the source of its data.
 #[derive(Debug, Clone)]
 struct Authentication {
     method: String,
@@ -101,8 +104,10 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Options {
-    /// A client without a name, which begins with nothing and leaves nothing behind; keep alive 60 s, 256 messages of
-    /// QoS 1 and 2 at a time (Receive Maximum), which are acknowledged as they are taken out of their [`Messages`].
+    /// Options for a client without identifier, whose session begins empty and ends with the connection.
+    ///
+    /// Keep alive is 60 s. Receive Maximum is 256: at most this many QoS 1 and 2 messages are unacknowledged. The
+    /// client acknowledges a message of QoS 1 when it is taken out of its [`Messages`].
     ///
     /// [`Messages`]: crate::Messages
     #[must_use]
@@ -137,15 +142,17 @@ impl Options {
         }
     }
 
-    /// Whose session it is. Empty, as it is at first: the server assigns one, except before MQTT 5 for a session that
-    /// lasts, and in MQTT 3.1, where it must be given.
+    /// Sets the client identifier, which names the session. The default is empty.
+    ///
+    /// With an empty identifier the server assigns one. MQTT 3.1.1 requires an identifier for a session that lasts,
+    /// and MQTT 3.1 always requires one.
     #[must_use]
     pub fn client_id(mut self, client_id: impl Into<String>) -> Self {
         self.client_id = client_id.into();
         self
     }
 
-    /// User name and password, at most 65,535 bytes each. Debug output leaves the password out.
+    /// Sets user name and password, at most 65,535 bytes each. Debug output does not show the password.
     #[must_use]
     pub fn credentials(mut self, user_name: impl Into<String>, password: Option<&[u8]>) -> Self {
         self.user_name = Some(user_name.into());
@@ -153,15 +160,16 @@ impl Options {
         self
     }
 
-    /// A password without a user name, at most 65,535 bytes; MQTT 5 only.
+    /// Sets a password without a user name, at most 65,535 bytes. MQTT 5 only.
     #[must_use]
     pub fn password(mut self, password: &[u8]) -> Self {
         self.password = Some(Secret(password.into()));
         self
     }
 
-    /// Authentication Method, and the data that CONNECT has for it (section 4.12), for methods that need no more. MQTT 5
-    /// only. Debug output leaves the data out.
+    /// Sets the Authentication Method and its data in CONNECT (section 4.12), for methods without further steps.
+    ///
+    /// MQTT 5 only. Debug output does not show the data.
     #[must_use]
     pub fn authentication(mut self, method: impl Into<String>, data: Option<&[u8]>) -> Self {
         let how = How::Data(data.map(|data| Secret(data.into())));
@@ -169,7 +177,10 @@ impl Options {
         self
     }
 
-    /// Authentication Method, and what makes its steps, which each connection has anew (section 4.12). MQTT 5 only.
+    /// Sets the Authentication Method, and a factory that makes an [`Authenticator`] for each connection (section
+    /// 4.12).
+    ///
+    /// MQTT 5 only.
     ///
     /// ```
     /// use client::{Authenticator, Options, Version};
@@ -202,96 +213,108 @@ impl Options {
         self
     }
 
-    /// What else CONNECT says (section 3.1.2.11.8). MQTT 5 only.
+    /// Sets the User Properties of CONNECT (section 3.1.2.11.8). MQTT 5 only.
     #[must_use]
     pub fn user_properties(mut self, properties: UserProperties<'_>) -> Self {
         self.user_properties = OwnedUserProperties::new(properties);
         self
     }
 
-    /// Whether the server is asked for [`Server::response_information`](crate::Server::response_information). MQTT 5 only; at
-    /// first it is not.
+    /// Requests [`Server::response_information`](crate::Server::response_information). MQTT 5 only; the default is
+    /// `false`.
     #[must_use]
     pub fn request_response_information(mut self, is_asked_for: bool) -> Self {
         self.request_response_information = is_asked_for;
         self
     }
 
-    /// Whether the server may send reason strings and user properties in any packet, or only in PUBLISH, CONNACK and
-    /// DISCONNECT (section 3.1.2.11.7). MQTT 5 only; at first it may.
+    /// Allows Reason Strings and User Properties in every packet (section 3.1.2.11.7).
+    ///
+    /// With `false`, the server may send them only in PUBLISH, CONNACK and DISCONNECT. MQTT 5 only; the default is
+    /// `true`.
     #[must_use]
     pub fn request_problem_information(mut self, is_asked_for: bool) -> Self {
         self.request_problem_information = is_asked_for;
         self
     }
 
-    /// Clean Start, or Clean Session before MQTT 5: whether what an earlier connection has left is forgotten. At first
-    /// it is.
+    /// Sets Clean Start, or Clean Session before MQTT 5: an earlier session is discarded. The default is `true`.
     #[must_use]
     pub fn clean_start(mut self, clean_start: bool) -> Self {
         self.clean_start = clean_start;
         self
     }
 
-    /// The session is kept for so many seconds after its connection; [`u32::MAX`] is for ever. MQTT 5 only; at first 0.
+    /// Sets the time in seconds for which the session outlives its connection; [`u32::MAX`] is for ever.
+    ///
+    /// MQTT 5 only; the default is 0.
     #[must_use]
     pub fn session_expiry_secs(mut self, secs: u32) -> Self {
         self.session_expiry_secs = secs;
         self
     }
 
-    /// The server hears something at least as often as this, in seconds; 0 is never. At first 60.
+    /// Sets the keep alive in seconds: the longest time without a packet to the server. 0 is no limit; the default
+    /// is 60.
     #[must_use]
     pub fn keep_alive_secs(mut self, secs: u16) -> Self {
         self.keep_alive_secs = secs;
         self
     }
 
-    /// What the server publishes when the connection ends without DISCONNECT (section 3.1.2.5).
+    /// Sets the message that the server publishes when the connection ends without DISCONNECT (section 3.1.2.5).
     #[must_use]
     pub fn will(mut self, will: &Will<'_>) -> Self {
         self.will = Some(OwnedWill::new(will));
         self
     }
 
-    /// Receive Maximum: the server sends so many messages of QoS 1 and 2 before one of them is acknowledged. One that
-    /// sends more, as Mosquitto 2.0 does when it resumes a session with many, is read more slowly, and not left. MQTT 5
-    /// only; at first 256.
+    /// Sets Receive Maximum: the number of QoS 1 and 2 messages that the server may send without acknowledgement.
+    ///
+    /// A server that sends more is read more slowly, and stays connected. Mosquitto 2.0 sends more when it resumes
+    /// a session with many messages. The server learns the value only with MQTT 5. The default is 256.
     #[must_use]
     pub fn receive_max(mut self, messages: NonZeroU16) -> Self {
         self.receive_max = messages;
         self
     }
 
-    /// Maximum Packet Size: the largest packet that is taken, in bytes. A larger one ends the connection, as does a frame of
-    /// WebSocket that has 1 MiB more. MQTT 5 only: other servers cannot be told.
+    /// Sets Maximum Packet Size: the largest packet to accept, in bytes.
+    ///
+    /// A larger packet ends the connection. So does a WebSocket frame that exceeds this size by more than 1 MiB.
+    /// MQTT 5 only: other servers cannot be told.
     #[must_use]
     pub fn packet_bytes_max(mut self, bytes: NonZeroU32) -> Self {
         self.packet_bytes_max = Some(bytes);
         self
     }
 
-    /// Topic Alias Maximum: how many topics the server may abbreviate. MQTT 5 only; at first 16.
+    /// Sets Topic Alias Maximum: the number of topics that the server may abbreviate. MQTT 5 only; the default is 16.
     #[must_use]
     pub fn topic_alias_max(mut self, aliases: u16) -> Self {
         self.topic_alias_max = aliases;
         self
     }
 
-    /// So many messages of QoS 1 and 2 are under way to the server at a time, if it takes as many (its Receive Maximum).
-    /// At first 1,000; before MQTT 5, where servers cannot say how many they take, 20.
+    /// Sets the maximum number of QoS 1 and 2 messages in flight to the server.
+    ///
+    /// The server's Receive Maximum is a further limit. The default is 1,000 with MQTT 5. Before MQTT 5, where
+    /// servers cannot state a limit, the default is 20.
     #[must_use]
     pub fn inflight_max(mut self, messages: NonZeroU16) -> Self {
         self.inflight_max = messages;
         self
     }
 
-    /// Who acknowledges messages of QoS 1 and 2: the client, when one of QoS 1 is taken out of its [`Messages`], and one of
-    /// QoS 2 put in; or the application ([`Message::acknowledge`]). At first the client.
+    /// Sets the party that acknowledges messages of QoS 1 and 2: the client, which is the default, or the application.
     ///
-    /// Exactly once is how often a message of QoS 2 is *accepted*. Where the application says that, what it has not
-    /// acknowledged before the connection ends comes again on the next one, also at QoS 2, and acknowledgements of what came
-    /// before do nothing: an application that must not act twice has to know what it has done, or leaves it to the client.
+    /// The client acknowledges a message of QoS 1 when it is taken out of its [`Messages`], and a message of QoS 2
+    /// when it is put in. The application acknowledges with [`Message::acknowledge`].
+    ///
+    /// At QoS 2, a message is *accepted* exactly once. With [`Acknowledge::ByApplication`], a message that was not
+    /// acknowledged before the connection ended arrives again on the next one, also at QoS 2. Acknowledgements of
+    /// messages from an earlier connection do nothing. An application that must not act twice has to record its
+    /// actions, or leave the acknowledgement to the client.
     ///
     /// [`Messages`]: crate::Messages
     /// [`Message::acknowledge`]: crate::Message::acknowledge
@@ -301,65 +324,74 @@ impl Options {
         self
     }
 
-    /// Each subscription holds so many messages that have not been taken out: at least 1, at most [`usize::MAX`] / 8. At
-    /// first 256.
+    /// Sets the maximum number of messages that a stream stores: at least 1, at most [`usize::MAX`] / 8. The
+    /// default is 256.
     #[must_use]
     pub fn messages_max(mut self, messages: usize) -> Self {
         self.messages_max = messages.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// Whether a message of QoS 0 whose stream is full is thrown away, and [counted](crate::Messages::dropped), so that it
-    /// does not keep back what comes behind it: see [the crate](crate#back-pressure). At first it is not.
+    /// Drops messages of QoS 0 whose stream is full, so that they do not hold up the messages behind them.
+    ///
+    /// The drops are [counted](crate::Messages::dropped): see [the crate](crate#back-pressure). The default is `false`.
     #[must_use]
     pub fn drop_when_full(mut self, is_dropped: bool) -> Self {
         self.drop_when_full = is_dropped;
         self
     }
 
-    /// So many operations wait for the driver before the next one has to wait: at least 1, at most [`usize::MAX`] / 8. At
-    /// first 256.
+    /// Sets the maximum number of operations that are queued for the driver: at least 1, at most [`usize::MAX`] / 8.
+    ///
+    /// Further operations wait. The default is 256.
     #[must_use]
     pub fn commands_max(mut self, commands: usize) -> Self {
         self.commands_max = commands.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// The server is to answer CONNECT within this time. At first 10 s.
+    /// Sets the time limit for the transport, and for the answer to CONNECT. The default is 10 s for each.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = bounded(timeout);
         self
     }
 
-    /// The server is to answer SUBSCRIBE and UNSUBSCRIBE within this time, or the connection is closed. At first 10 s.
+    /// Sets the time limit for the answers to SUBSCRIBE, UNSUBSCRIBE and a reauthentication. The default is 10 s.
+    ///
+    /// When the time is over, the connection is closed.
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = bounded(timeout);
         self
     }
 
-    /// So long may [`disconnect`](crate::Client::disconnect), or the end of the last handle, wait for what is not
-    /// acknowledged. At first 10 s.
+    /// Sets the time limit for pending acknowledgements in [`disconnect`](crate::Client::disconnect). The default
+    /// is 10 s.
+    ///
+    /// The limit also applies after the last handle was dropped.
     #[must_use]
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {
         self.flush_timeout = bounded(timeout);
         self
     }
 
-    /// A connection that is lost is made anew, by those of the `connect` functions that can: after a random time between
-    /// the half of `first`, at least 10 ms, and all of it, and twice as much with each attempt in vain, up to `max`. So is
-    /// an attempt whose connection has not lasted for `max`: a server that accepts and closes is left in peace too. See
-    /// [the crate](crate#reconnecting). At first this is not done.
+    /// Reconnects after the connection is lost, in those of the `connect` functions that can.
+    ///
+    /// The first delay is a random time between half of `first` and `first`, which is at least 10 ms. The bound
+    /// doubles with each failed attempt, up to `max`. A connection that did not last for `max` counts as failed: a
+    /// server that accepts and closes is not flooded with attempts. See [the crate](crate#reconnecting). By default
+    /// the client does not reconnect.
     #[must_use]
     pub fn reconnect(mut self, first: Duration, max: Duration) -> Self {
         self.reconnect = Some(BackOff::new(bounded(first), bounded(max)));
         self
     }
 
-    /// Each packet is shown to this, on its way to the socket or as it was read, with who has sent it: [`Role::Client`] is
-    /// this end. It is called by the task that drives the connection, which goes on when it returns. A
-    /// [`Packet`] prints itself on one line, without passwords:
+    /// Shows each sent and received packet to `trace`, together with its sender. [`Role::Client`] is this client.
+    ///
+    /// The task that drives the connection calls `trace`, and waits until it returns. A [`Packet`] prints itself on
+    /// one line, without passwords:
     ///
     /// ```
     /// use client::{Options, Role, Version};
@@ -376,7 +408,8 @@ impl Options {
         self
     }
 
-    /// The bounds of the state machine. It always leaves the acknowledgement to us: to wait until a message is taken.
+    /// Bounds of the state machine. It never acknowledges by itself, because messages are acknowledged when they
+    /// are taken.
     pub(crate) fn settings(&self) -> session::client::Settings {
         session::client::Settings {
             acknowledge: Acknowledge::ByApplication,
@@ -389,18 +422,20 @@ impl Options {
         }
     }
 
-    /// The largest packet that the server may send. Before MQTT 5 it does not know.
+    /// The largest packet that the server may send. Before MQTT 5 the server cannot be told of a limit.
     pub(crate) fn largest_packet_bytes(&self) -> Option<NonZeroU32> {
         self.packet_bytes_max.filter(|_| self.version.is_5())
     }
 
-    /// The bounds of what was received and not taken.
+    /// Bounds of the messages that were received and not taken.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { held_max: self.receive_max.get().into(), drops_when_full: self.drop_when_full }
     }
 
-    /// CONNECT, after a connection was lost: the session goes on, if there is one that outlives connections. Before
-    /// MQTT 5 one flag says both, and stays as it was.
+    /// CONNECT after a lost connection.
+    ///
+    /// With MQTT 5, Clean Start is 0, so that a session that outlives its connection goes on. Before MQTT 5, the
+    /// flag also decides whether the session outlives its connection, and stays unchanged.
     pub(crate) fn connect_again<'a>(&'a self, data: Option<&'a [u8]>) -> Result<Connect<'a>, OptionsError> {
         let mut connect = self.connect(data)?;
         connect.clean_start &= !self.version.is_5();
@@ -421,7 +456,7 @@ impl Options {
         }
     }
 
-    /// CONNECT, with what an exchange begins with.
+    /// CONNECT with the first authentication data of an exchange.
     pub(crate) fn connect<'a>(&'a self, data: Option<&'a [u8]>) -> Result<Connect<'a>, OptionsError> {
         let client_id = Utf8::new(&self.client_id).map_err(OptionsError::ClientId)?;
         let user_name =

@@ -1,7 +1,7 @@
-//! A stream of messages: the driver's end, and the application's.
+//! A stream of messages: the driver's end and the application's end.
 //!
-//! What a read brings goes over in one piece, and is taken over in one: both ends have a list of their own, and a lock
-//! is for the moment in which one of them changes hands.
+//! All messages of one read are handed over together, and received together. Each end has a list of its own, and
+//! the lock is held only while a list changes hands.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,54 +14,55 @@ use tokio::time::Instant;
 
 use crate::message::Message;
 
-/// Where messages leave the driver, and those that have come and wait to leave: for the [`flush`](Self::flush) behind
-/// a read, or for room.
+/// The driver's end of a stream, with messages that wait to leave.
+///
+/// They wait for the [`flush`](Self::flush) after a read, or for room in the stream.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     shared: Arc<Shared>,
     held: VecDeque<Message>,
-    /// When the first message came that nobody reads.
+    /// Time at which the first message arrived after the reader had closed the stream.
     unread: Option<Instant>,
 }
 
-/// The application's end.
+/// The application's end of a stream.
 #[derive(Debug)]
 pub(crate) struct Inlet {
     shared: Arc<Shared>,
-    /// What has been taken over and not taken out.
+    /// Messages that were received from the driver and not taken out.
     came: VecDeque<Message>,
 }
 
-/// To wait for room in a stream.
+/// A stream whose room can be waited for.
 #[derive(Debug)]
 pub(crate) struct Room(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     messages_max: usize,
-    /// So many have left the driver and have not been taken out. Only the driver adds to it.
+    /// Number of messages that have left the driver and have not been taken out. Only the driver increases it.
     count: AtomicUsize,
-    /// The driver waits until one is taken out.
+    /// The driver waits until a message is taken out.
     is_awaited: AtomicBool,
-    /// Nobody reads any more; set under the lock.
+    /// The reader has closed the stream. Set under the lock.
     is_closed: AtomicBool,
-    /// So many had no room.
+    /// Number of messages that were dropped for lack of room.
     dropped: AtomicU64,
     between: Mutex<Between>,
 }
 
-/// What has left the driver and has not been taken over.
+/// Messages between both ends, and the tasks that wait.
 #[derive(Debug, Default)]
 struct Between {
     messages: VecDeque<Message>,
-    /// The driver is gone: there will be no more.
+    /// The driver's end is gone, and no more messages arrive.
     is_over: bool,
     reader: Option<Waker>,
     driver: Option<Waker>,
 }
 
 impl Outlet {
-    /// Both ends of a stream that holds so many messages, at least 1.
+    /// Makes both ends of a stream that stores at most `messages_max` messages, at least 1.
     pub(crate) fn new(messages_max: usize) -> (Self, Inlet) {
         let shared = Arc::new(Shared {
             messages_max,
@@ -75,22 +76,22 @@ impl Outlet {
         (Self { shared, held: VecDeque::new(), unread: None }, inlet)
     }
 
-    /// Nobody reads it any more.
+    /// Whether the reader has closed the stream.
     pub(crate) fn is_closed(&self) -> bool {
         self.shared.is_closed.load(Ordering::Relaxed)
     }
 
-    /// One more message comes that nobody reads: how long ago the first one did.
+    /// Notes the arrival of a message after the close, and returns the time since the first such message.
     pub(crate) fn unread_for(&mut self) -> Duration {
         self.unread.get_or_insert_with(Instant::now).elapsed()
     }
 
-    /// So many wait to leave.
+    /// Number of messages that wait to leave.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// What waits for room, and now does not any more.
+    /// Removes the messages that wait to leave.
     pub(crate) fn take_held(&mut self) -> VecDeque<Message> {
         std::mem::take(&mut self.held)
     }
@@ -99,13 +100,15 @@ impl Outlet {
         Room(Arc::clone(&self.shared))
     }
 
-    /// Keeps a message until the next [`flush`](Self::flush).
+    /// Stores a message until the next [`flush`](Self::flush).
     pub(crate) fn hold(&mut self, message: Message) {
         self.held.push_back(message);
     }
 
-    /// Keeps one more message until the next [`flush`](Self::flush), behind those that are held, and tells whether there
-    /// is no room for it. At QoS 0 it may be dropped in place of that.
+    /// Stores a message until the next [`flush`](Self::flush), behind the others, and returns whether it exceeds
+    /// the room.
+    ///
+    /// With `drops_when_full`, a message of QoS 0 without room is dropped and counted instead.
     pub(crate) fn take(&mut self, message: Message, drops_when_full: bool) -> bool {
         let is_full = self.held.len() >= self.shared.room();
         if is_full && drops_when_full && message.owes_nothing() {
@@ -116,8 +119,10 @@ impl Outlet {
         is_full
     }
 
-    /// Lets out what there is room for, and tells how much is still held. If nobody reads it any more, what was not
-    /// acknowledged comes again on another connection.
+    /// Hands over the messages for which there is room, and returns the number of those left.
+    ///
+    /// If the reader has closed the stream, the messages are dropped. Unacknowledged ones arrive again on another
+    /// connection.
     pub(crate) fn flush(&mut self) -> usize {
         if self.held.is_empty() {
             return 0;
@@ -144,7 +149,8 @@ impl Drop for Outlet {
     fn drop(&mut self) {
         let mut between = self.shared.lock();
         between.is_over = true;
-        // Nobody else has it any more, and it may be accepted: it has room now.
+        // The application may still read and accept these messages. They exceed the bound once, and nothing follows
+        // them.
         if !self.is_closed() {
             self.shared.count.fetch_add(self.held.len(), Ordering::SeqCst);
             between.messages.append(&mut self.held);
@@ -154,7 +160,7 @@ impl Drop for Outlet {
 }
 
 impl Inlet {
-    /// The next message; `None` when there will be none any more.
+    /// Polls for the next message; `None` after the last one.
     pub(crate) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Message>> {
         let turn = ready!(coop::poll_proceed(task));
         if self.came.is_empty() {
@@ -169,7 +175,7 @@ impl Inlet {
         Poll::Ready(self.take_out())
     }
 
-    /// The next message, if it is there.
+    /// Returns the next message, if one has arrived.
     pub(crate) fn try_next(&mut self) -> Option<Message> {
         if self.came.is_empty() {
             std::mem::swap(&mut self.shared.lock().messages, &mut self.came);
@@ -197,24 +203,24 @@ impl Drop for Inlet {
 }
 
 impl Room {
-    /// Waits until a message may leave, or nobody reads the stream any more.
+    /// Waits until a message may leave, or the reader closes the stream.
     pub(crate) fn poll(&self, task: &mut Task<'_>) -> Poll<()> {
         let Self(shared) = self;
         shared.lock().driver = Some(task.waker().clone());
         shared.is_awaited.store(true, Ordering::SeqCst);
-        // Looked at last: who has taken a message out before may not have seen that somebody waits.
+        // Checked after `is_awaited` is set: a reader that took a message earlier may not have seen the flag.
         let has_room = shared.room() > 0 || shared.is_closed.load(Ordering::SeqCst);
         if has_room { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Shared {
-    /// So many more may leave the driver.
+    /// Number of messages that may still leave the driver.
     fn room(&self) -> usize {
         self.messages_max.saturating_sub(self.count.load(Ordering::SeqCst))
     }
 
-    /// A message has been taken out.
+    /// Counts a message as taken out, and wakes the driver if it waits.
     fn make_room(&self) {
         self.count.fetch_sub(1, Ordering::SeqCst);
         if self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst) {
@@ -223,12 +229,12 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Between> {
-        // Whoever held it has only moved messages: they are whole.
+        // A panic under the lock cannot leave broken data: the lock only guards moves of messages.
         self.between.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Wakes who waits, when the lock is free again.
+/// Wakes one of the waiting tasks, after releasing the lock.
 fn wake(mut between: MutexGuard<'_, Between>, who: impl FnOnce(&mut Between) -> Option<Waker>) {
     let waker = who(&mut between);
     drop(between);

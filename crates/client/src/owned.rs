@@ -1,4 +1,4 @@
-//! What packets borrow, kept until there is a packet.
+//! Owned copies of the fields that packets borrow.
 
 use wire::{
     Binary, Disconnect, DisconnectProperties, DisconnectReason, MessageProperties, Qos, SubscribeProperties,
@@ -9,11 +9,11 @@ use topic::{TopicFilter, TopicFilterBuf, TopicNameBuf};
 
 use crate::error::OptionsError;
 
-/// User properties, as [`MessageProperties::write_bytes`] writes them.
+/// User Properties, in the encoding of [`MessageProperties::write_bytes`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OwnedUserProperties(Box<[u8]>);
 
-/// The message that the server publishes when we are gone.
+/// The will: the message that the server publishes when the connection ends without DISCONNECT.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnedWill {
     topic: TopicNameBuf,
@@ -39,7 +39,7 @@ pub(crate) struct OwnedUnsubscribe {
     user_properties: OwnedUserProperties,
 }
 
-/// DISCONNECT, of a client.
+/// DISCONNECT, as a client sends it.
 #[derive(Debug)]
 pub(crate) struct OwnedDisconnect {
     pub(crate) reason: DisconnectReason,
@@ -50,7 +50,7 @@ pub(crate) struct OwnedDisconnect {
 
 fn bytes_of(properties: &MessageProperties<'_>) -> Box<[u8]> {
     let mut bytes = Vec::new();
-    // A vector takes all of it.
+    // A vector has room for all of them.
     let written = properties.write_bytes(&mut bytes);
     debug_assert!(written.is_ok());
     bytes.into()
@@ -62,7 +62,7 @@ impl OwnedUserProperties {
     }
 
     pub(crate) fn get(&self) -> UserProperties<'_> {
-        // They were written from properties.
+        // Valid, because these bytes were written from properties.
         MessageProperties::from_bytes(&self.0).map(|all| all.user_properties).unwrap_or_default()
     }
 }
@@ -115,7 +115,7 @@ impl OwnedSubscribe {
         Self { subscriptions, identifier, user_properties: OwnedUserProperties::default() }
     }
 
-    /// Leaves a filter out, and tells whether there are others.
+    /// Removes a filter, and returns whether others are left.
     pub(crate) fn retain_other(&mut self, filter: TopicFilter<'_>) -> bool {
         self.subscriptions.retain(|(own, _)| own.filter() != filter);
         !self.subscriptions.is_empty()

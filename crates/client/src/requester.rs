@@ -13,7 +13,7 @@ use crate::error::{Ended, PublishError, RequestError, RequesterError};
 use crate::message::{Message, Messages};
 use crate::options::bounded;
 
-/// Asks, and waits for the answer: one question at a time, with a response topic of its own.
+/// Sends questions and waits for their answers, one at a time, with its own response topic.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -34,8 +34,10 @@ pub struct Requester {
     correlations: Correlations,
 }
 
-/// Correlation Data of one request after the other: 128 bits that nobody else has, and that nobody who sees neither
-/// requests nor answers can guess. Others may have the same response topic.
+/// Source of the Correlation Data: a 128-bit value for each request.
+///
+/// Other clients may use the same response topic. The values are unique, and cannot be guessed by anybody who sees
+/// neither requests nor answers.
 struct Correlations {
     keys: RandomState,
     last: u64,
@@ -53,7 +55,7 @@ impl Correlations {
     }
 }
 
-/// Without what could be guessed from.
+/// Prints nothing that would help to guess later values.
 impl std::fmt::Debug for Correlations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Correlations")
@@ -61,8 +63,10 @@ impl std::fmt::Debug for Correlations {
 }
 
 impl Client {
-    /// A [`Requester`] whose answers come to this topic, which should be its own: it subscribes to it with QoS 1. They
-    /// are acknowledged as they come, whatever [`Options::acknowledge`](crate::Options::acknowledge) says.
+    /// Makes a [`Requester`] whose answers arrive at this topic, and subscribes to the topic with QoS 1.
+    ///
+    /// No other requester should use the topic. Answers are acknowledged as they arrive, whatever
+    /// [`Options::acknowledge`](crate::Options::acknowledge) says.
     ///
     /// # Errors
     /// [`RequesterError`]; then there is no subscription.
@@ -79,9 +83,10 @@ impl Client {
 }
 
 impl Requester {
-    /// Publishes a question, with Response Topic and Correlation Data in place of its own, and waits for the answer to
-    /// it. The answer to an earlier question, which came too late, is thrown away; so is this one's if the future is
-    /// dropped.
+    /// Publishes a question and waits for its answer, for at most `timeout`.
+    ///
+    /// Response Topic and Correlation Data of the question are replaced. Late answers to earlier questions are
+    /// dropped. If the future is dropped, so is the answer to this question.
     ///
     /// # Errors
     /// [`RequestError`]; after all but [`RequestError::Ended`] the next question may be asked.
@@ -129,7 +134,7 @@ impl Requester {
     }
 }
 
-/// A question that was not published because the connection is over can be told from one that the server has refused.
+/// Distinguishes the end of the connection from a question that was refused.
 impl From<PublishError> for RequestError {
     fn from(error: PublishError) -> Self {
         match error {

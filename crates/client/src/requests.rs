@@ -22,19 +22,19 @@ pub(crate) struct Request {
     asked: Asked,
 }
 
-/// What was asked for, and who waits for the answer.
+/// The operation of a request, and the caller who waits for the answer.
 enum Asked {
     Stream(Number, TopicFilterBuf, Inlet, Reply<Messages, SubscribeError>),
     ForInbox(Number, OwnedSubscribe, Reply<Vec<ReasonCode>, SubscribeError>),
     End(Ending, Reply<Vec<ReasonCode>, UnsubscribeError>),
     EndOfOne(Ending, Reply<ReasonCode, UnsubscribeError>),
-    /// By nobody who waits: subscriptions made again, ...
+    /// Subscriptions made again on a new connection. No caller waits for them.
     Again(Number, OwnedSubscribe),
-    /// ... and one that came too late.
+    /// End of a subscription whose caller has given up. No caller waits for it.
     EndUnwanted(Ending),
 }
 
-/// What UNSUBSCRIBE was sent for: of these filters, what was asked for before.
+/// An UNSUBSCRIBE. It ends only subscriptions to its filters with a number lower than `before`.
 struct Ending {
     unsubscribe: OwnedUnsubscribe,
     before: Number,
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// The stream is there before SUBACK is: messages may come first.
+    /// Sends SUBSCRIBE, and makes the stream at once, because messages may arrive before SUBACK.
     fn begin_stream(
         &mut self,
         filter: &TopicFilterBuf,
@@ -154,14 +154,15 @@ impl Engine {
         }
     }
 
-    /// The server is told of every subscription that its session does not have: it may be a new one, or the connection
-    /// was lost before the answer to an earlier attempt.
+    /// Sends SUBSCRIBE for every subscription that the server's session does not have.
+    ///
+    /// The session may be new, or the last connection may have been lost before the answer to an earlier attempt.
     pub(crate) fn subscribe_again(&mut self) {
         for (number, mut subscribe) in self.routes.unknown() {
             subscribe.identifier = subscribe.identifier.filter(|_| self.has_identifiers);
             match self.send_subscribe(&subscribe) {
                 Ok(packet_id) => self.await_answer(packet_id, Asked::Again(number, subscribe)),
-                // The server does not offer any more what it did: streams end.
+                // The server no longer offers a feature that the subscription needs. Its stream ends.
                 Err(_) => self.forget_one(number, subscribe.filters()),
             }
         }
@@ -196,14 +197,14 @@ impl Engine {
     }
 }
 
-/// Answers.
+/// Answers from the server, and their absence.
 impl Engine {
     fn await_answer(&mut self, packet_id: PacketId, asked: Asked) {
         let due = Instant::now() + self.options.request_timeout;
         self.requests.insert(packet_id, Request { due, asked });
     }
 
-    /// There are as many reasons as filters, or it would be no answer to them.
+    /// Handles SUBACK. The state machine has checked that the packet has one reason for each filter.
     pub(crate) fn subscribed(&mut self, packet: &SubAck<'_>) {
         let Some(Request { asked, .. }) = self.requests.remove(&packet.packet_id) else { return };
         let mut reasons = packet.reasons.iter().map(SubAckReason::reason);
@@ -219,7 +220,7 @@ impl Engine {
                 if !subscribe.subscriptions.is_empty() {
                     self.routes.insert_for_inbox(number, subscribe);
                 }
-                // Whoever asked may have gone.
+                // The caller may have dropped its future.
                 let _ = reply.send(Ok(reasons));
             }
             Asked::Again(number, subscribe) => {
@@ -231,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// Before MQTT 5 it has no reasons.
+    /// Handles UNSUBACK. Before MQTT 5 the packet has no reasons, and all filters count as ended.
     pub(crate) fn unsubscribed(&mut self, packet: &UnsubAck<'_>) {
         let Some(Request { asked, .. }) = self.requests.remove(&packet.packet_id) else { return };
         let reasons = packet.reasons.iter().flat_map(|reasons| reasons.iter());
@@ -255,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// The connection is lost, and nobody will answer.
+    /// Fails all requests, because the connection is lost and nobody will answer.
     pub(crate) fn fail_requests(&mut self, ended: &Ended) {
         for (_, Request { asked, .. }) in std::mem::take(&mut self.requests) {
             match asked {
@@ -277,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// Requests have their time anew.
+    /// Gives all requests their full time again.
     pub(crate) fn postpone_requests(&mut self) {
         let due = Instant::now() + self.options.request_timeout;
         self.requests.values_mut().for_each(|request| request.due = due);

@@ -1,4 +1,4 @@
-//! Which stream a message goes to.
+//! Decides to which streams a message goes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,54 +13,59 @@ use crate::message::{Message, Owed};
 use crate::outlet::{Inlet, Outlet, Room};
 use crate::owned::OwnedSubscribe;
 
-/// So long does a message wait for somebody who takes it, where others wait behind it: then it is accepted, and gone. If
-/// the connection ends before, it comes again on the next one.
+/// Time for which an unclaimed message waits for a reader.
+///
+/// After this time the message is accepted and dropped, because acknowledgements of other messages wait behind it.
+/// If the connection ends earlier, the message arrives again on the next one.
 pub(crate) const KEPT: Duration = Duration::from_secs(10);
 
-/// So many messages wait for that: as many as a server can have unacknowledged, unless it repeats itself.
+/// Maximum number of unclaimed messages: as many as a server can have unacknowledged, unless it repeats itself.
 const UNCLAIMED_MAX: usize = u16::MAX as usize;
 
-/// The client's own Subscription Identifiers are larger than this, and those of applications, which begin at 1, rarely are.
-/// They take two bytes, up to 16,383.
+/// The client's own Subscription Identifiers are larger than this.
+///
+/// Applications count from 1, and rarely reach this number. Identifiers up to 16,383 take two bytes.
 const OWN_IDENTIFIERS: u32 = 8_191;
 
-/// The subscriptions of a client, and the messages that are on their way to them.
+/// The subscriptions of a client, and the messages on their way to the streams.
 #[derive(Debug)]
 pub(crate) struct Routes {
     routes: Vec<Route>,
-    /// Takes what no route does.
+    /// Stream for messages that no route takes.
     inbox: Option<Outlet>,
-    /// Whose messages are meant for it.
+    /// Subscriptions whose messages go to the inbox.
     inbox_subscriptions: Vec<ForInbox>,
-    /// Streams that end, behind what they hold.
+    /// Streams that have ended, and still have messages to hand over.
     ending: Vec<Outlet>,
-    /// Messages of a session that was there before its subscriptions, or of streams that nobody reads: whoever
-    /// subscribes to them gets them. With when they were left.
+    /// Messages without a reader, and the time of their arrival. A later subscriber that matches receives them.
+    ///
+    /// They belong to an earlier program's subscriptions, or to streams whose reader is gone.
     unclaimed: VecDeque<(Instant, Message)>,
-    /// When the first stream was asked for, or since then the last connection began. Before that, nothing can wait behind
-    /// what is unclaimed.
+    /// Time of the first subscription or inbox, or of the start of the connection if that was later.
+    ///
+    /// `None` before the first one: until then, nothing waits behind unclaimed messages.
     claimed: Option<Instant>,
     bounds: Bounds,
-    /// So many messages wait in all streams for room.
+    /// Number of messages that wait for room, in all streams together.
     held: usize,
-    /// An answer is waited for behind messages that nobody takes: they are read past.
+    /// An answer is awaited behind messages that nobody takes, and these messages are skipped.
     is_passing: bool,
-    /// Something was delivered since the last [`flush`](Self::flush).
+    /// A message was delivered since the last [`flush`](Self::flush).
     is_dirty: bool,
     next_identifier: u32,
-    /// Of the last subscription that was asked for.
+    /// Number of the latest subscription.
     number: Number,
 }
 
-/// Tells subscriptions of one filter apart, in the order in which they were asked for.
+/// Order in which subscriptions were requested. Distinguishes subscriptions to the same filter.
 pub(crate) type Number = u64;
 
-/// What there is room for.
+/// Bounds of the messages that were received and not taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// So many messages wait behind streams that are full, before nothing more may come.
+    /// Number of messages waiting behind full streams at which the client stops reading.
     pub(crate) held_max: usize,
-    /// At QoS 0 a message does not wait behind a full stream: it is thrown away.
+    /// Drops messages of QoS 0 for a full stream, instead of letting them wait.
     pub(crate) drops_when_full: bool,
 }
 
@@ -73,26 +78,28 @@ pub(crate) struct Route {
     identifier: Option<SubscriptionIdentifier>,
     outlet: Outlet,
     stage: Stage,
-    /// Its messages are accepted as they come, and there is never more than it has room for: answers, of which nobody may
-    /// take those that come too late.
+    /// The stream receives answers to a [`Requester`](crate::Requester).
+    ///
+    /// Answers are accepted as they arrive, and dropped if the stream is full. Nobody may read answers that arrive
+    /// too late.
     is_for_answers: bool,
-    /// The server's session has it, as far as we know.
+    /// The server's session has this subscription, as far as the client knows.
     is_known: bool,
-    /// Of the message that is being delivered.
+    /// Result for the message that is being delivered.
     aim: Aim,
 }
 
-/// Subscriptions of one packet, whose messages come in the inbox.
+/// Subscriptions of one SUBSCRIBE packet, whose messages go to the inbox.
 #[derive(Debug)]
 struct ForInbox {
     number: Number,
     subscribe: OwnedSubscribe,
-    /// As with a [`Route`].
+    /// The server's session has these subscriptions, as far as the client knows.
     is_known: bool,
 }
 
 impl ForInbox {
-    /// The server says that a message is for this subscription, which matches.
+    /// Whether the message has this subscription's identifier and matches one of its filters.
     fn is_named(&self, message: &Message) -> bool {
         let identifier = self.subscribe.identifier;
         identifier.is_some_and(|own| message.subscription_identifiers().contains(&own))
@@ -100,18 +107,18 @@ impl ForInbox {
     }
 }
 
-/// What a message is to a route.
+/// How well a message fits a route, in ascending order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Aim {
     #[default]
     Misses,
     Matches,
-    /// The server says that it is for this subscription, which matches.
+    /// The message matches, and has the identifier of this subscription.
     Named,
 }
 
 impl Route {
-    /// The route of a SUBSCRIBE that is being sent.
+    /// Makes the route of a SUBSCRIBE that is being sent.
     pub(crate) fn asked(
         number: Number,
         filter: &TopicFilterBuf,
@@ -129,13 +136,16 @@ impl Route {
         Self { is_for_answers, ..self }
     }
 
-    /// The message, as it goes into the stream, and whether it stays: then it may not come again.
+    /// Prepares a message for the stream. The flag says whether the stream surely keeps it, so that it need not be
+    /// sent again.
     fn keep(&mut self, message: Message) -> (Message, bool) {
         let stays = self.stage.keeps(&message);
         (if self.is_for_answers { message.accepted() } else { message }, stays)
     }
 }
 
+/// Progress of a subscription:
+///
 /// ```text
 ///                         SUBACK
 ///  SUBSCRIBE ──► Asked ───────────► Granted
@@ -143,13 +153,15 @@ impl Route {
 /// ```
 #[derive(Debug)]
 enum Stage {
-    /// What has come with QoS 2 is accepted when there is an answer: if it is another one, it is to come again.
+    /// Pending acknowledgements of QoS 2 messages, which are sent with the answer.
+    ///
+    /// If the server refuses the subscription, these messages must arrive again for other readers.
     Asked(Vec<Arc<Owed>>),
     Granted,
 }
 
 impl Stage {
-    /// Takes a message, and tells whether it stays: then it may not come again.
+    /// Notes a message, and returns whether the stream surely keeps it, so that it need not be sent again.
     fn keeps(&mut self, message: &Message) -> bool {
         match self {
             Self::Asked(receipts) => {
@@ -179,13 +191,14 @@ impl Routes {
         }
     }
 
-    /// Whether a stream takes the messages of this filter.
+    /// Whether an open stream receives the messages of this filter.
     pub(crate) fn contains(&self, filter: TopicFilter<'_>) -> bool {
         self.routes.iter().any(|route| route.filter.filter() == filter && !route.outlet.is_closed())
     }
 
-    /// An identifier that no stream of this client has, and nothing that is meant for the inbox. After 2^28 of them there is
-    /// none, and filters alone tell.
+    /// Returns a Subscription Identifier that no other stream and no subscription of the inbox has.
+    ///
+    /// `None` once all identifiers, up to 2^28 - 1, are used up. Messages are then assigned by filters alone.
     pub(crate) fn new_identifier(&mut self) -> Option<SubscriptionIdentifier> {
         loop {
             self.next_identifier = self.next_identifier.saturating_add(1);
@@ -196,14 +209,13 @@ impl Routes {
         }
     }
 
-    /// The number of what is asked for now.
+    /// Returns the number of a new subscription.
     pub(crate) fn new_number(&mut self) -> Number {
         self.number += 1;
         self.number
     }
 
-    /// What belongs to no route goes there from now on, and what nobody has claimed. Returns what of it is to be accepted
-    /// at once.
+    /// Sets the inbox, which receives the unclaimed messages at once. Returns the receipts to accept immediately.
     pub(crate) fn set_inbox(&mut self, mut outlet: Outlet) -> Vec<Receipt> {
         self.claimed.get_or_insert_with(Instant::now);
         let mut receipts = Vec::new();
@@ -217,7 +229,7 @@ impl Routes {
         receipts
     }
 
-    /// The server has granted these to the inbox.
+    /// Adds subscriptions that the server has granted to the inbox.
     pub(crate) fn insert_for_inbox(&mut self, number: Number, subscribe: OwnedSubscribe) {
         for filter in subscribe.filters() {
             let is_other = |own: &mut ForInbox| own.subscribe.retain_other(filter.filter());
@@ -226,7 +238,7 @@ impl Routes {
         self.inbox_subscriptions.push(ForInbox { number, subscribe, is_known: true });
     }
 
-    /// Messages that match go to this stream from now on, and those that nobody has claimed.
+    /// Adds a stream, which receives the unclaimed messages that match at once.
     pub(crate) fn insert(&mut self, mut route: Route) {
         self.remove(route.filter.filter(), route.number);
         self.claimed.get_or_insert_with(Instant::now);
@@ -243,7 +255,7 @@ impl Routes {
         self.flush();
     }
 
-    /// The server has granted this stream. Returns what of it is to be accepted at once.
+    /// Marks a stream as granted. Returns the receipts to accept immediately.
     pub(crate) fn grant(&mut self, number: Number) -> Vec<Receipt> {
         let granted = self.routes.iter_mut().filter(|route| route.number == number);
         let stages = granted.map(|route| std::mem::replace(&mut route.stage, Stage::Granted));
@@ -253,7 +265,7 @@ impl Routes {
             .collect()
     }
 
-    /// Nobody has this stream after all: what came for it alone is for whoever wants it.
+    /// Takes back the messages of a stream that nobody received. Messages for this stream alone become unclaimed.
     pub(crate) fn put_back(&mut self, number: Number, mut inlet: Inlet) {
         self.flush();
         let mut route = self.routes.iter_mut().find(|route| route.number == number);
@@ -268,13 +280,13 @@ impl Routes {
         self.unclaimed.extend(free.into_iter().map(|message| (Instant::now(), message)));
     }
 
-    /// When there is something to [`give_up`](Self::give_up).
+    /// Time at which [`give_up`](Self::give_up) is to be called.
     pub(crate) fn give_up_due(&self) -> Option<Instant> {
         let (since, _) = self.unclaimed.front()?;
         Some((*since).max(self.claimed?) + KEPT)
     }
 
-    /// Returns what is to be accepted since nobody has claimed it in time.
+    /// Drops the messages that nobody has claimed in time. Returns their receipts, to be accepted.
     pub(crate) fn give_up(&mut self) -> Vec<Receipt> {
         let now = Instant::now();
         let mut receipts = Vec::new();
@@ -284,18 +296,20 @@ impl Routes {
         receipts
     }
 
-    /// A connection has begun: whoever asks again for what was lost with the last one has the time of who asks first.
+    /// Restarts the time to claim messages, because a connection has begun.
+    ///
+    /// A caller may subscribe again after losing its stream with the last connection, and has as much time as at first.
     pub(crate) fn begin_connection(&mut self) {
         self.claimed = self.claimed.map(|_| Instant::now());
     }
 
-    /// The server has begun a new session, in which there is no subscription.
+    /// Marks all subscriptions as unknown to the server, because its session is new.
     pub(crate) fn session_is_new(&mut self) {
         self.routes.iter_mut().for_each(|route| route.is_known = false);
         self.inbox_subscriptions.iter_mut().for_each(|own| own.is_known = false);
     }
 
-    /// What the server is to be told of: streams that somebody reads, and what is meant for the inbox.
+    /// Subscriptions that the server does not have: those of open streams, and those of the inbox.
     pub(crate) fn unknown(&self) -> Vec<(Number, OwnedSubscribe)> {
         let read = self.routes.iter().filter(|route| !route.is_known && !route.outlet.is_closed());
         let own = read
@@ -304,7 +318,7 @@ impl Routes {
         own.chain(for_inbox.map(|own| (own.number, own.subscribe.clone()))).collect()
     }
 
-    /// The server has answered what it was told anew.
+    /// Marks a subscription as known to the server.
     pub(crate) fn know(&mut self, number: Number) {
         let routes = self.routes.iter_mut().filter(|route| route.number == number);
         routes.for_each(|route| route.is_known = true);
@@ -312,19 +326,19 @@ impl Routes {
         for_inbox.for_each(|own| own.is_known = true);
     }
 
-    /// What nobody has claimed is not acknowledged, and comes again on the next connection.
+    /// Drops the unclaimed messages without acknowledgement. They arrive again on the next connection.
     pub(crate) fn forget_unclaimed(&mut self) {
         self.unclaimed.clear();
     }
 
-    /// This filter is not subscribed to any more, as far as that was asked for before `number`: its stream ends, behind
-    /// what has come.
+    /// Removes the subscriptions to a filter that were requested before `number`. Their streams end after the
+    /// messages that have arrived.
     pub(crate) fn remove(&mut self, filter: TopicFilter<'_>, number: Number) {
         self.end(|route| route.number < number && route.filter.filter() == filter);
         self.inbox_subscriptions.retain_mut(|own| own.number >= number || own.subscribe.retain_other(filter));
     }
 
-    /// One of several subscriptions to this filter is not there.
+    /// Removes one subscription to a filter, of several.
     pub(crate) fn remove_one(&mut self, number: Number, filter: TopicFilter<'_>) {
         self.end(|route| route.number == number);
         self.inbox_subscriptions.retain_mut(|own| own.number != number || own.subscribe.retain_other(filter));
@@ -335,11 +349,14 @@ impl Routes {
         self.ending.extend(ended.map(|route| route.outlet).filter(|outlet| outlet.held() > 0));
     }
 
-    /// Hands a message to the streams it is for, which it reaches with the next [`flush`](Self::flush), and returns what
-    /// is to be accepted at once. Where the server names subscriptions, it is for those, as far as they match: the
-    /// identifiers of a session that was there before may be those of other filters. If all of them are meant for the
-    /// inbox, so is the message, though streams may match. A stream that nobody reads is for nothing. `topic` is the
-    /// message's, which would have to be read anew.
+    /// Hands a message to its streams, which receive it with the next [`flush`](Self::flush).
+    ///
+    /// Returns the receipt to accept immediately. `topic` is the message's topic, which would be costly to read again.
+    ///
+    /// If the message has identifiers of streams that match, only these streams receive it. Matching is checked
+    /// too, because an identifier from an earlier session may belong to another filter. If the message has no such
+    /// identifier, but one of the inbox, the inbox receives it even if streams match. Streams without a reader do
+    /// not count.
     pub(crate) fn deliver(&mut self, message: Message, topic: TopicName<'_>) -> Option<Receipt> {
         self.is_dirty = true;
         let identifiers = message.subscription_identifiers();
@@ -382,7 +399,7 @@ impl Routes {
     fn deliver_to_inbox(&mut self, message: Message, has_unread: bool) -> Option<Receipt> {
         let drops_when_full = self.drops_when_full();
         let Some(inbox) = self.inbox.as_mut().filter(|inbox| !inbox.is_closed()) else {
-            // Whoever claims what a session has left does it at the beginning.
+            // Readers of an existing session claim its messages at the beginning.
             let has_unread = has_unread || self.inbox.as_mut().is_some_and(|inbox| inbox.unread_for() < KEPT);
             let is_late = self.claimed.is_some_and(|claimed| claimed.elapsed() >= KEPT);
             return if is_late && !has_unread { message.receipt() } else { self.leave(message) };
@@ -392,7 +409,9 @@ impl Routes {
         owed?.claim()
     }
 
-    /// Nobody is there for it. At QoS 0 that is the end of it; otherwise it is not acknowledged for now.
+    /// Stores a message that nobody reads, without acknowledgement. A message of QoS 0 is dropped.
+    ///
+    /// Beyond [`UNCLAIMED_MAX`], returns the receipt of the oldest one, to be accepted.
     fn leave(&mut self, message: Message) -> Option<Receipt> {
         if message.qos() > Qos::AtMostOnce {
             self.unclaimed.push_back((Instant::now(), message));
@@ -401,13 +420,13 @@ impl Routes {
         self.unclaimed.pop_front_if(|_| is_too_many)?.1.receipt()
     }
 
-    /// Whether there is room for more messages: no more are read before. As many again may come while they are passed.
+    /// Whether more messages may be read. While messages are skipped, the bound is twice as high.
     pub(crate) fn has_room(&self) -> bool {
         self.held
             < if self.is_passing { self.bounds.held_max.saturating_mul(2) } else { self.bounds.held_max }
     }
 
-    /// Messages are read past, to come to what is behind them: those of QoS 0 that have no room are thrown away.
+    /// Begins to skip messages, to reach packets behind them. Messages of QoS 0 without room are dropped.
     pub(crate) fn pass(&mut self) {
         self.is_passing = true;
     }
@@ -416,7 +435,7 @@ impl Routes {
         self.is_passing
     }
 
-    /// There is room for messages, or nothing that would be waited for behind them.
+    /// Stops skipping messages, if there is room again or nothing is awaited behind them.
     pub(crate) fn stop_passing(&mut self, is_awaited: bool) {
         self.is_passing &= is_awaited && self.held >= self.bounds.held_max;
     }
@@ -425,7 +444,7 @@ impl Routes {
         self.bounds.drops_when_full || self.is_passing
     }
 
-    /// Puts into streams what there is room for, and tells whether there was some.
+    /// Hands messages to streams that have room, and returns whether any message found room.
     pub(crate) fn flush(&mut self) -> bool {
         if self.held == 0 && !std::mem::take(&mut self.is_dirty) {
             return false;
@@ -435,7 +454,7 @@ impl Routes {
         std::mem::replace(&mut self.held, held) > held
     }
 
-    /// The streams that have no room for what is held.
+    /// The streams that have no room for their waiting messages.
     pub(crate) fn full(&mut self) -> Vec<Room> {
         if self.held == 0 {
             return Vec::new();

@@ -1,46 +1,46 @@
-//! What the server said.
+//! Contents of the server's CONNACK.
 
 use std::num::{NonZeroU16, NonZeroU32};
 
 use wire::{ConnAckProperties, MaximumQos, Qos, UserProperties, Utf8, Version};
 
-/// What the server said in CONNACK (section 3.2).
+/// The fields of CONNACK (section 3.2), in types that borrow nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Server {
-    /// What the connection speaks.
+    /// Protocol version of the connection.
     pub version: Version,
-    /// It goes on with the session that an earlier connection has left.
+    /// Session Present: the session of an earlier connection goes on.
     pub session_present: bool,
-    /// Whose session it is: as asked for, or as the server has assigned.
+    /// Client identifier of the session, as requested or as assigned by the server.
     pub client_id: String,
-    /// Session Expiry Interval, in seconds, where the server keeps the session for another time than asked for.
+    /// Session Expiry Interval, in seconds; `None` if the server accepts the requested value.
     pub session_expiry_secs: Option<u32>,
-    /// Server Keep Alive, in seconds, which is used in place of our own.
+    /// Server Keep Alive, in seconds. This value replaces the requested one.
     pub keep_alive_secs: Option<u16>,
-    /// Receive Maximum: so many messages of QoS 1 and 2 it takes at a time; 65,535 where it does not say.
+    /// Receive Maximum: the number of QoS 1 and 2 messages in flight to the server; by default 65,535.
     pub receive_max: u16,
-    /// Topic Alias Maximum: so many topics may be abbreviated; 0 where it does not say.
+    /// Topic Alias Maximum: the number of topics that the client may abbreviate; by default 0.
     pub topic_alias_max: u16,
-    /// The highest QoS that it takes.
+    /// Maximum QoS that the server accepts.
     pub qos_max: Qos,
-    /// Whether it keeps retained messages.
+    /// Whether the server stores retained messages.
     pub retain_available: bool,
-    /// Whether filters may have wildcards.
+    /// Whether the server supports wildcards in filters.
     pub wildcard_subscriptions_available: bool,
-    /// Whether subscriptions may be shared.
+    /// Whether the server supports shared subscriptions.
     pub shared_subscriptions_available: bool,
-    /// Whether subscriptions may have identifiers.
+    /// Whether the server supports Subscription Identifiers.
     pub subscription_identifiers_available: bool,
-    /// The largest packet that it takes, in bytes.
+    /// Maximum Packet Size that the server accepts, in bytes.
     pub packet_bytes_max: Option<u32>,
-    /// The root of topics for answers, if [it was asked for](crate::Options::request_response_information).
+    /// Response Information: the root of response topics, if [requested](crate::Options::request_response_information).
     pub response_information: Option<String>,
-    /// Another server to use, now or later.
+    /// Server Reference: another server to use, now or later.
     pub server_reference: Option<String>,
-    /// Reason String: for people.
+    /// Reason String: an explanation for people.
     pub text: Option<String>,
-    /// Anything else it says, in its order.
+    /// User Properties, in the order of the packet.
     pub user_properties: Vec<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928), with a user name and a password if need be (RFC 1929).
+//! SOCKS5 (RFC 1928), optionally with user name and password (RFC 1929).
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio_socks::tcp::Socks5Stream;
 use crate::dial::{Layer, TransportError};
 use crate::error::Fault;
 
-/// A SOCKS5 proxy.
+/// Address and credentials of a SOCKS5 proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     host: String,
@@ -17,13 +17,13 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// At this address; its own port is 1080.
+    /// A proxy at this address, without credentials. The usual port is 1080.
     #[must_use]
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, credentials: None }
     }
 
-    /// User name and password, from 1 to 255 bytes each. Debug output leaves them out.
+    /// Sets user name and password, from 1 to 255 bytes each. Debug output shows neither.
     #[must_use]
     pub fn credentials(mut self, user_name: impl Into<String>, password: impl Into<String>) -> Self {
         self.credentials = Some((user_name.into(), password.into()));
@@ -38,7 +38,7 @@ impl Proxy {
         self.port
     }
 
-    /// Goes on from the proxy to a host, whose name the proxy looks up.
+    /// Asks the proxy to connect to a host. The proxy looks up the name.
     pub(crate) async fn wrap(
         &self,
         socket: TcpStream,

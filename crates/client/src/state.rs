@@ -1,4 +1,4 @@
-//! What can be watched of a connection.
+//! Observable state of a connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use wire::{Packet, Role};
 use crate::error::Ended;
 use crate::server::Server;
 
-/// Where a connection stands: see [`Client::state`](crate::Client::state).
+/// State of a connection: see [`Client::state`](crate::Client::state).
 ///
 /// ```text
 ///              a fault, where it may be made anew
@@ -20,19 +20,19 @@ use crate::server::Server;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum State {
-    /// The server has accepted the connection, and this is what it said.
+    /// The server has accepted the connection, with this CONNACK.
     Connected(Arc<Server>),
-    /// The connection was lost, for this reason, and another is being tried for; each attempt in vain brings its own.
+    /// The connection was lost, and the client tries to reconnect. The reason is that of the latest failure.
     Reconnecting(Ended),
-    /// There will be no other.
+    /// The client has ended, and will not reconnect.
     Ended(Ended),
 }
 
-/// Who sees each packet.
+/// The application's function that sees each packet.
 #[derive(Clone)]
 pub(crate) struct Trace(pub(crate) Arc<See>);
 
-/// Takes who has sent a packet, and the packet.
+/// Signature of the trace function: the sender of a packet, and the packet.
 type See = dyn Fn(Role, &Packet<'_>) + Send + Sync;
 
 impl fmt::Debug for Trace {

@@ -1,4 +1,4 @@
-//! An endpoint's URL.
+//! Parses the URL of an endpoint.
 
 use std::error::Error;
 use std::fmt;
@@ -10,28 +10,29 @@ use crate::tls::{TlsError, TlsOptions};
 #[cfg(feature = "websocket")]
 use crate::websocket::WebSocket;
 
-/// Why a URL names no [`Endpoint`]. It is the application's fault, or that of who has given the URL.
+/// The reason why a URL is not an [`Endpoint`]. The application is at fault, or whoever supplied the URL.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// It has no scheme, or none that is known.
+    /// The URL has no scheme, or an unknown one.
     Scheme,
-    /// It needs a feature of this library that is not built in.
+    /// The URL needs a feature of this library that is not built in.
     Feature(&'static str),
-    /// It names no host, or for `unix` no path.
+    /// The URL has no host, or no path in the case of `unix`.
     Host,
-    /// The port is no number up to 65,535.
+    /// The port is not a number up to 65,535.
     Port,
-    /// It has a user name: that belongs in [`Options::credentials`](crate::Options::credentials), and not in logs.
+    /// The URL has a user name. Credentials belong in [`Options::credentials`](crate::Options::credentials), not in
+    /// logs.
     Credentials,
-    /// There is something behind the host that means nothing here: only WebSocket has paths.
+    /// The URL has a path, a query or a fragment with a scheme other than WebSocket, or an invalid path.
     Path,
-    /// The roots that the system trusts cannot be had.
+    /// The system's trusted certificates cannot be loaded.
     #[cfg(feature = "tls")]
     Tls(TlsError),
 }
 
-/// What a scheme stands for.
+/// Layers and default port of a scheme.
 #[derive(Clone, Copy)]
 struct Scheme {
     has_tls: bool,
@@ -79,7 +80,7 @@ impl Scheme {
     }
 }
 
-/// The host without brackets, and the port if there is one.
+/// Splits the host, without brackets, from the port, if there is one.
 fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), UrlError> {
     let (host, rest) = match authority.strip_prefix('[') {
         Some(inside) => inside.split_once(']').ok_or(UrlError::Host)?,
@@ -96,7 +97,7 @@ fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), UrlError> {
     Ok((host, port))
 }
 
-/// Numbers of Rust may have a sign, and ports may not.
+/// Parses a port. Unlike [`str::parse`], accepts no sign.
 fn port(digits: &str) -> Option<u16> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }

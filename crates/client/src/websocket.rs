@@ -1,4 +1,4 @@
-//! MQTT over WebSocket (MQTT 5.0, section 6): control packets in binary frames, wherever these begin and end.
+//! MQTT over WebSocket (MQTT 5.0, section 6): control packets in binary frames, independent of frame boundaries.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -19,17 +19,18 @@ use crate::dial::{Layer, TransportError};
 use crate::endpoint::{Duplex, Endpoint, Place};
 use crate::error::Fault;
 
-/// The largest control packet there is.
+/// Size of the largest possible control packet.
 const PACKET_BYTES_MAX: usize = (256 << 20) + 5;
 
-/// A frame that is taken may have so much beside the largest packet: it begins and ends where the server wants, and smaller
-/// packets may be in it in any number.
+/// Bytes that a received frame may have beyond the largest packet.
+///
+/// Frames may begin and end anywhere, and may contain any number of smaller packets.
 const FRAME_EXCESS_BYTES: usize = 1 << 20;
 
-/// A frame that is sent has at most so many bytes: it is copied, to be masked.
+/// Maximum size of a sent frame. The bytes of a frame are copied, because they are masked.
 const SENT_FRAME_BYTES_MAX: usize = 64 << 10;
 
-/// How WebSocket is spoken: with the subprotocol `mqtt` [MQTT-6.0.0-3], to this path, and with these headers.
+/// Options of WebSocket: the path, and further headers. The subprotocol is `mqtt` [MQTT-6.0.0-3].
 ///
 /// ```no_run
 /// # use client::{Endpoint, WebSocket};
@@ -43,20 +44,20 @@ pub struct WebSocket {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Why HTTP cannot ask for this. It is the application's fault.
+/// The reason why HTTP cannot carry an option. The application is at fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WebSocketError {
-    /// This is no path.
+    /// The text is not a valid path.
     Path(String),
-    /// This is no name or no value of a header; the name is told.
+    /// The name or the value of this header is not valid.
     Header(String),
-    /// The handshake has this header already.
+    /// The handshake itself sets this header.
     Reserved(String),
 }
 
 impl WebSocket {
-    /// To this path, which begins with `/` and may have a query.
+    /// Options for this path, which begins with `/` and may have a query.
     ///
     /// # Errors
     /// [`WebSocketError::Path`].
@@ -67,7 +68,7 @@ impl WebSocket {
         Ok(Self { path, headers: Vec::new() })
     }
 
-    /// One more header, which may have been given before. Debug output leaves the value out.
+    /// Adds a header. A name may be added several times. Debug output does not show the value.
     ///
     /// # Errors
     /// [`WebSocketError::Header`], [`WebSocketError::Reserved`].
@@ -84,7 +85,7 @@ impl WebSocket {
         Ok(self)
     }
 
-    /// Asks the server for WebSocket, over a connection to it on which packets have at most so many bytes.
+    /// Performs the handshake on a connection to the server. Packets have at most `packet_bytes_max` bytes.
     pub(crate) async fn wrap<S: Duplex>(
         &self,
         stream: S,
@@ -109,7 +110,7 @@ impl WebSocket {
     fn request(&self, endpoint: &Endpoint) -> Result<Request, tungstenite::http::Error> {
         let host = host_header(endpoint);
         let mut request = Request::builder()
-            // The scheme is of no importance: whether there is TLS has been seen to.
+            // The scheme does not matter: TLS is a layer below, if it is used.
             .uri(format!("ws://{host}{}", self.path))
             .header(HOST, host)
             .header("Connection", "Upgrade")
@@ -125,7 +126,7 @@ impl WebSocket {
     }
 }
 
-/// The port is left out where it is the scheme's own (RFC 6455, 4.1).
+/// Value of the Host header, without the port if it is the scheme's default (RFC 6455, section 4.1).
 fn host_header(endpoint: &Endpoint) -> String {
     let host = endpoint.host();
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
@@ -137,7 +138,7 @@ fn host_header(endpoint: &Endpoint) -> String {
     }
 }
 
-/// Whose fault it is that there is no WebSocket, and what to look at.
+/// Returns the party at fault for a failed handshake, and the cause with advice.
 fn explain(error: tungstenite::Error) -> (Fault, Box<dyn std::error::Error + Send + Sync>) {
     use tungstenite::error::{Error, ProtocolError};
     match error {
@@ -153,11 +154,11 @@ fn explain(error: tungstenite::Error) -> (Fault, Box<dyn std::error::Error + Sen
     }
 }
 
-/// The bytes in the frames of a WebSocket.
+/// The stream of bytes in the frames of a WebSocket.
 #[derive(Debug)]
 pub(crate) struct Frames<S> {
     frames: WebSocketStream<S>,
-    /// What has not been read of the last frame.
+    /// Unread bytes of the last frame.
     rest: Bytes,
 }
 
@@ -174,7 +175,7 @@ impl<S: Duplex> AsyncRead for Frames<S> {
                     let text = "the server has sent a text frame [MQTT-6.0.0-1]";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
                 }
-                // Pings are answered below; behind a close there is nothing.
+                // Tungstenite answers pings by itself. After a close frame nothing follows.
                 Some(Ok(_)) => {}
                 None => return Poll::Ready(Ok(())),
                 Some(Err(error)) => match broken(error) {
@@ -203,7 +204,7 @@ impl<S: Duplex> AsyncWrite for Frames<S> {
         Pin::new(&mut self.frames).poll_flush(task).map_err(broken_pipe)
     }
 
-    /// A close frame, and then the end of what is below.
+    /// Sends a close frame, and ends the stream below.
     fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         if let Err(error) = ready!(Pin::new(&mut self.frames).poll_close(task))
             && let Some(error) = broken(error)
@@ -214,7 +215,7 @@ impl<S: Duplex> AsyncWrite for Frames<S> {
     }
 }
 
-/// What is wrong with the connection; `None`: it is closed, in order or not.
+/// Converts an error; `None` if the connection is only closed, in order or not.
 fn broken(error: tungstenite::Error) -> Option<io::Error> {
     use tungstenite::error::{Error, ProtocolError};
     match error {

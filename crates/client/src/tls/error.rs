@@ -1,4 +1,4 @@
-//! Why there is no TLS: which file it is, what is wrong with it, and whose fault that is.
+//! Errors in the configuration of TLS, with the file at fault, and advice for failed handshakes.
 
 use std::fmt;
 use std::io;
@@ -8,82 +8,82 @@ use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::error::Fault;
 
-/// Where certificates or a key come from.
+/// Source of certificates or of a key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// A file.
+    /// A file, by its path.
     File(PathBuf),
-    /// The application, in PEM.
+    /// PEM text that the application passed.
     Given(Vec<u8>),
 }
 
-/// Why [`TlsOptions`](super::TlsOptions) make no [`Tls`](super::Tls).
+/// The reason why [`TlsOptions`](super::TlsOptions) could not be turned into [`Tls`](super::Tls).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file or a directory cannot be read.
     Read {
-        /// Which one.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// This begins as PEM and does not go on so.
+    /// The text is not valid PEM, although it begins as PEM.
     Pem {
-        /// What does.
+        /// Source of the text.
         origin: Origin,
-        /// What is wrong with it.
+        /// Description of the fault.
         error: String,
     },
-    /// There is no certificate in there.
+    /// The source contains no certificate.
     NoCertificate(Origin),
-    /// There is no file with a certificate in this directory.
+    /// No file in this directory contains a certificate.
     EmptyDirectory(PathBuf),
-    /// What is in there is no certificate that could be trusted.
+    /// The source contains a certificate that cannot be a root of trust.
     Root {
-        /// In there.
+        /// Source of the certificate.
         origin: Origin,
-        /// What is wrong with it.
+        /// Reason for the rejection.
         error: rustls::Error,
     },
-    /// There is no private key in there.
+    /// The source contains no private key.
     NoKey(Origin),
     /// The private key is encrypted.
     EncryptedKey(Origin),
-    /// The key is of no kind that is known, or does not belong to the certificate.
+    /// The private key is of an unknown kind, or does not belong to the certificate.
     Identity {
-        /// The key.
+        /// Source of the private key.
         key: Origin,
-        /// What is wrong with it.
+        /// Reason for the rejection.
         error: rustls::Error,
     },
-    /// The system trusts nobody; what went wrong when it was asked.
+    /// The system has no trusted certificates; the errors that occurred while they were loaded.
     NoSystemRoots(Vec<String>),
-    /// This is no name and no address of a host.
+    /// The text is neither a host name nor an IP address.
     ServerName(String),
-    /// These options do not go together.
+    /// The options contradict each other.
     Configuration(rustls::Error),
 }
 
 impl TlsError {
-    /// Whose fault it was: the application's, or of who has set it up.
+    /// Returns the party at fault: always the application, or whoever configured it.
     #[must_use]
     pub fn fault(&self) -> Fault {
         Fault::Application
     }
 }
 
-/// Whose fault it is that TLS has failed.
+/// The party whose fault a failed TLS connection is.
 pub(crate) fn fault_of(error: &io::Error) -> Fault {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         None => Fault::Network,
-        // It does not like what we have shown, or have not.
+        // The server has rejected the client's certificate or its absence.
         Some(rustls::Error::AlertReceived(_)) => Fault::Application,
         Some(_) => Fault::Server,
     }
 }
 
-/// What to do about it, where that is known.
+/// Hint for the user, for errors with a known remedy.
 pub(crate) fn advice(error: &io::Error) -> Option<&'static str> {
     use rustls::AlertDescription as Alert;
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
@@ -125,7 +125,7 @@ fn certificate_advice(wrong: &CertificateError) -> Option<&'static str> {
         Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. } => {
             "it is to be renewed, unless the clock of this machine is wrong"
         }
-        // A self-signed certificate of OpenSSL's is one, unless it is told otherwise.
+        // OpenSSL marks self-signed certificates as those of an authority, unless told otherwise.
         Other(error) if format!("{error:?}").contains("CaUsedAsEndEntity") => {
             "it is that of an authority: have the authority sign another one for the server"
         }
@@ -142,7 +142,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// It may be a key.
+/// Does not print PEM text, which may be a private key.
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,4 +1,4 @@
-//! TLS, with rustls.
+//! TLS, implemented with rustls.
 
 mod error;
 mod pem;
@@ -26,16 +26,17 @@ pub(crate) use error::{advice, fault_of};
 use pem::Identity;
 use verify::{AnyCertificate, AnyHostName};
 
-/// How TLS is spoken: made of [`TlsOptions`]. Clones share it.
+/// A checked TLS configuration, made by [`TlsOptions`]. Clones share it.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
 }
 
-/// Whom to trust, who we are, and what to speak.
+/// Options of TLS: trusted authorities, the client's certificate, and protocol versions.
 ///
-/// At first: whom the system trusts, no certificate of our own, TLS 1.3 or 1.2, no ALPN.
+/// By default, the client trusts the authorities of the system, has no certificate, speaks TLS 1.3 or 1.2, and
+/// sends no ALPN.
 ///
 /// ```no_run
 /// # use client::{Client, Endpoint, Options, TlsOptions, Version};
@@ -52,18 +53,18 @@ pub struct Tls {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// None: the system's.
+    /// Trusted authorities. An empty list stands for those of the system.
     roots: Vec<Roots>,
     identity: Option<Identity>,
     alpn: Vec<Vec<u8>>,
     server_name: Option<String>,
     trust: Trust,
     version: Option<TlsVersion>,
-    /// None: whatever there is.
+    /// Allowed cipher suites. An empty list allows all.
     cipher_suites: Vec<CipherSuite>,
 }
 
-/// Certificate authorities.
+/// A source of trusted certificate authorities.
 #[derive(Debug, Clone)]
 enum Roots {
     System,
@@ -71,15 +72,15 @@ enum Roots {
     Directory(PathBuf),
 }
 
-/// What a server's certificate has to be.
+/// Checks of the server's certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Trust {
-    /// By somebody we trust, and for the host.
+    /// The certificate is signed by a trusted authority, and names the host.
     #[default]
     Full,
-    /// By somebody we trust.
+    /// The certificate is signed by a trusted authority.
     AnyHostName,
-    /// There.
+    /// Any certificate is accepted.
     AnyCertificate,
 }
 
@@ -87,28 +88,29 @@ enum Trust {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsVersion {
-    /// 1.2 (RFC 5246).
+    /// TLS 1.2 (RFC 5246).
     V1_2,
-    /// 1.3 (RFC 8446).
+    /// TLS 1.3 (RFC 8446).
     V1_3,
 }
 
 impl TlsOptions {
-    /// Whom the system trusts, and nothing else.
+    /// The default options, which trust only the authorities of the system.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts whom the system trusts, beside others: alone it is so already. `SSL_CERT_FILE` and `SSL_CERT_DIR` say where
-    /// that is, if they are set.
+    /// Trusts the authorities of the system in addition to others. Without others, this is the default.
+    ///
+    /// The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` replace the system's locations.
     #[must_use]
     pub fn system_roots(mut self) -> Self {
         self.roots.push(Roots::System);
         self
     }
 
-    /// Trusts the certificate authorities in this file, which is PEM and may have several.
+    /// Trusts the certificate authorities in this PEM file, which may contain several.
     #[must_use]
     pub fn root_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.roots.push(Roots::Pem(Origin::File(path.into())));
@@ -122,16 +124,19 @@ impl TlsOptions {
         self
     }
 
-    /// Trusts the certificate authorities in the files of this directory that are PEM, whatever they are called; not in those of
-    /// directories in it.
+    /// Trusts the certificate authorities in all PEM files of this directory, whatever their names.
+    ///
+    /// Subdirectories are not searched.
     #[must_use]
     pub fn root_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.roots.push(Roots::Directory(path.into()));
         self
     }
 
-    /// Shows this certificate to servers that ask for one: a file with it and with those between it and its root, and one with its
-    /// private key, which is not encrypted. Both are PEM, and may be the same file.
+    /// Sets the certificate to show to servers that ask for one.
+    ///
+    /// The first file contains the certificate and the intermediate ones up to its root. The second contains the
+    /// private key, which must not be encrypted. Both files are PEM, and may be the same file.
     #[must_use]
     pub fn client_certificate_files(
         mut self,
@@ -143,7 +148,7 @@ impl TlsOptions {
         self
     }
 
-    /// The same as [`client_certificate_files`](Self::client_certificate_files), in memory.
+    /// Sets the client's certificate like [`client_certificate_files`](Self::client_certificate_files), from memory.
     #[must_use]
     pub fn client_certificate_pem(
         mut self,
@@ -155,58 +160,62 @@ impl TlsOptions {
         self
     }
 
-    /// Says which protocols there may be inside (RFC 7301), the dearest first, such as `mqtt`.
+    /// Sets the application protocols for ALPN (RFC 7301), such as `mqtt`, in order of preference.
     #[must_use]
     pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
         self.alpn = protocols.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Expects the server to be this one, a name or an address, and not the host that is connected to: for tunnels, and for
-    /// addresses that no certificate names.
+    /// Sets the name or IP address that the server's certificate must have, in place of the host to connect to.
+    ///
+    /// This is useful for tunnels, and for addresses that no certificate names.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Speaks this version alone.
+    /// Allows only this version of TLS.
     #[must_use]
     pub fn version(mut self, version: TlsVersion) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// Offers only these cipher suites, as far as there are such. At first all that there are, each of which is taken to be
-    /// safe.
+    /// Allows only these cipher suites, as far as they are supported.
+    ///
+    /// By default all supported suites are allowed. Each of them is considered safe.
     #[must_use]
     pub fn cipher_suites(mut self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
         self.cipher_suites = suites.into_iter().collect();
         self
     }
 
-    /// **Dangerous**: takes a certificate for any host, if somebody we trust has signed it. Whoever has such a
-    /// certificate, for whatever host, and is on the way to the server, can read and change everything.
-    /// [`server_name`](Self::server_name) is safe where one other name is expected.
+    /// **Dangerous**: accepts a certificate of any host, if a trusted authority has signed it.
+    ///
+    /// Anybody with such a certificate, for any host, who is on the way to the server can read and change
+    /// everything. If the certificate has a known other name, [`server_name`](Self::server_name) is the safe
+    /// choice.
     #[must_use]
     pub fn dangerously_accept_any_host_name(mut self) -> Self {
         self.trust = Trust::AnyHostName;
         self
     }
 
-    /// **Dangerous**: takes any certificate. Whoever is on the way to the server can read and change everything.
+    /// **Dangerous**: accepts any certificate. Anybody on the way to the server can read and change everything.
     #[must_use]
     pub fn dangerously_accept_any_certificate(mut self) -> Self {
         self.trust = Trust::AnyCertificate;
         self
     }
 
-    /// Reads the files, and looks at all of it. It does not wait for the network, but for the disk.
+    /// Reads the files, and checks all options. The call blocks on the disk, but never on the network.
     ///
     /// # Errors
     /// [`TlsError`].
     pub fn build(&self) -> Result<Tls, TlsError> {
-        // Whoever else is in the process may have chosen another one for it.
+        // Explicit, because another part of the process may have installed a different default provider.
         let mut provider = ring::default_provider();
         if !self.cipher_suites.is_empty() {
             provider.cipher_suites.retain(|suite| self.cipher_suites.contains(&suite.suite()));
@@ -267,7 +276,7 @@ impl TlsOptions {
 }
 
 impl Tls {
-    /// As a configuration of rustls says: for what [`TlsOptions`] does not know.
+    /// Uses a configuration of rustls, for settings that [`TlsOptions`] does not have.
     #[must_use]
     pub fn with_config(config: Arc<ClientConfig>) -> Self {
         Self { config, server_name: None }

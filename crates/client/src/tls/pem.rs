@@ -1,4 +1,4 @@
-//! Certificates and keys, out of PEM.
+//! Reads certificates and keys from PEM.
 
 use std::borrow::Cow;
 use std::fs;
@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::error::{Origin, TlsError};
 
-/// Who we are.
+/// The client's certificate and its private key.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
     pub(super) certificates: Origin,
@@ -23,7 +23,7 @@ impl Identity {
     }
 }
 
-/// Trusts the certificates in there.
+/// Adds the certificates of a source to the trusted ones.
 pub(super) fn add(origin: &Origin, store: &mut RootCertStore) -> Result<(), TlsError> {
     for certificate in certificates(origin)? {
         let added = store.add(certificate);
@@ -32,7 +32,7 @@ pub(super) fn add(origin: &Origin, store: &mut RootCertStore) -> Result<(), TlsE
     Ok(())
 }
 
-/// Trusts the certificates in the files there; files of another kind are passed over.
+/// Adds the certificates in the files of a directory to the trusted ones. Files that are not PEM are skipped.
 pub(super) fn add_directory(path: &Path, store: &mut RootCertStore) -> Result<(), TlsError> {
     let unreadable = |error| TlsError::Read { path: path.to_owned(), error };
     let mut count = 0;
@@ -51,7 +51,7 @@ pub(super) fn add_directory(path: &Path, store: &mut RootCertStore) -> Result<()
     if count == 0 { Err(TlsError::EmptyDirectory(path.to_owned())) } else { Ok(()) }
 }
 
-/// Trusts whom the system trusts. A few that cannot be read are no reason to give up: there are hundreds.
+/// Adds the system's trusted certificates. A few unreadable ones are skipped, because there are hundreds.
 pub(super) fn add_system(store: &mut RootCertStore) -> Result<(), TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let (count, _) = store.add_parsable_certificates(found.certs);
@@ -61,7 +61,7 @@ pub(super) fn add_system(store: &mut RootCertStore) -> Result<(), TlsError> {
     Ok(())
 }
 
-/// At least one.
+/// Reads the certificates of a source, at least one.
 fn certificates(origin: &Origin) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let pem = read(origin)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -78,7 +78,7 @@ fn key(origin: &Origin) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
-/// PKCS #8 says so in its label, the form before it in a header.
+/// Whether the private key is encrypted: PKCS #8 states this in its label, and the older format in a header.
 fn is_encrypted(pem: &[u8]) -> bool {
     let has = |text: &[u8]| pem.windows(text.len()).any(|window| window == text);
     has(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || has(b"Proc-Type: 4,ENCRYPTED")

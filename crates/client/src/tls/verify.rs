@@ -1,4 +1,4 @@
-//! Trust that is less than whole, for those who have asked for it by a name that says so.
+//! Reduced checks of certificates, which applications select by functions named `dangerously_…`.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use tokio_rustls::rustls::crypto::{
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// The certificate is by somebody we trust, for whatever host.
+/// Accepts a certificate for any host, if a trusted authority has signed it.
 #[derive(Debug)]
 pub(super) struct AnyHostName(pub(super) Arc<WebPkiServerVerifier>);
 
 impl ServerCertVerifier for AnyHostName {
-    /// The name is looked at last: if that is what is wrong, all else is right.
+    /// Relies on the order of checks: the name is checked last. A wrong name therefore means that all else is valid.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -56,7 +56,7 @@ impl ServerCertVerifier for AnyHostName {
     }
 }
 
-/// The server has the key of its certificate, whosever that is.
+/// Accepts any certificate, but checks that the server has the certificate's key.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) WebPkiSupportedAlgorithms);
 

@@ -1,4 +1,4 @@
-//! Enhanced authentication, with a method that turns challenges round.
+//! Enhanced authentication, with a method whose answer is the reversed challenge.
 
 use client::{AuthenticateError, Authenticator, Client, ConnectError, Ended, Fault, Options, Version};
 use wire::{Auth, AuthProperties, AuthReason, Binary, ConnAck, ConnAckProperties, Utf8};
@@ -48,7 +48,7 @@ fn accepted(bytes: &[u8]) -> ConnAck<'_> {
     ConnAck { properties, ..ConnAck::accepted(false) }
 }
 
-/// A client in whose CONNECT there is the method, and three bytes.
+/// A client whose CONNECT has the method and three bytes of data.
 async fn begun(options: Options) -> (Peer, tokio::task::JoinHandle<Result<Client, ConnectError>>) {
     let (mut peer, client) = Peer::new(Version::V5, options);
     let connect = peer.next().await;
@@ -82,7 +82,7 @@ async fn steps_go_on_until_the_server_is_content() {
     again.expect("the server is content again");
 }
 
-/// Knows how often it has begun, and answers with that.
+/// Answers with as many bytes as the number of times it has begun.
 struct Counted(u8);
 
 impl Authenticator for Counted {

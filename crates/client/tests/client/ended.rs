@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! The beginning and the end of connections.
 
 use std::io;
 use std::num::NonZeroU16;
@@ -113,7 +113,7 @@ async fn disconnect_has_what_it_is_given() {
         assert!(line.contains(part), "{part} in {line}");
     }
 
-    // A session that was to end with its connection cannot be made to last: the end comes, and says so.
+    // A session that ends with its connection cannot be extended. The client disconnects anyway, and reports the error.
     let (mut peer, client) = Peer::accepted_with(Version::V5, options()).await;
     let error = client.disconnect_with(&packet).await.expect_err("no session");
     assert!(matches!(error, DisconnectError::Protocol(_)), "{error}");
@@ -226,11 +226,11 @@ async fn a_server_that_takes_nothing_any_more_is_given_up() {
     let acknowledgement = client.publish(&stuck).await.expect("queued");
     let error = acknowledgement.await.expect_err("it is over");
     assert!(matches!(error, PublishError::Ended(Ended::TimedOut(_))), "{error}");
-    // Three quarters of the keep alive, 10 s, and the farewell.
+    // 7.5 s, three quarters of the keep alive; 10 s in which the server reads nothing; 1 s for the last bytes.
     assert_eq!(queued.elapsed().as_secs(), 18);
 }
 
-/// The answers to PINGREQ wait behind messages that nobody takes.
+/// PINGRESP may wait behind messages that nobody takes.
 #[tokio::test(start_paused = true)]
 async fn a_slow_application_does_not_cost_the_connection() {
     let options = Options::new(Version::V5).client_id("me").keep_alive_secs(10);
@@ -249,7 +249,7 @@ async fn a_slow_application_does_not_cost_the_connection() {
     let subscribed = client.subscribe(filter!("b"), Qos::AtMostOnce);
     let taken = async {
         peer.suback(SubAckReason::GrantedQos0).await;
-        // As long as the answer may wait behind what nobody takes.
+        // Just under the 10 s for which the answer may wait behind messages that nobody takes.
         pass(Duration::from_secs(9)).await;
         for _ in 0..3 {
             messages.next().await.expect("all are there");
@@ -315,7 +315,7 @@ async fn what_the_server_does_not_take_is_an_error_of_disconnect() {
     assert!(matches!(error, DisconnectError::Ended(Ended::Io(_))), "{error}");
 }
 
-/// So much that neither the stream nor the driver have room for it, and the queue is full.
+/// Publishes until the stream and the driver have no room, and the queue is full.
 async fn fill(client: &Client) {
     let payload = vec![b'x'; 1 << 20];
     let large = Outgoing::new(topic!("a"), &payload);
@@ -401,7 +401,7 @@ async fn a_server_that_breaks_the_protocol_is_told_so() {
     assert!(matches!(error, Err(PublishError::Ended(Ended::Violation(_)))));
 }
 
-/// Why the connection is over.
+/// Waits for the end of the connection, and returns its reason.
 async fn ended(client: &Client) -> Ended {
     let mut state = client.state();
     let state = state.wait_for(|state| matches!(state, State::Ended(_))).await.expect("it ends");
@@ -425,7 +425,7 @@ async fn whoever_does_not_wait_for_a_subscription_does_not_have_it() {
     assert_eq!(peer.next().await, "UNSUBSCRIBE id=2 \"a\"");
 }
 
-/// A stream whose other end takes nothing any more, but has said something before.
+/// A stream whose peer has sent some bytes, and reads no more.
 struct Broken(tokio::io::DuplexStream, bool);
 
 impl tokio::io::AsyncRead for Broken {

@@ -1,4 +1,4 @@
-//! Where servers are, and how connections to them are made.
+//! Addresses of servers, and connections to them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,14 +7,14 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::peer::{Peer, converse};
 
-/// A listener of this test's own, and its port.
+/// A listener for one test, and its port.
 pub(crate) async fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     (listener, port)
 }
 
-/// Why there is no connection to this endpoint.
+/// The error of a connection attempt that must fail.
 pub(crate) async fn refused(endpoint: Endpoint) -> ConnectError {
     Client::connect_to(endpoint, Options::new(Version::V5)).await.expect_err("there is none")
 }

@@ -1,4 +1,4 @@
-//! Several filters in one request, and one stream for all that comes.
+//! Several filters in one request, and one stream for all messages.
 
 use client::{
     Options, Qos, SubscribeProperties, SubscriptionIdentifier, SubscriptionOptions, Version, filter,
@@ -45,7 +45,7 @@ async fn a_message_that_matches_several_filters_comes_once_and_in_its_turn() {
     assert_eq!(peer.next().await, "PUBACK id=9 Success");
 }
 
-/// A server sends a message once for each of its subscriptions, and says which.
+/// A server may send a message once for each subscription, with the identifier of that subscription.
 #[tokio::test]
 async fn a_message_that_is_named_for_the_inbox_comes_there_though_a_stream_matches() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;

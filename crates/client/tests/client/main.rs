@@ -1,4 +1,4 @@
-//! The client, seen from its application and from a server that a test plays packet by packet.
+//! Tests of the client through its API, with a server that the test plays packet by packet.
 
 mod authenticated;
 mod ended;

@@ -1,4 +1,4 @@
-//! A server, played by a test over a stream in memory.
+//! A server that a test plays over a stream in memory.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct Peer<S = DuplexStream> {
     input: Vec<u8>,
 }
 
-/// More than a read, a frame or a record has room for.
+/// A payload that exceeds the size of a read, a WebSocket frame and a TLS record.
 pub(crate) static LARGE: [u8; 100_000] = [b'x'; 100_000];
 
 /// The client's part of [`Peer::converse`].
@@ -27,10 +27,10 @@ pub(crate) async fn converse(endpoint: Endpoint) {
     client.disconnect().await.expect("nothing is under way");
 }
 
-/// The end of the stream, where a packet was expected.
+/// Returned in place of a packet at the end of the stream.
 pub(crate) const END: &str = "end";
 
-/// So much time goes by, on the clock of a test that goes on when nobody has anything to do.
+/// Waits for `time` on the paused clock of a test, which advances when all tasks wait.
 pub(crate) async fn pass(time: Duration) {
     let nothing = timeout(time, std::future::pending::<()>()).await;
     assert!(nothing.is_err());
@@ -51,7 +51,7 @@ impl Peer {
         (Self { stream: ours, version, input: Vec::new() }, client)
     }
 
-    /// A server that has accepted a client.
+    /// A server, and a client whose connection it has accepted.
     pub(crate) async fn accepted(version: Version) -> (Self, Client) {
         Self::accepted_with(version, Options::new(version).client_id("me")).await
     }
@@ -66,27 +66,27 @@ impl Peer {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
-    /// A server on a stream that a client has made itself.
+    /// A server on a stream from a client's own connector.
     pub(crate) fn on(stream: S, version: Version) -> Self {
         Self { stream, version, input: Vec::new() }
     }
 
-    /// Until the next packet of the client has begun to come.
+    /// Waits for the first bytes of the client's next packet.
     pub(crate) async fn begin(&mut self) {
         self.stream.read_buf(&mut self.input).await.expect("in order");
     }
 
-    /// Some more bytes of the client, at most so many.
+    /// Reads at most `bytes` more bytes from the client.
     pub(crate) async fn sip(&mut self, bytes: u64) {
         (&mut self.stream).take(bytes).read_buf(&mut self.input).await.expect("in order");
     }
 
-    /// The next packet of the client, on one line.
+    /// The client's next packet, formatted on one line.
     pub(crate) async fn next(&mut self) -> String {
         self.next_of(|packet| packet.to_string()).await.unwrap_or_else(|| END.to_owned())
     }
 
-    /// What this makes of the next packet of the client, if one comes.
+    /// Applies `look` to the client's next packet; `None` at the end of the stream.
     pub(crate) async fn next_of<T>(&mut self, look: impl FnOnce(&Packet<'_>) -> T) -> Option<T> {
         let limits = Limits { sender: Some(Role::Client), ..Limits::default() };
         loop {
@@ -104,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    /// The Correlation Data of the next packet of the client, a PUBLISH.
+    /// Correlation Data of the client's next packet, which must be PUBLISH.
     pub(crate) async fn correlation(&mut self) -> Vec<u8> {
         let data = |packet: &Packet<'_>| {
             let Packet::Publish(publish) = packet else { panic!("{packet}") };
@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.stream.flush().await.expect("in order");
     }
 
-    /// All of them in one piece.
+    /// Sends all packets in one write.
     pub(crate) async fn send_at_once<'p>(&mut self, packets: impl IntoIterator<Item = wire::Publish<'p>>) {
         let mut bytes = Vec::new();
         for packet in packets {
@@ -129,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.stream.write_all(&bytes).await.expect("in order");
     }
 
-    /// Accepts a client, takes one message of it, sends one back, and sees it off.
+    /// Accepts a client, receives one message, sends one back, and waits for the client's end.
     pub(crate) async fn converse(&mut self) {
         assert!(self.next().await.starts_with("CONNECT"));
         self.send(ConnAck::accepted(false)).await;
@@ -141,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         assert_eq!(self.next().await, END);
     }
 
-    /// Answers the next SUBSCRIBE.
+    /// Answers the client's next packet, which must be SUBSCRIBE.
     pub(crate) async fn suback(&mut self, reason: SubAckReason) {
         let line = self.next().await;
         let number = line.strip_prefix("SUBSCRIBE id=").and_then(|rest| rest.split(' ').next());

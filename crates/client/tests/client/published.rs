@@ -1,4 +1,4 @@
-//! What an application publishes.
+//! Messages that an application publishes.
 
 use client::{Outgoing, PublishError, Qos, ReasonCode, Version, topic};
 use wire::{PubAck, PubAckReason, PubComp, PubRec, PubRelReason};
@@ -52,7 +52,7 @@ async fn a_publisher_waits_while_the_server_takes_nothing() {
     let payload = vec![0; 1 << 20];
     let large = Outgoing::new(topic!("a"), &payload);
     let mut sent = 0;
-    // What fits: the stream, the buffer of the driver, the queue. Then nothing moves.
+    // The loop fills the stream, the driver's buffer and the queue, until nothing moves.
     loop {
         let publish = std::pin::pin!(client.publish(&large));
         tokio::select! {
@@ -69,7 +69,7 @@ async fn a_publisher_waits_while_the_server_takes_nothing() {
     client.publish(&large).await.expect("there is room again").await.expect("it is sent");
 }
 
-/// Every other task has had all the turns it wants.
+/// Lets all other tasks run until they wait.
 async fn settled() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;

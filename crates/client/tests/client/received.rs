@@ -1,4 +1,4 @@
-//! What an application subscribes to.
+//! Messages that an application subscribes to.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use wire::{Delivery, PubAck, PubAckReason, Publish, SubAckReason};
 
 use crate::peer::{Peer, id, pass};
 
-/// Longer than anything here takes.
+/// Time limit far beyond the duration of any step in these tests.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn publish(qos: Qos, packet_id: u16) -> Publish<'static> {
@@ -90,7 +90,7 @@ async fn the_application_may_be_the_one_to_acknowledge() {
 
 #[tokio::test]
 async fn what_is_accepted_before_the_end_is_acknowledged_before_it() {
-    // In which order the driver sees things that happen at a time is random.
+    // Repeated, because the driver's choice between simultaneous events is random.
     for _ in 0..20 {
         let (mut peer, client) = Peer::accepted(Version::V5).await;
         let (messages, ()) = tokio::join!(
@@ -106,7 +106,7 @@ async fn what_is_accepted_before_the_end_is_acknowledged_before_it() {
     }
 }
 
-/// With room for one message, both ends wait for each other again and again.
+/// A stream for one message makes both ends wait for each other all the time.
 #[tokio::test]
 async fn a_stream_may_be_read_on_another_thread() {
     const COUNT: u32 = 10_000;
@@ -132,7 +132,7 @@ async fn a_stream_may_be_read_on_another_thread() {
     timeout(DEADLINE, read).await.expect("neither waits for ever").expect("all have come");
 }
 
-/// Messages of QoS 2 are acknowledged before they are taken: nobody else has them then.
+/// Messages of QoS 2 are acknowledged before the application takes them. The client then has the only copy.
 #[tokio::test]
 async fn what_has_come_for_a_full_stream_is_there_when_the_connection_has_ended() {
     let options = Options::new(Version::V5).client_id("me").messages_max(1);
@@ -155,7 +155,7 @@ async fn what_has_come_for_a_full_stream_is_there_when_the_connection_has_ended(
     assert!(messages.next().await.is_none());
 }
 
-/// In which order the driver sees what happens at a time is random.
+/// Repeated, because the driver's choice between simultaneous events is random.
 #[tokio::test]
 async fn an_inbox_that_takes_what_reading_had_stopped_for_lets_it_go_on() {
     for _ in 0..20 {
@@ -178,7 +178,7 @@ async fn an_inbox_that_takes_what_reading_had_stopped_for_lets_it_go_on() {
     }
 }
 
-/// Of two streams that a message is for, one is dropped, and on the other it is acknowledged.
+/// A message goes to two streams. One is dropped, and the message is acknowledged on the other.
 #[tokio::test]
 async fn a_message_is_acknowledged_by_those_who_are_left() {
     let options = Options::new(Version::V5).client_id("me").acknowledge(Acknowledge::ByApplication);
@@ -199,7 +199,7 @@ async fn a_message_is_acknowledged_by_those_who_are_left() {
     assert_eq!(peer.next().await, "PUBACK id=1 Success");
 }
 
-/// An answer stands behind messages that nobody takes, and there is little time.
+/// The awaited answer is behind messages that nobody takes, and the time limit of the end is short.
 #[tokio::test(start_paused = true)]
 async fn who_disconnects_hears_of_what_is_acknowledged_behind_messages_that_nobody_takes() {
     let options = Options::new(Version::V5).client_id("me").messages_max(1).receive_max(nonzero(1));
@@ -235,7 +235,7 @@ async fn a_full_stream_stops_reading_and_nothing_else() {
     for _ in 0..10 {
         peer.send(publish(Qos::AtMostOnce, 0)).await;
     }
-    // Longer than anything is waited for; on a clock that goes on when nobody has anything to do.
+    // Longer than any time limit.
     pass(Duration::from_secs(40)).await;
     assert_eq!(read.load(Ordering::Relaxed), 2 + 3, "what the stream holds, and what waits behind it");
     client.publish(&Outgoing::new(topic!("mark"), b"")).await.expect("queued").await.expect("sent");
@@ -269,7 +269,7 @@ async fn a_full_stream_holds_back_others_only_when_receive_maximum_is_used_up() 
     assert_eq!(full.dropped(), 0);
 }
 
-/// Who publishes in the loop over its own stream, and waits there until it is acknowledged.
+/// The task publishes inside the loop over its own stream, and waits there for the acknowledgement.
 #[tokio::test(start_paused = true)]
 async fn an_acknowledgement_comes_through_messages_that_its_own_task_does_not_take() {
     let options = Options::new(Version::V5).client_id("me").messages_max(1).receive_max(nonzero(1));
@@ -285,7 +285,7 @@ async fn an_acknowledgement_comes_through_messages_that_its_own_task_does_not_ta
     peer.send(PubAck::new(id(3), PubAckReason::Success)).await;
     let acknowledged = timeout(Duration::from_secs(11), acknowledgement).await;
     acknowledged.expect("it is bounded").expect("it is acknowledged");
-    // What comes from now on is waited for again.
+    // Messages that arrive from now on are no longer skipped, but wait for room.
     for _ in 0..5 {
         peer.send(publish(Qos::AtMostOnce, 0)).await;
     }
@@ -315,7 +315,7 @@ async fn what_can_neither_be_taken_nor_lost_ends_a_connection_that_waits_behind_
     assert_eq!(error.fault(), Fault::Application);
 }
 
-/// The server waits with reading until what it has written is taken.
+/// The server does not read until the client has read the server's own packets.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_read_before_it_is_read_is_read() {
     let options = Options::new(Version::V5).client_id("me").messages_max(1).receive_max(nonzero(1));
@@ -324,7 +324,7 @@ async fn a_server_that_does_not_read_before_it_is_read_is_read() {
     let (_messages, _other) = streams(&mut peer, &client).await;
     let large = [b'x'; 10_000];
     let served = async {
-        // Ten times as much as a stream in memory has room for.
+        // Ten times the capacity of the stream in memory.
         for _ in 0..1_000 {
             peer.send(Publish::new(topic!("a/b"), &large)).await;
         }
@@ -366,7 +366,7 @@ fn nonzero(number: u16) -> NonZeroU16 {
     NonZeroU16::new(number).expect("not 0")
 }
 
-/// Streams for `a/b` and for `b`.
+/// Subscribes to `a/b` with QoS 1 and to `b` with QoS 0.
 async fn streams(peer: &mut Peer, client: &Client) -> (Messages, Messages) {
     let (one, ()) = tokio::join!(
         client.subscribe(filter!("a/b"), Qos::AtLeastOnce),
@@ -377,7 +377,7 @@ async fn streams(peer: &mut Peer, client: &Client) -> (Messages, Messages) {
     (one.expect("granted"), other.expect("granted"))
 }
 
-/// How many messages are in a stream now.
+/// Takes all messages that are in a stream now, and returns their number.
 async fn drain(messages: &mut Messages) -> u64 {
     let mut count = 0;
     loop {
@@ -448,7 +448,7 @@ async fn a_stream_ends_with_its_subscription() {
     assert!(messages.next().await.is_none());
 }
 
-/// The messages of a session that was there before its subscriptions.
+/// Messages of an existing session may arrive before their subscription.
 #[tokio::test]
 async fn what_comes_before_its_subscription_waits_for_it() {
     let options = Options::new(Version::V5).client_id("me");
@@ -489,7 +489,7 @@ async fn a_late_unsuback_ends_no_newer_stream_of_its_filter() {
     new.expect("granted").next().await.expect("a message");
 }
 
-/// A stream for `a/b`, and one for everything else, over QoS 1.
+/// Subscribes to `a/b` and to `c`, both with QoS 1.
 async fn two_streams(peer: &mut Peer, client: &Client) -> (Messages, Messages) {
     let (one, ()) = tokio::join!(
         client.subscribe(filter!("a/b"), Qos::AtLeastOnce),
@@ -521,7 +521,7 @@ async fn what_a_dropped_stream_leaves_does_not_hold_back_acknowledgements() {
     for number in 1..=4 {
         assert_eq!(peer.next().await, format!("PUBACK id={number} Success"));
     }
-    // From now on nobody is waited for.
+    // After the first 10 s, an unread message is acknowledged at once.
     peer.send(publish(Qos::AtLeastOnce, 5)).await;
     assert_eq!(peer.next().await, "PUBACK id=5 Success");
 }

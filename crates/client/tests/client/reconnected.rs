@@ -1,4 +1,4 @@
-//! Connections that are lost and made anew.
+//! Connections that are lost and replaced.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use wire::{
 
 use crate::peer::{END, Peer, id, pass};
 
-/// A server that takes one connection after the other.
+/// A server that accepts one connection after another.
 struct Listener {
     version: Version,
     streams: mpsc::UnboundedReceiver<DuplexStream>,
@@ -30,12 +30,12 @@ impl Listener {
         Peer::on(self.streams.recv().await.expect("the client tries"), self.version)
     }
 
-    /// Nobody can connect, until somebody can again.
+    /// Refuses all connections while `is_down` is set.
     fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::Relaxed);
     }
 
-    /// A connection on which the client has been accepted, and its CONNECT.
+    /// Accepts the next connection of the client, and returns it together with CONNECT.
     async fn accepted(&mut self, session_present: bool) -> (Peer, String) {
         let mut peer = self.accept().await;
         let connect = peer.next().await;
@@ -58,11 +58,11 @@ async fn connected(version: Version, options: Options) -> (Listener, Peer, Clien
     (listener, peer, client.expect("it is accepted"))
 }
 
-/// The bounds of the time between two attempts.
+/// First and maximum delay between two attempts.
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The client, between connections: it has lost one, and there is no other.
+/// Ends the connection, and waits until an attempt to replace it has failed.
 async fn suspended(listener: &Listener, peer: Peer, client: &Client) {
     listener.set_down(true);
     drop(peer);
@@ -262,7 +262,7 @@ async fn what_waits_is_delivered_though_the_connection_is_lost_in_the_end() {
     drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
     let server = async {
         assert!(peer.next().await.starts_with("PUBLISH q1 id=1"));
-        // The client is at its end by now.
+        // The client has begun to disconnect.
         tokio::time::advance(Duration::from_secs(1)).await;
         drop(peer);
         let (mut peer, _) = listener.accepted(true).await;

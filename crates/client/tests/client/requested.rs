@@ -1,4 +1,4 @@
-//! Questions and answers.
+//! Requests and responses of MQTT 5.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -45,7 +45,7 @@ async fn an_answer_belongs_to_its_question() {
     assert_eq!(answered.expect("it came").payload(), b"in time");
 }
 
-/// Others may have the same response topic, and their own answers come to it.
+/// Several requesters may have the same response topic, and receive each other's answers.
 #[tokio::test(start_paused = true)]
 async fn no_two_questions_of_anybody_are_taken_for_each_other() {
     let mut seen = HashSet::new();

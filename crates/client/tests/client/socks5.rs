@@ -1,4 +1,4 @@
-//! Through a SOCKS5 proxy, which the test plays.
+//! Connections through a SOCKS5 proxy that the test plays.
 
 use client::{Endpoint, Fault, Proxy, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::endpoint::{listen, refused};
 use crate::peer::{Peer, converse};
 
-/// Takes a client, asks for its name and password, and answers its request.
+/// Accepts a client, asks for name and password, and answers its request.
 async fn proxy(listener: &TcpListener, answer: u8) -> TcpStream {
     let (mut stream, _) = listener.accept().await.expect("a connection");
     let mut expect = async |expected: &[u8], answer: &[u8]| {
@@ -16,11 +16,11 @@ async fn proxy(listener: &TcpListener, answer: u8) -> TcpStream {
         assert_eq!(bytes, expected);
         stream.write_all(answer).await.expect("it is there");
     };
-    // RFC 1928: version 5, no authentication or name and password; the latter.
+    // RFC 1928: version 5, two methods (none, or name and password). The proxy selects the second.
     expect(&[5, 2, 0, 2], &[5, 2]).await;
-    // RFC 1929: ann, secret; welcome.
+    // RFC 1929: name and password. The proxy accepts them.
     expect(b"\x01\x03ann\x06secret", &[1, 0]).await;
-    // Connect to a name: the proxy looks it up.
+    // CONNECT to a name, which the proxy looks up.
     expect(b"\x05\x01\x00\x03\x06broker\x07\x5b", &[5, answer, 0, 1, 0, 0, 0, 0, 0, 0]).await;
     stream
 }

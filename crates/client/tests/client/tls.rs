@@ -1,4 +1,4 @@
-//! TLS, with a server that the test plays, and certificates that it makes.
+//! TLS, with a server that the test plays, and certificates that the test makes.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 use crate::endpoint::{listen, refused};
 use crate::peer::{Peer, converse};
 
-/// An authority.
+/// A certificate authority with its key.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, in PEM.
@@ -30,7 +30,7 @@ struct Identity {
 }
 
 impl Authority {
-    /// No two have the same name.
+    /// Makes an authority. Each must have a different name.
     fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -55,7 +55,7 @@ fn key() -> KeyPair {
 }
 
 impl Identity {
-    /// A server that shows this, and asks clients for a certificate of the authority, if there is one.
+    /// A server with this certificate, which asks clients for a certificate of `clients`, if given.
     fn server(&self, clients: Option<&Authority>) -> TlsAcceptor {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
@@ -85,7 +85,7 @@ async fn accept(listener: &TcpListener, server: &TlsAcceptor) -> Option<TlsStrea
     server.accept(stream).await.ok()
 }
 
-/// A client and a server that understand each other, and what the server has seen of the client.
+/// Connects a client to a server. Returns whether the client showed a certificate, and the protocol from ALPN.
 async fn agree(server: &TlsAcceptor, tls: Tls) -> (bool, Option<Vec<u8>>) {
     let (listener, port) = listen().await;
     let serve = async {
@@ -99,7 +99,7 @@ async fn agree(server: &TlsAcceptor, tls: Tls) -> (bool, Option<Vec<u8>>) {
     seen
 }
 
-/// What a client says that does not get on with a server.
+/// Connects a client that must fail. Returns the party at fault and the error text.
 async fn disagree(server: &TlsAcceptor, tls: Tls) -> (Fault, String) {
     let (listener, port) = listen().await;
     let (_, error) =
@@ -264,7 +264,7 @@ fn schemes_with_an_s_have_tls() {
     for (url, same) in [("mqtts://a", "mqtts://a:8883"), ("wss://a/b", "wss://a:443")] {
         match trusting(url) {
             Ok(endpoint) => assert_eq!(endpoint.to_string(), same),
-            // A system that trusts nobody says so.
+            // Correct on a system without trusted certificates.
             Err(error) => {
                 assert!(matches!(error, client::UrlError::Tls(TlsError::NoSystemRoots(_))), "{error}");
             }

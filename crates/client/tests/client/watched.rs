@@ -1,4 +1,4 @@
-//! What an application can see of its connection: its state, and every packet.
+//! The parts of a connection that an application can watch: its state, and every packet.
 
 use std::io;
 use std::sync::{Arc, Mutex};

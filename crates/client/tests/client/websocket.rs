@@ -17,12 +17,12 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 use crate::endpoint::{listen, refused};
 use crate::peer::{Peer, converse};
 
-/// A server that says yes, with this subprotocol, to a request as it should be.
+/// Checks the handshake of a client, and accepts it with this subprotocol.
 async fn accept(listener: &TcpListener, subprotocol: Option<&'static str>) -> WebSocketStream<TcpStream> {
     let (stream, from) = listener.accept().await.expect("a connection");
     let port = listener.local_addr().expect("it is bound").port();
     assert!(from.ip().is_loopback());
-    #[allow(clippy::result_large_err)] // As the library wants it.
+    #[allow(clippy::result_large_err)] // Signature required by tungstenite.
     let check = |request: &Request, mut response: Response| {
         let header = |name: &str| request.headers().get(name).map(HeaderValue::as_bytes);
         assert_eq!(header("sec-websocket-protocol"), Some(&b"mqtt"[..]));
@@ -43,7 +43,7 @@ fn endpoint(port: u16) -> Endpoint {
     Endpoint::tcp("127.0.0.1", port).websocket(websocket.expect("a header"))
 }
 
-/// Carries bytes between a WebSocket and a stream, in frames of so many bytes, with pings between them.
+/// Forwards bytes between a WebSocket and a stream, in frames of at most `frame_bytes`, with pings between them.
 async fn carry(frames: WebSocketStream<TcpStream>, mut bytes: DuplexStream, frame_bytes: usize) {
     let (mut to, mut from) = frames.split();
     let mut chunk = vec![0; frame_bytes];
@@ -123,7 +123,7 @@ async fn a_frame_is_no_larger_than_packets_may_be() {
     let (listener, port) = listen().await;
     let server = async {
         let mut stream = accept(&listener, Some("mqtt")).await.into_inner();
-        // A frame of 2 MiB is announced, and does not come.
+        // Announces a frame of 2 MiB, without its payload.
         let mut head = vec![0x82, 127];
         head.extend_from_slice(&(2_u64 << 20).to_be_bytes());
         stream.write_all(&head).await.expect("it is there");
