@@ -389,9 +389,10 @@ impl<'a> Dispatch<'a> {
         self.only
     }
 
-    /// The User Properties that receivers of this shape get, as they are written.
+    /// The encoded User Properties that receivers of this shape get, if they are the last properties of the packet. Only
+    /// then do the bytes that all receivers share follow each receiver's own head.
     fn user_properties(&mut self, shape: Shape) -> &'a [u8] {
-        let of_5 = self.only().filter(|_| shape.is_5);
+        let of_5 = self.only().filter(|publish| shape.is_5 && publish.properties.is_as_written());
         of_5.and_then(|publish| publish.properties.user_properties.as_bytes()).unwrap_or_default()
     }
 

@@ -100,7 +100,8 @@ impl Shard {
                 return len;
             }
         };
-        let is_remembered = !publish.is_verbatim() || publish.packet.delivery.qos() == Qos::ExactlyOnce;
+        let has_alias = publish.packet.topic.alias().is_some();
+        let is_remembered = has_alias || publish.packet.delivery.qos() == Qos::ExactlyOnce;
         if is_remembered && !self.count_inbound(id, now, to) {
             self.forget_route(&route);
             return len;
@@ -297,8 +298,8 @@ impl Shard {
         Run { bytes, count, payload_bytes, version: publish.version, qos: publish.packet.delivery.qos() }
     }
 
-    /// The straight way, for a packet that travels alone: it is to be acknowledged, or one of a group gets it, or
-    /// nobody may get it as it came because it has an alias.
+    /// The straight way, for a packet that travels alone: the broker acknowledges it, or a group receives it, or it is
+    /// encoded anew for everybody (see `Incoming::is_verbatim`).
     fn straight_single(
         &mut self,
         id: ConnectionId,

@@ -50,11 +50,12 @@ impl<'p> Incoming<'p> {
         }
     }
 
-    /// Whether a receiver that speaks the same version may get the packet byte for byte. If other properties stand between
-    /// User Properties, the packet is written anew once, so that nobody has to look for them again.
+    /// Whether a receiver that speaks the same version may get the packet byte for byte. Otherwise the packet is encoded
+    /// once more: with the topic in place of an alias, and with its User Properties behind all other properties, so that
+    /// receivers can share them with the payload.
     #[must_use]
     pub fn is_verbatim(&self) -> bool {
-        self.packet.topic.alias().is_none() && self.packet.properties.user_properties.as_bytes().is_some()
+        self.packet.topic.alias().is_none() && self.packet.properties.is_as_written()
     }
 
     /// Why the message is not to be routed, if it is not: a topic that clients may not publish to, or a payload that

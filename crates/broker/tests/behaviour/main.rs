@@ -5,6 +5,7 @@ mod endings;
 mod lasting;
 mod life;
 mod memory;
+mod orders;
 mod pressure;
 mod qos;
 mod relief;
