@@ -122,24 +122,19 @@ fn h_03_a_member_that_acknowledges_nothing_and_one_that_refuses_everything() {
             for number in 0..messages {
                 publisher.deliver(1, "t", number.to_string().as_bytes());
             }
-            // QoS 0 goes to each in turn: until both have heard it.
+            // At QoS 1 too, because QoS 0 may overtake messages that wait for a place in a window. The group gives it to
+            // one member each time, so the publisher repeats it until both have received it.
             let mut heard = None;
             while !(good.is_finished() && unwilling.is_finished()) {
-                publisher.deliver(0, "t", b"the end");
-                publisher.expect_only_pong();
+                publisher.deliver(1, "t", b"the end");
             }
             if let (Ok(good), Ok(unwilling)) = (good.join(), unwilling.join()) {
                 heard = Some((good, unwilling));
             }
             heard.expect("both are served")
         });
-        let mut kept = Vec::new();
-        while let message = deaf.message()
-            && message.qos == 1
-        {
-            kept.push(message.payload);
-        }
-        assert_eq!(kept.len(), usize::from(WINDOW));
+        let kept: Vec<Vec<u8>> = (0..WINDOW).map(|_| deaf.message().payload).collect();
+        deaf.expect_only_pong();
         // Nobody has heard what another one has, and what was refused is gone.
         let mut all: Vec<Vec<u8>> = [kept, heard.0, heard.1].concat();
         all.sort_unstable();
