@@ -1,4 +1,4 @@
-//! From the words of a command line, and of the file of defaults, to settings.
+//! Turns a command line and the file of defaults into settings.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::flags::{self, Argument, Takes};
 use crate::properties::{self, Command};
 use crate::settings::{Settings, Tool};
 
-/// Reads the file of defaults, then the command line, and checks that what they say goes together.
+/// Reads the file of defaults, then the command line, and checks that the flags fit together.
 ///
 /// # Errors
-/// What is wrong, as Mosquitto's clients say it.
+/// A description of the fault, in the words of Mosquitto's clients.
 pub(crate) fn parse(tool: Tool, arguments: &[OsString]) -> Result<Settings, Failure> {
     let mut settings = Settings::new(tool);
     for line in defaults::lines(tool)? {
@@ -29,7 +29,7 @@ pub(crate) fn parse(tool: Tool, arguments: &[OsString]) -> Result<Settings, Fail
     Ok(settings)
 }
 
-/// Flag after flag.
+/// Applies the flags of one line, in their order.
 fn apply(settings: &mut Settings, arguments: &[OsString]) -> Result<(), Failure> {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -77,7 +77,7 @@ fn text<'a>(value: &'a OsStr, flag: &str) -> Result<&'a str, Failure> {
     text.ok_or_else(|| Failure::usage(format!("Error: Malformed UTF-8 in {flag} argument.")))
 }
 
-/// What one flag cannot see of the others.
+/// Checks that depend on several flags.
 fn check(settings: &Settings) -> Result<(), Failure> {
     check_will(settings)?;
     check_keys(settings)?;
@@ -130,7 +130,9 @@ fn check_keys(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-/// A session that is kept belongs to a name, and one that is kept for ever to one that is the same the next time.
+/// A session that outlives its connection needs a client identifier.
+///
+/// With an unlimited expiry, a prefix is not enough: the identifier must be the same in the next run.
 fn check_session(settings: &Settings) -> Result<(), Failure> {
     let session = &settings.session;
     let needs = "Error: You must provide a client id if you are using";
@@ -155,7 +157,7 @@ fn check_session(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What follows from other flags.
+/// Sets the values that follow from other flags.
 fn complete(settings: &mut Settings) {
     let session = &mut settings.session;
     if let Some(prefix) = &session.client_id_prefix {

@@ -1,8 +1,8 @@
-//! The local time, as C prints it.
+//! The local time, in the formats of C.
 
 use jiff::Zoned;
 
-/// A moment.
+/// A point in time, with its time zone.
 #[derive(Debug, Clone)]
 pub(crate) struct Moment(Zoned);
 
@@ -11,7 +11,7 @@ impl Moment {
         Self(Zoned::now())
     }
 
-    /// `strftime` with one conversion, in the C locale; one that it does not know is left as it is.
+    /// Applies one conversion of `strftime`, in the C locale. An unknown conversion is returned unchanged.
     pub(crate) fn convert(&self, conversion: char) -> String {
         let format = match conversion {
             'c' => "%a %b %e %H:%M:%S %Y",
@@ -29,18 +29,18 @@ impl Moment {
         jiff::fmt::strtime::format(format, &self.0).unwrap_or_else(|_| format.to_owned())
     }
 
-    /// `2016-08-10T09:47:38+0100`.
+    /// The time in ISO 8601, such as `2016-08-10T09:47:38+0100`.
     pub(crate) fn iso_8601(&self) -> String {
         self.format("%Y-%m-%dT%H:%M:%S%z")
     }
 
-    /// `2020-05-06T22:12:00.000000Z+0100`, as Mosquitto's clients have it in JSON.
+    /// The time in the JSON format of Mosquitto's clients, such as `2020-05-06T22:12:00.000000Z+0100`.
     pub(crate) fn json(&self) -> String {
         let micros = self.nanoseconds() / 1_000;
         format!("{}.{micros:06}Z{}", self.format("%Y-%m-%dT%H:%M:%S"), self.format("%z"))
     }
 
-    /// `1470818943.786368637`.
+    /// Seconds since 1970, such as `1470818943.786368637`.
     pub(crate) fn unix(&self) -> String {
         format!("{}.{:09}", self.0.timestamp().as_second(), self.nanoseconds())
     }

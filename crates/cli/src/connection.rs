@@ -1,4 +1,4 @@
-//! From settings to a connection: the one place that knows how the client library is asked for it.
+//! Makes a connection from settings. This is the only module that sets options of the client library.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
@@ -17,17 +17,19 @@ use crate::settings::{Settings, Tool};
 use crate::trace::Trace;
 use crate::transport;
 
-/// Between two attempts to connect again, at most.
+/// Maximum delay between two attempts to reconnect.
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// No server is given up because it takes long to answer a request: who wants an end has `-W`.
+/// Time limit for the server's answers. The limit is very long: users who want a shorter one have `-W`.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 
-/// Who has been told to end does not wait longer than this for what was not acknowledged.
+/// Maximum time for pending acknowledgements after a signal or `-W`.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
-/// Connects. The program that waits for messages connects again when the connection is lost; one that has a message to get
-/// rid of, or waits for an answer that may have been lost too, says that it could not.
+/// Connects to the server.
+///
+/// `sub` reconnects when the connection is lost. `pub` and `rr` report the loss instead: their message or answer
+/// may be lost too.
 pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
     let mut options = options(settings)?;
     if settings.tool == Tool::Subscribe {
@@ -42,7 +44,7 @@ pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
     connected.map_err(|error| refused(error, settings))
 }
 
-/// Where the broker is, for a person.
+/// Address of the broker, for people to read.
 pub(crate) fn broker(settings: &Settings) -> String {
     match &settings.server.unix {
         Some(path) => path.display().to_string(),
@@ -50,8 +52,10 @@ pub(crate) fn broker(settings: &Settings) -> String {
     }
 }
 
-/// Disconnects, with the properties that were given for that. A program that was ended from outside has not done what it was
-/// to do: its will is published, where there is a way to say so (MQTT 5).
+/// Disconnects, with the properties that were given for DISCONNECT.
+///
+/// After a signal or `-W`, the program has not completed its work. The server then publishes the will, if the
+/// version can express this (MQTT 5).
 pub(crate) async fn disconnect(client: &Client, settings: &Settings, end: Option<End>) {
     let properties = &settings.properties;
     let pairs = properties.pairs(Command::Disconnect);
@@ -69,9 +73,9 @@ pub(crate) async fn disconnect(client: &Client, settings: &Settings, end: Option
             ..DisconnectProperties::EMPTY
         },
     };
-    // What was acknowledged on the way here leaves before.
+    // Acknowledgements of received messages are sent first.
     tokio::task::yield_now().await;
-    // The connection is over in any case, and so is the program.
+    // The outcome does not matter: the connection and the program end in any case.
     let disconnected = client.disconnect_with(&packet);
     let _ = match end {
         None => disconnected.await.is_ok(),
@@ -79,7 +83,7 @@ pub(crate) async fn disconnect(client: &Client, settings: &Settings, end: Option
     };
 }
 
-/// CONNECT.
+/// Makes the client's options, with all fields of CONNECT.
 fn options(settings: &Settings) -> Result<Options, Failure> {
     let session = &settings.session;
     let mut options = Options::new(session.version)
@@ -101,7 +105,7 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
     with_properties(with_will(options, settings)?, settings)
 }
 
-/// MQTT 3.1 has no server that makes up a name.
+/// Client identifier. With MQTT 3.1 the program has to choose one, because servers cannot assign one.
 fn client_id(settings: &Settings) -> String {
     let given = settings.session.client_id.clone();
     given.unwrap_or_else(|| match settings.session.version {
@@ -139,7 +143,7 @@ fn with_properties(mut options: Options, settings: &Settings) -> Result<Options,
     if let Some(max) = number(Property::MaximumPacketSize).and_then(NonZeroU32::new) {
         options = options.packet_bytes_max(max);
     }
-    // Who asks for nothing gets none: an alias would be of no use, and be printed by %A.
+    // The default is 0 rather than the library's: an alias is of no use here, and `%A` would print it.
     options = options.topic_alias_max(small(Property::TopicAliasMaximum).unwrap_or_default());
     if let Some(is_wanted) = number(Property::RequestResponseInformation) {
         options = options.request_response_information(is_wanted == 1);
@@ -161,10 +165,12 @@ fn with_properties(mut options: Options, settings: &Settings) -> Result<Options,
     Ok(options.user_properties(properties.pairs(Command::Connect)[..].into()))
 }
 
-/// How many messages may come that are not acknowledged: no more than there is a use for. What is sent to a program that
-/// ends stays with it if the session does.
+/// Receive Maximum: the number of unacknowledged messages that the server may send, at most the number needed.
+///
+/// A message that the program receives but does not print would be lost. A message that the server still has stays
+/// in the session, if the session lasts.
 fn receive_max(settings: &Settings) -> Option<NonZeroU16> {
-    /// What Mosquitto's clients say.
+    /// Default of Mosquitto's clients.
     const DEFAULT: u16 = 20;
     let wanted = match settings.tool {
         Tool::Publish => None,
@@ -174,7 +180,7 @@ fn receive_max(settings: &Settings) -> Option<NonZeroU16> {
     NonZeroU16::new(wanted.unwrap_or(DEFAULT).min(DEFAULT))
 }
 
-/// Why there is no connection. The exit code is the server's: return code or, from MQTT 5 on, reason code.
+/// Failure for a refused or failed connection. The exit code is the server's return code or, with MQTT 5, reason code.
 fn refused(error: ConnectError, settings: &Settings) -> Failure {
     let version = settings.session.version;
     match error {
@@ -194,7 +200,7 @@ fn refused(error: ConnectError, settings: &Settings) -> Failure {
     }
 }
 
-/// What MQTT 3.1 and 3.1.1 have to say, in the words of Mosquitto's clients.
+/// Texts of Mosquitto's clients for the return codes of MQTT 3.1 and 3.1.1.
 fn return_code(code: u8) -> &'static str {
     match code {
         1 => "Connection Refused: unacceptable protocol version.",
@@ -206,9 +212,9 @@ fn return_code(code: u8) -> &'static str {
     }
 }
 
-/// The connection is over, and there will be no other.
+/// Failure for a connection that is over and is not replaced.
 pub(crate) fn lost(ended: &Ended) -> Failure {
-    /// `MOSQ_ERR_CONN_LOST`.
+    /// Mosquitto's `MOSQ_ERR_CONN_LOST`.
     const CONNECTION_LOST: u8 = 7;
     match ended {
         Ended::Refused(reason) => {

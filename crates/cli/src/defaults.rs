@@ -1,5 +1,6 @@
-//! The file of defaults: `$XDG_CONFIG_HOME/mosquitto_pub`, or `$HOME/.config/mosquitto_pub`; so for each program, and with the
-//! same name, so that what was there for Mosquitto's clients counts for these.
+//! The file of defaults, such as `$XDG_CONFIG_HOME/mosquitto_pub` or `$HOME/.config/mosquitto_pub`.
+//!
+//! Each program has its own file. The names are those of Mosquitto's clients, so that existing files apply.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,10 +11,10 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use crate::settings::Tool;
 
-/// Flags with their values, one for each line. A file that is not there says nothing.
+/// Flags with their values, one per line. A missing file has no lines.
 ///
 /// # Errors
-/// The file is there, and cannot be read.
+/// The file exists and cannot be read.
 pub(crate) fn lines(tool: Tool) -> Result<Vec<Vec<OsString>>, Failure> {
     let Some(path) = path(tool) else { return Ok(Vec::new()) };
     match fs::read(&path) {
@@ -32,8 +33,9 @@ fn path(tool: Tool) -> Option<PathBuf> {
     Some(folder?.join(format!("mosquitto_{}", tool.name())))
 }
 
-/// A flag, and all that follows it on its line as one value, of any bytes; for a property, word by word. Comments begin with
-/// `#`.
+/// Splits a line into a flag and its value; `None` for a comment, which begins with `#`, and an empty line.
+///
+/// The value is the whole rest of the line, of any bytes. The value of a property is split into words.
 fn words(line: &[u8]) -> Option<Vec<OsString>> {
     let end = line.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
     let line = line[..end].trim_ascii_start();
@@ -59,7 +61,7 @@ fn word(bytes: &[u8]) -> OsString {
     std::ffi::OsStr::from_bytes(bytes).to_owned()
 }
 
-/// Elsewhere a word is text.
+/// Converts to text, because arguments are Unicode on these systems.
 #[cfg(not(unix))]
 fn word(bytes: &[u8]) -> OsString {
     String::from_utf8_lossy(bytes).into_owned().into()

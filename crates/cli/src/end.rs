@@ -1,20 +1,20 @@
-//! What ends a program from outside.
+//! Events outside the protocol that end a program.
 
 use std::time::Duration;
 
 use crate::failure::{Failure, TIMED_OUT};
 
-/// Which it was.
+/// The event that ended the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// `-W`.
+    /// The time of `-W` is over.
     TimedOut,
-    /// SIGINT or SIGTERM.
+    /// SIGINT or SIGTERM arrived.
     Signal,
 }
 
 impl End {
-    /// A signal is a way to end as others are.
+    /// Exit status for this end. A signal is an ordinary end and no failure.
     pub(crate) fn outcome(self) -> Result<(), Failure> {
         match self {
             Self::TimedOut => Err(Failure::with_code("Timed out", TIMED_OUT)),
@@ -23,7 +23,7 @@ impl End {
     }
 }
 
-/// Waits for the first of them; the time begins now.
+/// Waits for the first of these events. The time begins now.
 pub(crate) async fn until(timeout: Option<Duration>) -> End {
     let over = async {
         match timeout {
@@ -37,7 +37,7 @@ pub(crate) async fn until(timeout: Option<Duration>) -> End {
     }
 }
 
-/// Where signals cannot be caught, they end the program anyway.
+/// Waits for a signal. If signals cannot be caught, they end the process by default.
 #[cfg(unix)]
 async fn signal() {
     use tokio::signal::unix::{SignalKind, signal};

@@ -1,32 +1,32 @@
-//! Why a program ends before its time, in the words and with the exit code of Mosquitto's clients.
+//! Failures of a program, with the texts and exit codes of Mosquitto's clients.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// What is printed to standard error, and the exit code.
+/// Text for standard error, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// Where it happened and what to do, on a line of its own: the first is that of Mosquitto's clients.
+    /// Second line with place and remedy. The first line is that of Mosquitto's clients.
     pub(crate) advice: Option<String>,
     pub(crate) code: u8,
-    /// The command line is at fault: where help is to be found is said too, and `--quiet` does not silence it.
+    /// The command line is at fault. The text then mentions `--help`, and `--quiet` does not suppress it.
     pub(crate) is_usage: bool,
 }
 
-/// An exit code for what nobody has made a code for.
+/// Exit code of failures without a code of their own.
 const GENERAL: u8 = 1;
 
-/// `-W`: the time is over.
+/// Exit code when the time of `-W` is over.
 pub(crate) const TIMED_OUT: u8 = 27;
 
 impl Failure {
-    /// The command line says what cannot be.
+    /// Failure for an invalid command line.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self { is_usage: true, ..Self::new(text) }
     }
 
-    /// Anything else.
+    /// Failure of any other kind.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self::with_code(text, GENERAL)
     }
@@ -35,7 +35,7 @@ impl Failure {
         Self { text: text.into(), advice: None, code, is_usage: false }
     }
 
-    /// With where it happened, or what to do.
+    /// Adds the place of the failure, or a remedy.
     pub(crate) fn advise(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
     }

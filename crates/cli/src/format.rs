@@ -1,4 +1,4 @@
-//! `-F`: what is printed of each message.
+//! `-F`: the output format of messages.
 
 use std::io::{self, Write};
 
@@ -6,21 +6,21 @@ use crate::failure::Failure;
 use crate::json::Style;
 use crate::received::{Payload, Received};
 
-/// A format that was read, and found to be one.
+/// A parsed and valid format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Literal(Vec<u8>),
-    /// `%` and this letter.
+    /// `%` and this letter, with its layout.
     Field(char, Layout),
     /// `@` and this letter: a conversion of `strftime`.
     Time(char),
     Nanoseconds,
 }
 
-/// What may stand between `%` and its letter: `-`, `0`, a width, a point and a maximum.
+/// Layout between `%` and its letter: `-`, `0`, a width, a point and a maximum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Layout {
     is_left: bool,
@@ -29,19 +29,21 @@ struct Layout {
     max: Option<usize>,
 }
 
-/// What may follow `%`.
+/// Letters that may follow `%`.
 const FIELDS: &str = "%ACDEFIjJlmpPqRrStUxX";
 
-/// Wider is no use, and would be a way to fill memory.
+/// Maximum width. Larger values are reduced, because they would only serve to fill memory.
 const WIDTH_MAX: usize = 100_000;
 
-/// The payload is no JSON, where the format asks for it.
+/// The format asks for a JSON payload, and the payload is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotJson;
 
 impl Template {
+    /// Parses a format.
+    ///
     /// # Errors
-    /// A letter that means nothing, or an end where there should be one.
+    /// An unknown letter, or an incomplete specifier at the end.
     pub(crate) fn parse(format: &[u8]) -> Result<Self, Failure> {
         let mut template = Self(Vec::new());
         let mut rest = format.iter().copied();
@@ -59,7 +61,7 @@ impl Template {
                     b'N' => Piece::Nanoseconds,
                     b'@' => Piece::Literal(b"@".to_vec()),
                     conversion if conversion.is_ascii() => Piece::Time(char::from(conversion)),
-                    // No conversion has such a name: it is left as it is.
+                    // `strftime` has no such conversion; the byte is printed with `%`.
                     other => Piece::Literal(vec![b'%', other]),
                 }),
                 b'\\' => {
@@ -83,7 +85,7 @@ impl Template {
         }
     }
 
-    /// Prints a message. What is no JSON is left out, and told.
+    /// Prints a message. A payload that is not JSON is left out and reported.
     pub(crate) fn write(
         &self,
         message: &Received<'_>,
@@ -110,7 +112,7 @@ impl Template {
     }
 }
 
-/// What follows `%`; `None`: it is not all there.
+/// Parses the layout and the letter after `%`; `None` if the format ends too early.
 fn field(rest: &mut impl Iterator<Item = u8>) -> Option<(char, Layout)> {
     let mut rest = rest.map(char::from);
     let mut layout = Layout::default();
@@ -170,36 +172,37 @@ impl Layout {
             'P' => write!(to, "{}", user_properties(message)),
             'p' => self.padded(&payload[..self.shown(payload.len())], to),
             'q' => write!(to, "{}", message.qos.level()),
-            // Without one there are not even the blanks that others leave.
+            // A missing response topic prints nothing, without the padding of other fields.
             'R' => properties.response_topic.map_or(Ok(()), |topic| self.text(topic.0.as_str(), to)),
             'r' => write!(to, "{}", u8::from(message.retain)),
             'S' => self.number(message.subscription_identifier, to),
             't' => self.text(message.topic, to),
             'U' => write!(to, "{}", message.at.unix()),
-            // As Mosquitto counts: a byte takes two places, and is shown if there is one place for it and one for another.
+            // Mosquitto's rule: with a width, the number of bytes shown is half of the width or of the payload,
+            // whichever is less.
             'x' | 'X' => {
                 let len = payload.len();
                 let shown = if self.width > 0 { self.shown(len) / 2 } else { len };
                 self.padded(&hexadecimal(&payload[..shown], letter == 'X'), to)
             }
-            // Letters are checked when the format is read; those of JSON have a way of their own.
+            // Never reached: the parser checks the letters, and JSON is printed elsewhere.
             _ => Ok(()),
         }
     }
 
-    /// How much of a payload there is room for.
+    /// Number of payload bytes to print.
     fn shown(self, len: usize) -> usize {
         if self.width > 0 { len.min(self.width) } else { len }
     }
 
-    /// Text, cut at the maximum, with blanks up to the width.
+    /// Prints text, cut at the maximum, and padded with spaces to the width.
     fn text(self, text: &str, to: &mut impl Write) -> io::Result<()> {
         let bytes = text.as_bytes();
         let bytes = &bytes[..self.max.unwrap_or(bytes.len()).min(bytes.len())];
         Self { has_zeros: false, ..self }.padded(bytes, to)
     }
 
-    /// A number, or blanks where there is none.
+    /// Prints a number, or spaces if there is none.
     fn number(self, number: Option<impl Into<u32>>, to: &mut impl Write) -> io::Result<()> {
         match number {
             Some(number) => self.padded(number.into().to_string().as_bytes(), to),

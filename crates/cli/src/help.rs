@@ -1,14 +1,14 @@
-//! `--help`, made of the table of flags.
+//! `--help`, generated from the table of flags.
 
 use std::fmt::Write;
 
 use crate::flags::{Flag, SECTIONS, Takes};
 use crate::settings::Tool;
 
-/// Where the text about a flag begins.
+/// Column at which the text about a flag begins.
 const COLUMN: usize = 30;
 
-/// All that a person has to know to use a tool.
+/// The help of a tool.
 #[must_use]
 pub fn help(tool: Tool) -> String {
     let mut text = String::from(about(tool));

@@ -1,25 +1,27 @@
-//! JSON as Mosquitto's clients read and print it, which is how cJSON does: whatever bytes are in strings, keys in their order
-//! and as often as they come, numbers with 15 significant digits where these are enough.
+//! JSON as Mosquitto's clients read and print it, with the behaviour of cJSON.
+//!
+//! Strings may contain any bytes. Keys keep their order, and may be repeated. Numbers are printed with 15
+//! significant digits where this is exact enough.
 
 use std::io::{self, Write};
 
-/// A value.
+/// A JSON value in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json {
     Null,
     Bool(bool),
-    /// As it was written.
+    /// The digits as they were written.
     Number(String),
     Text(Vec<u8>),
     List(Vec<Json>),
     Object(Vec<(Vec<u8>, Json)>),
 }
 
-/// Deeper than this is not read.
+/// Maximum depth of nested values. Deeper ones count as invalid.
 const DEPTH_MAX: usize = 1_000;
 
 impl Json {
-    /// The value that all of the bytes are, up to the first that is 0.
+    /// Parses the bytes before the first zero byte. All of them must be one value.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         let bytes = &bytes[..end];
@@ -37,27 +39,27 @@ impl Json {
         Self::Number(number.into().to_string())
     }
 
-    /// Whether it is worth being spread over lines.
+    /// Whether the value is a list or an object, and may be printed on several lines.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self, Self::List(_) | Self::Object(_))
     }
 
-    /// Prints it in this style.
+    /// Prints the value in this style.
     pub(crate) fn write(&self, style: Style, to: &mut impl Write) -> io::Result<()> {
         Printer { style, to }.value(self, 0)
     }
 }
 
-/// How a value is laid out.
+/// Layout of printed JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// On one line, with numbers as cJSON has them.
+    /// One line, with the number format of cJSON.
     Compact,
-    /// Over lines with tabs, as cJSON does.
+    /// Several lines with tabs, like cJSON.
     Tabs,
-    /// On one line, with numbers as they were written.
+    /// One line, with numbers as they were written.
     Exact,
-    /// Over lines, in colour, for a person at a terminal.
+    /// Several lines, optionally in colour, for a terminal.
     Terminal { in_colour: bool },
 }
 
@@ -164,7 +166,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// Four digits, or twice four where they are the halves of a pair.
+    /// Reads the four digits of an escape, or a surrogate pair of two escapes.
     fn code_point(&mut self, text: &mut Vec<u8>) -> Option<()> {
         let first = self.four_digits()?;
         let code = if (0xd800..0xdc00).contains(&first) {
@@ -192,7 +194,7 @@ struct Printer<'a, W> {
     to: &'a mut W,
 }
 
-/// Colours of a terminal: names, text, everything else that is a value.
+/// Terminal colours of names, of text and of other values.
 const NAME: &str = "\x1b[36m";
 const TEXT: &str = "\x1b[32m";
 const SCALAR: &str = "\x1b[33m";
@@ -226,7 +228,7 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
-    /// A new line, where the style has lines.
+    /// Begins a new line, in styles with several lines.
     fn line(&mut self, depth: usize) -> io::Result<()> {
         let indent = match self.style {
             Style::Compact | Style::Exact => return Ok(()),
@@ -281,7 +283,7 @@ impl<W: Write> Printer<'_, W> {
     }
 }
 
-/// In quotation marks, with escapes where there must be some. Bytes that are no UTF-8 stay as they are.
+/// Quotes and escapes a string. Invalid UTF-8 is printed unchanged.
 fn quoted(text: &[u8]) -> Vec<u8> {
     let mut quoted = vec![b'"'];
     for byte in text {
@@ -301,7 +303,7 @@ fn quoted(text: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// C's `%1.15g`, or `%1.17g` where that is another number.
+/// Formats a number like C's `%1.15g`, or like `%1.17g` if the first changes the value.
 fn rounded(number: &str) -> String {
     let Some(value) = number.parse::<f64>().ok().filter(|value| value.is_finite()) else {
         return "null".to_owned();
@@ -312,7 +314,7 @@ fn rounded(number: &str) -> String {
     if is_same { short } else { significant(value, 17) }
 }
 
-/// C's `%.{digits}g`.
+/// Formats a number like C's `%.{digits}g`.
 fn significant(value: f64, digits: usize) -> String {
     let scientific = format!("{value:.*e}", digits - 1);
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };

@@ -1,16 +1,18 @@
-//! `pondhawk pub`, `sub` and `rr`: the flags, the output and the exit codes of mosquitto_pub, mosquitto_sub and mosquitto_rr,
-//! on the client library.
+//! `pondhawk pub`, `sub` and `rr`: replacements for mosquitto_pub, mosquitto_sub and mosquitto_rr, with the same
+//! flags, output and exit codes.
 //!
-//! A flag is written down once, in the table of `flags`, which drives the parser, the help, and the test that compares
-//! these programs with Mosquitto's. They are not read by clap, which reads the rest of `pondhawk`'s command line: `-h` is a
-//! host, `-D` takes as many words as its property has, and `-t` means something else behind `-L` than before it.
+//! The table in `flags` defines each flag once. The parser, the help, and the test that compares these programs
+//! with Mosquitto's use it. Clap, which parses the rest of `pondhawk`'s command line, is no fit for these flags.
+//! `-h` is a host, `-D` takes as many words as its property has, and `-t` has another meaning after `-L` than
+//! before it.
 //!
-//! And two tools that Mosquitto has not: [`probe`](fn@probe) finds out what a broker can do, [`tap`](fn@tap) stands between
-//! clients and a broker and prints what they say. Their flags are clap's.
+//! Two further tools have no counterpart in Mosquitto. [`probe`](fn@probe) finds out the abilities of a broker.
+//! [`tap`](fn@tap) forwards bytes between clients and a broker, and prints their packets. Their flags are parsed by
+//! clap.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// They panic where a pipe is closed: `say` does not.
+// These macros panic when a pipe is closed; the functions in `say` do not.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod arguments;
@@ -51,7 +53,7 @@ pub use probe::{ProbeArgs, run as probe};
 pub use settings::Tool;
 pub use tap::{TapArgs, run as tap};
 
-/// Runs a tool with the words behind its name, to its end: the exit code says how it went.
+/// Runs a tool to its end. `arguments` are the words after its name. Returns the exit code.
 #[must_use]
 pub fn run(tool: Tool, arguments: &[OsString]) -> ExitCode {
     let settings = match arguments::parse(tool, arguments) {
@@ -80,12 +82,12 @@ fn run_to_end(settings: &Settings) -> Result<(), Failure> {
             Tool::Request => request::run(settings).await,
         }
     });
-    // A name that is still being looked up is not waited for.
+    // Does not wait for a pending name lookup, which blocks a thread.
     runtime.shutdown_background();
     outcome
 }
 
-/// Says why, unless that is not to be said, and returns the exit code.
+/// Reports a failure, unless `--quiet` suppresses it, and returns the exit code.
 fn tell(tool: Tool, failure: &Failure, is_quiet: bool) -> ExitCode {
     if failure.is_usage {
         complain(format_args!("{failure}\n\nUse 'pondhawk {} --help' to see usage.", tool.name()));

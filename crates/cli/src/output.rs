@@ -1,4 +1,4 @@
-//! Messages on standard output.
+//! Prints messages to standard output.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
@@ -7,11 +7,11 @@ use crate::json::{Json, Style};
 use crate::received::{Payload, Received};
 use crate::settings::Output;
 
-/// Prints messages, some at a time: [`Printer::flush`] is for when no other is there yet.
+/// Prints messages in batches. The caller calls [`Printer::flush`] when no further message is ready.
 pub(crate) struct Printer {
     output: Output,
     to: BufWriter<Stdout>,
-    /// A person looks at it, who is shown JSON on several lines.
+    /// Set if messages go to a terminal, which shows JSON on several lines.
     terminal: Option<Terminal>,
 }
 
@@ -20,7 +20,7 @@ struct Terminal {
     in_colour: bool,
 }
 
-/// Bold.
+/// Terminal sequence for bold text.
 const TOPIC: &str = "\x1b[1m";
 const PLAIN: &str = "\x1b[0m";
 
@@ -34,7 +34,7 @@ impl Printer {
         Self { output: output.clone(), to: BufWriter::new(stdout), terminal }
     }
 
-    /// Prints a message; what is to be JSON and is not is told, and left out.
+    /// Prints a message. A payload that should be JSON and is not is left out and reported.
     pub(crate) fn print(&mut self, message: &Received<'_>) -> io::Result<Result<(), NotJson>> {
         let mut outcome = Ok(());
         if let Some(template) = &self.output.template {

@@ -1,4 +1,4 @@
-//! `pondhawk probe`: what a broker can do, measured and not believed.
+//! `pondhawk probe`: measures the abilities of a broker, and compares them with its claims.
 
 mod delivery;
 mod finding;
@@ -21,54 +21,53 @@ use tokio::time::timeout;
 use crate::say::{complain, show};
 use finding::{Finding, Report};
 
-/// No packet is longer (section 1.5.5).
+/// Largest possible packet (section 1.5.5).
 const PACKET_BYTES_MAX: u64 = 268_435_455;
 
-/// Nobody waits longer for one thing.
+/// Maximum of `--patience`.
 const DAY_SECS: u64 = 24 * 3_600;
 
-/// Tries out what a broker can do, and prints it beside what the broker says of itself.
+/// Tests the abilities of a broker, and prints them beside its own claims.
 ///
-/// Everything happens under a topic and with client identifiers that nobody else has. What the broker keeps of it is taken
-/// away again, also after a check that has failed, as far as the broker lets it be.
-/// The exit code is 0 if the broker keeps what it says and what MQTT asks for, 1 if it does not, and 2 if there is no
-/// connection.
+/// Each run uses a topic and client identifiers of its own. Messages and sessions that the broker stored are
+/// removed at the end, as far as the broker allows, even after a failed check. The exit code is 0 if the broker
+/// does what it claims and what MQTT requires, 1 if not, and 2 without a connection.
 #[derive(Debug, Clone, Args)]
 pub struct ProbeArgs {
     /// HOST, HOST:PORT, or a URL such as mqtts://host.
     broker: String,
 
-    /// User name.
+    /// User name for the broker.
     #[arg(short, long, value_name = "NAME")]
     username: Option<String>,
 
-    /// Password.
+    /// Password for the broker.
     #[arg(short = 'P', long, value_name = "PASSWORD", requires = "username")]
     password: Option<String>,
 
-    /// One JSON object in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 
-    /// Larger payloads are not tried, in bytes.
+    /// Largest payload to try, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..=PACKET_BYTES_MAX))]
     payload_max: usize,
 
-    /// So many messages where many are needed.
+    /// Number of messages in checks that need many.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     messages: u32,
 
-    /// Whatever takes longer has failed, in seconds.
+    /// Time limit for each operation, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=DAY_SECS))]
     patience: u64,
 }
 
-/// Why a broker was not found to do something.
+/// The reason why a check did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It was tried, and came to this.
+    /// The check failed, with this result.
     Failed(String),
-    /// It needs something that the broker says it has not: this.
+    /// The check needs this feature, which the broker says is not available.
     NotTried(String),
 }
 
@@ -93,17 +92,17 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Ends a check that needs what the broker says it has not.
+/// Ends a check that needs a feature which the broker says is not available.
 fn needs(is_there: bool, what: &str) -> Result<(), Failure> {
     if is_there { Ok(()) } else { Err(Failure::NotTried(what.to_owned())) }
 }
 
-/// Ends a check that needs a higher QoS than the broker says it has.
+/// Ends a check that needs a higher QoS than the broker says it supports.
 fn needs_qos(client: &Client, qos: Qos) -> Result<(), Failure> {
     needs(qos <= client.server().qos_max, &format!("QoS {}", qos.level()))
 }
 
-/// With acknowledgements, where the broker has any.
+/// QoS 1, or QoS 0 if the broker has no acknowledgements.
 fn surest(client: &Client) -> Qos {
     client.server().qos_max.min(Qos::AtLeastOnce)
 }
@@ -111,13 +110,13 @@ fn surest(client: &Client) -> Qos {
 pub(crate) struct Probe {
     endpoint: Endpoint,
     arguments: ProbeArgs,
-    /// What is tried is tried in this one: the newest that there is.
+    /// Version for all checks but the first: the newest that the broker supports.
     version: Version,
-    /// Begins each topic and client identifier.
+    /// Prefix of every topic and client identifier.
     prefix: String,
 }
 
-/// Tries everything, and prints what was found.
+/// Runs all checks, and prints the findings.
 pub fn run(arguments: &ProbeArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = match runtime {
@@ -161,7 +160,7 @@ async fn probe(arguments: &ProbeArgs) -> Result<Report, Failure> {
 }
 
 impl Probe {
-    /// What is done with a client of this name.
+    /// Options for a client with this name.
     fn options(&self, version: Version, name: &str) -> Options {
         let options = Options::new(version).client_id(format!("{}-{name}", self.prefix));
         let options = options.connect_timeout(self.patience()).request_timeout(self.patience());
@@ -185,7 +184,7 @@ impl Probe {
         Duration::from_secs(self.arguments.patience)
     }
 
-    /// A topic that nobody else has.
+    /// A topic that no other client uses.
     fn topic(&self, rest: &str) -> String {
         format!("{}/{rest}", self.prefix)
     }
@@ -195,15 +194,16 @@ impl Probe {
         Ok(client.subscribe(filter, qos).await.map_err(|error| error.to_string())?)
     }
 
-    /// Publishes a message, and waits until the server has it.
+    /// Publishes a message, and waits for the acknowledgement.
     async fn publish(&self, client: &Client, message: &Outgoing<'_>) -> Result<(), Failure> {
         let published = async { client.publish(message).await?.await.map(drop) };
         let published: Result<(), PublishError> = self.in_time(published).await?;
         Ok(published.map_err(|error| error.to_string())?)
     }
 
-    /// Takes away what the broker keeps under these topics, over a connection of its own: that of a check that has failed
-    /// may be gone. What cannot be taken away stays.
+    /// Removes the retained messages of these topics, as far as possible.
+    ///
+    /// The removal uses a new connection, because that of a failed check may be lost.
     async fn take_away(&self, topics: &[&str]) {
         let Ok(client) = self.connect("broom").await else { return };
         for topic in topics {
@@ -214,7 +214,7 @@ impl Probe {
         leave(client).await;
     }
 
-    /// The next message.
+    /// Waits for the next message.
     async fn hear(&self, messages: &mut Messages) -> Result<Message, Failure> {
         self.in_time(messages.next()).await?.ok_or_else(|| "the connection has ended".into())
     }
@@ -225,12 +225,12 @@ impl Probe {
     }
 }
 
-/// How a connection ends makes no difference here.
+/// Disconnects. The outcome does not matter here.
 async fn leave(client: Client) {
     let _ = client.disconnect().await;
 }
 
-/// Text as a topic, of which it is a valid one.
+/// Converts text to a topic name.
 fn name(text: &str) -> Result<TopicName<'_>, Failure> {
     Ok(TopicName::try_from(text).map_err(|error| error.to_string())?)
 }
@@ -239,12 +239,12 @@ fn message<'m>(topic: &'m str, payload: &'m [u8], qos: Qos) -> Result<Outgoing<'
     Ok(Outgoing { qos, ..Outgoing::new(name(topic)?, payload) })
 }
 
-/// What a check has found, and what the broker says about it.
+/// Compares the result of a check with the broker's claim.
 fn finding(what: &str, found: Result<(), Failure>, said: Option<bool>) -> Finding {
     Finding::of_check(what, found, said)
 }
 
-/// Whether it says so; before MQTT 5 a server says nothing.
+/// The broker's claim about a feature; `None` before MQTT 5, where brokers make no claims.
 fn said(server: &Server, available: bool) -> Option<bool> {
     server.version.is_5().then_some(available)
 }

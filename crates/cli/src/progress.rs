@@ -1,4 +1,4 @@
-//! How far a long job has got, for a person at a terminal.
+//! Progress bars for long operations at a terminal.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Before this nobody has had time to wonder.
+/// Time before a bar appears. Shorter operations need none.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A bar on standard error, once it has taken a while; never where no terminal is.
+/// A bar on standard error, which appears after [`PATIENCE`]. Without a terminal there is none.
 pub(crate) struct Progress {
     bar: ProgressBar,
     since: Instant,
@@ -18,13 +18,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// So many of these.
+    /// A bar for `total` items of this unit.
     pub(crate) fn new(total: u64, unit: &str) -> Self {
         let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {unit}, {{per_sec}}, {{eta}} left");
         Self::with_style(Some(total), &template, true)
     }
 
-    /// What comes from standard input, whose length may be known.
+    /// A bar for standard input, whose length is known if it is a file.
     pub(crate) fn of_input() -> Self {
         let metadata = fs::metadata("/dev/stdin").ok().filter(fs::Metadata::is_file);
         let total = metadata.map(|metadata| metadata.len());
@@ -32,7 +32,7 @@ impl Progress {
             Some(_) => "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
             None => "{spinner} {bytes}, {bytes_per_sec}",
         };
-        // Who types sees what is typed.
+        // No bar while a person types the input.
         Self::with_style(total, template, !io::stdin().is_terminal())
     }
 

@@ -1,4 +1,4 @@
-//! `-D`: properties of MQTT 5, for one kind of packet each.
+//! `-D`: properties of MQTT 5 for a packet.
 
 use client::{MessageProperties, SubscribeProperties, UnsubscribeProperties, UserProperty, Utf8};
 use topic::TopicName;
@@ -6,7 +6,7 @@ use wire::{Binary, PayloadFormat, Property, ResponseTopic, SubscriptionIdentifie
 
 use crate::failure::Failure;
 
-/// The packets for which properties can be given.
+/// Packets for which properties can be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
     Connect,
@@ -17,7 +17,7 @@ pub(crate) enum Command {
     Will,
 }
 
-/// Packets that have properties, and which the user cannot give any.
+/// Packets with properties that the user cannot set.
 const OTHERS: &[&str] = &["connack", "puback", "pubrec", "pubrel", "pubcomp", "suback", "unsuback", "auth"];
 
 impl Command {
@@ -34,7 +34,8 @@ impl Command {
         Self::ALL.iter().find(|(_, command)| *command == self).map_or("", |(name, _)| name)
     }
 
-    /// What the user may say in the packet (sections 3.1.2.11, 3.3.2.3, 3.8.2.1, 3.10.2.1, 3.14.2.2, 3.1.3.2).
+    /// Properties that the user may set in this packet (sections 3.1.2.11, 3.3.2.3, 3.8.2.1, 3.10.2.1, 3.14.2.2,
+    /// 3.1.3.2).
     fn properties(self) -> &'static [Property] {
         use Property as P;
         match self {
@@ -74,7 +75,7 @@ impl Command {
     }
 }
 
-/// A value, of the kind that its property has.
+/// Value of a property, by its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Value {
     Number(u32),
@@ -82,7 +83,7 @@ enum Value {
     Pair(String, String),
 }
 
-/// What a number may be, where it is one.
+/// Bounds of a numeric property; `None` for other kinds.
 fn bounds(property: Property) -> Option<std::ops::RangeInclusive<u32>> {
     use Property as P;
     Some(match property {
@@ -96,20 +97,20 @@ fn bounds(property: Property) -> Option<std::ops::RangeInclusive<u32>> {
     })
 }
 
-/// All that were given, in their order.
+/// All properties from the command line, in their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Properties(Vec<(Command, Property, Value)>);
 
 type Next<'n, 'a> = &'n mut dyn FnMut() -> Result<Option<&'a str>, Failure>;
 
-/// A property that may be there once is there a second time.
+/// Failure for a repeated property that may occur only once.
 pub(crate) fn duplicate(command: Command) -> Failure {
     let name = command.name().to_uppercase();
     Failure::usage(format!("Error in {name} properties: Duplicate property in property list"))
 }
 
 impl Properties {
-    /// Takes one from the words behind `-D`.
+    /// Parses one property from the words after `-D`.
     pub(crate) fn add(&mut self, next: Next<'_, '_>) -> Result<(), Failure> {
         let mut word = || {
             let few = "Error: --property argument given but not enough arguments specified.";
@@ -138,7 +139,7 @@ impl Properties {
         Ok(())
     }
 
-    /// Only user properties may be there several times.
+    /// Checks that only user properties are repeated.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let mut seen = Vec::new();
         for (command, property, _) in &self.0 {
@@ -172,7 +173,7 @@ impl Properties {
         found.next().map(|(_, _, value)| value)
     }
 
-    /// The user properties of a packet.
+    /// User properties of a packet.
     pub(crate) fn pairs(&self, command: Command) -> Vec<UserProperty<'_>> {
         let of_command = self.0.iter().filter(|(of, ..)| *of == command);
         let pairs = of_command.filter_map(|(_, _, value)| match value {
@@ -182,7 +183,7 @@ impl Properties {
         pairs.collect()
     }
 
-    /// What goes with a message, or a will; `pairs` are its user properties.
+    /// Properties of a message or a will. `pairs` are its user properties.
     pub(crate) fn message<'a>(
         &'a self,
         command: Command,
@@ -224,7 +225,7 @@ fn number(text: &str, bounds: &std::ops::RangeInclusive<u32>, name: &str) -> Res
     })
 }
 
-/// Text, which for a response topic is a topic.
+/// Checks that the text of a response topic is a topic name.
 fn text(property: Property, text: &str) -> Result<String, Failure> {
     if property == Property::ResponseTopic && TopicName::new(text).is_err() {
         return Err(Failure::usage(format!(
@@ -234,7 +235,7 @@ fn text(property: Property, text: &str) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
-/// It was checked when it was read from the command line.
+/// Converts text that was checked when the command line was parsed.
 fn utf8(text: &str) -> Utf8<'_> {
     Utf8::new(text).unwrap_or_default()
 }

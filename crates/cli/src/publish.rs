@@ -1,4 +1,4 @@
-//! `pondhawk pub`.
+//! `pondhawk pub`: publishes one message or many.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,16 +21,16 @@ use crate::properties::Command;
 use crate::say::complain;
 use crate::settings::{Settings, Source};
 
-/// No packet is longer, so no message is.
+/// Maximum size of a packet, and therefore of a message.
 const MESSAGE_BYTES_MAX: u64 = 268_435_455;
 
-/// So many lines are read before they are sent, ...
+/// Maximum number of lines that are read ahead.
 const LINES_AHEAD: usize = 1_024;
 
-/// ... of no more bytes than this in all, but for one that has more by itself.
+/// Maximum total size of lines that are read ahead. A single longer line is possible.
 const BYTES_AHEAD: u32 = 1 << 20;
 
-/// Reads what is to be sent, connects, sends it, and waits until the server has it.
+/// Reads the message, connects, publishes, and waits for the acknowledgements.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     let message = message(settings)?;
     let pairs = settings.properties.pairs(Command::Publish);
@@ -45,7 +45,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     outcome
 }
 
-/// A message without its payload; `pairs` are its user properties.
+/// Fields of a message without its payload. `pairs` are its user properties.
 pub(crate) fn outgoing<'a>(
     settings: &'a Settings,
     pairs: &'a [UserProperty<'a>],
@@ -60,7 +60,7 @@ pub(crate) fn outgoing<'a>(
     })
 }
 
-/// The one message; `None`: there are lines.
+/// Payload of the single message; `None` if each line of the input is a message.
 pub(crate) fn message(settings: &Settings) -> Result<Option<Vec<u8>>, Failure> {
     match &settings.outgoing.source {
         None => Ok(Some(Vec::new())),
@@ -97,25 +97,25 @@ fn input() -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Standard input, or a line of it, is longer than any message.
+/// Failure for standard input, or a line of it, that exceeds the largest message.
 fn too_long() -> Failure {
     let what = format!("Message length must be less than {MESSAGE_BYTES_MAX} bytes.");
     Failure::new(format!("Error: {what}\nError loading input from stdin."))
 }
 
-/// Sends messages that differ in their payload only.
+/// Publishes messages that differ only in their payload.
 struct Publisher<'a> {
     client: &'a Client,
-    /// As every message is, but for its payload.
+    /// Fields that all messages share.
     like: Outgoing<'a>,
     is_quiet: bool,
 }
 
-/// What was sent and is not acknowledged, in order.
+/// Acknowledgements that are pending, in order.
 #[derive(Default)]
 struct UnderWay {
     acknowledgements: VecDeque<Acknowledgement>,
-    /// So many were before them.
+    /// Number of messages acknowledged before these.
     done: u64,
 }
 
@@ -124,7 +124,7 @@ impl Publisher<'_> {
         self.client.publish(&Outgoing { payload, ..self.like }).await.map_err(|error| failed(&error))
     }
 
-    /// The same message, once or more, each when the one before it is acknowledged.
+    /// Publishes one message `repeat` times, each after the acknowledgement of the one before.
     async fn repeat(&self, payload: &[u8], settings: &Settings) -> Result<(), Failure> {
         let count = u64::from(settings.outgoing.repeat);
         let mut progress = Progress::new(count, "messages");
@@ -139,7 +139,7 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Each line of standard input, without waiting for acknowledgements but at the end.
+    /// Publishes each line of standard input, and waits for acknowledgements only at the end.
     async fn lines(&self) -> Result<(), Failure> {
         let mut lines = lines();
         let mut progress = Progress::of_input();
@@ -163,7 +163,7 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// That a server has refused a message is told, and the others go on.
+    /// Reports a refused message as a warning. The others continue.
     fn note(&self, number: u64, outcome: Result<ReasonCode, PublishError>) -> Result<(), Failure> {
         match outcome {
             Ok(_) => Ok(()),
@@ -181,7 +181,7 @@ impl Publisher<'_> {
 }
 
 impl UnderWay {
-    /// The outcome of the first, if it is there.
+    /// Outcome of the first message, if it has arrived.
     async fn next_ready(&mut self) -> Option<Result<ReasonCode, PublishError>> {
         let first = self.acknowledgements.front_mut()?;
         let polled = poll_fn(|task| Poll::Ready(Pin::new(&mut *first).poll(task))).await;
@@ -192,14 +192,14 @@ impl UnderWay {
     }
 }
 
-/// With its end; of one that is too long only so much that it is seen.
+/// A line with its end. A line that is too long is cut just beyond the limit.
 struct Line {
     bytes: Vec<u8>,
-    /// Of the bytes that may be read ahead.
+    /// Share of [`BYTES_AHEAD`] that the line takes up.
     _share: OwnedSemaphorePermit,
 }
 
-/// Lines, read by a thread of its own: standard input cannot be waited for otherwise.
+/// Reads lines on a separate thread, because reads of standard input block.
 fn lines() -> mpsc::Receiver<io::Result<Line>> {
     let (to, lines) = mpsc::channel(LINES_AHEAD);
     let room = Arc::new(Semaphore::new(BYTES_AHEAD as usize));
@@ -213,14 +213,14 @@ fn lines() -> mpsc::Receiver<io::Result<Line>> {
                 Ok(0) => return,
                 Ok(count) => {
                     let share = u32::try_from(count).unwrap_or(u32::MAX).min(BYTES_AHEAD);
-                    // Nobody closes it.
+                    // The semaphore is never closed.
                     let Ok(share) = runtime.block_on(room.clone().acquire_many_owned(share)) else { return };
                     Ok(Line { bytes, _share: share })
                 }
                 Err(error) => Err(error),
             };
             let is_last = line.is_err();
-            // The program may have ended for another reason.
+            // The receiver may be gone, because the program ends for another reason.
             if to.blocking_send(line).is_err() || is_last {
                 return;
             }
@@ -229,7 +229,7 @@ fn lines() -> mpsc::Receiver<io::Result<Line>> {
     lines
 }
 
-/// Why a message was not sent.
+/// Failure for a message that was not published.
 pub(crate) fn failed(error: &PublishError) -> Failure {
     match error {
         PublishError::Ended(ended) => connection::lost(ended),

@@ -1,4 +1,4 @@
-//! What there is to be printed of a message.
+//! Printable fields of a received message.
 
 use client::{Message, MessageProperties, Qos};
 use wire::PayloadFormat;
@@ -6,30 +6,30 @@ use wire::PayloadFormat;
 use crate::clock::Moment;
 use crate::json::Json;
 
-/// A message, as it came.
+/// A received message with its time of printing.
 #[derive(Debug)]
 pub(crate) struct Received<'a> {
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
-    /// 0: at QoS 0 there is none.
+    /// Packet identifier; 0 at QoS 0, which has none.
     pub(crate) packet_id: u16,
     pub(crate) topic_alias: Option<u16>,
     pub(crate) subscription_identifier: Option<u32>,
     pub(crate) properties: MessageProperties<'a>,
-    /// When it is printed.
+    /// Current time when the message is printed.
     pub(crate) at: Moment,
 }
 
-/// What JSON makes of a payload.
+/// Form of the payload in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Payload {
-    /// Text, up to the first byte that is 0, as C's strings end there.
+    /// Text up to the first zero byte, at which C strings end.
     Text,
-    /// The value that it is, and nothing if it is none.
+    /// JSON value; the message is not printed if the payload is not JSON.
     Value,
-    /// The value that it is, or else text, or else the bytes in hexadecimal.
+    /// JSON value if possible, otherwise text, otherwise hexadecimal bytes.
     Anything,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Received<'a> {
         })
     }
 
-    /// The message as an object; `None`: its payload is to be JSON, and is not.
+    /// The message as a JSON object; `None` if the payload should be JSON and is not.
     pub(crate) fn json(&self, payload: Payload) -> Option<Json> {
         let mut members = vec![
             ("tst", Json::text(&self.at.json())),

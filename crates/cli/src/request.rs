@@ -1,4 +1,4 @@
-//! `pondhawk rr`: a request, and its answer.
+//! `pondhawk rr`: publishes a request, and prints its answer.
 
 use std::pin::pin;
 
@@ -18,7 +18,7 @@ use crate::say::complain;
 use crate::settings::Settings;
 use crate::subscribe::{failed, next, unprinted};
 
-/// Subscribes to the topic of the answer, publishes the request, and prints the first message that comes.
+/// Subscribes to the response topic, publishes the request, and prints the first message that arrives.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     if settings.properties.text(Command::Publish, wire::Property::ResponseTopic).is_some() {
         return Err(Failure::new("Error in PUBLISH properties: Duplicate response topic."));
@@ -70,7 +70,8 @@ async fn ask(client: &Client, inbox: &mut Inbox, request: &[u8], settings: &Sett
     }
 }
 
-/// Why there will be no answer, if it is so: one may come before the acknowledgement, and most come after it.
+/// Waits for the failure of a request. After success it waits for ever, because the answer may arrive before or
+/// after the acknowledgement.
 async fn failed_request(acknowledgement: Acknowledgement) -> Failure {
     match acknowledgement.await {
         Ok(_) => std::future::pending().await,

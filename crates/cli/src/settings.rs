@@ -1,4 +1,4 @@
-//! What the flags come to.
+//! Settings from the flags of a command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use crate::failure::Failure;
 use crate::format::Template;
 use crate::properties::Properties;
 
-/// Which of the programs it is.
+/// One of the three programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tool {
-    /// `pondhawk pub`, as `mosquitto_pub`.
+    /// `pondhawk pub`, the counterpart of `mosquitto_pub`.
     Publish,
-    /// `pondhawk sub`, as `mosquitto_sub`.
+    /// `pondhawk sub`, the counterpart of `mosquitto_sub`.
     Subscribe,
-    /// `pondhawk rr`, as `mosquitto_rr`.
+    /// `pondhawk rr`, the counterpart of `mosquitto_rr`.
     Request,
 }
 
 impl Tool {
-    /// All three.
+    /// All three tools, for loops over them.
     pub const ALL: [Self; 3] = [Self::Publish, Self::Subscribe, Self::Request];
 
-    /// What comes after `pondhawk`, and after `mosquitto_`.
+    /// Name of the subcommand, which is also the suffix of Mosquitto's program.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Tool {
     }
 }
 
-/// Everything that flags can say.
+/// Values of all flags.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) tool: Tool,
@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     pub(crate) session: Session,
     pub(crate) will: Will,
     pub(crate) properties: Properties,
-    /// Where to publish, or what to subscribe to: the last one, or all.
+    /// Filters of `sub`, or the topic of the other tools, of which the last one counts.
     pub(crate) topics: Vec<String>,
     pub(crate) qos: Qos,
     pub(crate) outgoing: Outgoing,
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     pub(crate) response_topic: Option<String>,
     pub(crate) debug: bool,
     pub(crate) quiet: bool,
-    /// `--help` or `--version`: nothing else counts.
+    /// Set by `--help` and `--version`, which make all other settings irrelevant.
     pub(crate) asks: Option<Asks>,
 }
 
@@ -62,16 +62,16 @@ pub(crate) enum Asks {
     Version,
 }
 
-/// Where the server is, and the way to it.
+/// Address of the server, and the way to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Server {
     pub(crate) host: Option<String>,
     pub(crate) port: Option<u16>,
     pub(crate) unix: Option<PathBuf>,
-    /// The address that the connection comes from.
+    /// Local address to connect from.
     pub(crate) bind: Option<String>,
     pub(crate) proxy: Option<crate::url::Proxy>,
-    /// The path of a WebSocket; none is plain MQTT.
+    /// Path of the WebSocket; `None` for MQTT without WebSocket.
     pub(crate) websocket: Option<String>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Tls {
     pub(crate) key_form: Option<String>,
 }
 
-/// CONNECT, but for the will.
+/// Fields of CONNECT except the will.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     pub(crate) version: Version,
@@ -103,17 +103,17 @@ pub(crate) struct Session {
     pub(crate) inflight_max: u16,
 }
 
-/// What the server publishes when the program dies.
+/// The will: the message that the server publishes if the program dies.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Will {
-    /// None: there is no will.
+    /// Topic of the will; `None` if there is no will.
     pub(crate) topic: Option<String>,
     pub(crate) payload: Option<Vec<u8>>,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
 }
 
-/// What is published.
+/// Settings of published messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     pub(crate) source: Option<Source>,
@@ -122,7 +122,7 @@ pub(crate) struct Outgoing {
     pub(crate) repeat_delay: Duration,
 }
 
-/// Where messages come from.
+/// Source of the messages to publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Bytes(Vec<u8>),
@@ -133,7 +133,7 @@ pub(crate) enum Source {
     Lines,
 }
 
-/// What is done with messages that come.
+/// Settings of received messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Incoming {
     pub(crate) filtered_out: Vec<String>,
@@ -141,30 +141,30 @@ pub(crate) struct Incoming {
     pub(crate) count: Option<u64>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) ends_when_subscribed: bool,
-    /// `-R`.
+    /// `-R`: ignore retained messages.
     pub(crate) without_retained: bool,
     pub(crate) retained_only: bool,
     pub(crate) remove_retained: bool,
     pub(crate) retain_as_published: bool,
-    /// Of so many hundredths of all messages.
+    /// Share of the messages to print, from 0 to 1.
     pub(crate) chance: Option<f64>,
     pub(crate) output: Output,
     pub(crate) stats: bool,
 }
 
-/// How messages are printed.
+/// Output format of messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub(crate) template: Option<Template>,
     pub(crate) verbose: bool,
     pub(crate) without_end_of_line: bool,
     pub(crate) pretty: bool,
-    /// `--json`.
+    /// `--json`: print one JSON object for each message.
     pub(crate) json: bool,
 }
 
 impl Settings {
-    /// As without any flag.
+    /// Settings of a tool without any flags.
     pub(crate) fn new(tool: Tool) -> Self {
         Self {
             tool,
@@ -184,7 +184,7 @@ impl Settings {
         }
     }
 
-    /// Takes a message that is to be sent, of which there is one kind at a time.
+    /// Sets the source of messages, of which only one is allowed.
     pub(crate) fn set_source(&mut self, source: Source) -> Result<(), Failure> {
         if self.outgoing.source.replace(source).is_some() {
             return Err(Failure::usage("Error: Only one type of message can be sent at once."));
@@ -192,7 +192,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the connection is encrypted: asked for by any of the flags about trust, or by the port that stands for it.
+    /// Whether the connection is encrypted, because of a flag about trust or the port of MQTT over TLS.
     pub(crate) fn wants_tls(&self) -> bool {
         let tls = &self.tls;
         tls.ca_file.is_some()

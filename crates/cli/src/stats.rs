@@ -1,4 +1,4 @@
-//! `--stats`: how much comes, each second.
+//! `--stats`: rates of received messages.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::say::complain;
 
-/// Told so often.
+/// Interval between two reports.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Counts, and tells on standard error; or nothing at all.
+/// Counts messages, and reports rates on standard error, if requested.
 pub(crate) struct Stats(Option<Counts>);
 
 struct Counts {
@@ -41,7 +41,7 @@ impl Stats {
         }
     }
 
-    /// When there is something to tell.
+    /// Waits for the time of the next report.
     pub(crate) async fn due(&self) {
         match &self.0 {
             Some(counts) => sleep_until(counts.since + PERIOD).await,
@@ -49,7 +49,7 @@ impl Stats {
         }
     }
 
-    /// Tells, if it is time.
+    /// Prints a report if it is due.
     pub(crate) fn tell(&mut self) {
         if let Some(counts) = &mut self.0 {
             let elapsed = counts.since.elapsed();
@@ -65,7 +65,7 @@ impl Stats {
         }
     }
 
-    /// Tells of the whole time.
+    /// Prints a report about the whole time.
     pub(crate) fn finish(&self) {
         if let Some(counts) = &self.0 {
             let Tally { messages, bytes } = counts.total;
@@ -78,14 +78,14 @@ impl Stats {
 }
 
 impl Tally {
-    #[allow(clippy::cast_precision_loss)] // A rate is shown with three digits.
+    #[allow(clippy::cast_precision_loss)] // Rates are shown with few digits.
     fn rate(self, over: Duration) -> String {
         let per_second = |count: u64| count as f64 / over.as_secs_f64().max(0.001);
         format!("{} messages/s, {} bytes/s", short(per_second(self.messages)), short(per_second(self.bytes)))
     }
 }
 
-/// With three digits or so, and k for thousands, M for millions.
+/// Formats a number with a few digits, and k for thousands or M for millions.
 fn short(number: f64) -> String {
     match number {
         ..1_000.0 => format!("{number:.0}"),

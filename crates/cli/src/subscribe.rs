@@ -1,4 +1,4 @@
-//! `pondhawk sub`.
+//! `pondhawk sub`: subscribes, and prints messages.
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -20,10 +20,10 @@ use crate::say::complain;
 use crate::settings::{Incoming, Settings};
 use crate::stats::Stats;
 
-/// The server has refused every subscription: it is told, and otherwise taken for an end as any other.
+/// Exit code after the server has refused every subscription. The refusal is reported, but does not count as a failure.
 const ALL_DENIED: u8 = 0;
 
-/// Connects, subscribes, prints what comes, and ends when it is told to.
+/// Connects, subscribes, and prints messages until the end.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     let mut ended = pin!(until(settings.incoming.timeout));
     let client = tokio::select! {
@@ -37,14 +37,14 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
         end = &mut ended => (end.outcome(), Some(end)),
     };
     let printed = subscriber.printer.flush();
-    // What nobody takes any more must not stand before acknowledgements that are waited for.
+    // Messages that nobody takes must not block the acknowledgements behind them.
     drop(inbox);
     connection::disconnect(&client, settings, end).await;
     subscriber.stats.finish();
     outcome.and(printed.map_err(|error| unprinted(&error)))
 }
 
-/// What is printed and what is counted.
+/// State of the program while it receives messages.
 struct Subscriber<'a> {
     client: &'a Client,
     settings: &'a Settings,
@@ -55,7 +55,7 @@ struct Subscriber<'a> {
     chance: Chance,
 }
 
-/// Whether there is more to do.
+/// Whether to continue after a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Continue,
@@ -76,7 +76,7 @@ impl<'a> Subscriber<'a> {
         }
     }
 
-    /// Subscribes, and takes messages meanwhile and afterwards.
+    /// Subscribes, and receives messages during and after that.
     async fn receive(&mut self, inbox: &mut Inbox) -> Result<(), Failure> {
         let mut subscribing = pin!(subscribe(self.client, self.settings));
         let mut is_subscribed = false;
@@ -139,7 +139,7 @@ impl<'a> Subscriber<'a> {
         Ok(())
     }
 
-    /// The server is to keep it no longer. Before the program ends it waits for the acknowledgement.
+    /// Removes the retained message of a topic. The acknowledgement is awaited before the program ends.
     async fn remove(&self, topic: TopicName<'_>) -> Result<(), Failure> {
         let nothing = Outgoing { qos: Qos::AtLeastOnce, retain: true, ..Outgoing::new(topic, b"") };
         let sent = self.client.publish(&nothing).await;
@@ -151,14 +151,15 @@ impl<'a> Subscriber<'a> {
     }
 }
 
-/// Says when the connection is lost, and when there is one again.
+/// Reports the loss and the return of the connection.
 struct Watch<'a> {
     settings: &'a Settings,
     is_lost: bool,
 }
 
 impl Watch<'_> {
-    /// Attempts in vain are not told: they may be many.
+    /// Reports a change between connected and lost. Failed attempts to reconnect are not reported, because they may
+    /// be many.
     fn tell(&mut self, state: &State) {
         let was_lost = self.is_lost;
         self.is_lost = matches!(state, State::Reconnecting(_));
@@ -171,13 +172,13 @@ impl Watch<'_> {
                 complain(format_args!("The connection to {broker} is lost: {why}. Connecting again ..."));
             }
             State::Connected(_) => complain(format_args!("Connected to {broker} again.")),
-            // This ends the program, which says why.
+            // The end of the connection ends the program, which reports the reason.
             _ => {}
         }
     }
 }
 
-/// The next message. What was printed is shown before there is a wait for it.
+/// Waits for the next message. Before a wait, output is flushed.
 pub(crate) async fn next(inbox: &mut Inbox, printer: &mut Printer) -> io::Result<Option<Message>> {
     let mut message = pin!(inbox.next());
     let ready = std::future::poll_fn(|task| std::task::Poll::Ready(message.as_mut().poll(task))).await;
@@ -188,7 +189,7 @@ pub(crate) async fn next(inbox: &mut Inbox, printer: &mut Printer) -> io::Result
     Ok(message.await)
 }
 
-/// SUBSCRIBE with all filters, and then an UNSUBSCRIBE for each that was given; returns what the server says of the former.
+/// Sends SUBSCRIBE with all filters, and UNSUBSCRIBE for each filter of `-U`. Returns the reasons from SUBACK.
 async fn subscribe(client: &Client, settings: &Settings) -> Result<Vec<ReasonCode>, Failure> {
     let options = SubscriptionOptions {
         qos: settings.qos,
@@ -200,7 +201,7 @@ async fn subscribe(client: &Client, settings: &Settings) -> Result<Vec<ReasonCod
     let pairs = settings.properties.pairs(Command::Subscribe);
     let properties = settings.properties.subscribe(&pairs);
     for text in settings.incoming.unsubscribed.clone() {
-        // It runs when this waits, so behind SUBSCRIBE; nobody waits for its answer.
+        // The task starts when this function first waits, after SUBSCRIBE. Nobody waits for UNSUBACK.
         drop(tokio::spawn(unsubscribe(client.clone(), text, settings.properties.clone())));
     }
     client.subscribe_many(&filters, &properties).await.map_err(|error| failed(&error))
@@ -209,12 +210,12 @@ async fn subscribe(client: &Client, settings: &Settings) -> Result<Vec<ReasonCod
 async fn unsubscribe(client: Client, text: String, properties: Properties) {
     let pairs = properties.pairs(Command::Unsubscribe);
     if let Ok(filter) = TopicFilter::new(&text) {
-        // What can go wrong is the end of the connection, which is noticed elsewhere.
+        // The only possible error is the end of the connection, which is noticed elsewhere.
         let _ = client.unsubscribe_many(&[filter], &properties::unsubscribe(&pairs)).await;
     }
 }
 
-/// It is an end if nothing was granted.
+/// Fails if the server refused all filters.
 fn check_granted(reasons: &[ReasonCode]) -> Result<(), Failure> {
     if !reasons.is_empty() && reasons.iter().all(|reason| reason.is_error()) {
         return Err(Failure::with_code("All subscription requests were denied.", ALL_DENIED));
@@ -222,7 +223,7 @@ fn check_granted(reasons: &[ReasonCode]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why there is no subscription.
+/// Failure for a subscription that was not made.
 pub(crate) fn failed(error: &SubscribeError) -> Failure {
     match error {
         SubscribeError::Ended(ended) => connection::lost(ended),
@@ -230,17 +231,17 @@ pub(crate) fn failed(error: &SubscribeError) -> Failure {
     }
 }
 
-/// Standard output takes nothing more. Who has closed it knows that.
+/// Failure of standard output. A closed pipe has no error text: whoever closed it knows.
 pub(crate) fn unprinted(error: &io::Error) -> Failure {
     let text =
         if error.kind() == io::ErrorKind::BrokenPipe { String::new() } else { format!("Error: {error}") };
     Failure::new(text)
 }
 
-/// `--random-filter`.
+/// `--random-filter`: selects messages at random.
 struct Chance {
     share: Option<f64>,
-    /// Keyed by the system at random; hashes of successive numbers are as good as random ones.
+    /// Randomly keyed hash. Hashes of consecutive numbers serve as random numbers.
     state: RandomState,
     count: u64,
 }

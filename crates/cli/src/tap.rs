@@ -1,4 +1,4 @@
-//! `pondhawk tap`: between clients and any broker; every byte unchanged, and a line for each packet.
+//! `pondhawk tap`: forwards all bytes between clients and a broker unchanged, and prints each packet.
 
 mod capture;
 mod reading;
@@ -24,33 +24,34 @@ use crate::say::{complain, show};
 use capture::{Capture, Conversation};
 use reading::Reading;
 
-/// So many lines wait to be printed, and no more: who reads them slowly misses some, and the clients do not wait.
+/// Maximum number of lines that wait to be printed. Beyond it lines are dropped, so that clients never wait for a
+/// terminal.
 const LINES_WAITING_MAX: usize = 1_024;
 
-/// Before another connection is taken after one could not be: what was missing may be there again.
+/// Pause after a failed accept, in which missing resources may become available.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// So many bytes are forwarded at a time.
+/// Maximum number of bytes that are forwarded at a time.
 const BYTES_AT_A_TIME: usize = 16 << 10;
 
-/// Stands between clients and a broker: forwards every byte as it comes, and prints each packet on a line: time (UTC),
-/// number of the connection, direction, packet.
+/// Forwards all bytes between clients and a broker, and prints each packet on a line: time (UTC), number of the
+/// connection, direction, packet.
 #[derive(Debug, Clone, Args)]
 pub struct TapArgs {
-    /// Where clients connect to; port 0 is a free one.
+    /// Address for clients to connect to; port 0 chooses a free one.
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
 
-    /// The broker.
+    /// Address of the broker.
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
 
-    /// Also write what is forwarded, with the passwords in it, to a file that Wireshark opens (pcap).
+    /// Also write the forwarded bytes, including passwords, to a pcap file for Wireshark.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
 }
 
-/// Forwards until it is interrupted.
+/// Forwards connections until the process is interrupted.
 pub fn run(arguments: &TapArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(listen(arguments))) {
@@ -83,7 +84,7 @@ async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
                 let tap = Tap { number, capture: capture.clone(), printer: printer.clone() };
                 tokio::spawn(tap.carry(client, to.clone()));
             }
-            // The client may be gone again, or this process have too many files open: others are carried all the same.
+            // The client may be gone, or this process may have too many open files. Other connections continue.
             Err(error) => {
                 printer.print(&format!("{} - -- not accepted: {error}", time_of_day(now())));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -92,7 +93,7 @@ async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
     }
 }
 
-/// Prints lines on a thread of its own: nobody is forwarded more slowly because a terminal is slow.
+/// Prints lines on a separate thread, so that a slow terminal does not delay clients.
 #[derive(Debug, Clone)]
 struct Printer {
     lines: SyncSender<String>,
@@ -106,7 +107,8 @@ impl Printer {
         Ok(Self { lines, left_out: Arc::default() })
     }
 
-    /// Prints a line when its turn comes; if too many wait, it is counted, which the next one that does not wait in vain says.
+    /// Queues a line. If the queue is full, the line is dropped and counted, and the next queued line reports the
+    /// count.
     fn print(&self, line: &str) {
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         let note = if left_out > 0 { format!("{left_out} lines are left out here\n") } else { String::new() };
@@ -116,14 +118,14 @@ impl Printer {
     }
 }
 
-/// One connection.
+/// A connection of a client, and its output.
 struct Tap {
     number: u64,
     capture: Option<Arc<Mutex<Capture>>>,
     printer: Printer,
 }
 
-/// What both ways of a connection know.
+/// State that both directions of a connection share.
 struct Shared {
     version: Option<Version>,
     conversation: Conversation,
@@ -137,7 +139,7 @@ impl Tap {
             (_, Err(error)) => return self.print("--", &format!("gone already: {error}")),
         };
         self.print("--", &format!("opened by {from}"));
-        // Small packets are not to wait for each other here if they did not before.
+        // The clients' small packets are not delayed here, because they may not have been delayed before.
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         let address = server.peer_addr().unwrap_or(from);
         let shared = Mutex::new(Shared { version: None, conversation: Conversation::new(from, address) });
@@ -149,7 +151,7 @@ impl Tap {
         self.print("--", "closed");
     }
 
-    /// Until nothing more comes, which the other side is told.
+    /// Forwards one direction until its end, and then ends the stream to the other side.
     async fn forward(
         &self,
         sender: Role,
@@ -165,7 +167,8 @@ impl Tap {
                 Ok(count) => &bytes[..count],
                 Err(error) => break self.print(arrow, &error.to_string()),
             };
-            // The other side's answer is read as this side says; so this is read first, and told when it is forwarded.
+            // The version must be known before the other side's answer is read. Bytes are therefore read first,
+            // forwarded next, and printed last.
             let (time, mut lines) = (now(), Vec::new());
             reading.take(came, &mut lock(shared).version, |line| lines.push(line.to_owned()));
             let forwarded = to.write_all(came).await;
@@ -198,12 +201,12 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Since 1970.
+/// Time since 1970.
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// In UTC, to the millisecond.
+/// Formats the time of day in UTC, with milliseconds.
 fn time_of_day(now: Duration) -> String {
     let (secs, ms) = (now.as_secs(), now.subsec_millis());
     format!("{:02}:{:02}:{:02}.{ms:03}", secs / 3_600 % 24, secs / 60 % 60, secs % 60)

@@ -1,4 +1,4 @@
-//! `-d`: each packet on one line, as Mosquitto's clients print it.
+//! `-d`: prints each packet on one line, in the format of Mosquitto's clients.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use wire::{Connected, Delivery, Publish, PublishTopic, SubscriptionOptions};
 
 use crate::settings::{Settings, Tool};
 
-/// Prints packets, those of one connection after the other.
+/// Prints the packets of consecutive connections.
 #[derive(Debug)]
 pub(crate) struct Trace {
     version: Version,
@@ -17,18 +17,18 @@ pub(crate) struct Trace {
     state: Mutex<State>,
 }
 
-/// What the lines say that is not in their packets.
+/// Data for the output that is not in the packet itself.
 #[derive(Debug)]
 struct State {
     client_id: Option<String>,
-    /// The lines of messages of QoS 0 have the next one.
+    /// Last packet identifier. Messages of QoS 0 are printed with the next one.
     last_packet_id: u16,
-    /// Topics by their aliases, of the client and of the server.
+    /// Topics by direction (`true` for the client's own) and alias.
     aliases: HashMap<(bool, TopicAlias), String>,
 }
 
 impl State {
-    /// The topic of a message, where it has one or an alias of one.
+    /// Topic of a message, by name or by alias.
     fn topic(&mut self, sender: Role, publish: &Publish<'_>) -> String {
         let is_ours = sender == Role::Client;
         match publish.topic {
@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    /// What is told of a message.
+    /// Formats a PUBLISH of either side.
     fn publish(&mut self, sender: Role, publish: &Publish<'_>) -> String {
         let topic = self.topic(sender, publish);
         let packet_id = match sender {
@@ -81,7 +81,7 @@ impl Trace {
         };
         let verb = if sender == Role::Client { "sending" } else { "received" };
         let client_id = state.client_id.as_deref().unwrap_or("(null)");
-        // If nobody listens any more, the messages will find out.
+        // Errors are ignored here: printing the next message reports them.
         let mut to = io::stdout().lock();
         for line in lines {
             let _ = writeln!(to, "Client {client_id} {verb} {line}");
@@ -96,7 +96,7 @@ impl Trace {
     }
 }
 
-/// A packet of ours; one for several filters has a line for each.
+/// Formats a packet from the client. A packet with several filters has one line for each.
 fn sent(packet: &Packet<'_>, last_packet_id: &mut u16) -> Vec<String> {
     let line = match packet {
         Packet::PubAck(packet) => {
@@ -135,7 +135,7 @@ fn sent(packet: &Packet<'_>, last_packet_id: &mut u16) -> Vec<String> {
     vec![line]
 }
 
-/// A packet of the server's.
+/// Formats a packet from the server.
 fn received(packet: &Packet<'_>, version: Version) -> String {
     match packet {
         Packet::ConnAck(packet) => {
@@ -168,13 +168,13 @@ fn packet_id(publish: &Publish<'_>) -> Option<u16> {
     }
 }
 
-/// Its identifier; at QoS 0 the one that it would have.
+/// Packet identifier of a message. At QoS 0, the one that it would have.
 fn sent_id(publish: &Publish<'_>, last: &mut u16) -> u16 {
     *last = packet_id(publish).unwrap_or_else(|| last.checked_add(1).unwrap_or(1));
     *last
 }
 
-/// The options of a subscription on the wire, without QoS (section 3.8.3.1).
+/// Subscription options as encoded in SUBSCRIBE, without QoS (section 3.8.3.1).
 fn options_byte(options: &SubscriptionOptions) -> u8 {
     let flag = |is_set: bool, bit: u8| u8::from(is_set) << bit;
     flag(options.no_local, 2) | flag(options.retain_as_published, 3) | (options.retain_handling as u8) << 4

@@ -1,4 +1,4 @@
-//! The way to the server: sockets, and what lies between them and MQTT.
+//! Makes the endpoint: sockets, and the layers between them and MQTT.
 
 use std::error::Error;
 use std::io;
@@ -11,7 +11,7 @@ use crate::connection;
 use crate::failure::Failure;
 use crate::settings::{Settings, Tls};
 
-/// What the flags say of the way.
+/// Makes the endpoint from the settings.
 pub(crate) async fn endpoint(settings: &Settings) -> Result<Endpoint, Failure> {
     let server = &settings.server;
     let mut endpoint = match &server.unix {
@@ -39,7 +39,7 @@ pub(crate) async fn endpoint(settings: &Settings) -> Result<Endpoint, Failure> {
     Ok(endpoint)
 }
 
-/// An address of this machine, or the first of a name.
+/// Parses a local IP address, or takes the first address of a name.
 async fn address(text: &str) -> Result<IpAddr, Failure> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -68,7 +68,7 @@ fn tls_options(tls: &Tls) -> Result<TlsOptions, Failure> {
         options = options.alpn([protocol.as_str()]);
     }
     match tls.version.as_deref() {
-        // At least that, as for Mosquitto's clients; there is nothing older.
+        // A minimum, as with Mosquitto's clients. Older versions are not supported.
         None | Some("tlsv1.2") => {}
         Some("tlsv1.3") => options = options.version(TlsVersion::V1_3),
         Some(other) => {
@@ -85,7 +85,7 @@ fn tls_options(tls: &Tls) -> Result<TlsOptions, Failure> {
     Ok(options)
 }
 
-/// The suites of TLS 1.2 under the names that OpenSSL has for them.
+/// Cipher suites of TLS 1.2, by their names in OpenSSL.
 const CIPHERS: &[(&str, CipherSuite)] = &[
     ("ECDHE-ECDSA-AES256-GCM-SHA384", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
     ("ECDHE-ECDSA-AES128-GCM-SHA256", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
@@ -95,14 +95,14 @@ const CIPHERS: &[(&str, CipherSuite)] = &[
     ("ECDHE-RSA-CHACHA20-POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
 
-/// Those of TLS 1.3, which such a list leaves alone.
+/// Cipher suites of TLS 1.3, which OpenSSL's cipher lists do not affect.
 const CIPHERS_1_3: [CipherSuite; 3] = [
     CipherSuite::TLS13_AES_256_GCM_SHA384,
     CipherSuite::TLS13_AES_128_GCM_SHA256,
     CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
 ];
 
-/// What a list of OpenSSL's allows of what there is. `DEFAULT`, `HIGH` and `ALL` allow all of it, which is safe.
+/// Selects the supported suites from an OpenSSL cipher list. `DEFAULT`, `HIGH` and `ALL` select all, which are safe.
 fn ciphers(list: &str) -> Result<Vec<CipherSuite>, Failure> {
     let names: Vec<_> = list.split([':', ',', ' ']).collect();
     let allows_all = names.iter().any(|name| ["DEFAULT", "HIGH", "ALL"].contains(name));
@@ -115,7 +115,7 @@ fn ciphers(list: &str) -> Result<Vec<CipherSuite>, Failure> {
     Ok(suites)
 }
 
-/// `MOSQ_ERR_TLS`.
+/// Mosquitto's `MOSQ_ERR_TLS`.
 const TLS: u8 = 8;
 
 fn not_encrypted(error: &TlsError, tls: &Tls) -> Failure {
@@ -123,8 +123,9 @@ fn not_encrypted(error: &TlsError, tls: &Tls) -> Failure {
     Failure::with_code(format!("Error: {error}."), code)
 }
 
-/// Why there is no way to the server. What the system says it says in its own words, without their number; where it was and
-/// what to do stands behind that.
+/// Failure for a transport that could not be made.
+///
+/// The first line is the system's error text without its number. The second line has the address and a remedy.
 pub(crate) fn unreachable(error: &io::Error, settings: &Settings) -> Failure {
     let transport = error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>());
     let cause = || transport.and_then(Error::source).map_or_else(|| error.to_string(), ToString::to_string);
@@ -156,7 +157,7 @@ pub(crate) fn unreachable(error: &io::Error, settings: &Settings) -> Failure {
     }
 }
 
-/// What may be the matter with who takes a connection and does not answer CONNECT as a broker does.
+/// Hint for a server that accepts a connection, but does not answer CONNECT like a broker.
 pub(crate) fn unanswered(settings: &Settings) -> String {
     let broker = connection::broker(settings);
     if settings.wants_tls() {
@@ -167,7 +168,7 @@ pub(crate) fn unanswered(settings: &Settings) -> String {
     }
 }
 
-/// What may be the matter with a socket.
+/// Hint for a socket that could not be connected.
 fn socket_advice(kind: io::ErrorKind, next: &str) -> String {
     match kind {
         io::ErrorKind::ConnectionRefused => {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::flags::add_topic;
 use crate::settings::{PORT, Settings, TLS_PORT};
 
-/// A SOCKS5 proxy.
+/// Address and credentials of a SOCKS5 proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proxy {
     pub(crate) host: String,
@@ -12,7 +12,7 @@ pub(crate) struct Proxy {
     pub(crate) credentials: Option<(String, String)>,
 }
 
-/// `[USER[:PASSWORD]@]HOST[:PORT]`.
+/// `[USER[:PASSWORD]@]HOST[:PORT]`, divided into its parts.
 struct Authority<'a> {
     user_name: Option<&'a str>,
     password: Option<&'a str>,
@@ -28,7 +28,7 @@ impl<'a> Authority<'a> {
             Some((_, Some((name, password)))) => (Some(name), Some(password)),
             Some((name, None)) => (Some(name), None),
         };
-        // An IPv6 address stands in brackets.
+        // An IPv6 address is in brackets.
         let in_brackets = place.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         let (host, port) = match in_brackets {
             Some((host, rest)) => (host, rest.strip_prefix(':')),
@@ -38,7 +38,7 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// Takes host, port, credentials and topic from a URL, and encryption from its scheme.
+/// Sets host, port, credentials and topic from a URL, and encryption from its scheme.
 pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
     let schemes = [
         ("mqtt://", false, false),
@@ -83,7 +83,7 @@ pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
     add_topic(settings, topic)
 }
 
-/// Where brokers have their WebSocket.
+/// Usual path of a broker's WebSocket.
 const WEBSOCKET_PATH: &str = "/mqtt";
 
 fn port(text: &str) -> Result<u16, Failure> {
@@ -91,7 +91,7 @@ fn port(text: &str) -> Result<u16, Failure> {
     port.ok_or_else(|| Failure::usage(format!("Error: Invalid port given: {text}")))
 }
 
-/// The port of SOCKS where a URL has none.
+/// Default port of a SOCKS proxy.
 const PROXY_PORT: u16 = 1080;
 
 impl Proxy {

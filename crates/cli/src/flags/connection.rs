@@ -77,7 +77,7 @@ pub(super) const WHERE: &[Flag] = &[
     Flag {
         names: &["--nodelay"],
         tools: ALL,
-        // It always is: the client library writes as much as there is at a time.
+        // No effect: the client library always sets TCP_NODELAY.
         takes: Takes::Nothing(|_| Ok(())),
         help: "Send small packets at once (this is always so)",
     },
@@ -223,7 +223,7 @@ fn both_names() -> Failure {
     Failure::usage("Error: -i and -I argument cannot be used together.")
 }
 
-/// -1 and ∞ are for ever.
+/// Parses a Session Expiry Interval in seconds. -1 and ∞ stand for a session without expiry.
 fn expiry_secs(text: &str) -> Result<u32, Failure> {
     if text == "∞" {
         return Ok(u32::MAX);

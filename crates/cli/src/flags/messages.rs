@@ -1,4 +1,4 @@
-//! Flags about what is published and subscribed to.
+//! Flags about publishing and subscribing.
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ const QOS: Takes =
         Ok(())
     });
 
-/// Another filter, or the topic in place of what was said before.
+/// Adds a filter for `sub`. For the other tools, replaces the topic.
 pub(crate) fn add_topic(settings: &mut Settings, text: &str) -> Result<(), Failure> {
     if settings.tool == Tool::Subscribe {
         settings.topics.push(filter(text, "subscription")?);
@@ -166,7 +166,7 @@ pub(crate) fn add_topic(settings: &mut Settings, text: &str) -> Result<(), Failu
     Ok(())
 }
 
-/// A filter for this purpose.
+/// Checks a filter. `purpose` is part of the error text.
 pub(super) fn filter(text: &str, purpose: &str) -> Result<String, Failure> {
     match topic::TopicFilter::new(text) {
         Ok(_) => Ok(text.to_owned()),

@@ -1,5 +1,4 @@
-//! The table of flags: each is here once, and the parser, the help and the comparison with Mosquitto's clients are made of
-//! it.
+//! The table of flags. Each flag is defined once, for the parser, the help and the comparison with Mosquitto's clients.
 
 mod connection;
 mod messages;
@@ -12,45 +11,45 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::settings::{Settings, Tool};
 
-/// A flag, as it is typed, what it takes, what it does, and what a person should know of it.
+/// A flag: its names, its argument, its effect and its help text.
 pub(crate) struct Flag {
-    /// The short one first.
+    /// All names, the short one first.
     pub(crate) names: &'static [&'static str],
     pub(crate) tools: &'static [Tool],
     pub(crate) takes: Takes,
     pub(crate) help: &'static str,
 }
 
-/// What follows a flag.
+/// Argument of a flag, and the function that applies the flag.
 #[derive(Clone, Copy)]
 pub(crate) enum Takes {
     Nothing(fn(&mut Settings) -> Result<(), Failure>),
-    /// Text of MQTT's: UTF-8.
+    /// A UTF-8 string, as MQTT requires.
     Text(Argument, fn(&mut Settings, &str) -> Result<(), Failure>),
-    /// The name of a file, which need not be UTF-8.
+    /// A path, which may contain any bytes.
     Path(Argument, fn(&mut Settings, &Path) -> Result<(), Failure>),
-    /// Any bytes.
+    /// A value of any bytes.
     Bytes(Argument, fn(&mut Settings, &[u8]) -> Result<(), Failure>),
     /// `-D`: a command, a property, and its value, or its name and value.
     Property,
 }
 
-/// How the argument of a flag is called.
+/// Names of a flag's argument.
 #[derive(Clone, Copy)]
 pub(crate) struct Argument {
-    /// In the help.
+    /// Name in the help.
     pub(crate) name: &'static str,
-    /// Where it is missing: `-h argument given but no host specified`.
+    /// Error text for a missing argument, such as `-h argument given but no host specified`.
     pub(crate) missing: &'static str,
 }
 
-/// Flags that belong together, under one heading.
+/// Flags that share a heading in the help.
 pub(crate) struct Section {
     pub(crate) heading: &'static str,
     pub(crate) flags: &'static [Flag],
 }
 
-/// In the order of the help.
+/// All flags, in the order of the help.
 pub(crate) const SECTIONS: &[Section] = &[
     Section { heading: "Where to connect", flags: connection::WHERE },
     Section { heading: "What to publish", flags: messages::PUBLISH },
@@ -64,12 +63,12 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section { heading: "Known to Mosquitto's clients, and refused here", flags: security::REFUSED },
 ];
 
-/// The flag of this name, if the tool has it.
+/// Finds a flag of a tool by its name.
 pub(crate) fn find(tool: Tool, name: &str) -> Option<&'static Flag> {
     of(tool).find(|flag| flag.names.contains(&name))
 }
 
-/// Every flag of a tool.
+/// Iterates over the flags of a tool.
 pub(crate) fn of(tool: Tool) -> impl Iterator<Item = &'static Flag> {
     SECTIONS.iter().flat_map(|section| section.flags).filter(move |flag| flag.tools.contains(&tool))
 }
@@ -88,12 +87,12 @@ const fn argument(name: &'static str, missing: &'static str) -> Argument {
     Argument { name, missing }
 }
 
-/// A whole number in these bounds, or this failure.
+/// Parses a whole number within the bounds of its type.
 fn number<N: std::str::FromStr>(text: &str, otherwise: impl FnOnce() -> Failure) -> Result<N, Failure> {
     text.trim().parse().map_err(|_| otherwise())
 }
 
-/// A QoS, for this error.
+/// Parses a QoS, which is 0, 1 or 2.
 fn qos(text: &str, otherwise: impl FnOnce() -> Failure) -> Result<client::Qos, Failure> {
     let level = text.trim().parse().ok().and_then(client::Qos::from_level);
     level.ok_or_else(otherwise)

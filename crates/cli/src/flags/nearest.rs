@@ -1,12 +1,12 @@
-//! What was probably meant by a word that is no flag.
+//! Suggestions for unknown flags.
 
 use super::{find, of};
 use crate::settings::Tool;
 
-/// So many letters may be wrong, missing or too many.
+/// Maximum number of wrong, missing or extra letters in a suggestion.
 const DISTANCE_MAX: usize = 2;
 
-/// Says what to type in its place, if that can be guessed.
+/// Suggests a correction for an unknown word, if there is a likely one.
 pub(crate) fn advice(tool: Tool, word: &str) -> Option<String> {
     if let Some((name, value)) = word.split_once('=')
         && find(tool, name).is_some()
@@ -26,7 +26,7 @@ pub(crate) fn advice(tool: Tool, word: &str) -> Option<String> {
     Some(format!("It is a flag of 'pondhawk {}'.", other.name()))
 }
 
-/// The flag that differs least. Short ones differ too little from each other.
+/// Finds the long flag with the smallest distance. Short flags are left out, because they differ too little.
 fn nearest(tool: Tool, word: &str) -> Option<&'static str> {
     let long = of(tool).flat_map(|flag| flag.names).filter(|name| name.len() > 2 && word.len() > 3);
     let distances = long.map(|name| (distance(name, word), *name));
@@ -34,7 +34,7 @@ fn nearest(tool: Tool, word: &str) -> Option<&'static str> {
     (distance <= DISTANCE_MAX).then_some(name)
 }
 
-/// How many letters are to be put in, left out or changed (Levenshtein).
+/// Levenshtein distance: the number of letters to insert, delete or change.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (number, letter) in one.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! Flags about what is printed, when to end, and help.
+//! Flags about output, the end of a program, and help.
 
 use std::time::Duration;
 

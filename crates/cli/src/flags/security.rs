@@ -1,4 +1,4 @@
-//! Flags about encryption.
+//! Flags about TLS, including those that are refused.
 
 use super::{ALL, Flag, Takes, argument};
 use crate::failure::Failure;
@@ -126,7 +126,7 @@ pub(super) const TLS: &[Flag] = &[
     },
 ];
 
-/// Known, so that they are refused by name.
+/// Flags of Mosquitto's clients that are refused. They are listed so that the error can name them.
 pub(super) const REFUSED: &[Flag] = &[
     Flag {
         names: &["--psk"],

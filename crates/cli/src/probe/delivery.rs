@@ -1,4 +1,4 @@
-//! How messages are delivered: kept, in order, beside somebody slow, and how fast.
+//! Checks of delivery: lasting sessions, order, slow subscribers, and speed.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -9,13 +9,13 @@ use client::{Client, Qos};
 use super::finding::{Finding, Unit, Value, Verdict};
 use super::{Failure, Probe, leave, message, needs_qos};
 
-/// A session is asked for as long as this: a month.
+/// Requested Session Expiry Interval: 30 days.
 const SESSION_SECS: u32 = 30 * 24 * 3_600;
 
-/// Each of the messages that a slow subscriber gets.
+/// Size of each message for the slow subscriber.
 const SLOW_PAYLOAD_BYTES: usize = 1_000;
 
-/// So many messages are not acknowledged at a time.
+/// Maximum number of unacknowledged messages.
 const WINDOW: usize = 100;
 
 pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
@@ -40,10 +40,10 @@ pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
     findings
 }
 
-/// Whether a session waits for its client, with what comes meanwhile, and for how long the server says that it does.
+/// Checks whether a session and its messages outlive the connection, and notes the expiry that the server grants.
 async fn session(probe: &Probe) -> Result<Finding, Failure> {
     let kept = keeps_session(probe).await;
-    // A session that ends with its connection takes the place of what may be left, whatever came of it.
+    // A session that ends with its connection replaces the one that may be left, whatever the result.
     if let Ok(client) = probe.connect("lasting").await {
         leave(client).await;
     }
@@ -57,7 +57,7 @@ async fn session(probe: &Probe) -> Result<Finding, Failure> {
     Ok(Finding { said, ..finding })
 }
 
-/// What came of a session.
+/// Outcome of the check of a session.
 struct Kept {
     found: Result<(), Failure>,
     granted_secs: u32,
@@ -71,7 +71,7 @@ async fn keeps_session(probe: &Probe) -> Result<Kept, Failure> {
     let topic = probe.topic("session");
     let first = probe.connect_with(lasting()).await?;
     let granted_secs = first.server().session_expiry_secs.unwrap_or(SESSION_SECS);
-    // Nothing is asked of messages of QoS 0 that come meanwhile.
+    // MQTT does not require that sessions store messages of QoS 0.
     if let Err(failure) = needs_qos(&first, Qos::AtLeastOnce) {
         leave(first).await;
         return Ok(Kept { found: Err(failure), granted_secs });
@@ -94,7 +94,7 @@ async fn keeps_session(probe: &Probe) -> Result<Kept, Failure> {
     Ok(Kept { found, granted_secs })
 }
 
-/// Publishes numbers, with some of them under way at a time. Returns the longest time to an acknowledgement.
+/// Publishes consecutive numbers, up to [`WINDOW`] at a time. Returns the longest time to an acknowledgement.
 async fn publish_numbers(
     probe: &Probe,
     client: &Client,
@@ -124,7 +124,7 @@ fn number(payload: &[u8]) -> Option<u32> {
     payload.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Numbers that are published are heard in order, and from QoS 1 on each of them.
+/// Checks that published numbers arrive in order and, from QoS 1 on, completely.
 async fn order(probe: &Probe, qos: Qos) -> Result<Numbers, Failure> {
     let client = probe.connect("order").await?;
     let found = keeps_order(probe, &client, qos).await;
@@ -141,7 +141,7 @@ fn in_order(probe: &Probe, what: &str, numbers: &Numbers) -> Finding {
     }
 }
 
-/// How many came in the time from the first to be published to the last to come.
+/// Rate of messages, from the first PUBLISH to the last arrival.
 fn rate(numbers: &Result<Numbers, Failure>, qos: Qos) -> Finding {
     let what = format!("rate, QoS {}", qos.level());
     match numbers {
@@ -166,7 +166,7 @@ async fn keeps_order(probe: &Probe, client: &Client, qos: Qos) -> Result<Numbers
                     numbers.elapsed = began.elapsed();
                 }
                 Ok(None) => return Err("the connection has ended".into()),
-                // At QoS 0 the last ones may be lost, but not all.
+                // At QoS 0 the last messages may be lost, but not all messages.
                 Err(_) if qos == Qos::AtMostOnce && numbers.count > 0 => break,
                 Err(why) => return Err(format!("{} come, the next one {why}", numbers.count).into()),
             }
@@ -177,18 +177,18 @@ async fn keeps_order(probe: &Probe, client: &Client, qos: Qos) -> Result<Numbers
     published.and(heard)
 }
 
-/// What was heard of the numbers from 0 on.
+/// Statistics of the numbers that arrived.
 #[derive(Debug, Default)]
 struct Numbers {
     count: u32,
-    /// Behind the last of them.
+    /// Number expected next: one more than the last.
     next: u32,
-    /// Until the last of them.
+    /// Time from the first PUBLISH to the last arrival.
     elapsed: Duration,
 }
 
 impl Numbers {
-    /// Another one. At QoS 0 some may be missing, at QoS 1 some may come again.
+    /// Adds a number that arrived. At QoS 0 numbers may be missing, and at QoS 1 they may be repeated.
     fn take(&mut self, number: Option<u32>, qos: Qos) -> Result<(), Failure> {
         match number {
             Some(number) if number == self.next || (number > self.next && qos == Qos::AtMostOnce) => {
@@ -203,8 +203,9 @@ impl Numbers {
     }
 }
 
-/// Whether acknowledgements come while a subscriber acknowledges nothing, and whether what was acknowledged is there when
-/// it does again.
+/// Checks delivery while a subscriber acknowledges nothing.
+///
+/// Publishers must still get acknowledgements, and the subscriber must receive all acknowledged messages later.
 async fn slow(probe: &Probe) -> Result<Vec<Finding>, Failure> {
     let window = NonZeroU16::new(10).ok_or("no window")?;
     let options = probe.options(probe.version, "slow").messages_max(1).receive_max(window).keep_alive_secs(0);
@@ -240,7 +241,7 @@ async fn drain(probe: &Probe, messages: &mut client::Messages) -> Result<(), Fai
     Ok(())
 }
 
-/// From a publisher to itself, one message at a time.
+/// Measures the round trip from a publisher to itself, one message at a time.
 async fn latency(probe: &Probe, what: &str, qos: Qos) -> Result<Finding, Failure> {
     let client = probe.connect("latency").await?;
     needs_qos(&client, qos)?;
@@ -259,7 +260,7 @@ async fn latency(probe: &Probe, what: &str, qos: Qos) -> Result<Finding, Failure
     Ok(Finding::measured(what, percentiles, Verdict::Fine))
 }
 
-/// The shortest of these sorted times that so many of a hundred do not exceed: the nearest rank.
+/// Percentile by the nearest rank: the shortest of these sorted times that at least `percent` % do not exceed.
 fn percentile(times: &[Duration], percent: usize) -> Duration {
     let rank = (times.len() * percent).div_ceil(100);
     times.get(rank.saturating_sub(1)).copied().unwrap_or_default()

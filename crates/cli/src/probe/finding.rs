@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! Findings, for people and for programs.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Failure;
 use crate::json::{Json, Style};
 
-/// One thing that was tried.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) what: String,
@@ -18,39 +18,39 @@ pub(crate) struct Finding {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Yes,
-    /// Why not.
+    /// Not available, for this reason.
     No(String),
-    /// Why it was not tried.
+    /// Not tried, for this reason.
     NotTried(String),
-    /// There is no bound but this, which is not the broker's.
+    /// The broker sets no limit; the text names the limit that applies.
     Unbounded(&'static str),
     Number(u64, Unit),
-    /// So much passes. Where more was tried, a little more may pass and not all of it; otherwise nobody knows.
+    /// Passed up to this number. If more was tried, the exact limit is slightly higher; otherwise it is unknown.
     AtLeast {
         number: u64,
         unit: Unit,
         was_more_tried: bool,
     },
-    /// Of so many messages so many come.
+    /// Number of messages that arrived, of those published.
     Share {
         messages: u32,
         of: u32,
     },
-    /// The longest time of many.
+    /// Longest of many times.
     Longest(Duration),
-    /// Half of the times, and 99 of a hundred, are no longer than these.
+    /// Median and 99th percentile of many times.
     Percentiles {
         p50: Duration,
         p99: Duration,
     },
-    /// So many messages in this time.
+    /// Number of messages in a time.
     Rate {
         messages: u32,
         elapsed: Duration,
     },
 }
 
-/// What is counted.
+/// Unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Bytes,
@@ -75,22 +75,22 @@ impl Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
-    /// It is not what the broker says, or not what MQTT asks for.
+    /// The result contradicts the broker's claim or the standard.
     Wrong,
 }
 
 impl Finding {
-    /// What the broker says, and nobody has tried.
+    /// A claim of the broker that was not tested.
     pub(crate) fn said(what: &str, said: Value) -> Self {
         Self { what: what.to_owned(), measured: None, said: Some(said), verdict: Verdict::Fine }
     }
 
-    /// What was measured, and nobody says.
+    /// A measurement about which the broker claims nothing.
     pub(crate) fn measured(what: &str, measured: Value, verdict: Verdict) -> Self {
         Self { what: what.to_owned(), measured: Some(measured), said: None, verdict }
     }
 
-    /// Whether it can be done. Where the broker says nothing, it may be missing.
+    /// Result of a check, compared with the broker's claim. Without a claim, both outcomes are fine.
     pub(crate) fn of_check(what: &str, found: Result<(), Failure>, said: Option<bool>) -> Self {
         let verdict = match (&found, said) {
             (Ok(()), Some(false)) | (Err(Failure::Failed(_)), Some(true)) => Verdict::Wrong,
@@ -106,12 +106,12 @@ impl Finding {
 }
 
 impl Finding {
-    /// What MQTT asks for and this is not.
+    /// Failure of a check that the standard requires to succeed.
     pub(crate) fn failed(what: &str, why: Failure) -> Self {
         Self::of_check(what, Err(why), Some(true)).without_said()
     }
 
-    /// It is MQTT that asks for it, and not the broker that says it.
+    /// Removes the claim, because the requirement comes from the standard and not from the broker.
     pub(crate) fn without_said(self) -> Self {
         Self { said: None, ..self }
     }
@@ -125,7 +125,7 @@ impl Value {
         }
     }
 
-    /// For people: short.
+    /// Short form, for people.
     fn text(&self) -> String {
         match self {
             Self::Yes => "yes".to_owned(),
@@ -151,7 +151,7 @@ impl Value {
         }
     }
 
-    /// For programs: exact, and each number under a name that has its unit.
+    /// Exact form, for programs. Each number has a name that contains its unit.
     fn json(&self) -> Json {
         let numbers = |numbers: &[(&str, u64)]| {
             let member = |(name, number): &(&str, u64)| (name.as_bytes().to_vec(), Json::number(*number));
@@ -221,7 +221,7 @@ impl Report {
         let mut table = String::new();
         for [what, measured, said] in &rows {
             let line = format!("{what:first$}  {measured:second$}  {said}");
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = writeln!(table, "{}", line.trim_end());
         }
         table
@@ -248,13 +248,13 @@ impl Report {
             member("findings", Json::List(self.findings.iter().map(finding).collect())),
         ]);
         let mut line = Vec::new();
-        // A vector takes everything.
+        // Writing to a vector cannot fail.
         let _ = object.write(Style::Exact, &mut line);
         String::from_utf8_lossy(&line).into_owned() + "\n"
     }
 }
 
-/// With a comma before every three digits.
+/// Formats a number with a comma before every three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,17 +1,17 @@
-//! How much of it there may be.
+//! Measures the largest payloads and topics.
 
 use client::Client;
 
 use super::finding::{Finding, Unit, Value, Verdict};
 use super::{Failure, Probe, leave, message, surest};
 
-/// The length of a string has two bytes.
+/// Maximum length of a string: its length field has two bytes.
 const STRING_BYTES_MAX: usize = 65_535;
 
-/// Every other byte is a slash.
+/// Maximum number of levels of a topic in which every second byte is a slash.
 const LEVELS_MAX: usize = STRING_BYTES_MAX / 2 + 1;
 
-/// Payloads are found out to so many bytes.
+/// Precision of the measured payload size.
 const PAYLOAD_STEP_BYTES: usize = 1 << 10;
 
 pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
@@ -36,9 +36,10 @@ pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
     ]
 }
 
-/// A payload that the broker takes if its packets may be as large as it says (section 3.2.2.3.6).
+/// Payload size that follows from the broker's Maximum Packet Size (section 3.2.2.3.6).
 async fn payload_promised(probe: &Probe) -> Option<usize> {
-    /// All of a PUBLISH but topic and payload: the fixed header, the length of the topic, the identifier, no properties.
+    /// PUBLISH without topic and payload: fixed header, length of the topic, packet identifier, length of the
+    /// properties.
     const REST_BYTES: usize = 5 + 2 + 2 + 1;
     let client = probe.connect("limits").await.ok()?;
     let packet_bytes = client.server().packet_bytes_max.and_then(|bytes| usize::try_from(bytes).ok());
@@ -46,7 +47,7 @@ async fn payload_promised(probe: &Probe) -> Option<usize> {
     packet_bytes?.checked_sub(REST_BYTES + probe.topic("payload").len())
 }
 
-/// A size that there is a largest of, found out to a step, of so many that were tried.
+/// A size to measure, with the largest size to try and the precision.
 struct Limit {
     what: &'static str,
     unit: Unit,
@@ -55,7 +56,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// The largest that passes. It is wrong if it is less than what the broker says.
+    /// Makes a finding of the largest size that passed. It is wrong if it is less than the broker claims.
     fn found(&self, largest: Result<usize, Failure>, said: Option<usize>) -> Finding {
         let as_u64 = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let Self { what, unit, tried, step } = *self;
@@ -76,7 +77,7 @@ impl Limit {
     }
 }
 
-/// The largest size of a message that comes back as it was sent, between these.
+/// Searches the largest size, from `least` to `most`, at which a message comes back unchanged.
 async fn largest(
     probe: &Probe,
     least: usize,
@@ -87,7 +88,7 @@ async fn largest(
     let mut client = None;
     let mut passes = async |size: usize| {
         let (topic, payload) = of_size(size);
-        // After a size that is too large there may be no connection any more.
+        // A size that is too large may have ended the connection.
         let connected = match client.take() {
             Some(connected) => connected,
             None => probe.connect("limits").await?,

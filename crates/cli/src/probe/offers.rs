@@ -1,4 +1,4 @@
-//! What there is and what there is not.
+//! Checks of the features that a broker offers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use client::{
 use super::finding::{Finding, Unit, Value};
 use super::{Failure, Probe, finding, leave, message, name, needs, needs_qos, said, surest};
 
-/// Which versions it speaks; without any there is nothing to be tried.
+/// Checks which versions the broker supports. Without any, nothing else can be tested.
 pub(crate) async fn versions(probe: &mut Probe) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     let mut newest = Err("no version was tried".into());
@@ -32,7 +32,7 @@ pub(crate) async fn versions(probe: &mut Probe) -> Result<Vec<Finding>, Failure>
     Ok(findings)
 }
 
-/// What nobody can try without being a nuisance.
+/// Claims of the broker that are not tested, because the tests would disturb other clients.
 pub(crate) fn said_of(server: &Server) -> Vec<Finding> {
     if !server.version.is_5() {
         return Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn said_of(server: &Server) -> Vec<Finding> {
     ]
 }
 
-/// Everything that MQTT leaves to a server, and some of what it does not.
+/// Checks all features that are optional for a server, and some that are required.
 pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
     let mut findings = Vec::new();
     match probe.connect("offers").await {
@@ -80,7 +80,7 @@ pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
                 let available = server.subscription_identifiers_available;
                 let found = identifiers(probe, &client).await;
                 findings.push(finding("subscription identifiers", found, said(&server, available)));
-                // These are not for a server to choose.
+                // These features are required.
                 findings.push(finding(
                     "No Local, Retain As Published",
                     options(probe, &client).await,
@@ -117,7 +117,7 @@ async fn wildcards(probe: &Probe, client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Two members get each message once.
+/// Checks that two members of a group receive each message once.
 async fn shared(probe: &Probe, client: &Client) -> Result<(), Failure> {
     const COUNT: u8 = 20;
     needs(client.server().shared_subscriptions_available, "shared subscriptions")?;
@@ -205,7 +205,7 @@ async fn obeys_options(probe: &Probe, client: &Client, topic: &str) -> Result<()
     if heard.retain() { Ok(()) } else { Err("Retain As Published makes no difference".into()) }
 }
 
-/// Of two retained messages the one whose time is over is gone.
+/// Checks that a retained message disappears after its expiry, and that another one stays.
 async fn expiry(probe: &Probe, client: &Client) -> Result<(), Failure> {
     needs_retain(client)?;
     needs(client.server().wildcard_subscriptions_available, "wildcards")?;
@@ -236,7 +236,7 @@ async fn expires(probe: &Probe, client: &Client, short: &str, long: &str) -> Res
     }
 }
 
-/// DISCONNECT with Will Message.
+/// Checks the will, by DISCONNECT with Will Message.
 async fn will(probe: &Probe, client: &Client) -> Result<(), Failure> {
     let (topic, qos) = (probe.topic("will"), surest(client));
     let mut messages = probe.subscribe(client, &topic, qos).await?;

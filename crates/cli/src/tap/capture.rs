@@ -1,5 +1,6 @@
-//! A file of what was forwarded, as if it had been seen on a wire: pcap, of IP packets without a link layer, which
-//! Wireshark and tcpdump open.
+//! Writes the forwarded bytes to a pcap file, for Wireshark and tcpdump.
+//!
+//! The records are IP packets without a link layer, as if the bytes had been captured on a wire.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -7,21 +8,21 @@ use std::time::Duration;
 
 use wire::Role;
 
-/// LINKTYPE_RAW: each record begins with an IP header of either version.
+/// LINKTYPE_RAW: each record begins with an IPv4 or IPv6 header.
 const LINK_TYPE: u32 = 101;
-/// More than any record has.
+/// Upper bound for the size of a record.
 const RECORD_BYTES_MAX: u32 = 1 << 18;
 const TCP: u8 = 6;
 const TCP_HEADER_BYTES: usize = 20;
-/// PSH and ACK.
+/// TCP flags PSH and ACK.
 const FLAGS: u8 = 0x18;
 
 pub(crate) struct Capture {
-    /// Not buffered: what was recorded is there, however this process ends.
+    /// Not buffered, so that records are in the file however this process ends.
     file: Box<dyn Write + Send>,
 }
 
-/// The two ends of a connection, and how much each has said.
+/// The two ends of a connection, and the number of bytes from each.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     client: SocketAddr,
@@ -31,13 +32,13 @@ pub(crate) struct Conversation {
 }
 
 impl Capture {
-    /// Writes the head of the file.
+    /// Writes the file header.
     pub(crate) fn begin(mut file: Box<dyn Write + Send>) -> io::Result<Self> {
         let mut head = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
         for version in [2_u16, 4] {
             head.extend(version.to_le_bytes());
         }
-        // Time zone and accuracy, which nobody uses, ...
+        // Time zone and accuracy, which are not used, the maximum record size, and the link type.
         for field in [0, 0, RECORD_BYTES_MAX, LINK_TYPE] {
             head.extend(field.to_le_bytes());
         }
@@ -45,9 +46,9 @@ impl Capture {
         Ok(Self { file })
     }
 
-    /// Writes an IP packet, at its time since 1970.
+    /// Writes a record with an IP packet and its time since 1970.
     pub(crate) fn record(&mut self, now: Duration, packet: &[u8]) -> io::Result<()> {
-        // Seconds have 32 bits in this format.
+        // The format has 32 bits for seconds.
         let secs = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
         let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         let mut record = Vec::with_capacity(16 + packet.len());
@@ -64,7 +65,7 @@ impl Conversation {
         Self { client, server, client_bytes: 0, server_bytes: 0 }
     }
 
-    /// The IP packet in which these bytes would have come next; there are not more of them than one has.
+    /// Makes the IP packet that would carry these bytes next. They must fit into one packet.
     pub(crate) fn segment(&mut self, sender: Role, bytes: &[u8]) -> Vec<u8> {
         let Self { client, server, client_bytes, server_bytes } = self;
         let (from, to, said, heard) = match sender {
@@ -76,7 +77,7 @@ impl Conversation {
         let mut tcp = Vec::with_capacity(TCP_HEADER_BYTES + bytes.len());
         tcp.extend([from.port().to_be_bytes(), to.port().to_be_bytes()].as_flattened());
         tcp.extend([sequence.to_be_bytes(), heard.to_be_bytes()].as_flattened());
-        // Header of 20 bytes, flags, the largest window; checksum, which is filled in, and nothing urgent.
+        // Header of 20 bytes, flags, the largest window, the checksum to be filled in, and no urgent data.
         tcp.extend([0x50, FLAGS, 0xff, 0xff, 0, 0, 0, 0]);
         tcp.extend_from_slice(bytes);
         let len = u16::try_from(tcp.len()).unwrap_or(u16::MAX).to_be_bytes();
@@ -111,7 +112,7 @@ fn v6(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The Internet's (RFC 1071). All parts but the last have an even length.
+/// Internet checksum (RFC 1071). All parts but the last must have an even length.
 fn checksum(parts: &[&[u8]]) -> [u8; 2] {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let sum: u32 =
@@ -125,7 +126,7 @@ fn checksum(parts: &[&[u8]]) -> [u8; 2] {
 mod tests {
     use super::*;
 
-    /// A packet with its checksums sums up to nothing.
+    /// Summing a packet including its checksum yields 0.
     #[test]
     fn a_segment_is_a_packet_that_goes_on_where_the_last_one_ended() {
         let client = SocketAddr::from(([10, 0, 0, 1], 40_000));

@@ -1,18 +1,18 @@
-//! What one side of a connection says, packet by packet.
+//! Decodes the packets of one direction of a connection.
 
 use wire::{Decoded, Limits, Packet, Role, Version, decode};
 
-/// Larger packets are told of, and not kept until they are whole.
+/// Maximum size of a packet to decode. Larger ones are only mentioned, so that memory stays bounded.
 const PACKET_BYTES_MAX: usize = 1 << 20;
 
-/// The bytes of one side of which the packet is not whole yet.
+/// The bytes of an incomplete packet in one direction.
 #[derive(Debug)]
 pub(crate) struct Reading {
     sender: Role,
     rest: Vec<u8>,
-    /// So many bytes of a packet that is not read are still to come.
+    /// Number of bytes left of a packet that is skipped.
     skip: usize,
-    /// What came is not MQTT: nothing more is read.
+    /// The bytes were not MQTT, and decoding has stopped.
     is_lost: bool,
 }
 
@@ -21,7 +21,7 @@ impl Reading {
         Self { sender, rest: Vec::new(), skip: 0, is_lost: false }
     }
 
-    /// Takes what came, and tells the packets that are whole. CONNECT sets the version, for both sides.
+    /// Decodes complete packets, and passes a line for each to `tell`. CONNECT sets the version of both directions.
     pub(crate) fn take(&mut self, bytes: &[u8], version: &mut Option<Version>, mut tell: impl FnMut(&str)) {
         let skipped = bytes.len().min(self.skip);
         self.skip -= skipped;
@@ -33,7 +33,7 @@ impl Reading {
         while at < self.rest.len() {
             let unread = &self.rest[at..];
             let limits = Limits { sender: Some(self.sender), ..Limits::default() };
-            // A second CONNECT is wrong, but for its server to say so.
+            // A second CONNECT is an error, but the server has to report it.
             let is_connect = unread[0] >> 4 == 1;
             match decode(unread, version.filter(|_| !is_connect), &limits) {
                 Ok(Decoded::Packet { packet, len }) => {
