@@ -1,4 +1,4 @@
-//! The command line. Flags have Mosquitto's letters where it has them.
+//! The command line. Flags have the same letters as Mosquitto's, where Mosquitto has such a flag.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use config::{Flags, ListenAddress};
 
 /// An MQTT broker for 3.1, 3.1.1 and 5.0.
 ///
-/// Without a command and without flags it serves on 127.0.0.1:1883, for clients of this machine only.
+/// Without a command and without flags, the broker listens on 127.0.0.1:1883, for clients of this machine only.
 #[derive(Debug, Parser)]
 #[command(name = "pondhawk", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -33,46 +33,46 @@ Try it, in two other terminals:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the broker (what happens without a command)
+    /// Run the broker (the default without a command)
     #[command(after_long_help = keys())]
     Serve(ServeArguments),
     /// Publish a message, or many: with the flags of mosquitto_pub
     #[command(disable_help_flag = true, override_help = cli::help(Tool::Publish))]
     Pub(ToolArguments),
-    /// Subscribe, and print the messages that come: with the flags of mosquitto_sub
+    /// Subscribe, and print the received messages: with the flags of mosquitto_sub
     #[command(disable_help_flag = true, override_help = cli::help(Tool::Subscribe))]
     Sub(ToolArguments),
     /// Send a request, and print the answer: with the flags of mosquitto_rr
     #[command(disable_help_flag = true, override_help = cli::help(Tool::Request))]
     Rr(ToolArguments),
-    /// Find out what a broker can do: measured, beside what it says of itself
+    /// Measure the abilities of a broker, and compare them with its claims
     Probe(cli::ProbeArgs),
-    /// Stand between clients and a broker, and print each packet on a line
+    /// Forward bytes between clients and a broker, and print each packet on a line
     Tap(cli::TapArgs),
     /// Check a configuration file and print it with every default filled in
     ///
-    /// Says everything that is wrong with the file, with its line and the nearest key that exists, and exits with 1;
-    /// or prints what the broker would work with on this machine, as a file again, and exits with 0.
+    /// Reports every error in the file, with its line and the nearest existing key, and exits with 1. Without
+    /// errors, prints the complete configuration for this machine, again as a file, and exits with 0.
     #[command(after_long_help = keys())]
     Check {
-        /// The configuration file
+        /// Configuration file to check
         file: PathBuf,
     },
-    /// Look after a data directory: is it whole, what is in it, a copy of it
+    /// Maintain a data directory: check it, print its contents, copy it
     #[command(subcommand)]
     Journal(JournalCommand),
     /// Load tests, for this broker and any other
     Bench(bench::BenchArgs),
 }
 
-/// What follows the name of a tool, which reads it itself.
+/// The words after the name of a tool, which parses them itself.
 #[derive(Debug, Args)]
 pub(crate) struct ToolArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<OsString>,
 }
 
-/// How a command about a data directory ends.
+/// Exit codes of the commands about a data directory.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; the journal is whole
@@ -81,48 +81,49 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JournalCommand {
-    /// Read everything, and say whether it is as it was written
+    /// Read everything, and report any damage
     ///
-    /// Changes nothing. A write that was under way when the broker ended is no damage: nothing in it was acknowledged,
-    /// and the next start cuts it off. No broker may be running on the directory.
+    /// Changes nothing. A write that the end of the broker interrupted is no damage: nothing in it was
+    /// acknowledged, and the next start removes it. No broker may be running on the directory.
     #[command(after_long_help = EXIT_CODES)]
     Check {
-        /// The data directory
+        /// Data directory to check
         dir: PathBuf,
     },
-    /// Give up what is damaged, so that the broker starts with the rest
+    /// Discard damaged parts, so that the broker starts with the rest
     ///
-    /// Without --discard-damaged it only says where the first damage is. Make a copy of the directory first: what is given
-    /// up is gone, and who was told that it is safe is not told otherwise. No broker may be running on the directory.
+    /// Without --discard-damaged, only reports the first damage. Make a copy of the directory first: discarded
+    /// parts are lost, although their publishers were told that they are safe. No broker may be running on the
+    /// directory.
     #[command(after_long_help = EXIT_CODES)]
     Repair {
-        /// Do it: the messages and changes in damaged parts are lost
+        /// Discard the messages and changes in damaged parts
         #[arg(long)]
         discard_damaged: bool,
-        /// The data directory
+        /// Data directory to repair
         dir: PathBuf,
     },
-    /// Print what is in it: sessions, queues, groups, retained messages, wills, files
+    /// Print the contents of a data directory: sessions, queues, groups, retained messages, wills, files
     ///
-    /// Changes nothing. It is what a broker would start with, and takes as much memory as a broker would. Inspect a
-    /// backup where a broker is running.
+    /// Changes nothing. The output is the state with which a broker would start. The command needs as much memory
+    /// as a broker. If a broker is running on the directory, inspect a backup.
     #[command(after_long_help = EXIT_CODES)]
     Inspect {
-        /// As JSON, for scripts
+        /// Print JSON, for scripts
         #[arg(long)]
         json: bool,
-        /// The data directory
+        /// Data directory to inspect
         dir: PathBuf,
     },
-    /// Copy it to a new directory that a broker can start on, while a broker is running
+    /// Copy a data directory to a new one that a broker can start on, even while a broker is running
     ///
-    /// The copy has everything that was acknowledged before the copy began. It is checked before this ends; until then
-    /// no broker starts on it.
+    /// The copy has everything that was acknowledged before the copy began. The command checks the copy before it
+    /// ends; until then no broker starts on it.
     #[command(after_long_help = EXIT_CODES)]
     Backup {
-        /// The data directory
+        /// Data directory to copy
         dir: PathBuf,
-        /// Where to: a directory that is empty or not there yet
+        /// Target: a directory that is empty or does not exist yet
         to: PathBuf,
     },
 }
@@ -132,7 +133,7 @@ pub(crate) struct ServeArguments {
     /// Read this configuration file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Listen on this port; without a file on 127.0.0.1 only. 0 takes a free port
+    /// Listen on this port; without a file on 127.0.0.1 only. 0 chooses a free port
     #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
     port: Option<u16>,
     /// Listen on this address instead of the file's; may be given several times
@@ -141,13 +142,13 @@ pub(crate) struct ServeArguments {
     /// Let everybody who reaches an address publish and subscribe, even from other machines
     #[arg(long)]
     allow_anonymous: bool,
-    /// Directory for what survives a restart, in place of the file's
+    /// Directory for data that survives a restart, instead of the file's
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Write nothing to disk: a restart forgets everything
+    /// Write nothing to disk: a restart loses all data
     #[arg(long, conflicts_with = "data_dir")]
     in_memory: bool,
-    /// Log more: -v also what clients subscribe to, -vv whatever there is
+    /// Log more: -v also subscriptions, -vv everything
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
 }

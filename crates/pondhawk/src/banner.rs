@@ -1,12 +1,15 @@
-//! What the broker says when it has started.
+//! The text that the broker prints when it has started.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 
 use config::Config;
 
-/// The banner, for standard error: version, one line per listener that programs may wait for, why it is loopback only
-/// if that was nobody's wish, and where that is which a restart keeps. `bound` are the listeners' addresses with their real ports.
+/// Returns the banner, for standard error.
+///
+/// The banner has the version, and a line for each listener, which programs may wait for. A notice explains a
+/// default restriction to the loopback address. Another one names the directory of the data that survives a
+/// restart. `bound` are the listeners' addresses with their actual ports.
 pub(crate) fn text(config: &Config, bound: &[SocketAddr]) -> String {
     let mut text = format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"));
     for address in bound {

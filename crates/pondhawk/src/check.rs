@@ -1,20 +1,22 @@
-//! `pondhawk check FILE`: is a configuration good, and what does it come to?
+//! `pondhawk check FILE`: checks a configuration, and prints it with all defaults.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use config::{Config, Flags, LoadError, Machine};
 
-/// What is said of a good file.
+/// Output for a valid file.
 pub(crate) struct Checked {
-    /// For the person who asked: that it is good, and what he should know.
+    /// Message for the user: the file is valid, with notices.
     pub(crate) verdict: String,
-    /// The whole configuration as a file again.
+    /// The complete configuration, again as a file.
     pub(crate) settings: String,
 }
 
+/// Checks a configuration file.
+///
 /// # Errors
-/// When the file cannot be read or is not good.
+/// The file cannot be read or is not valid.
 pub(crate) fn check(file: &Path, machine: &Machine) -> Result<Checked, LoadError> {
     let config = Config::load(Some(file), &Flags::default(), machine)?;
     let mut verdict = format!("{} is good; with the defaults of this machine it comes to:\n", file.display());

@@ -1,7 +1,7 @@
-//! The `pondhawk` program: reads the command line and hands over.
+//! The `pondhawk` program: reads the command line and runs a command.
 //!
-//! It is a library for one reason: the tests build it once more with a file layer below the journal that notes what is
-//! written and synced. Everything else of it is the same then.
+//! The program is a library for one reason: tests build it again with another file layer below the journal. That
+//! layer notes the writes and syncs. Everything else is the same.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -23,10 +23,10 @@ use cli::Tool;
 use config::{Config, Machine};
 use journal::{Directory, Storage};
 
-/// What the journal of `serve` writes to: its directory, or something around it.
+/// Makes the storage of the journal from its directory. Tests wrap the directory to observe it.
 pub type FileLayer = fn(Directory) -> Arc<dyn Storage>;
 
-/// Does what the command line of this process asks for.
+/// Runs the command that the command line of this process names.
 #[must_use]
 pub fn run(file_layer: FileLayer) -> ExitCode {
     let arguments = Arguments::parse();
@@ -76,7 +76,7 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Colour for people who look at a terminal and did not ask for none (<https://no-color.org>).
+/// Whether to print colours: on a terminal, unless `NO_COLOR` forbids it (<https://no-color.org>).
 fn has_colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The log, on standard error.
+//! The log of the broker, on standard error.
 
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
@@ -7,14 +7,14 @@ use config::{Log, LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// So many lines wait for standard error to take them; more are left out. A few megabytes at the most.
+/// Maximum number of lines that wait for standard error. Further lines are dropped. The limit is a few megabytes.
 const WAITING_LINES_MAX: usize = 8_192;
 
-/// Sends what the broker has to tell to standard error, as the configuration says.
+/// Starts the log on standard error, with the level and format of the configuration.
 ///
-/// A thread of its own writes: whoever reads slowly, or not at all, stops that thread and no other. Lines
-/// that are left out meanwhile are counted, and the number is told when standard error takes lines again.
-/// When the guard is dropped, what waits is still written, unless that takes longer than a second.
+/// A separate thread writes the lines, so that a slow or stuck reader blocks no other thread. Dropped lines are
+/// counted, and the count is logged when standard error accepts lines again. When the guard is dropped, waiting
+/// lines are still written, for at most one second.
 pub(crate) fn start(log: &Log) -> WorkerGuard {
     let (lines, guard) = queue(io::stderr(), |lost| {
         tracing::warn!(lost, "lines of the log were left out since the start: nobody took them in time");
@@ -34,7 +34,7 @@ pub(crate) fn start(log: &Log) -> WorkerGuard {
     guard
 }
 
-/// A queue that a thread empties into `sink`. `tell` hears how many lines have been left out so far.
+/// Makes a queue that a thread empties into `sink`. `tell` receives the number of lines dropped so far.
 fn queue<W, T>(sink: W, tell: T) -> (NonBlocking, WorkerGuard)
 where
     W: Write + Send + 'static,
@@ -44,12 +44,12 @@ where
     let end = End { sink, lost: Arc::clone(&lost), told: 0, tell };
     let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES_MAX);
     let (lines, guard) = builder.thread_name("log").finish(end);
-    // It is set here and nowhere else.
+    // Nothing else sets this cell.
     let _ = lost.set(lines.error_counter());
     (lines, guard)
 }
 
-/// The far end of the queue.
+/// The writing end of the queue.
 struct End<W, T> {
     sink: W,
     lost: Arc<OnceLock<ErrorCounter>>,
@@ -62,7 +62,7 @@ impl<W: Write, T: FnMut(usize)> Write for End<W, T> {
         self.sink.write(bytes)
     }
 
-    /// Called when the queue is empty: now a line about those that were left out finds room in it.
+    /// Called when the queue is empty. A line about dropped lines then has room in the queue.
     fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()?;
         let lost = self.lost.get().map_or(0, ErrorCounter::dropped_lines);
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes nothing until it is told to.
+    /// A sink that accepts nothing until the test permits it.
     struct Stuck(Option<Receiver<()>>, Sender<()>);
 
     impl Write for Stuck {

@@ -1,4 +1,4 @@
-//! The `pondhawk` binary: the library, on the directory as it is.
+//! The `pondhawk` binary: the library, with the journal directly on its directory.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

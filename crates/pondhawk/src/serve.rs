@@ -1,4 +1,4 @@
-//! `pondhawk serve`: the broker.
+//! `pondhawk serve`: runs the broker.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use signal_hook::iterator::Signals;
 
 use crate::{FileLayer, banner, logging, store};
 
-/// Runs the broker until SIGTERM or SIGINT, then says goodbye to its clients and returns.
+/// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
 ///
 /// # Errors
-/// When an address cannot be listened on, the system refuses a thread, or a thread fails.
+/// An address cannot be listened on, the system refuses a thread, or a thread fails.
 pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
-    // Until the end, whatever it is: what waits to be written is written then.
+    // Lives until the function returns, on every path: dropping it writes the waiting lines.
     let _log = logging::start(&config.log);
-    // Before any thread, so that none is interrupted instead.
+    // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT])?;
     let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
     let address = |listening: &Listening| listening.socket.local_addr();
@@ -45,12 +45,12 @@ pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
     }
 }
 
-/// The name under which a signal is told.
+/// Name of the event that reports a signal.
 const SIGNAL: &str = "signal";
 
 fn forward(mut signals: Signals, to: mpsc::Sender<Ended>) {
     thread::spawn(move || {
-        // The second signal does not wait for goodbyes.
+        // A second signal ends the process at once, without disconnecting clients.
         let mut signals = signals.forever();
         if signals.next().is_some() {
             let _ = to.send(Ended { thread: SIGNAL.to_owned() });

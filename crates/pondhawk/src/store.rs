@@ -1,4 +1,4 @@
-//! What lasts, where the configuration wants it.
+//! Storage for data that survives a restart, as configured.
 
 use std::io;
 use std::path::Path;
@@ -13,10 +13,10 @@ use net::{Forgetful, Store};
 use crate::FileLayer;
 use crate::serve::durability;
 
-/// Opens the journal, if there is to be one.
+/// Opens the journal, or a store that keeps nothing if no data directory is configured.
 ///
 /// # Errors
-/// Another process uses it, it is not whole, or the file system says no; in words for the operator.
+/// Another process uses the journal, the journal is damaged, or the file system refuses. The text is for the operator.
 pub(crate) fn open(config: &Config, file_layer: FileLayer) -> io::Result<Box<dyn Store>> {
     let Some(path) = &config.data_dir else { return Ok(Box::new(Forgetful)) };
     let directory = Directory::open(path).map_err(|error| in_words(path, &error))?;
@@ -48,7 +48,7 @@ fn used_bytes(directory: &Directory) -> io::Result<u64> {
     sizes.sum()
 }
 
-/// A journal that is read, and then goes on.
+/// A journal that is read first and written afterwards.
 struct OnDisk {
     path: String,
     opening: Opening,
@@ -74,7 +74,7 @@ impl Store for OnDisk {
             wake_ledger();
         });
         let (journal, report) = opening.start(&wake).map_err(|error| explain(Path::new(&path), &error))?;
-        // Nobody has set it before.
+        // The cell is empty: this function runs once.
         let _ = watch.log.set(Arc::clone(journal.log()));
         tracing::info!(records, elapsed = ?began.elapsed(), "read the journal in {path}");
         if report.is_torn
@@ -94,7 +94,7 @@ impl Store for OnDisk {
     }
 }
 
-/// Tells the operator when something goes wrong with the journal, and when it is well again.
+/// Logs problems of the journal, and the return of free space.
 struct Watch {
     path: String,
     log: OnceLock<Arc<Log>>,

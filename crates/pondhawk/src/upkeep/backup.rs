@@ -1,9 +1,13 @@
-//! `pondhawk journal backup DIR TO`: a copy that opens, of a directory that a broker may be writing to.
+//! `pondhawk journal backup DIR TO`: copies a data directory, even while a broker writes to it.
 //!
-//! Segments are copied in the order of the log, so what is used again meanwhile was copied before, or is not needed any more:
-//! what was true of it stands further on. One that is being written is copied from its end to its beginning: whatever is in
-//! the copy was there when all that is in front of it was read, which was later. Then the copy is read as a journal is
-//! that is opened; where it is not whole, because the broker went on between two files, it is copied again from there.
+//! Segments are copied in the order of the log. A segment that the broker reuses during the copy was copied before,
+//! or is no longer needed: later segments contain its valid data.
+//!
+//! A segment that is being written is copied from its end to its beginning. Earlier bytes are thus read after later
+//! ones, and are at least as new.
+//!
+//! The copy is then read like a journal that is opened. It may be incomplete, because the broker went on between
+//! two files. In that case it is copied again from the incomplete place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +18,13 @@ use super::failure::Failure;
 use super::reading::{Read, Reading};
 use super::{found, has_journal, text};
 
-/// So much is read at once, from the end of a file to its beginning.
+/// Number of bytes per read, from the end of a file to its beginning.
 const PIECE_BYTES: u64 = 1 << 20;
-/// A broker that overtakes so many copies, one after the other, is too busy.
+/// Number of attempts, after which the broker counts as too busy for a copy.
 const ATTEMPTS: usize = 20;
-/// Copied last and removed first: without it there is no journal.
+/// File that is copied last and removed first: without it a directory is not a journal.
 const META: &str = "META";
-/// Made first and removed last.
+/// File that is made first and removed last.
 const LOCK: &str = "LOCK";
 
 pub(super) fn backup(dir: &Path, to: &Path) -> Result<String, Failure> {
@@ -34,7 +38,7 @@ pub(super) fn backup(dir: &Path, to: &Path) -> Result<String, Failure> {
     let target = Directory::open(to).map_err(|error| Failure::Directory { dir: to.to_owned(), error })?;
     let copied = copy_and_check(&from, &(Arc::new(target) as Arc<dyn Storage>), dir, to);
     if copied.is_err() && !is_there {
-        // Only if it is empty: what else is in it is not of this copy.
+        // Fails if the directory is not empty. Other files in it do not belong to this copy.
         let _ = std::fs::remove_dir(to);
     }
     let read = copied?;
@@ -61,7 +65,7 @@ fn copy_and_check(
     copied
 }
 
-/// A lock that nobody holds is left by a copy that was killed.
+/// Whether the directory is empty. A lock file alone is left by a copy that was killed.
 fn is_empty(dir: &Path) -> bool {
     let is_lock =
         |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == LOCK);
@@ -88,7 +92,8 @@ fn copy_until_whole(
         if segments(from).contains(&damage.file) {
             remove(&**to, |name| *name >= *damage.file);
         } else {
-            // It was used again before it was copied, and so it and all in front of it are not needed any more.
+            // The broker reused this segment before it was copied. This segment and all earlier ones are no longer
+            // needed.
             remove(&**to, |name| *name <= *damage.file);
         }
         last = Some(damage);
@@ -96,7 +101,7 @@ fn copy_until_whole(
     Err(Failure::Overtaken(dir.to_owned()))
 }
 
-/// In order.
+/// Names of the segments, in ascending order.
 fn segments(storage: &dyn Storage) -> Vec<String> {
     let mut names = storage.list().unwrap_or_default();
     names.retain(|name| journal::is_segment(name));
@@ -104,13 +109,13 @@ fn segments(storage: &dyn Storage) -> Vec<String> {
     names
 }
 
-/// Copies what is not there yet. What could not be copied is named.
+/// Copies the missing segments and META. An error comes with the name of the file.
 fn copy_missing(from: &dyn Storage, to: &dyn Storage) -> Result<(), (String, std::io::Error)> {
     let done = segments(to);
     let names = segments(from).into_iter().filter(|name| !done.contains(name));
     for name in names.chain([META.to_owned()]) {
         match copy_file(from, to, &name) {
-            // It has another number by now.
+            // The broker has renamed this segment for reuse.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && name != META => {}
             copied => copied.map_err(|error| (name, error))?,
         }
@@ -118,10 +123,10 @@ fn copy_missing(from: &dyn Storage, to: &dyn Storage) -> Result<(), (String, std
     to.sync().map_err(|error| (String::new(), error))
 }
 
-/// All of it, zeros too: a broker counts on the space of a segment being there.
+/// Copies a whole file, including zeros: a broker relies on the preallocated space of a segment.
 fn copy_file(from: &dyn Storage, to: &dyn Storage, name: &str) -> std::io::Result<()> {
     let source = from.open(name, false)?;
-    // What is behind the longest segment is not read, and may be a hole without end.
+    // Bytes beyond the maximum size of a segment are not read; they may be an endless hole.
     let bytes = source.bytes()?.min(u64::from(journal::SEGMENT_BYTES_MOST));
     let copy = to.open(name, true)?;
     let mut piece = Vec::new();
@@ -136,10 +141,10 @@ fn copy_file(from: &dyn Storage, to: &dyn Storage, name: &str) -> std::io::Resul
     copy.sync_data()
 }
 
-/// Without META it is no journal until that is copied again.
+/// Removes META and the chosen segments. Until META is copied again, the directory is not a journal.
 fn remove(storage: &dyn Storage, is_meant: impl Fn(&str) -> bool) {
     let names = segments(storage).into_iter().filter(|name| is_meant(name));
-    // What is left after this cannot be helped, and is no journal.
+    // Files that cannot be removed stay. Without META they are not a journal.
     for name in [META.to_owned()].into_iter().chain(names) {
         let _ = storage.remove(&name);
     }

@@ -1,4 +1,4 @@
-//! Why something could not be done with a data directory: what happened, where, and what to do.
+//! Errors of commands about a data directory: the event, the place, and a remedy.
 
 use std::fmt;
 use std::io;
@@ -7,25 +7,25 @@ use std::process::ExitCode;
 
 use journal::{DirectoryError, OpenError};
 
-/// Why a command about a data directory failed.
+/// The reason why a command about a data directory failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// There is nothing to look at.
+    /// The directory does not exist or contains no journal.
     NoJournal(PathBuf),
-    /// It could not be opened.
+    /// The directory could not be opened.
     Directory { dir: PathBuf, error: DirectoryError },
-    /// It could not be read.
+    /// The journal could not be read.
     Journal { dir: PathBuf, error: OpenError },
-    /// A copy is to be made where something is already.
+    /// The target of a copy is not empty.
     NotEmpty(PathBuf),
-    /// A copy could not be written.
+    /// A file of the copy could not be written.
     Copy { file: PathBuf, error: io::Error },
-    /// While it was copied, the broker went on faster.
+    /// The broker reused segments faster than they were copied.
     Overtaken(PathBuf),
 }
 
 impl Failure {
-    /// 1 for damage, 2 for all that leaves open whether there is any.
+    /// Exit code 1 for damage, and 2 for failures that do not show whether there is damage.
     pub(super) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Journal { error: OpenError::Damaged(_), .. } => ExitCode::from(1),

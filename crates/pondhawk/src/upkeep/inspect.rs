@@ -1,4 +1,4 @@
-//! `pondhawk journal inspect DIR`: what a broker would start with.
+//! `pondhawk journal inspect DIR`: prints the state with which a broker would start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use super::failure::Failure;
 use super::has_journal;
 use super::reading::{Read, Reading};
 
-/// What is in a data directory, as it is printed.
+/// Contents of a data directory, in the form of the JSON output.
 #[derive(Debug, Serialize)]
 pub(super) struct Inspection {
     pub(super) directory: String,
-    /// When this was looked at, in milliseconds since 1970.
+    /// Time of the inspection, in milliseconds since 1970.
     pub(super) unix_ms: u64,
     pub(super) segments: Vec<SegmentFile>,
     pub(super) records: u64,
     pub(super) record_bytes: u64,
-    /// Frames that were given up by a repair.
+    /// Number of frames that a repair has discarded.
     pub(super) discarded_frames: u64,
-    /// A write was under way when the records end.
+    /// The last write was interrupted.
     pub(super) is_torn: bool,
     pub(super) sessions: Vec<Session>,
     pub(super) groups: Vec<Group>,
@@ -37,7 +37,7 @@ pub(super) struct Inspection {
 pub(super) struct SegmentFile {
     pub(super) file: String,
     pub(super) bytes: u64,
-    /// Without any it is a spare.
+    /// Number of frames; 0 for a spare segment.
     pub(super) frames: u64,
     pub(super) record_bytes: u64,
 }
@@ -45,16 +45,16 @@ pub(super) struct SegmentFile {
 #[derive(Debug, Serialize)]
 pub(super) struct Session {
     pub(super) client_id: String,
-    /// Its client was connected when the records ended.
+    /// The client was connected when the records ended.
     pub(super) connected: bool,
-    /// None: it is kept for ever.
+    /// Session Expiry Interval; `None` if the session does not expire.
     pub(super) expiry_secs: Option<u32>,
-    /// While its client is not connected, in milliseconds since 1970.
+    /// Time of expiry in milliseconds since 1970, while the client is not connected.
     pub(super) expires_unix_ms: Option<u64>,
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) queue: Queue,
     pub(super) in_flight: usize,
-    /// Packet identifiers of QoS 2 that its client has not released.
+    /// Number of QoS 2 packet identifiers that the client has not released.
     pub(super) unreleased: usize,
     pub(super) will: Option<Will>,
 }
@@ -82,7 +82,7 @@ pub(super) struct Queue {
     pub(super) oldest: Option<Oldest>,
 }
 
-/// The message of a queue that came first.
+/// The oldest message of a queue.
 #[derive(Debug, Serialize)]
 pub(super) struct Oldest {
     pub(super) message: u64,
@@ -105,17 +105,17 @@ pub(super) struct Retained {
     pub(super) bytes: usize,
 }
 
-/// How many there are.
+/// Numbers of wills, by state.
 #[derive(Debug, Serialize)]
 pub(super) struct Wills {
-    /// Of clients that were connected when the records ended, or are away for less than the delay.
+    /// Wills of clients that were connected when the records ended, or whose Will Delay Interval is not over.
     pub(super) pending: usize,
-    /// They are published when a broker starts.
+    /// Wills that are published when a broker starts.
     pub(super) due: usize,
 }
 
 impl Inspection {
-    /// Reads everything, and changes nothing.
+    /// Reads the whole directory without changing anything.
     pub(super) fn of(dir: &Path) -> Result<Self, Failure> {
         has_journal(dir)?;
         let storage = Directory::open_to_read(dir);
@@ -123,8 +123,8 @@ impl Inspection {
         let storage: Arc<dyn Storage> = Arc::new(storage);
         let unix_ms = unix_ms();
         let mut reading = Reading::begin(Arc::clone(&storage), dir)?;
-        // Nothing that was recorded may be left out because a bound is lower here, nor the oldest message of a queue. With both clocks the same, times of
-        // the one are times of the other.
+        // Bounds that are lower here must not hide recorded messages or the oldest message of a queue. Both clocks
+        // are the same, so that monotonic times are also wall-clock times.
         let settings = Settings {
             retained_bytes_max: usize::MAX,
             queued_bytes_in_memory: usize::MAX,
@@ -166,7 +166,7 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// All files of the log, those without a record too.
+/// All segments of the log, including those without records.
 fn segments(storage: &dyn Storage, read: &Read) -> Vec<SegmentFile> {
     let mut names = storage.list().unwrap_or_default();
     names.retain(|name| journal::is_segment(name));

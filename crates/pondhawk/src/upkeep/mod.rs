@@ -1,5 +1,5 @@
-//! `pondhawk journal …`: what an operator does with a data directory that no broker serves from at the moment, or with one
-//! that does.
+//! `pondhawk journal …`: commands to check, repair, inspect and copy a data directory. Some work while a broker
+//! uses it.
 
 mod backup;
 mod failure;
@@ -20,7 +20,7 @@ use failure::Failure;
 use inspect::Inspection;
 use reading::{Read, Reading};
 
-/// Says what came of it: to standard output if it could be done, to standard error if not.
+/// Runs a command. Prints its result to standard output, or its failure to standard error.
 pub(crate) fn run(command: &JournalCommand) -> ExitCode {
     let done = match command {
         JournalCommand::Check { dir } => check(dir),
@@ -53,7 +53,7 @@ fn check(dir: &Path) -> Result<String, Failure> {
     ))
 }
 
-/// Says each thing that it gives up when that is done, because what comes next may fail.
+/// Repairs a journal, and prints each discarded part at once, because a later step may fail.
 fn repair(dir: &Path, discard_damaged: bool) -> Result<String, Failure> {
     let storage: Arc<dyn Storage> =
         if discard_damaged { Arc::new(lock(dir)?) } else { Arc::new(open_to_check(dir)?) };
@@ -61,7 +61,7 @@ fn repair(dir: &Path, discard_damaged: bool) -> Result<String, Failure> {
     loop {
         let damage = match Reading::begin(Arc::clone(&storage), dir).and_then(Reading::finish) {
             Ok(read) => return Ok(format!("{} {}.\n", dir.display(), repaired(!given_up.is_empty(), &read))),
-            // What is still damaged after it was given up cannot be repaired.
+            // Damage that is still there after it was discarded cannot be repaired.
             Err(Failure::Journal { error: OpenError::Damaged(damage), .. })
                 if discard_damaged && !given_up.contains(&damage) =>
             {
@@ -87,19 +87,19 @@ fn inspect(dir: &Path, json: bool) -> Result<String, Failure> {
     Ok(if json { inspection.to_json() } else { inspection.to_string() })
 }
 
-/// The directory, to which nobody writes meanwhile.
+/// Opens the directory for reading, and keeps other processes from writing to it.
 fn open_to_check(dir: &Path) -> Result<Directory, Failure> {
     has_journal(dir)?;
     Directory::open_to_check(dir).map_err(|error| Failure::Directory { dir: dir.to_owned(), error })
 }
 
-/// The directory, for this process alone.
+/// Locks the directory for this process alone.
 fn lock(dir: &Path) -> Result<Directory, Failure> {
     has_journal(dir)?;
     Directory::open(dir).map_err(|error| Failure::Directory { dir: dir.to_owned(), error })
 }
 
-/// Opening a directory to write would make one.
+/// Fails if the directory does not exist. Opening it for writing would create it.
 fn has_journal(dir: &Path) -> Result<(), Failure> {
     if dir.is_dir() { Ok(()) } else { Err(Failure::NoJournal(dir.to_owned())) }
 }
@@ -119,7 +119,7 @@ fn found(report: &Report) -> String {
     )
 }
 
-/// What an operator should know of where the records end.
+/// Tells an operator about an interrupted write at the end of the records.
 fn end(report: &Report) -> String {
     match &report.end {
         Some((file, offset)) if report.is_torn => format!(

@@ -1,4 +1,4 @@
-//! All records of a data directory, in their order.
+//! Reads all records of a data directory, in their order.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,27 @@ use ledger::Record;
 
 use super::failure::Failure;
 
-/// Reads the records of a journal, and counts what it is in. Changes nothing.
+/// Iterator over the records of a journal, which counts frames and bytes. Reading changes nothing.
 pub(super) struct Reading {
     dir: PathBuf,
     recovery: Recovery,
     decoder: Decoder,
-    /// Of the frame at hand.
+    /// Remaining records of the current frame.
     records: vec::IntoIter<Record<'static>>,
     read: Read,
     error: Option<OpenError>,
 }
 
-/// What was read.
+/// Statistics of the records that were read.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) report: Report,
     pub(super) records: u64,
-    /// By file.
+    /// Contents of each segment, by file name.
     pub(super) fill: BTreeMap<String, Fill>,
 }
 
-/// How full a file is.
+/// Used part of a segment.
 #[derive(Default, Clone, Copy)]
 pub(super) struct Fill {
     pub(super) frames: u64,
@@ -54,7 +54,7 @@ impl Reading {
         })
     }
 
-    /// What was read, if that was all there is.
+    /// Reads the rest, and returns the statistics, or the first error.
     pub(super) fn finish(mut self) -> Result<Read, Failure> {
         self.by_ref().for_each(drop);
         match self.error {
@@ -63,7 +63,7 @@ impl Reading {
         }
     }
 
-    /// Whether there was another frame.
+    /// Reads the next frame, and returns whether there was one.
     fn read_frame(&mut self) -> Result<bool, OpenError> {
         let Some(frame) = self.recovery.next_frame()? else { return Ok(false) };
         let frame_bytes = frame.len() as u64;

@@ -1,4 +1,4 @@
-//! Data directories that the library has written.
+//! Commands on data directories that the journal library has written.
 
 mod hostile;
 
@@ -21,7 +21,7 @@ fn settings() -> Settings {
     Settings { segment_bytes_min: SMALL, segment_bytes_max: SMALL, free_bytes_min: 0, ..Settings::default() }
 }
 
-/// A directory that is removed in the end, and a journal in it that was written and closed.
+/// A temporary directory with a journal that was written and closed. Dropping it removes the directory.
 struct Stage {
     root: PathBuf,
 }
@@ -39,7 +39,7 @@ impl Stage {
         self.root.join("data")
     }
 
-    /// Each record is a group and a frame of its own.
+    /// Writes records, each as a group and a frame of its own.
     fn write(&self, records: &[Record<'_>]) {
         let storage = Arc::new(Directory::open(&self.dir()).expect("a directory"));
         let opening = journal::open(storage, settings()).expect("a journal");
@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// The only segment with records so far.
+    /// The only segment that contains records.
     fn segment(&self) -> PathBuf {
         self.dir().join("segment-0000000000000001")
     }
@@ -121,7 +121,7 @@ fn inspect_prints_what_a_broker_would_start_with() {
 fn damage_is_said_with_its_place_and_the_way_out() {
     let stage = Stage::new("damage");
     let mut bytes = fs::read(stage.segment()).expect("a segment");
-    // The second frame: behind the segment's page and the first frame's.
+    // The second frame, after the segment's first page and the page of the first frame.
     bytes[2 * 4096 + 33] ^= 1;
     fs::write(stage.segment(), bytes).expect("it can be written");
     for failed in [check(&stage.dir()), inspect(&stage.dir(), false)] {
@@ -137,7 +137,7 @@ fn damage_is_said_with_its_place_and_the_way_out() {
 fn repair_gives_up_what_is_damaged_only_if_it_is_told_to() {
     let stage = Stage::new("repair");
     let mut bytes = fs::read(stage.segment()).expect("a segment");
-    // The second record: behind the page of the segment, the mark of the journal, and the first record.
+    // The second record, after the pages of the segment, of the journal's mark, and of the first record.
     bytes[3 * 4096 + 33] ^= 1;
     fs::write(stage.segment(), &bytes).expect("it can be written");
     let failure = repair(&stage.dir(), false).expect_err("it is damaged");
@@ -177,7 +177,7 @@ fn a_directory_that_is_in_use_is_not_checked_and_can_be_inspected_and_copied() {
     assert!(failure.to_string().contains("is not empty"), "{failure}");
 }
 
-/// While one thread commits and uses segments again as fast as it can, another makes copies.
+/// One thread commits and reuses segments as fast as possible, while another makes copies.
 #[test]
 fn a_copy_of_a_running_journal_has_what_was_durable_when_it_began() {
     let stage = Stage::new("live");
@@ -205,7 +205,7 @@ fn last_will(dir: &Path) -> Result<u64, Failure> {
     Ok(wills.max().unwrap_or_default())
 }
 
-/// Commits records that need not be kept, and says which are durable.
+/// Commits records that need not be kept, and reports which are durable.
 fn write_on(dir: &Path, durable: &AtomicU64, is_over: &AtomicBool) {
     let storage = Arc::new(Directory::open(dir).expect("a directory"));
     let opening = journal::open(storage, settings()).expect("a journal");
@@ -216,7 +216,7 @@ fn write_on(dir: &Path, durable: &AtomicU64, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Acquire) {
         while journal.next_to_copy(&mut |_, _| false).is_some() {}
         let done = Record::WillDone { will: MessageId(number) };
-        // Somebody waits for this one, so that it is written at once.
+        // A client waits for this record, which is therefore written at once.
         let left = Record::Left {
             session: Incarnation(9),
             expiry_secs: 0,

@@ -1,10 +1,10 @@
-//! What is in a data directory, for people.
+//! Prints the contents of a data directory, for people.
 
 use std::fmt;
 
 use super::inspect::{Group, Inspection, Oldest, Queue, SegmentFile, Session};
 
-/// Bytes with a unit, as in the configuration.
+/// Number of bytes with a unit, as in the configuration.
 pub(super) struct Size(pub(super) u64);
 
 impl fmt::Display for Size {
@@ -18,7 +18,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// How many of something that has a plural in -s.
+/// A count with its noun, whose plural ends in -s.
 pub(super) struct Count(pub(super) u64, pub(super) &'static str);
 
 impl fmt::Display for Count {
@@ -27,7 +27,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// A time from now on, to its largest unit.
+/// A time span in milliseconds, printed in its largest unit.
 struct In(u64);
 
 impl fmt::Display for In {

@@ -1,4 +1,4 @@
-//! Data directories that somebody has put things into.
+//! Commands on data directories in which somebody has placed hostile files.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -10,7 +10,7 @@ use nix::unistd::mkfifo;
 
 use super::*;
 
-/// So long a command may take that waits for nothing.
+/// Time limit for a command, none of which has to wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn every_command(stage: &Stage) -> [(&'static str, Result<String, Failure>); 4] {
@@ -23,7 +23,7 @@ fn every_command(stage: &Stage) -> [(&'static str, Result<String, Failure>); 4] 
     ]
 }
 
-/// What each file is: its contents, or where a link leads.
+/// Contents of each file, or the target of a symbolic link.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
     let contents = |path: &Path| match fs::read_link(path) {
@@ -39,7 +39,8 @@ fn a_pipe_in_the_place_of_a_file_stops_no_command() {
         let stage = Stage::new(&format!("pipe-{name}"));
         let file = stage.dir().join(name);
         fs::remove_file(&file).expect("it is there");
-        // Not by a command: for a moment a new process has all descriptors of this one, and with them the locks of other tests.
+        // Made by a system call, not by a command: a new process shortly inherits all descriptors, with the locks
+        // of other tests.
         mkfifo(&file, Mode::S_IRWXU).expect("a pipe");
         let (done, is_done) = mpsc::channel();
         std::thread::spawn(move || {
@@ -50,7 +51,7 @@ fn a_pipe_in_the_place_of_a_file_stops_no_command() {
         let refused = is_done.recv_timeout(PATIENCE);
         let refused = refused.unwrap_or_else(|_| panic!("it waits for the other end of {name}"));
         for (command, is_refused) in refused {
-            // Who takes no lock does not look at it.
+            // Commands that take no lock do not open its file.
             assert_eq!(is_refused, name != "LOCK" || !["inspect", "backup"].contains(&command), "{command}");
         }
     }
@@ -78,7 +79,7 @@ fn a_lock_that_is_a_link_is_neither_followed_nor_made() {
 #[test]
 fn commands_that_read_change_nothing() {
     let stage = Stage::new("read-only");
-    // What an earlier process has left.
+    // A process number that an earlier process left.
     fs::write(stage.dir().join("LOCK"), "12345\n").expect("it can be written");
     let before = files(&stage.dir());
     for (command, said) in every_command(&stage) {
@@ -148,7 +149,7 @@ fn a_copy_that_failed_is_not_in_the_way_of_the_next() {
         backup::backup(&stage.dir(), &copy).expect_err("it is damaged");
         assert_eq!(copy.exists(), is_made, "what was there stays");
         fs::write(stage.segment(), &whole).expect("it can be written");
-        // One that was killed before it had copied anything.
+        // State after a copy that was killed before it copied anything.
         fs::create_dir_all(&copy).and_then(|()| fs::write(copy.join("LOCK"), "1\n")).expect("a directory");
         backup::backup(&stage.dir(), &copy).expect("it is whole");
         fs::remove_dir_all(&copy).expect("it is there");
@@ -172,7 +173,7 @@ fn a_file_far_behind_the_others_is_not_reached_by_a_repair() {
     assert_eq!(names(&files(&stage.dir())), names(&before));
 }
 
-/// All of it is said by every command, and a broker that starts says it too and changes nothing.
+/// Every command reports the damage. A broker that starts also reports it, and changes nothing.
 #[test]
 fn a_segment_that_lost_its_bytes_is_said_and_kept() {
     type Harm = fn(&Path) -> std::io::Result<()>;
