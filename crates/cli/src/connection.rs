@@ -167,8 +167,7 @@ fn with_properties(mut options: Options, settings: &Settings) -> Result<Options,
 
 /// Receive Maximum: the number of unacknowledged messages that the server may send, at most the number needed.
 ///
-/// A message that the program receives but does not print would be lost. A message that the server still has stays
-/// in the session, if the session lasts.
+/// Messages that were sent to a program that ends stay with its session, if the session lasts.
 fn receive_max(settings: &Settings) -> Option<NonZeroU16> {
     /// Default of Mosquitto's clients.
     const DEFAULT: u16 = 20;

@@ -261,8 +261,8 @@ impl Driver {
         self.engine.begin_turn();
         match turn {
             Turn::Read(Ok(0)) => Err(Ended::Closed),
-            // TLS reports a stream that ended without `close_notify`. This is harmless: MQTT packets have lengths,
-            // and a truncated packet is noticed.
+            // TLS reports a stream that ended without `close_notify`. This is harmless: the end of a stream without
+            // DISCONNECT counts as a lost connection in any case.
             Turn::Read(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Ended::Closed),
             Turn::Read(read) => {
                 read?;

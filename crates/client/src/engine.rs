@@ -69,7 +69,7 @@ pub(crate) struct Engine {
     /// Reused memory in which messages are put together.
     scratch: Vec<u8>,
     pub(crate) output: Output,
-    /// Time at which the socket last accepted bytes. Time during which nothing was read does not count as late.
+    /// Time at which the socket last accepted bytes, or at which reading resumed if that was later.
     moved_at: Instant,
     start: Instant,
     /// Time at which this turn began.
@@ -541,7 +541,7 @@ impl Engine {
         }
     }
 
-    /// Shows the packets written since the last call to the packet trace.
+    /// Passes the packets written since the last call to the trace function.
     fn trace_output(&mut self) {
         let Some(trace) = &self.options.trace else { return };
         let limits = Limits { sender: Some(Role::Client), ..Limits::default() };

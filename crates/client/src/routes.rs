@@ -136,8 +136,8 @@ impl Route {
         Self { is_for_answers, ..self }
     }
 
-    /// Prepares a message for the stream. The flag says whether the stream surely keeps it, so that it need not be
-    /// sent again.
+    /// Prepares a message for the stream. The flag says whether the stream surely keeps it, so that it must not
+    /// arrive a second time.
     fn keep(&mut self, message: Message) -> (Message, bool) {
         let stays = self.stage.keeps(&message);
         (if self.is_for_answers { message.accepted() } else { message }, stays)
@@ -161,7 +161,7 @@ enum Stage {
 }
 
 impl Stage {
-    /// Notes a message, and returns whether the stream surely keeps it, so that it need not be sent again.
+    /// Notes a message, and returns whether the stream surely keeps it, so that it must not arrive a second time.
     fn keeps(&mut self, message: &Message) -> bool {
         match self {
             Self::Asked(receipts) => {
