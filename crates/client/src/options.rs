@@ -281,7 +281,7 @@ impl Options {
 
     /// Sets Maximum Packet Size: the largest packet to accept, in bytes.
     ///
-    /// A larger packet ends the connection. So does a WebSocket frame that exceeds this size by more than 1 MiB.
+    /// A larger packet ends the connection, and so does a WebSocket frame larger by more than 1 MiB.
     /// MQTT 5 only: other servers cannot be told.
     #[must_use]
     pub fn packet_bytes_max(mut self, bytes: NonZeroU32) -> Self {

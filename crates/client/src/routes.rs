@@ -107,7 +107,7 @@ impl ForInbox {
     }
 }
 
-/// How well a message fits a route, in ascending order.
+/// Quality of the match between a message and a route, in ascending order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Aim {
     #[default]
