@@ -56,16 +56,13 @@ impl Lane {
     /// one comes or goes only its own lanes move.
     #[must_use]
     pub fn claim_of(self, client_id: &str) -> u64 {
-        let mut hasher = hasher();
-        hasher.write(client_id.as_bytes());
+        let mut hasher = hasher_of(client_id);
         hasher.write_u16(self.0);
         hasher.finish()
     }
 
     fn of(key: &str) -> Self {
-        let mut hasher = hasher();
-        hasher.write(key.as_bytes());
-        let number = hasher.finish() % Self::COUNT as u64;
+        let number = hasher_of(key).finish() % Self::COUNT as u64;
         Self(u16::try_from(number).expect("there are fewer lanes than that"))
     }
 }
@@ -92,8 +89,12 @@ impl Dispatch {
 }
 
 /// Not keyed: who publishes with keys that share a lane could have used one key.
-fn hasher() -> FoldHasher<'static> {
-    FoldHasher::with_seed(0, SharedSeed::global_fixed())
+/// Without a seed, the hash of the bytes alone is the same for `a` and `aa`, and for `m1` and `m11`.
+fn hasher_of(text: &str) -> FoldHasher<'static> {
+    let mut hasher = FoldHasher::with_seed(0, SharedSeed::global_fixed());
+    hasher.write(text.as_bytes());
+    hasher.write_usize(text.len());
+    hasher
 }
 
 #[cfg(test)]
@@ -134,5 +135,17 @@ mod tests {
         let moved: Vec<_> = Lane::all().filter(|lane| owner(*lane, &three) != owner(*lane, &four)).collect();
         assert!(moved.iter().all(|lane| owner(*lane, &four) == "d"), "only to the one that came");
         assert!((150..=350).contains(&moved.len()), "a quarter, not {}", moved.len());
+    }
+
+    /// Of two members with the same claims one would have all lanes, and the other none.
+    #[test]
+    fn members_with_similar_names_share_the_lanes_evenly() {
+        for names in [&["a", "aa", "aaa"][..], &["m1", "m11", "m10"], &["a", "b", "ba"]] {
+            for name in names {
+                let most = |lane: Lane| names.iter().max_by_key(|name| lane.claim_of(name));
+                let lanes = Lane::all().filter(|lane| most(*lane) == Some(name)).count();
+                assert!((250..=430).contains(&lanes), "{lanes} of {names:?} for {name:?}");
+            }
+        }
     }
 }
