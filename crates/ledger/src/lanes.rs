@@ -50,13 +50,22 @@ struct Undecided {
 /// When more newcomers than this are undecided, lanes look at all members instead.
 const NEWCOMERS_MAX: usize = 64;
 
+/// The search for the lanes of one member takes about as long as this number of claims.
+const SCAN_CLAIMS: usize = 64;
+
 impl Undecided {
     /// Somebody has come or gone: every lane is looked at once more.
     fn begin(&mut self) {
         self.lanes = Lane::COUNT;
     }
 
-    fn add(&mut self, newcomer: QueueId) {
+    fn add(&mut self, newcomer: QueueId, subscriber: &Subscriber) {
+        // The next lane does not look again at members that are not behind the last one it has looked at.
+        if self.looked_at.is_some_and(|last| newcomer < last)
+            && let Some(lane) = Lane::numbered(self.next)
+        {
+            self.best = self.best.max(Some((lane.claim_of(&subscriber.client_id), newcomer)));
+        }
         self.looks_at_all |= self.newcomers.len() == NEWCOMERS_MAX;
         if !self.looks_at_all {
             self.newcomers.push(newcomer);
@@ -142,16 +151,18 @@ impl Lanes {
             },
         );
         self.by_waiting.insert((0, id));
-        self.undecided.add(id);
+        self.undecided.add(id, subscriber);
     }
 
-    /// A member is there no more. What it has is the affair of those who take it back.
-    pub(crate) fn depart(&mut self, id: QueueId, members: &Members) {
+    /// A member has gone. Its messages are given back elsewhere. This takes from the `claims` of the turn.
+    pub(crate) fn depart(&mut self, id: QueueId, members: &Members, claims: &mut usize) {
         let Some(gone) = self.present.remove(&id) else { return };
         self.by_waiting.remove(&(gone.waiting, id));
         gone.turn.into_iter().for_each(|turn| self.ring.remove(turn));
         let its = Lane::all().filter(|lane| self.owners[lane.number()] == Some(id));
-        self.assign(its.map(|lane| (lane, None)).collect(), members);
+        let its: Vec<_> = its.map(|lane| (lane, None)).collect();
+        *claims = claims.saturating_sub(SCAN_CLAIMS + its.len());
+        self.assign(its, members);
         if self.present.is_empty() {
             self.undecided.end();
         } else {
@@ -441,7 +452,7 @@ mod tests {
         decide_all(&mut lanes, 10_000, members);
         let moves = |lane: &Lane| lane.claim_of("m2") > lane.claim_of("m1");
         let lane = Lane::all().find(moves).expect("half of them do");
-        lanes.depart(id(2), members);
+        lanes.depart(id(2), members, &mut 0);
         decide_all(&mut lanes, 10_000, members);
         (1..=2).for_each(|number| lanes.add(lane, MessageId(number), 10));
         assert_eq!((lanes.pop_turn(), lanes.next_for(id(1))), (Some(id(1)), Some(MessageId(1))));
@@ -471,7 +482,7 @@ mod tests {
                 lanes.arrive(id(number), &member(number));
                 lanes.decide(&mut claims.clone(), members);
                 if number % 3 == 2 {
-                    lanes.depart(id(number - 1), members);
+                    lanes.depart(id(number - 1), members, &mut 0);
                     lanes.decide(&mut claims.clone(), members);
                 }
                 if number % 6 == 5 {
@@ -486,6 +497,43 @@ mod tests {
             let known = lanes.present.iter().map(|(id, member)| (member.waiting, *id));
             assert!(lanes.by_waiting.iter().copied().eq(known.collect::<BTreeSet<_>>()));
         }
+    }
+
+    /// A member may come while a lane has looked at some of the members, with an identifier before or behind those.
+    #[test]
+    fn a_member_that_comes_while_a_lane_is_half_looked_at_is_looked_at_too() {
+        let group = group();
+        let members = group.members().expect("it is a group");
+        for newcomer in [1, 25] {
+            for lane in (0..Lane::COUNT).step_by(16) {
+                let mut lanes = Lanes::new();
+                (10..20).for_each(|number| lanes.arrive(id(number), &member(number)));
+                lanes.undecided.next = lane;
+                lanes.decide(&mut 5, members);
+                assert_eq!(lanes.undecided.looked_at, Some(id(14)));
+                lanes.arrive(id(newcomer), &member(newcomer));
+                decide_all(&mut lanes, 10_000, members);
+                assert_eq!(lanes.owners[lane], wanted(&lanes)[lane], "lane {lane}");
+                if lane == 48 {
+                    assert_eq!(*lanes.owners, *wanted(&lanes));
+                }
+            }
+        }
+    }
+
+    /// A member that goes leaves its lanes behind in one step, which takes from the claims of the turn.
+    #[test]
+    fn the_lanes_of_a_member_that_goes_are_charged_to_the_turn() {
+        let group = group();
+        let members = group.members().expect("it is a group");
+        let mut lanes = Lanes::new();
+        lanes.arrive(id(1), &member(1));
+        decide_all(&mut lanes, 10_000, members);
+        let mut claims = 3_000;
+        lanes.depart(id(1), members, &mut claims);
+        assert_eq!(claims, 3_000 - SCAN_CLAIMS - Lane::COUNT);
+        lanes.depart(id(1), members, &mut claims);
+        assert_eq!(claims, 3_000 - SCAN_CLAIMS - Lane::COUNT, "it has gone");
     }
 
     /// Who comes costs two claims a lane however many are there, who goes as many in all as there are lanes, on average;
@@ -503,7 +551,7 @@ mod tests {
             assert!(turns >= all / (CLAIMS + NEWCOMERS_MAX + 1) && turns <= all / CLAIMS + Lane::COUNT);
             lanes.arrive(id(crowd), &member(crowd));
             assert_eq!(decide_all(&mut lanes, CLAIMS, members), (2 * Lane::COUNT).div_ceil(CLAIMS));
-            lanes.depart(id(crowd), members);
+            lanes.depart(id(crowd), members, &mut 0);
             let turns = decide_all(&mut lanes, CLAIMS, members);
             assert!(turns <= 4 * Lane::COUNT / CLAIMS, "{turns} turns for {crowd} members");
         }

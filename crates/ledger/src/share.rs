@@ -98,7 +98,7 @@ impl Ledger {
         group.set_connected(subscriber, false);
         group.connected = group.connected.saturating_sub(1);
         if let (Some(lanes), Some(members)) = (&mut group.lanes, group.subscriber.members()) {
-            lanes.depart(id, members);
+            lanes.depart(id, members, &mut self.claims_left);
             self.decide_lanes_of(group_id);
         }
     }
