@@ -14,13 +14,13 @@ use session::{Message, Now};
 use topic::TopicFilter;
 use wire::PacketId;
 
-use crate::SESSION_BYTES;
 use crate::brake::Growth;
 use crate::entry::Entry;
 use crate::lanes::Lanes;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
 use crate::table::Table;
+use crate::{SESSION_BYTES, Settings};
 
 /// One group: a queue with several readers.
 ///
@@ -246,9 +246,10 @@ impl Group {
         self.lane_of(entry.message()?)
     }
 
-    /// What waits is what was read from records.
-    pub(crate) fn restore_lanes(&mut self) {
+    /// The messages that wait were read from records.
+    pub(crate) fn restore_lanes(&mut self, settings: &Settings) {
         let Some(mut lanes) = self.lanes.take() else { return };
+        self.inherited = Inherited::restored(&self.queue, settings);
         for (id, entry) in self.queue.iter() {
             let lane = self.lane_of_entry(entry).into_iter();
             lane.for_each(|lane| lanes.add(lane, id, entry.size_bytes()));
@@ -283,6 +284,26 @@ impl Inherited {
     /// All of a queue.
     pub(crate) fn all_of(queue: &Queue) -> Self {
         Self { messages: queue.len(), bytes: queue.bytes() }
+    }
+
+    /// The most that a group inherits, which is 2.5 times the bound of its queue.
+    pub(crate) fn most(settings: &Settings) -> Self {
+        let most = |bound: usize| bound.saturating_mul(2).saturating_add(bound / 2);
+        Self { messages: most(settings.queue_messages_max), bytes: most(settings.queue_bytes_max) }
+    }
+
+    /// The part of a queue that was read from records. A queue is over its bound because a member was ended, or because
+    /// the bound was lowered.
+    pub(crate) fn restored(queue: &Queue, settings: &Settings) -> Self {
+        let is_over = queue.len() >= settings.queue_messages_max || queue.bytes() >= settings.queue_bytes_max;
+        let all = if is_over { Self::all_of(queue) } else { Self::default() };
+        let most = Self::most(settings);
+        Self { messages: all.messages.min(most.messages), bytes: all.bytes.min(most.bytes) }
+    }
+
+    /// Whether the queue is not longer than this with one more message.
+    pub(crate) fn has_room_for(self, queue: &Queue, bytes: usize) -> bool {
+        queue.len() < self.messages && queue.bytes().saturating_add(bytes) <= self.bytes
     }
 
     /// Something was taken from the queue.

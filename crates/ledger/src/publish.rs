@@ -362,9 +362,15 @@ impl Ledger {
             return Room::Enough;
         }
         let is_taken_over = group.inherited.is_within(messages_max / 2, bytes_max / 2);
-        let is_helped = is_taken_over && message.size_bytes() <= bytes_max;
-        let fullest = lanes.fullest(group.queue.len() < messages_max).filter(|_| is_helped);
-        fullest.map_or(Room::Ends, Room::AfterEnding)
+        if !is_taken_over || message.size_bytes() > bytes_max {
+            return Room::Ends;
+        }
+        // The messages of a lane without an owner are counted for no member yet.
+        let most = Inherited::most(&self.settings);
+        if lanes.is_undecided() && most.has_room_for(&group.queue, message.size_bytes()) {
+            return Room::Enough;
+        }
+        lanes.fullest(group.queue.len() < messages_max).map_or(Room::Ends, Room::AfterEnding)
     }
 
     fn room(&self, queue: &Queue, has_reader: bool, message: &Message) -> Room {

@@ -170,7 +170,7 @@ impl Replay {
         for (incarnation, id) in self.ledger.groups.in_order() {
             if let Some(group) = self.ledger.groups.table.find_mut(id) {
                 group.queue.settle();
-                group.restore_lanes();
+                group.restore_lanes(&self.ledger.settings);
             }
             self.account_group(id);
             if self.ledger.groups.table.find(id).is_some_and(|group| group.members == 0) {

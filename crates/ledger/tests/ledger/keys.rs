@@ -448,3 +448,78 @@ fn a_group_in_which_all_are_stuck_is_bounded() {
     assert_eq!((count(&stage.gauges().sessions), count(&stage.gauges().groups)), (0, 0));
     stage.check_account();
 }
+
+/// A group with two lasting members whose bound is 20 messages. One member was stuck and is ended; more than the bound
+/// waits for the other.
+fn with_an_heir() -> Stage {
+    let mut stage = Stage::with(Settings { queue_messages_max: 20, ..settings() });
+    let stuck = member(&mut stage, "stuck", &Ask::lasting(60).window(1));
+    let heir = member(&mut stage, "heir", &Ask::lasting(60).window(1));
+    let (its, others) = (key_of(&mut stage, &stuck), key_of(&mut stage, &heir));
+    for number in 1..=20 {
+        emit(&mut stage, &its, number..=number, QOS_1);
+        stage.work();
+    }
+    emit(&mut stage, &others, 1..=10, QOS_1);
+    stage.work();
+    assert_eq!((stage.ended(&stuck), stage.ended(&heir)), (vec![ReasonCode::QuotaExceeded], vec![]));
+    assert!(count(&stage.gauges().queued) > 20);
+    stage
+}
+
+fn restart(stage: &mut Stage) {
+    let settings = Settings { queue_messages_max: 20, ..settings() };
+    let (index, last) = (Arc::new(index::Subscriptions::new([3, 4])), stage.last());
+    let ledger = Ledger::recover(settings, Arc::clone(&index), stage.sink.records(last), stage.now);
+    stage.restart(ledger, index, last);
+}
+
+/// The members of a group whose stuck member was ended have time to take what waits, also after a restart.
+#[test]
+fn a_restart_ends_no_group_that_has_inherited_more_than_its_bound() {
+    let mut stage = with_an_heir();
+    let waiting = count(&stage.gauges().queued) + count(&stage.gauges().in_flight);
+    restart(&mut stage);
+    stage.emit(&of("key", 1, QOS_1));
+    assert_eq!((count(&stage.gauges().sessions), count(&stage.gauges().groups)), (1, 1));
+    let heir = stage.client("heir", &Ask::lasting(60));
+    assert_eq!(stage.delivered(&heir).len(), waiting + 1);
+    stage.check_account();
+}
+
+/// However often the process restarts while nobody takes anything.
+#[test]
+fn restarts_do_not_let_a_group_grow_without_bound() {
+    let mut stage = with_an_heir();
+    let mut queued_max = 0;
+    for number in 0..10 {
+        restart(&mut stage);
+        for message in 1..=15 {
+            stage.emit(&of(&format!("key{number}-"), message, QOS_1));
+            queued_max = queued_max.max(count(&stage.gauges().queued));
+        }
+    }
+    assert_eq!(count(&stage.gauges().sessions), 0, "its bound is reached, and the policy applies");
+    assert!((50..=70).contains(&queued_max), "{queued_max} messages");
+}
+
+/// Lanes without an owner are nobody's fault: the group waits until it is known who fills it.
+#[test]
+fn a_full_group_is_not_ended_while_its_lanes_have_no_owners() {
+    let mut stage = Stage::with(Settings { queue_messages_max: 20, ..settings() });
+    let first = member(&mut stage, "first", &Ask::lasting(60).window(1));
+    stage.leave(&first, Cause::WithWill);
+    emit(&mut stage, "k", 1..=20, QOS_1);
+    stage.work();
+    // They use up the claims of a turn elsewhere.
+    for number in 0..10 {
+        let client = stage.client(&format!("m{number}"), &Ask::lasting(60).window(1));
+        stage.subscribe(&client, "$share/other/b", at_qos(QOS_1));
+    }
+    let first = stage.client("first", &Ask::lasting(60).window(1));
+    stage.emit(&of("k", 21, QOS_1));
+    assert_eq!((stage.ended(&first), count(&stage.gauges().groups)), (vec![], 2));
+    // Then the member that has the lane is the one that fills the queue.
+    stage.emit(&of("k", 22, QOS_1));
+    assert_eq!(stage.ended(&first), [ReasonCode::QuotaExceeded]);
+}
