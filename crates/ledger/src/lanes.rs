@@ -40,7 +40,7 @@ struct Undecided {
     lanes: usize,
     /// Members that have come since there were none.
     newcomers: Vec<QueueId>,
-    /// So many have come that each lane looks at all members.
+    /// More than 64 have come: each lane looks at all members.
     looks_at_all: bool,
     /// How far the next lane has come with that: the last member that it has looked at, and the best claim so far.
     looked_at: Option<QueueId>,
@@ -199,7 +199,7 @@ impl Lanes {
         self.assign(decided, members);
     }
 
-    /// Who wants a lane most, its owner or one of the newcomers.
+    /// The owner of a lane or one of the newcomers, whichever wants it most.
     fn best_newcomer(&self, lane: Lane, owner: QueueId, claims: &mut usize) -> QueueId {
         let all = self.undecided.newcomers.iter().copied().chain([owner]);
         let claim = |id: QueueId| Some((lane.claim_of(&self.present.get(&id)?.subscriber.client_id), id));
@@ -207,7 +207,7 @@ impl Lanes {
         all.filter_map(claim).max().map_or(owner, |(_, id)| id)
     }
 
-    /// Who wants a lane most of all that are there, if there is anybody. Nothing while that is not known yet.
+    /// The member that wants a lane most, if any member is present. None while that is not known yet.
     fn best_of_all(&mut self, lane: Lane, claims: &mut usize) -> Option<Option<QueueId>> {
         let Undecided { looked_at, best, .. } = &mut self.undecided;
         loop {
@@ -250,7 +250,7 @@ impl Lanes {
         }
     }
 
-    /// What waits for the owner of a lane changes.
+    /// The number of messages that wait for the owner of a lane changes.
     fn change_waiting(&mut self, lane: Lane, change: impl FnOnce(&mut Present)) {
         let Some(id) = self.owners[lane.number()] else { return };
         let Some(owner) = self.present.get_mut(&id) else { return };
