@@ -12,13 +12,16 @@ use crate::publish::Routing;
 use crate::record::MessageId;
 use crate::{Effects, Ledger, RETRY_MS};
 
-/// Wills that are to be published, in their order.
+/// Wills whose delay is over and that are not published yet.
 #[derive(Debug, Default)]
 pub(crate) struct Wills {
+    /// In the order in which they became due.
     due: VecDeque<DueWill>,
-    /// Those of them that are on the record.
+    /// Wills that found no space in the log or in memory. They do not hold up the wills of other clients.
+    refused: VecDeque<DueWill>,
+    /// Those of both that are on the record.
     recorded: BTreeSet<MessageId>,
-    /// The first could not be recorded; it is tried again then.
+    /// When the refused wills are tried again; `None` if there are none.
     again_ms: Option<u64>,
 }
 
@@ -45,13 +48,14 @@ impl Wills {
         self.recorded.contains(&will)
     }
 
-    /// Those that are due, in their order.
+    /// All wills that are due, also those that were refused.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &DueWill> {
-        self.due.iter()
+        self.refused.iter().chain(&self.due)
     }
 
+    /// Whether a will can be tried now. Refused wills wait for their timer.
     pub(crate) fn has_work(&self) -> bool {
-        !self.due.is_empty() && self.again_ms.is_none()
+        !self.due.is_empty()
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
@@ -64,13 +68,14 @@ impl Wills {
 }
 
 impl Ledger {
-    /// Publishes wills that are due, as many as there are units. One that cannot be recorded waits, and those behind it:
-    /// unless nothing can be recorded any more, when it is published if that needs no record.
+    /// Publishes at most `units` of the wills that are due. A will that finds no space is tried again after
+    /// [`RETRY_MS`], behind those that have become due since. When nothing can be recorded any more, only wills that need
+    /// no record are published.
     pub(crate) fn fire_wills(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
-        if self.wills.again_ms.is_some_and(|again_ms| again_ms > now.monotonic_ms) {
-            return;
+        if self.wills.again_ms.is_some_and(|again_ms| again_ms <= now.monotonic_ms) {
+            self.wills.again_ms = None;
+            self.wills.due.append(&mut self.wills.refused);
         }
-        self.wills.again_ms = None;
         while *units > 0
             && let Some(will) = self.wills.due.pop_front()
         {
@@ -91,9 +96,8 @@ impl Ledger {
                 // For too many queues. Others need not wait for it.
                 Err(ReasonCode::ImplementationSpecificError) => {}
                 Err(_) => {
-                    self.wills.due.push_front(will);
-                    self.wills.again_ms = Some(now.monotonic_ms + RETRY_MS);
-                    return;
+                    self.wills.refused.push_back(will);
+                    self.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
                 }
             }
         }

@@ -143,6 +143,28 @@ fn without_space_publishers_are_refused_and_everything_goes_on_later() {
     stage.check_account();
 }
 
+/// A will that finds no space does not hold up a will that needs none. [MQTT-3.1.2-8]
+#[test]
+fn a_will_without_space_delays_no_other_will() {
+    let mut stage = Stage::new();
+    let absent = stage.client("absent", &Ask::lasting(60));
+    stage.subscribe(&absent, "stored", at_qos(QOS_1));
+    stage.leave(&absent, Cause::Normal);
+    let witness = stage.client("witness", &Ask::clean());
+    stage.subscribe(&witness, "sent", at_qos(QOS_1));
+    let stored = stage.client("stored", &Ask::clean().will("stored", 0));
+    let sent = stage.client("sent", &Ask::clean().will("sent", 0));
+    stage.sink.no_space = true;
+    stage.leave(&stored, Cause::WithWill);
+    stage.leave(&sent, Cause::WithWill);
+    stage.pass_secs(1);
+    assert_eq!(stage.live(&witness), ["will"]);
+    assert_eq!(count(&stage.gauges().wills_published), 1);
+    stage.sink.no_space = false;
+    stage.pass_secs(1);
+    assert_eq!(count(&stage.gauges().wills_published), 2, "the other will found space");
+}
+
 /// A will that finds no space is published when there is some.
 #[test]
 fn a_will_waits_for_space() {
