@@ -115,7 +115,19 @@ fn f_03_beginnings_of_packets_that_go_no_further_lock_nobody_out() {
             .collect();
         wait_for_sys(broker, "ended/memory", |count| count > 100);
         broker.client(Version::V5, "frog").leave();
-        drop(idle);
+        // A large packet in several reads is served, though others go on like that.
+        let mut large = broker.client(Version::V5, "large");
+        let packet = publish(Version::V5, 0x32, 1, "t", &[], &[b'x'; 200_000]);
+        let mut late = Vec::new();
+        for part in packet.chunks(50_000) {
+            large.send(part);
+            let (mut connection, answer) = greet(broker, &Connect::new(Version::V3_1_1, ""));
+            assert!(packet::is_accepted(&answer));
+            connection.send(&beginning);
+            late.push(connection);
+        }
+        large.expect_ack(PUBACK, 1);
+        drop((idle, late));
     });
 }
 

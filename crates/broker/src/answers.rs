@@ -78,6 +78,9 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         self.scratch.clear();
         client.session.complete(ticket, reason, &mut self.scratch);
+        if matches!(ticket, Ticket::PubComp(_)) {
+            self.note_inbound(id);
+        }
         self.send_answers(id, to);
     }
 

@@ -68,6 +68,8 @@ pub(crate) struct Client {
     pub(crate) is_stalled: bool,
     /// It has changes to the index that are not written.
     pub(crate) has_changes: bool,
+    /// The shard's list of beginnings of packets names it.
+    pub(crate) has_beginning: bool,
     /// How many of its messages went to the ledger, and how many of those are decided.
     pub(crate) posted: u32,
     pub(crate) decided: u32,
@@ -102,6 +104,7 @@ impl Client {
             untaken_answer_bytes: 0,
             is_stalled: false,
             has_changes: false,
+            has_beginning: false,
             posted: 0,
             decided: 0,
             due_ms: None,

@@ -68,7 +68,7 @@ impl Shard {
     /// The end of a connection's session. Its socket is not our concern any more.
     pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending, now: Now, to: &mut impl Effects) {
         let Some(mut client) = self.clients.remove(id) else { return };
-        self.forget_memory(&client);
+        self.forget_memory(id, &client);
         let Ending { reason, why, cause, by } = ending;
         let client_id = client.client_id();
         let is_in = client.is_in;
@@ -103,7 +103,10 @@ impl Shard {
     }
 
     /// What was held for a connection is free, but for its filters.
-    fn forget_memory(&mut self, client: &Client) {
+    fn forget_memory(&mut self, id: ConnectionId, client: &Client) {
+        if client.has_beginning {
+            self.beginnings.forget(id);
+        }
         let route_bytes = client.route.as_ref().map_or(0, |route| route.size_bytes());
         self.tally.sub(Purpose::Connections, CONNECTION_BYTES);
         self.tally.sub(Purpose::Routes, route_bytes);

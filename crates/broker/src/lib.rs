@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod beginnings;
 mod client;
 mod connect;
 mod counters;

@@ -140,11 +140,7 @@ impl Shard {
     /// Puts on the account what a client makes us remember: topic aliases, and exchanges of QoS 2. Whether it is here
     /// still: while memory is short there is none for more.
     fn count_inbound(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
-        let Some(client) = self.clients.get_mut(id) else { return false };
-        let bytes = client.session.inbound_bytes();
-        let before = std::mem::replace(&mut client.inbound_bytes, bytes);
-        self.tally.add(Purpose::Inbound, bytes);
-        self.tally.sub(Purpose::Inbound, before);
+        let (before, bytes) = self.note_inbound(id);
         if bytes > before && self.tally.budget().is_tight() {
             self.end_for_memory(
                 id,
@@ -155,6 +151,16 @@ impl Shard {
             return false;
         }
         true
+    }
+
+    /// Brings the account up to date. Returns what a client made us remember before, and what it does now, in bytes.
+    pub(crate) fn note_inbound(&mut self, id: ConnectionId) -> (usize, usize) {
+        let Some(client) = self.clients.get_mut(id) else { return (0, 0) };
+        let bytes = client.session.inbound_bytes();
+        let before = std::mem::replace(&mut client.inbound_bytes, bytes);
+        self.tally.add(Purpose::Inbound, bytes);
+        self.tally.sub(Purpose::Inbound, before);
+        (before, bytes)
     }
 
     fn count_received(&self, publish: &Incoming<'_>) {

@@ -1,28 +1,28 @@
-//! Relief while memory is short: a client that holds it and makes no progress is ended by the clock, so that room comes
-//! back though nobody sends anything.
+//! Relief while memory is short: clients that hold memory and make no progress are ended by the clock, so that memory
+//! comes back even if nobody sends anything.
 //!
-//! A look costs nothing while there is memory. While there is none, it visits the connections of the shard in slices,
-//! notes those that hold more than they need to, and visits the noted ones again after [`LOOK_MS`].
+//! A look costs nothing while there is memory. When memory is short, a look visits the connections of the shard in slices,
+//! notes clients that hold more than they need to, and visits the noted clients again after [`LOOK_MS`]. Clients that
+//! have stopped in the middle of a packet are ended first: no correct client does that. The largest of them is the first.
 
 use index::ConnectionId;
-use session::{Budget, Now, Purpose};
+use session::{Budget, Now};
 
+use crate::beginnings::BEGINNING_BYTES_ALLOWED;
 use crate::client::Client;
-use crate::shard::CONNECTION_BYTES;
+use crate::pressure::Blocker;
 use crate::{Effects, Shard};
 
 /// Time between two looks, in which a client has to make progress.
 const LOOK_MS: u64 = 3_000;
-/// So many connections are visited in one turn.
+/// Maximum number of connections that are visited in one turn.
 const VISITS_AT_A_TIME: u32 = 4_096;
-/// So many connections are ended in one turn.
+/// Maximum number of connections that are ended in one turn.
 const ENDED_AT_A_TIME: usize = 64;
-/// The next slice follows after so long.
+/// Delay before the next slice.
 const SLICE_MS: u64 = 1;
 /// A packet is under way while as much of it comes from one look to the next, as for Keep Alive: 1 KiB/s.
 const PARTIAL_PROGRESS_BYTES: usize = 3 * 1_024;
-/// The beginning of a packet that is no larger than what its connection takes anyway is left alone.
-const PARTIAL_BYTES_ALLOWED: usize = CONNECTION_BYTES;
 
 /// What is looked for at the moment.
 #[derive(Debug, Default)]
@@ -51,11 +51,8 @@ enum Phase {
         noted: Vec<Noted>,
         stalled: Vec<Stalled>,
     },
-    /// The largest last.
-    Ending {
-        stalled: Vec<Stalled>,
-        wanted_bytes: usize,
-    },
+    /// The first one to end is the last.
+    Ending(Vec<Stalled>),
 }
 
 /// A client that held more than it needed to, and how far it was.
@@ -79,8 +76,11 @@ struct Held {
     waiting: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// A client without progress. The order is that in which clients are ended, beginning with the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stalled {
+    /// It has stopped in the middle of a packet.
+    is_partial: bool,
     bytes: usize,
     id: ConnectionId,
 }
@@ -98,35 +98,40 @@ impl Relief {
 
 impl Held {
     fn of(id: ConnectionId, client: &Client, to: &impl Effects) -> Self {
-        // We do not read it: what it has sent is not its fault.
-        let is_read = client.blocked.is_none() && !client.session.is_claiming();
+        // A client that waits for others cannot send.
+        let waits_for_others = match client.blocked.as_deref() {
+            None => client.session.is_claiming(),
+            Some(blocker) => !matches!(blocker, Blocker::Itself),
+        };
+        let (partial, inbound) = (client.session.partial_bytes(), client.inbound_bytes);
         Self {
-            partial: if is_read { client.session.partial_bytes() } else { 0 },
-            inbound: client.inbound_bytes,
+            partial: if waits_for_others { 0 } else { partial },
+            inbound: if waits_for_others { 0 } else { inbound },
             waiting: to.waiting_bytes(id) + client.session.waiting_bytes(),
         }
     }
 
     fn is_worth_noting(self) -> bool {
-        self.partial > PARTIAL_BYTES_ALLOWED
+        self.partial > BEGINNING_BYTES_ALLOWED
             || self.inbound > Budget::WAITING_BYTES_ALLOWED
             || self.waiting > Budget::WAITING_BYTES_ALLOWED
     }
 }
 
 impl Noted {
-    /// What of it is held still without any progress since then.
-    fn stalled_bytes(&self, now: &Self) -> usize {
+    /// Whether the client holds more than it needs to without any progress since then.
+    fn stalled(&self, now: &Self) -> Option<Stalled> {
         let (then, now_held) = (self.held, now.held);
         let came = now_held.partial.saturating_sub(then.partial);
-        let is_same_packet = self.heard_ms == now.heard_ms && then.partial > 0;
-        let partial = if is_same_packet && came < PARTIAL_PROGRESS_BYTES { now_held.partial } else { 0 };
-        // It goes down with PUBREL alone.
-        let inbound = if now_held.inbound >= then.inbound { now_held.inbound } else { 0 };
-        let waiting = if self.moved == now.moved { now_held.waiting } else { 0 };
-        let is_partial = partial > PARTIAL_BYTES_ALLOWED;
-        let others = [inbound, waiting].into_iter().filter(|bytes| *bytes > Budget::WAITING_BYTES_ALLOWED);
-        others.sum::<usize>() + if is_partial { partial } else { 0 }
+        let is_silent = self.heard_ms == now.heard_ms && came < PARTIAL_PROGRESS_BYTES;
+        let is_partial = is_silent && then.partial > 0;
+        let of = |is_still: bool, bytes: usize, allowed| if is_still && bytes > allowed { bytes } else { 0 };
+        let partial = of(is_partial, now_held.partial, BEGINNING_BYTES_ALLOWED);
+        // A client that sends packets uses its aliases and ends its exchanges.
+        let inbound = of(is_silent, now_held.inbound, Budget::WAITING_BYTES_ALLOWED);
+        let waiting = of(self.moved == now.moved, now_held.waiting, Budget::WAITING_BYTES_ALLOWED);
+        let bytes = partial + inbound + waiting;
+        (bytes > 0).then_some(Stalled { is_partial: partial > 0, bytes, id: self.id })
     }
 }
 
@@ -136,9 +141,7 @@ impl Shard {
         if self.relief.next_ms.is_none_or(|at| at > now.monotonic_ms) {
             return;
         }
-        let budget = self.tally.budget();
-        let is_short = budget.is_tight() || budget.is_crowded_by(Purpose::Partials);
-        if !is_short {
+        if !self.tally.budget().is_tight() {
             self.relief.phase = Phase::Resting;
             let is_anybody_here = self.counters.sockets.value() > 0;
             self.relief.next_ms = is_anybody_here.then_some(now.monotonic_ms + LOOK_MS);
@@ -148,11 +151,9 @@ impl Shard {
         let (phase, next_ms) = match phase {
             Phase::Resting => (self.note_some(0, Vec::new(), to), SLICE_MS),
             Phase::Noting { next_slot, noted } => (self.note_some(next_slot, noted, to), SLICE_MS),
-            Phase::Noted(noted) => (self.judge_some(noted, Vec::new(), to), SLICE_MS),
-            Phase::Judging { noted, stalled } => (self.judge_some(noted, stalled, to), SLICE_MS),
-            Phase::Ending { stalled, wanted_bytes } => {
-                (self.end_some(stalled, wanted_bytes, now, to), SLICE_MS)
-            }
+            Phase::Noted(noted) => (self.judge_some(noted, Vec::new(), now, to), SLICE_MS),
+            Phase::Judging { noted, stalled } => (self.judge_some(noted, stalled, now, to), SLICE_MS),
+            Phase::Ending(stalled) => (self.end_some(stalled, now, to), SLICE_MS),
         };
         let is_noted = matches!(phase, Phase::Noted(_));
         self.relief.phase = phase;
@@ -175,46 +176,41 @@ impl Shard {
         Noted { id, heard_ms: client.session.heard_ms(), held, moved }
     }
 
-    fn judge_some(&self, mut noted: Vec<Noted>, mut stalled: Vec<Stalled>, to: &impl Effects) -> Phase {
+    fn judge_some(
+        &self,
+        mut noted: Vec<Noted>,
+        mut stalled: Vec<Stalled>,
+        now: Now,
+        to: &impl Effects,
+    ) -> Phase {
         let rest = noted.len().saturating_sub(VISITS_AT_A_TIME as usize);
         for then in noted.drain(rest..) {
             let Some(client) = self.clients.get(then.id) else { continue };
             let now = self.note(then.id, client, Held::of(then.id, client, to), to);
-            let bytes = then.stalled_bytes(&now);
-            if bytes > 0 {
-                stalled.push(Stalled { bytes, id: then.id });
-            }
+            stalled.extend(then.stalled(&now));
         }
         if !noted.is_empty() {
             return Phase::Judging { noted, stalled };
         }
-        stalled.sort_unstable_by_key(|stalled| stalled.bytes);
-        let wanted_bytes = self.tally.budget().wanted_bytes(Purpose::Partials);
-        Phase::Ending { stalled, wanted_bytes }
+        stalled.sort_unstable();
+        self.tally.budget().begin_relief(now.monotonic_ms, LOOK_MS);
+        Phase::Ending(stalled)
     }
 
-    /// Ends the largest first, until as much as is wanted is free.
-    fn end_some(
-        &mut self,
-        mut stalled: Vec<Stalled>,
-        mut wanted_bytes: usize,
-        now: Now,
-        to: &mut impl Effects,
-    ) -> Phase {
+    /// Ends clients until all shards together have ended as much as is wanted. Each slice asks again: another shard may
+    /// have done it, and a look is over when memory is not short any more.
+    fn end_some(&mut self, mut stalled: Vec<Stalled>, now: Now, to: &mut impl Effects) -> Phase {
         for _ in 0..ENDED_AT_A_TIME {
-            let Some(Stalled { bytes, id }) = stalled.pop().filter(|_| wanted_bytes > 0) else {
-                return Phase::Resting;
-            };
-            if self.clients.get(id).is_some() {
-                wanted_bytes = wanted_bytes.saturating_sub(bytes);
-                self.end_for_memory(
-                    id,
-                    "the client holds memory that is short, and makes no progress",
-                    now,
-                    to,
-                );
+            let Some(Stalled { bytes, id, .. }) = stalled.pop() else { return Phase::Resting };
+            if self.clients.get(id).is_none() {
+                continue;
             }
+            if !self.tally.budget().take_relief(bytes) {
+                return Phase::Resting;
+            }
+            let why = "the client holds memory that is short, and makes no progress";
+            self.end_for_memory(id, why, now, to);
         }
-        Phase::Ending { stalled, wanted_bytes }
+        Phase::Ending(stalled)
     }
 }

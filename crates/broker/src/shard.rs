@@ -12,6 +12,7 @@ use wire::{
     ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode,
 };
 
+use crate::beginnings::Beginnings;
 use crate::client::{Client, Clients};
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
@@ -32,8 +33,6 @@ const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const CONNECTION_BYTES: usize = 1_024;
 /// What a message behind a window takes beside itself.
 const WAITING_BYTES: usize = 64;
-/// While memory is short nobody may have begun a packet of which more than this is here.
-const PARTIAL_BYTES_ALLOWED: usize = 16 * 1024;
 
 /// No timer is armed further ahead than this.
 const ARMED_AHEAD_MS_MAX: u64 = 50_000;
@@ -49,6 +48,7 @@ pub struct Shard {
     pub(crate) waiting: Waiting,
     pub(crate) judge: Judge,
     pub(crate) relief: Relief,
+    pub(crate) beginnings: Beginnings,
     /// What this shard holds of the process's memory, but for what is in buffers of connections.
     pub(crate) tally: Tally,
     /// Clients for which something waits because the process was full.
@@ -124,6 +124,7 @@ impl Shard {
             waiting: Waiting::default(),
             judge: Judge::default(),
             relief: Relief::default(),
+            beginnings: Beginnings::default(),
             tally: Tally::new(Arc::default()),
             stalled: Vec::new(),
             stalled_ms: None,
@@ -163,17 +164,8 @@ impl Shard {
                 Step::Ended => return bytes.len(),
             }
         }
-        if let Some(client) = self.clients.get_mut(id) {
-            client.session.note_partial(bytes.len() - done);
-            let is_ours_to_go_on = client.session.is_claiming() || client.request.is_some();
-            let budget = self.tally.budget();
-            if bytes.len() - done > PARTIAL_BYTES_ALLOWED
-                && !is_ours_to_go_on
-                && (budget.is_tight() || budget.is_crowded_by(Purpose::Partials))
-            {
-                self.end_for_memory(id, "a packet is larger than there is memory for", now, to);
-                return bytes.len();
-            }
+        if !self.note_beginning(id, bytes.len() - done, done > 0, now, to) {
+            return bytes.len();
         }
         done
     }

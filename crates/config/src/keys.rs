@@ -169,8 +169,10 @@ keys! {
         /// wait or are retained, wills, connections, sessions, subscriptions. Of the last sixteenth nothing new is
         /// admitted, and of the one before it nothing that would stay when its client leaves: CONNECT, SUBSCRIBE and such
         /// messages are refused with reason code 0x97, before MQTT 5.0 as far as the version has words for it; QoS 0 is dropped, and counted.
-        /// A client that holds more than 16 KiB then, or the beginning of a packet, and makes no progress for three seconds is
-        /// disconnected. The beginnings of packets take at most half of it all.
+        /// While nothing new is admitted, clients that make no progress for three seconds are disconnected: first clients
+        /// that have stopped in the middle of a packet, then clients that hold more than 16 KiB. The beginnings of packets
+        /// take at most about half of all memory at any time: a beginning that grows displaces beginnings of more than
+        /// 1 KiB that have not grown for longest, and their clients are disconnected.
         /// What frees memory is always carried out. The bounds that follow are shares of it where they are not given.
         memory_budget_bytes: u64 {
             kind: Size<u64>, auto: (machine.memory_bytes / 2).clamp(MEMORY_MIN, MEMORY_MAX),

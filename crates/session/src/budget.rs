@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Above this share of its limit a budget is tight: the rest is for what had been admitted before.
 const TIGHT_SIXTEENTHS: usize = 15;
@@ -65,6 +65,10 @@ pub struct Budget {
     limit_bytes: usize,
     /// By purpose. One that was taken off on one thread before it was added on another is below zero for a moment.
     held: [AtomicUsize; PURPOSES],
+    /// The end of the round of relief, on the monotonic clock.
+    relief_ends_ms: AtomicU64,
+    /// The bytes that the round still has to free.
+    relief_bytes: AtomicUsize,
 }
 
 impl Budget {
@@ -75,7 +79,12 @@ impl Budget {
     /// An account on which nothing is held.
     #[must_use]
     pub fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, held: Default::default() }
+        Self {
+            limit_bytes,
+            held: Default::default(),
+            relief_ends_ms: AtomicU64::new(0),
+            relief_bytes: AtomicUsize::new(0),
+        }
     }
 
     /// How much may be held, in bytes.
@@ -123,11 +132,26 @@ impl Budget {
         self.held_bytes(purpose) > self.limit_bytes / CROWDED_PART
     }
 
-    /// How much has to be given back so that something can be kept again, and one purpose takes no more than its share.
-    #[must_use]
-    pub fn wanted_bytes(&self, purpose: Purpose) -> usize {
-        let over_all = self.used_bytes().saturating_sub(self.limit_bytes / 16 * KEPT_SIXTEENTHS);
-        over_all.max(self.held_bytes(purpose).saturating_sub(self.limit_bytes / CROWDED_PART))
+    /// Begins a round in which clients are ended to free memory, unless a round has begun less than `round_ms` ago. A round
+    /// is to end as many bytes as are held above 14/16 of the limit. All threads share it, so that together they do not
+    /// end more than that; what ended clients held comes back before the next round.
+    pub fn begin_relief(&self, now_ms: u64, round_ms: u64) {
+        let ends_ms = self.relief_ends_ms.load(Ordering::Relaxed);
+        let next_ms = now_ms + round_ms;
+        let order = (Ordering::Relaxed, Ordering::Relaxed);
+        if now_ms >= ends_ms
+            && self.relief_ends_ms.compare_exchange(ends_ms, next_ms, order.0, order.1).is_ok()
+        {
+            let wanted = self.used_bytes().saturating_sub(self.limit_bytes / 16 * KEPT_SIXTEENTHS);
+            self.relief_bytes.store(wanted, Ordering::Relaxed);
+        }
+    }
+
+    /// A client that holds this many bytes may be ended in this round. Returns whether the round wants more; then the
+    /// bytes count as freed.
+    pub fn take_relief(&self, bytes: usize) -> bool {
+        let rest = |wanted: usize| (wanted > 0).then(|| wanted.saturating_sub(bytes));
+        self.relief_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 
     /// Whether there is nothing left.
@@ -278,6 +302,18 @@ mod tests {
         assert!(!budget.is_tight() && budget.is_tight_to_keep());
         let _more = budget.charge(Purpose::Sessions, 1);
         assert!(budget.is_tight() && !budget.is_full());
+    }
+
+    #[test]
+    fn all_threads_together_free_what_one_round_wants() {
+        let budget = Arc::new(Budget::new(1_600));
+        let _most = budget.charge(Purpose::Messages, 1_500);
+        budget.begin_relief(1_000, 3_000);
+        assert!(budget.take_relief(60));
+        budget.begin_relief(3_999, 3_000);
+        assert!(budget.take_relief(60) && !budget.take_relief(60), "100 bytes are wanted");
+        budget.begin_relief(4_000, 3_000);
+        assert!(budget.take_relief(60), "nothing came back");
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::ids::PacketIdMap;
 use crate::in_order::InOrder;
 use crate::{Request, Ticket};
 
+/// When no exchange is open, the memory for at most this many is kept for the next ones.
+const EXCHANGES_KEPT: usize = 64;
+
 /// The receiver's half of the exchanges of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
@@ -231,10 +234,11 @@ impl Inbound {
         }
         self.counted -= usize::from(open.remove().counts);
         self.releasing -= 1;
+        self.give_back();
         Some(PubComp::new(packet_id, PubRelReason::Success))
     }
 
-    /// What the exchanges of QoS 2 hold of memory, in bytes: what they have needed at once, since it is kept.
+    /// What the exchanges of QoS 2 hold of memory, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.open.capacity() * (size_of::<(PacketId, Exchange)>() + 1)
     }
@@ -285,6 +289,14 @@ impl Inbound {
         let Entry::Occupied(open) = self.open.entry(packet_id) else { return };
         if open.get().stage == Stage::Recording {
             self.counted -= usize::from(open.remove().counts);
+            self.give_back();
+        }
+    }
+
+    /// Frees the memory of many exchanges when the last one is over.
+    fn give_back(&mut self) {
+        if self.open.is_empty() && self.open.capacity() > EXCHANGES_KEPT {
+            self.open = PacketIdMap::default();
         }
     }
 
