@@ -4,28 +4,28 @@ use crate::read::Reader;
 use crate::rule::{Fault, Violation};
 use crate::version::Version;
 
-/// What the first bytes of a stream are.
+/// Result of [`decode`]: a complete packet, or the number of bytes that are needed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant)] // Returned in place and taken apart at once; nothing may be allocated.
 pub enum Decoded<'a> {
-    /// A packet, which borrows from the bytes.
+    /// The bytes begin with a complete packet.
     Packet {
-        /// The packet.
+        /// The packet, which borrows strings and payload.
         packet: Packet<'a>,
-        /// How many bytes it took; the next one begins behind them.
+        /// Length of the packet in bytes, fixed header included. The next packet begins after these bytes.
         len: usize,
     },
-    /// The beginning of a packet, in order as far as it goes.
+    /// The bytes are a valid beginning of a packet, which is not complete yet.
     Need {
-        /// The length of the whole packet, once the fixed header is there: within the limits.
+        /// Length of the whole packet in bytes, within the limits. `None` until the fixed header is complete.
         total: Option<usize>,
     },
 }
 
-/// Reads the packet at the start of `bytes`. Allocates nothing; strings and payload are borrowed.
+/// Decodes the packet at the start of `bytes`, without allocation: strings and payload are borrowed.
 ///
-/// `version` is `None` for the first packet of a connection, which is a CONNECT; afterwards it is what
-/// [`Connect::version`](crate::Connect::version) said.
+/// `version` is `None` for the first packet of a connection, which must be a CONNECT. For all later packets
+/// `version` is the value of [`Connect::version`](crate::Connect::version).
 ///
 /// ```
 /// use wire::{Decoded, Limits, Packet, Version, decode};
@@ -38,15 +38,15 @@ pub enum Decoded<'a> {
 /// };
 /// assert_eq!(publish.payload, b"hey");
 ///
-/// // Two of ten bytes: the length is known.
+/// The first two of ten bytes are enough to know the length.
 /// let need = decode(&bytes[..2], Some(Version::V3_1_1), &Limits::default())?;
 /// assert_eq!(need, Decoded::Need { total: Some(10) });
 /// # Ok::<(), wire::Violation>(())
 /// ```
 ///
 /// # Errors
-/// A [`Violation`], as soon as the bytes that are there show it: a wrong first byte after one byte, a packet
-/// that is too long after its length.
+/// A [`Violation`], as soon as the available bytes show a violation: after one byte for a wrong first byte, and
+/// after the Remaining Length for a packet that is too long.
 #[inline]
 pub fn decode<'a>(
     bytes: &'a [u8],

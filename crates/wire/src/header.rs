@@ -1,4 +1,4 @@
-//! The fixed header (section 2.1), judged byte for byte as it arrives.
+//! The fixed header (section 2.1), checked byte by byte as the bytes arrive.
 
 use crate::packet::PublishFlags;
 use crate::rule::{self, Fault};
@@ -6,7 +6,7 @@ use crate::varint::{self, Parsed};
 use crate::version::{Role, Version};
 use crate::walk::Flags;
 
-/// What a packet is, by the upper four bits of its first byte (section 2.1.2).
+/// Type of a packet: the upper four bits of the first byte (section 2.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // The names say it.
@@ -29,7 +29,7 @@ pub enum PacketType {
 }
 
 impl PacketType {
-    /// All 15.
+    /// All 15 types, ascending.
     pub const ALL: [Self; 15] = [
         Self::Connect,
         Self::ConnAck,
@@ -48,7 +48,7 @@ impl PacketType {
         Self::Auth,
     ];
 
-    /// The type that the first byte of a packet says: there is no type 0.
+    /// Returns the type in the first byte of a packet. `None` for type 0, which is reserved.
     pub const fn from_first_byte(first: u8) -> Option<Self> {
         match first >> 4 {
             0 => None,
@@ -56,7 +56,8 @@ impl PacketType {
         }
     }
 
-    /// The flags that this type has in its fixed header; PUBLISH has flags of its own.
+    /// Flags that the standard demands in the fixed header of this type. Does not apply to PUBLISH, whose flags
+    /// vary.
     pub(crate) const fn reserved_flags(self) -> u8 {
         match self {
             Self::PubRel | Self::Subscribe | Self::Unsubscribe => 0b0010,
@@ -75,7 +76,7 @@ impl PacketType {
         }
     }
 
-    /// Who sends it, if only one of the two does.
+    /// The end that sends this type, if only one of the two does.
     const fn only_from(self) -> Option<Role> {
         match self {
             Self::Connect | Self::Subscribe | Self::Unsubscribe | Self::PingReq => Some(Role::Client),
@@ -84,7 +85,7 @@ impl PacketType {
         }
     }
 
-    /// The Remaining Length, where all packets of the type have the same.
+    /// The Remaining Length, if all packets of the type have the same length.
     const fn fixed_len(self, version: Version) -> Option<u32> {
         match self {
             Self::PingReq | Self::PingResp => Some(0),
@@ -98,39 +99,39 @@ impl PacketType {
     }
 }
 
-/// What a decoder accepts.
+/// Limits of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest packet, in bytes, fixed header included. A longer one is refused as soon as its length is
-    /// known, before it is buffered.
+    /// Maximum length of a packet in bytes, fixed header included. A longer packet is refused as soon as its length
+    /// is known, before it is buffered.
     pub max_packet_bytes: usize,
-    /// The end that sends the packets, where that is known: packets and fields that this end may not send are
-    /// refused.
+    /// The end that sends the packets, if known. Packets and fields that this end may not send are refused.
     pub sender: Option<Role>,
 }
 
-/// What the protocol allows, from either end.
+/// The limits of the protocol itself: packets of 268,435,460 bytes, from either end.
 impl Default for Limits {
     fn default() -> Self {
         Self { max_packet_bytes: 5 + varint::MAX as usize, sender: None }
     }
 }
 
-/// A fixed header that is all there and in order.
+/// A fixed header that is complete and valid.
 #[derive(Clone, Copy)]
 pub(crate) struct FixedHeader {
     pub(crate) packet_type: PacketType,
     pub(crate) flags: u8,
-    /// Bytes of the header itself.
+    /// Length of the header in bytes.
     pub(crate) len: usize,
-    /// Bytes of the packet.
+    /// Length of the whole packet in bytes.
     pub(crate) total: usize,
-    /// Whether Remaining Length is as short as can be.
+    /// Whether Remaining Length is encoded in as few bytes as possible.
     pub(crate) is_shortest: bool,
 }
 
 impl FixedHeader {
-    /// `None`: more bytes are needed. `version` is `None` before CONNECT.
+    /// Parses the header at the start of `bytes`; `None` means that more bytes are needed. `version` is `None`
+    /// before CONNECT.
     #[inline]
     pub(crate) fn read(
         bytes: &[u8],
@@ -163,11 +164,11 @@ impl FixedHeader {
     }
 }
 
-/// Everything that the first byte can do wrong.
+/// Applies all rules about the first byte, and returns the type of the packet.
 #[inline]
 fn check_first_byte(first: u8, version: Option<Version>, sender: Option<Role>) -> Result<PacketType, Fault> {
     let Some(version) = version else {
-        // The version is not known yet, and two of the three have no other first byte.
+        // Before CONNECT the version is not known. MQTT 3.1.1 and 5 allow no other first byte.
         return if first == (PacketType::Connect as u8) << 4 {
             Ok(PacketType::Connect)
         } else {

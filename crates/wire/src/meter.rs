@@ -1,10 +1,10 @@
-//! How much was read, counted for tests.
+//! Counters for tests that check how much was read.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 static USER_PROPERTIES: AtomicUsize = AtomicUsize::new(0);
 
-/// How many User Properties this process has read so far.
+/// Number of User Properties that this process has read.
 pub fn user_properties() -> usize {
     USER_PROPERTIES.load(Ordering::Relaxed)
 }

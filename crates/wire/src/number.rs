@@ -1,4 +1,4 @@
-//! Numbers as fields.
+//! Numeric fields of packets.
 
 use core::fmt;
 use core::num::{NonZeroU16, NonZeroU32};
@@ -10,17 +10,17 @@ use crate::varint;
 use crate::version::Version;
 use crate::walk::Field;
 
-/// Tells apart what is under way (section 2.2.1): 1 to 65,535.
+/// Packet identifier (section 2.2.1): a number from 1 to 65,535 that links a packet to its acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketId(NonZeroU16);
 
 impl PacketId {
-    /// 1.
+    /// The lowest identifier: 1.
     pub const MIN: Self = Self(NonZeroU16::MIN);
-    /// 65,535.
+    /// The highest identifier: 65,535.
     pub const MAX: Self = Self(NonZeroU16::MAX);
 
-    /// The identifier with this number, unless that is 0.
+    /// Makes an identifier from a number; `None` for 0.
     pub const fn new(id: u16) -> Option<Self> {
         match NonZeroU16::new(id) {
             Some(id) => Some(Self(id)),
@@ -28,18 +28,18 @@ impl PacketId {
         }
     }
 
-    /// 1 to 65,535.
+    /// The number, from 1 to 65,535.
     pub const fn value(self) -> u16 {
         self.0.get()
     }
 }
 
-/// The number that a PUBLISH uses in place of a topic (section 3.3.2.3.4): 1 to 65,535.
+/// Topic alias (section 3.3.2.3.4): a number from 1 to 65,535 that a PUBLISH uses in place of a topic name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicAlias(NonZeroU16);
 
 impl TopicAlias {
-    /// The alias with this number, unless that is 0.
+    /// Makes an alias from a number; `None` for 0.
     pub const fn new(alias: u16) -> Option<Self> {
         match NonZeroU16::new(alias) {
             Some(alias) => Some(Self(alias)),
@@ -47,18 +47,18 @@ impl TopicAlias {
         }
     }
 
-    /// 1 to 65,535.
+    /// The number, from 1 to 65,535.
     pub const fn value(self) -> u16 {
         self.0.get()
     }
 }
 
-/// The number that a client gives a subscription (section 3.8.2.1.2): 1 to 268,435,455.
+/// Subscription identifier (section 3.8.2.1.2): a number from 1 to 268,435,455 that a client gives a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionIdentifier(NonZeroU32);
 
 impl SubscriptionIdentifier {
-    /// The identifier with this number, if it is in range.
+    /// Makes an identifier from a number; `None` for 0 and for numbers over 268,435,455.
     pub const fn new(id: u32) -> Option<Self> {
         match NonZeroU32::new(id) {
             Some(valid) if id <= varint::MAX => Some(Self(valid)),
@@ -66,7 +66,7 @@ impl SubscriptionIdentifier {
         }
     }
 
-    /// 1 to 268,435,455.
+    /// The number, from 1 to 268,435,455.
     pub const fn value(self) -> u32 {
         self.0.get()
     }
@@ -83,17 +83,17 @@ impl<'a> Field<'a> for SubscriptionIdentifier {
     }
 }
 
-/// What kind of bytes a payload is (section 3.3.2.3.2).
+/// Payload Format Indicator (section 3.3.2.3.2): whether a payload is text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PayloadFormat {
-    /// Any bytes; the same as saying nothing.
+    /// Unspecified bytes. An absent property has the same meaning.
     Unspecified = 0,
-    /// Text in UTF-8. This crate does not look whether it is.
+    /// Text in UTF-8. This crate does not check the payload.
     Utf8 = 1,
 }
 
-/// The highest QoS that a server offers, if that is not 2 (section 3.2.2.3.4).
+/// Maximum QoS (section 3.2.2.3.4): the highest QoS that a server supports. A server that supports QoS 2 omits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MaximumQos {
@@ -127,7 +127,8 @@ impl fmt::Display for MaximumQos {
     }
 }
 
-/// Numbers of a fixed width: the type, its integer, and the rule that a value breaks which it cannot hold.
+/// Implements [`Field`] for numbers of a fixed width. Each line names the type, its integer on the wire, the
+/// conversions, and the rule that a number outside of the type's range breaks.
 macro_rules! number_fields {
     ($($type:ty, $integer:ty, $from:expr, $to:expr, $rule:ident;)*) => {$(
         impl<'a> Field<'a> for $type {

@@ -1,4 +1,4 @@
-//! Properties (section 2.2.2): the table of all, and the sets of them that packets carry.
+//! Properties (section 2.2.2): the table of all properties, and the sets of properties that packets carry.
 
 use core::fmt;
 
@@ -20,10 +20,10 @@ macro_rules! property_table {
         }
 
         impl Property {
-            /// All 27.
+            /// All 27 properties, in ascending order of their identifiers.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The property with this identifier.
+            /// Returns the property with this identifier, if the standard has one.
             pub const fn from_id(id: u8) -> Option<Self> {
                 match id {
                     $($id => Some(Self::$name),)*
@@ -31,19 +31,19 @@ macro_rules! property_table {
                 }
             }
 
-            /// The identifier on the wire.
+            /// The identifier of the property on the wire.
             pub const fn id(self) -> u8 {
                 self as u8
             }
 
-            /// The name, as traces print it.
+            /// The name of the property in a trace, such as `content-type`.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
                 }
             }
 
-            /// Goes past a value.
+            /// Skips a value of this property.
             pub(crate) fn skip(self, from: &mut Reader<'_>) -> Result<(), Fault> {
                 match self {
                     $(Self::$name => skip::$skip(from),)*
@@ -83,7 +83,7 @@ property_table! {
     0x2A SharedSubscriptionAvailable "shared-subscription-available" byte;
 }
 
-/// Going past a value of each data type (section 2.2.2.2).
+/// One function for each data type (section 2.2.2.2), which skips a value of this type.
 mod skip {
     use super::{Fault, Reader, varint};
 
@@ -113,10 +113,12 @@ mod skip {
     }
 }
 
-/// The properties that one kind of packet may carry.
+/// A set of properties that one kind of packet may carry.
 pub(crate) trait PropertySet<'a>: Default + Copy {
-    /// Takes the value of `property` from `from`. `at` begins with the identifier and ends with the block.
-    /// False, with nothing taken: the property is not of this set.
+    /// Reads the value of `property` from `from` into the set. `at` is the rest of the block, from the identifier
+    /// on.
+    ///
+    /// Returns false, and reads nothing, if the property does not belong to the set.
     fn take(&mut self, property: Property, at: &'a [u8], from: &mut Reader<'a>) -> Result<bool, Fault>;
 
     fn put<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), Fault>;
@@ -124,7 +126,7 @@ pub(crate) trait PropertySet<'a>: Default + Copy {
     fn is_empty(&self) -> bool;
 }
 
-/// Reads a block of properties, without the length before it, into the sets that they belong to.
+/// Reads a block of properties, without the length before it. Each property goes to the set to which it belongs.
 pub(crate) fn read_block<'a, A: PropertySet<'a>, B: PropertySet<'a>, C: PropertySet<'a>>(
     block: &'a [u8],
 ) -> Result<(A, B, C), Fault> {
@@ -144,7 +146,7 @@ pub(crate) fn read_block<'a, A: PropertySet<'a>, B: PropertySet<'a>, C: Property
     Ok(sets)
 }
 
-/// No property at all.
+/// The set for packets without such properties.
 impl<'a> PropertySet<'a> for () {
     fn take(&mut self, _: Property, _: &'a [u8], _: &mut Reader<'a>) -> Result<bool, Fault> {
         Ok(false)
@@ -161,7 +163,7 @@ impl<'a> PropertySet<'a> for () {
     }
 }
 
-/// Where the value of a property is kept: an `Option` takes one, a [`Repeated`] any number.
+/// A field for the value of a property: an `Option` accepts one value, a [`Repeated`] accepts any number.
 pub(crate) trait Slot<'a> {
     const EMPTY: Self;
 
@@ -196,7 +198,7 @@ impl<'a, T: Field<'a> + fmt::Display> Slot<'a> for Option<T> {
 
     fn show(&self, property: Property, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // What proves who somebody is does not belong in a trace.
+            // Authentication data is secret. A trace shows only its length.
             Some(value) if property == Property::AuthenticationData => {
                 write!(f, " {}={value:#}", property.as_str())
             }
@@ -229,7 +231,7 @@ impl<'a, T: RepeatedField<'a>> Slot<'a> for Repeated<'a, T> {
     }
 }
 
-/// Declares a set of properties: for each its identifier, and the field that holds it.
+/// Declares a set of properties: the identifier of each, and the field that stores its value.
 macro_rules! properties {
     ($(#[$doc:meta])* $visibility:vis struct $name:ident $(<$life:lifetime>)? {
         $($(#[$field_doc:meta])* $property:ident => $field:ident: $type:ty,)*
@@ -241,11 +243,11 @@ macro_rules! properties {
         }
 
         impl $(<$life>)? $name $(<$life>)? {
-            /// No property.
+            /// The set without any property.
             #[allow(dead_code)]
             $visibility const EMPTY: Self = Self { $($field: $crate::property::Slot::EMPTY,)* };
 
-            /// Whether there is none.
+            /// Whether the set contains no property.
             #[allow(dead_code)]
             #[inline]
             $visibility fn is_empty(&self) -> bool {
@@ -283,7 +285,7 @@ macro_rules! properties {
             }
         }
 
-        /// One ` name=value` for each property.
+        /// Writes ` name=value` for each property.
         impl $(<$life>)? core::fmt::Display for $name $(<$life>)? {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 $($crate::property::Slot::show(&self.$field, $crate::property::Property::$property, f)?;)*

@@ -1,4 +1,4 @@
-//! The walk on the way in: from bytes to a packet.
+//! The walk that decodes: from bytes to a packet.
 
 use crate::property::{PropertySet, read_block};
 use crate::repeated::OneOrMore;
@@ -7,15 +7,15 @@ use crate::varint;
 use crate::version::{Role, Version};
 use crate::walk::{Field, Flags, Layout, Walk};
 
-/// The bytes of a packet from where reading has come to.
+/// The bytes of a packet that have not been read yet, and the state of the walk.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a [u8],
-    /// Until a CONNECT has said what it is, it is read as one of 3.1.1.
+    /// Version of the packet. Until the protocol level of a CONNECT has been read, the packet is read as 3.1.1.
     pub(crate) version: Version,
     pub(crate) is_version_known: bool,
     pub(crate) flags: u8,
-    /// Whether Remaining Length is as short as can be, as MQTT 5 demands.
+    /// Whether Remaining Length is encoded in as few bytes as possible, as MQTT 5 demands.
     pub(crate) is_shortest: bool,
     pub(crate) sender: Option<Role>,
 }
@@ -44,14 +44,14 @@ impl<'a> Reader<'a> {
         self.array().map(|[byte]| byte)
     }
 
-    /// What stands behind a length of two bytes.
+    /// Reads a length of two bytes, and returns the bytes after it.
     #[inline]
     pub(crate) fn counted(&mut self) -> Result<&'a [u8], Fault> {
         let len = u16::from_be_bytes(self.array()?);
         self.take(len.into())
     }
 
-    /// UTF-8 behind a length of two bytes.
+    /// Reads a length of two bytes, and returns the UTF-8 text after it.
     #[inline]
     pub(crate) fn text(&mut self) -> Result<&'a str, Fault> {
         core::str::from_utf8(self.counted()?).map_err(|_| &rule::ILL_FORMED_UTF8)

@@ -8,11 +8,11 @@ use crate::walk::Field;
 
 macro_rules! reason_codes {
     ($($code:literal $name:ident $text:literal)*) => {
-        /// Why, in one byte (section 2.4). Codes from 0x80 are errors.
+        /// Reason code (section 2.4): the result of an operation in one byte. Codes from 0x80 on are errors.
         ///
-        /// Three names share 0x00; [`NORMAL_DISCONNECTION`](Self::NORMAL_DISCONNECTION) and
-        /// [`GRANTED_QOS_0`](Self::GRANTED_QOS_0) are the other two. Which codes a packet may carry is the
-        /// matter of the types further down, such as [`PubAckReason`].
+        /// Three names share 0x00. The other two are [`NORMAL_DISCONNECTION`](Self::NORMAL_DISCONNECTION) and
+        /// [`GRANTED_QOS_0`](Self::GRANTED_QOS_0). The types further down, such as [`PubAckReason`], list the codes
+        /// that each packet may carry.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum ReasonCode {
@@ -20,10 +20,10 @@ macro_rules! reason_codes {
         }
 
         impl ReasonCode {
-            /// Every reason code of MQTT 5.
+            /// Every reason code of MQTT 5, ascending.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The reason code with this number, if the standard has one.
+            /// Returns the reason code with this number, if the standard has one.
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$name),)*
@@ -31,7 +31,7 @@ macro_rules! reason_codes {
                 }
             }
 
-            /// The standard's name.
+            /// The name of the code in the standard.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -88,17 +88,17 @@ reason_codes! {
 }
 
 impl ReasonCode {
-    /// What 0x00 is called in DISCONNECT.
+    /// The name of 0x00 in DISCONNECT.
     pub const NORMAL_DISCONNECTION: Self = Self::Success;
-    /// What 0x00 is called in SUBACK.
+    /// The name of 0x00 in SUBACK.
     pub const GRANTED_QOS_0: Self = Self::Success;
 
-    /// The byte on the wire.
+    /// The code as a byte on the wire.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// Whether the operation failed: codes from 0x80.
+    /// Whether the operation failed, which all codes from 0x80 on say.
     pub const fn is_error(self) -> bool {
         self.code() >= 0x80
     }
@@ -110,7 +110,7 @@ impl fmt::Display for ReasonCode {
     }
 }
 
-/// A reason code that the packet at hand may not carry.
+/// Error of a conversion: this packet may not carry the reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unlisted(pub ReasonCode);
 
@@ -122,8 +122,8 @@ impl fmt::Display for Unlisted {
 
 impl core::error::Error for Unlisted {}
 
-/// Declares the reason codes that one kind of packet may carry. `= Code` stands where the packet has a name of
-/// its own for a code, and with it a text.
+/// Declares the reason codes that one kind of packet may carry. `= Code` and a text follow a name that only this
+/// packet uses for a code.
 macro_rules! listed {
     ($(#[$doc:meta])* $list:ident { $($name:ident $(= $code:ident $text:literal)?),* $(,)? }) => {
         $(#[$doc])*
@@ -138,25 +138,25 @@ macro_rules! listed {
             /// Every code of the list, ascending.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The code of the list with this number.
+            /// Returns the code of the list with this number.
             pub const fn from_code(code: u8) -> Option<Self> {
                 $(if code == Self::$name.code() { return Some(Self::$name); })*
                 None
             }
 
-            /// The reason, as it is called in all packets together.
+            /// The same code as a [`ReasonCode`], under its general name.
             pub const fn reason(self) -> ReasonCode {
                 match self {
                     $(Self::$name => listed!(@code $name $($code)?),)*
                 }
             }
 
-            /// The byte on the wire.
+            /// The code as a byte on the wire.
             pub const fn code(self) -> u8 {
                 self as u8
             }
 
-            /// Whether the operation failed: codes from 0x80.
+            /// Whether the operation failed, which all codes from 0x80 on say.
             pub const fn is_error(self) -> bool {
                 self.code() >= 0x80
             }
@@ -192,7 +192,7 @@ macro_rules! listed {
     (@text $name:ident $code:ident $text:literal) => { $text };
 }
 
-/// Reasons of which the first, 0x00, is what stands there when nothing is written.
+/// Implements [`Field`] for lists of reasons. The default is code 0x00, which a packet may leave out.
 macro_rules! plain_field {
     ($($list:ident::$default:ident, unlisted: $rule:ident;)*) => {$(
         impl Default for $list {
@@ -215,7 +215,7 @@ macro_rules! plain_field {
 }
 
 listed! {
-    /// Why a connection is refused: the errors of CONNACK (section 3.2.2.2).
+    /// Reasons to refuse a connection: the errors of CONNACK (section 3.2.2.2).
     ConnectRefusal {
         UnspecifiedError, MalformedPacket, ProtocolError, ImplementationSpecificError,
         UnsupportedProtocolVersion, ClientIdentifierNotValid, BadUserNameOrPassword, NotAuthorized,
@@ -283,8 +283,9 @@ plain_field! {
 }
 
 impl ConnectRefusal {
-    /// The Connect Return code of MQTT 3.1 and 3.1.1 (section 3.2.2.3 there) that says the same, if one does:
-    /// 1 to 5. Where none does, a server closes the connection without CONNACK.
+    /// The Connect Return code of MQTT 3.1 and 3.1.1 (section 3.2.2.3 there) with the same meaning, from 1 to 5.
+    ///
+    /// `None` if no return code has this meaning. A server then closes the connection without CONNACK.
     pub const fn return_code(self) -> Option<u8> {
         match self {
             Self::UnsupportedProtocolVersion => Some(1),
@@ -299,7 +300,7 @@ impl ConnectRefusal {
         }
     }
 
-    /// The reason behind a Connect Return code of MQTT 3.1 and 3.1.1, which are 1 to 5.
+    /// Returns the reason for a Connect Return code of MQTT 3.1 and 3.1.1, which is from 1 to 5.
     pub const fn from_return_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::UnsupportedProtocolVersion),
@@ -311,7 +312,7 @@ impl ConnectRefusal {
         }
     }
 
-    /// One byte: reason code or, before MQTT 5, return code.
+    /// Reads one byte: the reason code in MQTT 5, the return code before.
     pub(crate) fn read(from: &mut Reader<'_>) -> Result<Self, Fault> {
         let code = from.u8()?;
         let refusal = if from.version.is_5() { Self::from_code(code) } else { Self::from_return_code(code) };
@@ -327,7 +328,7 @@ impl ConnectRefusal {
 }
 
 impl SubAckReason {
-    /// The answer that grants a QoS.
+    /// Returns the answer that grants this QoS.
     pub const fn granted(qos: crate::Qos) -> Self {
         match qos {
             crate::Qos::AtMostOnce => Self::GrantedQos0,
@@ -336,7 +337,8 @@ impl SubAckReason {
         }
     }
 
-    /// What `version` writes for this reason: 3.1.1 has one failure code, 3.1 has none.
+    /// The byte for this reason in `version`. MQTT 3.1.1 has one failure code; MQTT 3.1 has none, and the result is
+    /// `None`.
     fn wire_code(self, version: Version) -> Option<u8> {
         match version {
             Version::V5 => Some(self.code()),

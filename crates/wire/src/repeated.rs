@@ -1,4 +1,4 @@
-//! Values of which a packet holds any number: properties that may be there several times, and lists.
+//! Values that a packet may contain more than once: repeated properties, and lists.
 
 use core::fmt;
 
@@ -11,16 +11,17 @@ use crate::string::Utf8;
 use crate::version::Version;
 use crate::walk::Field;
 
-/// A property that may be there any number of times, in an order that matters: the bytes of a packet that was
-/// decoded, or a slice.
+/// The values of a property that may occur any number of times, in order.
+///
+/// The values are in the bytes of a decoded packet, or in a slice.
 #[derive(Clone, Copy)]
 pub struct Repeated<'a, T> {
-    /// Bytes of a block, or items of a slice.
+    /// Number of bytes of a block, or number of items of a slice.
     len: usize,
     source: Source<'a, T>,
 }
 
-/// The user properties of a packet, in their order.
+/// The user properties of a packet, in order.
 ///
 /// ```
 /// # use wire::{UserProperties, UserProperty, Utf8};
@@ -31,27 +32,27 @@ pub struct Repeated<'a, T> {
 /// ```
 pub type UserProperties<'a> = Repeated<'a, UserProperty<'a>>;
 
-/// The identifiers of the subscriptions for which a PUBLISH is sent (section 3.3.2.3.8).
+/// The identifiers of the subscriptions that a PUBLISH matches (section 3.3.2.3.8).
 pub type SubscriptionIdentifiers<'a> = Repeated<'a, SubscriptionIdentifier>;
 
-/// A name and a value (section 3.1.2.11.8).
+/// User property (section 3.1.2.11.8): a name and a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserProperty<'a> {
-    /// The name; several properties may have the same.
+    /// The name. Several properties may have the same name.
     pub name: Utf8<'a>,
-    /// The value.
+    /// The value of the property.
     pub value: Utf8<'a>,
 }
 
-/// A value that [`Repeated`] can hold.
+/// The type of a value in [`Repeated`].
 pub(crate) trait RepeatedField<'a>: Field<'a> + Copy + fmt::Display + 'a {
     const PROPERTY: Property;
 }
 
 #[derive(Clone, Copy)]
 enum Source<'a, T> {
-    /// The properties in the first bytes, as many as the length says; among them there may be others. All have
-    /// been read before, up to the end of `block`.
+    /// The values in the first `len` bytes of `block`, which have been checked before. If `is_pure` is false, other
+    /// properties may be between the values.
     Block {
         block: &'a [u8],
         is_pure: bool,
@@ -59,18 +60,18 @@ enum Source<'a, T> {
     Slice(&'a [T]),
 }
 
-#[allow(private_bounds)] // The two kinds of value are known.
+#[allow(private_bounds)] // Only `UserProperty` and `SubscriptionIdentifier` implement the trait.
 impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
-    /// None.
+    /// A value of this type without any items.
     pub const EMPTY: Self = Self { len: 0, source: Source::Slice(&[]) };
 
-    /// Whether there is none.
+    /// Whether there are no values.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// One after the other, in their order.
+    /// Returns the values in order.
     pub fn iter(&self) -> RepeatedIter<'a, T> {
         RepeatedIter(match self.source {
             Source::Block { block, is_pure } => Source::Block { block: &block[..self.len], is_pure },
@@ -78,13 +79,15 @@ impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
         })
     }
 
-    /// All bytes of a block, of which it is known that they are nothing but these properties.
+    /// All bytes of `block`, which must contain no other properties.
     pub(crate) const fn of_block(block: &'a [u8]) -> Self {
         Self { len: block.len(), source: Source::Block { block, is_pure: true } }
     }
 
-    /// The properties as they stand in the packet, if nothing stands between them. There is nothing to read then, whoever
-    /// writes them again. Those of a slice have no bytes.
+    /// The properties as bytes of the packet, if no other properties are between them.
+    ///
+    /// Whoever writes the properties again can copy these bytes without reading them. A slice that is not empty has
+    /// no such bytes.
     pub const fn as_bytes(&self) -> Option<&'a [u8]> {
         match self.source {
             Source::Block { block, is_pure: true } => Some(block.split_at(self.len).0),
@@ -94,7 +97,7 @@ impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
         }
     }
 
-    /// Whether nothing stands between them, and nothing behind them.
+    /// Whether the values are at the end of the block, without other properties between or after them.
     pub(crate) const fn is_at_end(&self) -> bool {
         match self.source {
             Source::Block { block, is_pure } => is_pure && self.len == block.len(),
@@ -102,8 +105,8 @@ impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
         }
     }
 
-    /// Takes one more in: it begins with its identifier at the start of `at`, and `behind` begins behind it.
-    /// Both end where the block ends.
+    /// Adds one value, whose identifier is at the start of `at`. `behind` begins after the value. Both slices end
+    /// at the end of the block.
     pub(crate) fn extend(&mut self, at: &'a [u8], behind: &'a [u8]) {
         let (block, is_pure) = match self.source {
             Source::Block { block, is_pure } => (block, is_pure && self.len == block.len() - at.len()),
@@ -112,7 +115,8 @@ impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
         *self = Self { len: block.len() - behind.len(), source: Source::Block { block, is_pure } };
     }
 
-    /// Identifier and value of each. What came in one piece goes in one piece.
+    /// Writes the identifier and the value of each property. Properties that are contiguous in a packet are copied
+    /// at once.
     pub(crate) fn write<S: Sink + ?Sized>(&self, sink: &mut S) -> Result<(), Fault> {
         if let Source::Block { block, is_pure: true } = self.source {
             sink.put(&block[..self.len]);
@@ -122,7 +126,7 @@ impl<'a, T: RepeatedField<'a>> Repeated<'a, T> {
     }
 }
 
-/// The values of a [`Repeated`].
+/// Iterator over the values of a [`Repeated`].
 #[derive(Clone, Copy)]
 pub struct RepeatedIter<'a, T>(Source<'a, T>);
 
@@ -141,14 +145,14 @@ impl<'a, T: RepeatedField<'a>> Iterator for RepeatedIter<'a, T> {
                 let mut from = Reader::new(block, Version::V5);
                 let found = next_in_block(&mut from);
                 *block = from.rest;
-                // The block was read before, so that there is no fault in it.
+                // The block has been checked before, and contains no fault.
                 found.ok().flatten()
             }
         }
     }
 }
 
-/// The next value of the one property, past all others.
+/// Returns the next value of the property, and skips all other properties before it.
 fn next_in_block<'a, T: RepeatedField<'a>>(from: &mut Reader<'a>) -> Result<Option<T>, Fault> {
     while let Some((&id, behind)) = from.rest.split_first() {
         from.rest = behind;
@@ -233,39 +237,40 @@ impl<'a, T: RepeatedField<'a> + fmt::Debug> fmt::Debug for Repeated<'a, T> {
     }
 }
 
-/// A list with at least one item, up to the end of the packet: the bytes of a packet that was decoded, or a
-/// slice.
+/// A list with at least one item, at the end of a packet.
+///
+/// The items are in the bytes of a decoded packet, or in a slice.
 #[derive(Clone, Copy)]
 pub struct OneOrMore<'a, T>(List<'a, T>);
 
 #[derive(Clone, Copy)]
 enum List<'a, T> {
-    /// Not empty, and every item has been read before.
+    /// Bytes that are not empty, and whose items have all been checked.
     Bytes { bytes: &'a [u8], version: Version },
-    /// Not empty.
+    /// Items of a slice that is not empty.
     Slice(&'a [T]),
 }
 
 impl<'a, T> OneOrMore<'a, T> {
-    /// The items of a slice, unless that is empty.
+    /// Makes a list of the items of a slice; `None` if the slice is empty.
     pub const fn new(items: &'a [T]) -> Option<Self> {
         if items.is_empty() { None } else { Some(Self(List::Slice(items))) }
     }
 
-    /// The only item.
+    /// Makes a list of one item.
     pub const fn one(item: &'a T) -> Self {
         Self(List::Slice(core::slice::from_ref(item)))
     }
 }
 
-#[allow(private_bounds)] // The kinds of item are those that packets have.
+#[allow(private_bounds)] // The lists of packets have only items of types in this crate.
 impl<'a, T: Field<'a> + Copy> OneOrMore<'a, T> {
-    /// One after the other, in their order.
+    /// Returns the items in order.
     pub fn iter(&self) -> OneOrMoreIter<'a, T> {
         OneOrMoreIter(self.0)
     }
 
-    /// Reads items up to the end.
+    /// Reads items until the end of the packet. `none` is the fault of an empty list.
     pub(crate) fn read(from: &mut Reader<'a>, none: Fault) -> Result<Self, Fault> {
         let bytes = from.rest;
         if bytes.is_empty() {
@@ -282,12 +287,13 @@ impl<'a, T: Field<'a> + Copy> OneOrMore<'a, T> {
     }
 }
 
-/// The items of a [`OneOrMore`].
+/// Iterator over the items of a [`OneOrMore`].
 #[derive(Clone, Copy)]
 pub struct OneOrMoreIter<'a, T>(List<'a, T>);
 
 impl<'a, T> OneOrMoreIter<'a, T> {
-    /// The bytes of the items that are left, if the list was decoded: [`of_bytes`](Self::of_bytes) goes on with them.
+    /// The bytes of the remaining items, if the list was decoded. [`of_bytes`](Self::of_bytes) makes an iterator of
+    /// them.
     pub const fn as_bytes(&self) -> Option<&'a [u8]> {
         match self.0 {
             List::Bytes { bytes, .. } => Some(bytes),
@@ -295,7 +301,7 @@ impl<'a, T> OneOrMoreIter<'a, T> {
         }
     }
 
-    /// Goes on where another iterator has stopped. What cannot be read as an item ends it.
+    /// Continues an iterator whose remaining bytes are `bytes`. Bytes that are no valid item end the iteration.
     pub const fn of_bytes(bytes: &'a [u8], version: Version) -> Self {
         Self(List::Bytes { bytes, version })
     }
@@ -314,7 +320,7 @@ impl<'a, T: Field<'a> + Copy> Iterator for OneOrMoreIter<'a, T> {
             }
             List::Bytes { bytes, version } => {
                 let mut from = Reader::new(bytes, *version);
-                // Every item was read before; what is left to fail is the end.
+                // Every item has been checked before. Only the end of the bytes can fail here.
                 let item = T::read(&mut from).ok();
                 *bytes = from.rest;
                 item
@@ -345,7 +351,7 @@ impl<'a, T: Field<'a> + Copy + fmt::Debug> fmt::Debug for OneOrMore<'a, T> {
     }
 }
 
-/// Items, separated by commas.
+/// Writes the items, separated by commas.
 impl<'a, T: Field<'a> + Copy + fmt::Display> fmt::Display for OneOrMore<'a, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";

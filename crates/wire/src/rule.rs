@@ -1,4 +1,4 @@
-//! Every rule that decoding enforces, once: its reason code, its normative statements and its words.
+//! Every rule that this crate enforces, with reason code, normative statements and a short text.
 
 use core::fmt;
 
@@ -6,36 +6,35 @@ use crate::packet::{ConnAck, Disconnect, Packet};
 use crate::reason::{ConnectRefusal, DisconnectReason, ReasonCode};
 use crate::version::Version;
 
-/// What a peer did wrong, and which normative statement forbids it.
+/// A violation of the protocol by a peer, with the normative statement that forbids it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// [`MalformedPacket`](ReasonCode::MalformedPacket), [`ProtocolError`](ReasonCode::ProtocolError), or one
-    /// of the few that name the case. MQTT 3.x does not send it; there it is for logs and counters.
+    /// [`MalformedPacket`](ReasonCode::MalformedPacket), [`ProtocolError`](ReasonCode::ProtocolError), or one of
+    /// the few codes that name the case. MQTT 3.x cannot send the code; there the code serves logs and counters.
     pub reason: ReasonCode,
-    /// The normative statement, such as `MQTT-3.3.1-4`; for 3.1 and 3.1.1 the one of 3.1.1.
+    /// The normative statement, such as `MQTT-3.3.1-4`. For MQTT 3.1 and 3.1.1 this is the statement of 3.1.1.
     pub statement: &'static str,
     /// The rule in a few words.
     pub text: &'static str,
-    /// What the standard lets a server send before it closes the connection.
+    /// The packet that the standard allows a server to send before it closes the connection.
     pub answer: Answer,
 }
 
-/// What may be sent to the peer after a [`Violation`], before the connection is closed. In every case it is
-/// closed.
+/// The packet that may be sent to a peer after a [`Violation`]. The connection is closed in every case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: 3.1 and 3.1.1, and what is no CONNECT of a known version.
+    /// No packet: the version is 3.1 or 3.1.1, or the bytes are no CONNECT of a known version.
     Nothing,
     /// CONNACK of this version: the violation is in a CONNECT whose protocol level was read.
     ConnAck(Version, ConnectRefusal),
-    /// DISCONNECT with this reason: MQTT 5, after CONNECT. Until CONNACK has been sent with Success, a server
+    /// DISCONNECT with this reason, in MQTT 5 after CONNECT. A server that has not sent CONNACK with Success yet
     /// sends nothing instead \[MQTT-3.14.0-1\].
     Disconnect(DisconnectReason),
 }
 
 impl Violation {
-    /// A violation after CONNECT, found by those who know more than one packet. `statements` are those of
-    /// MQTT 5 and of 3.1.1.
+    /// A violation after CONNECT that needs more than one packet to detect. `statements` are the statements of MQTT
+    /// 5 and of 3.1.1, in this order. A reason that DISCONNECT may not carry is answered with "Unspecified error".
     pub fn after_connect(
         version: Version,
         reason: ReasonCode,
@@ -53,7 +52,8 @@ impl Violation {
         Self { reason, statement, text, answer }
     }
 
-    /// A violation in what should be a CONNECT. `version` is `None` until the protocol level was read.
+    /// A violation in a packet that should be a CONNECT. `version` is `None` until the protocol level has been
+    /// read.
     pub(crate) fn in_connect(fault: Fault, version: Option<Version>) -> Self {
         let refusal = ConnectRefusal::try_from(fault.reason).unwrap_or(ConnectRefusal::UnspecifiedError);
         let answer = match version {
@@ -72,7 +72,7 @@ impl Violation {
 }
 
 impl Answer {
-    /// The packet to be sent, and the version to write it in.
+    /// Returns the packet to be sent, and the version in which it is encoded.
     pub fn packet(self) -> Option<(Version, Packet<'static>)> {
         match self {
             Self::Nothing => None,
@@ -90,7 +90,7 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// One rule, with its statements in MQTT 5 and in 3.1.1. Where there is no statement of its own, it is the
+/// A rule, with its normative statements in MQTT 5 and in 3.1.1. A rule without a statement of its own has the
 /// general one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
@@ -100,7 +100,7 @@ pub(crate) struct Rule {
     pub(crate) text: &'static str,
 }
 
-/// A broken rule: as small as an error can be, for results that are returned for every field.
+/// A broken rule. Every field returns one in its result, and the reference keeps the result small.
 pub(crate) type Fault = &'static Rule;
 
 impl Rule {
@@ -121,12 +121,12 @@ impl Rule {
     }
 }
 
-/// "Malformed packet or protocol error: close."
+/// The general statement of MQTT 5: "Malformed packet or protocol error: close."
 const CLOSE_5: &str = "MQTT-4.13.1-1";
-/// "Protocol violation: close."
+/// The general statement of MQTT 3.1.1: "Protocol violation: close."
 const CLOSE_3: &str = "MQTT-4.8.0-1";
 
-/// Instead of a statement: packets of these versions cannot break the rule.
+/// Placeholder for a statement: packets of these versions cannot break the rule.
 const NOT_HERE: &str = "";
 
 macro_rules! rules {
@@ -134,7 +134,7 @@ macro_rules! rules {
         $(pub(crate) static $name: Rule =
             Rule { reason: ReasonCode::$reason, v5: $v5, v3: $v3, text: $text };)*
 
-        /// For the test that the table of packets leaves none out.
+        /// All rules, for the test that the table of packets covers each of them.
         #[cfg(test)]
         pub(crate) static ALL: &[Fault] = &[$(&$name),*];
     };

@@ -1,33 +1,35 @@
-//! Like messages: what a publisher sends when it sends fast, and what receivers of one message share.
+//! Runs of similar PUBLISH packets: a fast publisher sends them, and the receivers of one message share an
+//! encoding.
 
 use crate::header::{Limits, PacketType};
 use crate::number::PacketId;
 use crate::varint::{self, Parsed};
 use crate::version::Version;
 
-/// In the first byte of a PUBLISH (MQTT 5.0, 3.3.1.1).
+/// The DUP flag in the first byte of a PUBLISH (MQTT 5.0, section 3.3.1.1).
 const DUP: u8 = 0b1000;
 
-/// PUBLISH packets that follow directly on one another and differ in nothing but their payload and, at QoS 1 and 2, their
-/// packet identifier.
+/// Consecutive PUBLISH packets that differ only in payload and, at QoS 1 and 2, in packet identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How many packets.
+    /// Number of packets, at least 1 unless [`renumber`] got no identifier.
     pub count: usize,
-    /// Bytes of all of them.
+    /// Total length of the packets in bytes.
     pub len: usize,
-    /// Bytes of all payloads.
+    /// Total length of the payloads in bytes.
     pub payload_bytes: usize,
-    /// Bytes between Remaining Length and payload.
+    /// Number of bytes between Remaining Length and payload.
     prefix_len: usize,
 }
 
-/// Counts the packets that follow the first in `bytes` and are like it: same first byte, same topic, no
-/// properties, complete, within the limits.
+/// Counts the packets at the start of `bytes` that are like the first one.
 ///
-/// The caller has decoded the first packet, `bytes[..first_len]`, and found a PUBLISH at QoS 0 without alias
-/// and, in MQTT 5, without properties. What ends the run, be it another topic or a broken packet, is left to
+/// Such packets are complete, within the limits, and have the first byte and the topic of the first packet, without
+/// properties. Any other packet ends the run, and so does a broken one. The caller passes it to
 /// [`decode`](crate::decode).
+///
+/// The caller has decoded the first packet, `bytes[..first_len]`. This packet must be a PUBLISH at QoS 0 without
+/// alias and, in MQTT 5, without properties.
 ///
 /// ```
 /// use wire::{Limits, Version, publish_run};
@@ -51,7 +53,7 @@ pub fn publish_run(bytes: &[u8], first_len: usize, version: Version, limits: &Li
     let first_payload_bytes = first_len - head.len();
     let (mut count, mut payload_bytes, mut rest) = (1, first_payload_bytes, behind);
     loop {
-        // Payloads of one length are the common case: then all bytes before the payload are the same.
+        // Payloads of equal length are the common case. All bytes before the payload are then equal too.
         while rest.len() >= first_len && rest.starts_with(head) {
             rest = &rest[first_len..];
             payload_bytes += first_payload_bytes;
@@ -69,8 +71,10 @@ pub fn publish_run(bytes: &[u8], first_len: usize, version: Version, limits: &Li
     Run { count, len: bytes.len() - rest.len(), payload_bytes, prefix_len }
 }
 
-/// The same at QoS 1 or 2: counts the packets that follow the first in `bytes` and differ from it in nothing but payload and
-/// packet identifier, as long as `takes` each identifier. What ends the run is left to [`decode`](crate::decode).
+/// Counts the packets of a run at QoS 1 or 2, as [`publish_run`] does at QoS 0.
+///
+/// The packets of such a run may differ in payload and packet identifier. The run also ends before the first
+/// identifier that `takes` refuses. The caller passes the rest to [`decode`](crate::decode).
 ///
 /// ```
 /// use wire::{Limits, Version, numbered_run};
@@ -119,8 +123,11 @@ pub fn numbered_run(
     run
 }
 
-/// Sends a run at QoS 1 or 2 on: gives each packet in `bytes` another identifier in place, and DUP 0, as long as there is a
-/// `next` one. Returns those that have one.
+/// Prepares a run at QoS 1 or 2 for another receiver: sets a new packet identifier and DUP 0 in each packet, in
+/// place.
+///
+/// `next` supplies the identifiers. The result is the run of the packets that have a new identifier, and ends when
+/// `next` returns `None`.
 ///
 /// ```
 /// use wire::{PacketId, Version, renumber};
@@ -147,7 +154,8 @@ pub fn renumber(bytes: &mut [u8], version: Version, mut next: impl FnMut() -> Op
     run
 }
 
-/// The packets of a run at QoS 1 or 2, each with its identifier and the bytes of its payload.
+/// Iterates over the packets of a run at QoS 1 or 2. Each item has the packet, its identifier and the length of its
+/// payload in bytes.
 pub fn numbered_packets(
     mut bytes: &[u8],
     version: Version,
@@ -162,13 +170,13 @@ pub fn numbered_packets(
 }
 
 impl Run {
-    /// The payloads of the run at the start of `bytes`, which are those it was counted in.
+    /// Returns the payloads of the run. `bytes` must begin with the bytes in which the run was counted.
     pub fn payloads<'a>(&self, bytes: &'a [u8]) -> RunPayloads<'a> {
         RunPayloads { rest: &bytes[..self.len], prefix_len: self.prefix_len }
     }
 }
 
-/// The payloads of a [`Run`].
+/// Iterator over the payloads of a [`Run`].
 #[derive(Clone, Debug)]
 pub struct RunPayloads<'a> {
     rest: &'a [u8],
@@ -187,8 +195,9 @@ impl<'a> Iterator for RunPayloads<'a> {
     }
 }
 
-/// Gives an encoded PUBLISH another packet identifier, in place: receivers that get the same bytes but for the
-/// identifier share one encoding.
+/// Sets the packet identifier of an encoded PUBLISH, in place.
+///
+/// Receivers whose packets differ only in the identifier can share one encoding.
 ///
 /// ```
 /// use wire::{Delivery, PacketId, Publish, Version, set_packet_id};
@@ -211,8 +220,11 @@ pub fn set_packet_id(bytes: &mut [u8], packet_id: PacketId) {
     bytes[start + 2 + topic_len..][..2].copy_from_slice(&packet_id.value().to_be_bytes());
 }
 
-/// PUBACK, PUBREC, PUBREL or PUBCOMP in the four bytes that say Success in every version, if `bytes` begins with one:
-/// most of what answers PUBLISH packets by the million. What it is not is left to [`decode`](crate::decode).
+/// Recognises a PUBACK, PUBREC, PUBREL or PUBCOMP of four bytes at the start of `bytes`, which means Success in
+/// every version.
+///
+/// Most answers to PUBLISH packets have this form. Other bytes return `None`, and are left to
+/// [`decode`](crate::decode).
 ///
 /// ```
 /// use wire::{PacketId, PacketType, brief_acknowledgement};
@@ -233,7 +245,7 @@ pub fn brief_acknowledgement(bytes: &[u8]) -> Option<(PacketType, PacketId)> {
     PacketId::new(u16::from_be_bytes([high, low])).map(|packet_id| (packet_type, packet_id))
 }
 
-/// The four bytes of a PUBACK that says Success, in every version, as [`brief_acknowledgement`] reads them.
+/// Encodes a PUBACK of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
 ///
 /// ```
 /// use wire::{PacketId, PubAck, PubAckReason, Version, brief_puback};
@@ -250,7 +262,7 @@ pub fn brief_puback(packet_id: PacketId) -> [u8; 4] {
     [0x40, 2, high, low]
 }
 
-/// The four bytes of a PUBREC that says Success, in every version, as [`brief_acknowledgement`] reads them.
+/// Encodes a PUBREC of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
 ///
 /// ```
 /// use wire::{PacketId, PubAckReason, PubRec, Version, brief_pubrec};
@@ -267,7 +279,7 @@ pub fn brief_pubrec(packet_id: PacketId) -> [u8; 4] {
     [0x50, 2, high, low]
 }
 
-/// The packet at the start of `bytes`, if it is complete and begins as the run does.
+/// Returns the body of the packet at the start of `bytes`, if the packet is complete and begins like the run.
 #[inline]
 fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<Body> {
     if *bytes.first()? != first_byte {
@@ -278,7 +290,7 @@ fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<Body> {
     is_like.then_some(body)
 }
 
-/// Where a PUBLISH at QoS 1 or 2 without properties has what.
+/// Positions in a PUBLISH at QoS 1 or 2 without properties.
 struct Numbered {
     body: Body,
     id_at: usize,
@@ -286,7 +298,7 @@ struct Numbered {
 }
 
 impl Numbered {
-    /// `None` where `bytes` are no such packet, or not all of it.
+    /// Returns `None` if `bytes` does not begin with such a packet, or the packet is incomplete.
     #[inline]
     fn find(bytes: &[u8], version: Version) -> Option<Self> {
         let body = Body::find(bytes)?;
@@ -299,7 +311,7 @@ impl Numbered {
     }
 }
 
-/// Where a packet has what stands behind its fixed header.
+/// Position of the bytes after the fixed header of a packet.
 struct Body {
     start: usize,
     end: usize,

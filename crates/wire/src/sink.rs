@@ -4,47 +4,50 @@ use core::fmt;
 use crate::rule::Rule;
 use crate::version::Version;
 
-/// Where encoded packets go. `Vec<u8>`, [`SliceSink`] and [`Counter`] are sinks; a caller's buffer becomes one
-/// with two methods.
+/// A destination for encoded packets. `Vec<u8>`, [`SliceSink`] and [`Counter`] are sinks, and two methods make a
+/// sink of a caller's own buffer.
 pub trait Sink {
-    /// Makes room for `len` more bytes. Encoding calls it once per packet, before the first byte, with the
-    /// exact length: a packet is written whole or not at all.
+    /// Makes room for `len` more bytes.
+    ///
+    /// Encoding calls this method once per packet with the exact length, before the first byte. A packet is
+    /// therefore written whole or not at all.
     ///
     /// # Errors
-    /// [`Full`], if there is no room and will be none.
+    /// [`Full`], if there is not enough room.
     fn reserve(&mut self, len: usize) -> Result<(), Full>;
 
-    /// Appends `bytes`, for which there is room.
+    /// Appends `bytes`. Room for them has been reserved.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Appends one byte, for which there is room.
+    /// Appends one byte. Room for it has been reserved.
     #[inline]
     fn put_byte(&mut self, byte: u8) {
         self.put(&[byte]);
     }
 
-    /// The number of bytes, if they are only counted. What has been counted once is then not walked again.
+    /// The counter of a sink that only counts bytes, or `None`. A block of properties that has been measured is
+    /// added to this counter, which saves a second walk over the block.
     #[doc(hidden)]
     fn count(&mut self) -> Option<&mut usize> {
         None
     }
 }
 
-/// A [`Sink`] that has no room for the packet.
+/// Error of a [`Sink`] that has no room for the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Why a packet was not encoded. Nothing has been written.
+/// Error of encoding. No byte of the packet has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// The sink has no room for a packet of this length.
     Full {
-        /// Length of the packet, fixed header included.
+        /// Length of the packet in bytes, fixed header included.
         len: usize,
     },
-    /// The packet is longer than a Remaining Length can say: 268,435,455 bytes.
+    /// Remaining Length would be over its maximum of 268,435,455 bytes.
     TooLong,
-    /// The version does not have what the packet says, or a rule forbids it.
+    /// The version cannot express the packet, or a rule forbids the packet.
     Forbidden(Forbidden),
 }
 
@@ -123,7 +126,7 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
-/// Writes into memory of fixed size.
+/// A sink that writes into memory of fixed size.
 ///
 /// ```
 /// # use wire::{PingReq, SliceSink, Version};
@@ -140,12 +143,12 @@ pub struct SliceSink<'b> {
 }
 
 impl<'b> SliceSink<'b> {
-    /// Writes from the start of `buffer`.
+    /// Makes a sink that writes from the start of `buffer`.
     pub fn new(buffer: &'b mut [u8]) -> Self {
         Self { buffer, len: 0 }
     }
 
-    /// What has been written so far.
+    /// The bytes that have been written.
     pub fn written(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
@@ -157,7 +160,7 @@ impl Sink for SliceSink<'_> {
     }
 
     /// # Panics
-    /// If the bytes do not fit: [`reserve`](Sink::reserve) would have said so.
+    /// If the bytes do not fit. [`reserve`](Sink::reserve) reports that before.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
@@ -165,10 +168,10 @@ impl Sink for SliceSink<'_> {
     }
 }
 
-/// Counts bytes and keeps none: how long a packet would be.
+/// A sink that counts bytes and stores none, to measure a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
-    /// Bytes put so far.
+    /// Number of bytes that have been counted.
     pub len: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Strings, binary data and topics as fields.
+//! Fields for strings, binary data and topics.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use crate::trace::{Bytes, Text};
 use crate::version::Version;
 use crate::walk::Field;
 
-/// A string as MQTT has them (section 1.5.4): at most 65,535 bytes of UTF-8 without U+0000.
+/// A string of MQTT (section 1.5.4): at most 65,535 bytes of UTF-8 without U+0000.
 ///
 /// ```
 /// # use wire::{Utf8, Utf8Error};
@@ -22,23 +22,23 @@ use crate::walk::Field;
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Utf8<'a>(&'a str);
 
-/// Why a text is no [`Utf8`].
+/// Error of making a [`Utf8`] from a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Utf8Error {
-    /// More than 65,535 bytes.
+    /// The text has more than 65,535 bytes.
     TooLong,
-    /// U+0000 \[MQTT-1.5.4-2\].
+    /// The text contains U+0000 \[MQTT-1.5.4-2\].
     Nul,
 }
 
 impl<'a> Utf8<'a> {
-    /// The string without a character.
+    /// The string without any characters.
     pub const EMPTY: Utf8<'static> = Utf8("");
 
-    /// Checks `text`; in a constant, at compile time.
+    /// Checks `text`, at compile time if the string is a constant.
     ///
     /// # Errors
-    /// Too long, or U+0000.
+    /// If the text is too long or contains U+0000.
     pub const fn new(text: &'a str) -> Result<Self, Utf8Error> {
         if text.len() > u16::MAX as usize {
             return Err(Utf8Error::TooLong);
@@ -46,12 +46,12 @@ impl<'a> Utf8<'a> {
         if has_nul(text.as_bytes()) { Err(Utf8Error::Nul) } else { Ok(Self(text)) }
     }
 
-    /// The text.
+    /// The string as a `str`.
     pub const fn as_str(self) -> &'a str {
         self.0
     }
 
-    /// Whether there is no character.
+    /// Whether the string is empty.
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -75,11 +75,11 @@ impl<'a> Field<'a> for Utf8<'a> {
     }
 }
 
-/// Binary data as MQTT has them (section 1.5.6): at most 65,535 bytes.
+/// Binary data of MQTT (section 1.5.6): at most 65,535 bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Binary<'a>(&'a [u8]);
 
-/// More than 65,535 bytes.
+/// Error of making a [`Binary`] from more than 65,535 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BinaryTooLong;
 
@@ -87,12 +87,12 @@ impl<'a> Binary<'a> {
     /// Checks the length of `bytes`.
     ///
     /// # Errors
-    /// Too long.
+    /// If `bytes` is too long.
     pub const fn new(bytes: &'a [u8]) -> Result<Self, BinaryTooLong> {
         if bytes.len() > u16::MAX as usize { Err(BinaryTooLong) } else { Ok(Self(bytes)) }
     }
 
-    /// The bytes.
+    /// The data as a slice.
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
@@ -115,7 +115,7 @@ impl<'a> Field<'a> for Binary<'a> {
     }
 }
 
-/// The name in a PUBLISH, empty where an alias stands for it: `None`.
+/// The topic name of a PUBLISH. An empty name, which needs an alias, is `None`.
 impl<'a> Field<'a> for Option<TopicName<'a>> {
     #[inline]
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
@@ -124,7 +124,7 @@ impl<'a> Field<'a> for Option<TopicName<'a>> {
             Ok(name) => Ok(Some(name)),
             Err(TopicError::Empty) => Ok(None),
             Err(TopicError::Wildcard) => Err(&rule::TOPIC_WILDCARD),
-            // Two bytes of length cannot say too long.
+            // A length of two bytes cannot exceed the maximum.
             Err(TopicError::Nul | TopicError::TooLong) => Err(&rule::TOPIC_NUL),
         }
     }
@@ -146,7 +146,7 @@ impl<'a> Field<'a> for TopicName<'a> {
     }
 }
 
-/// A topic name in a property.
+/// A topic name in the Response Topic property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ResponseTopic<'a>(pub TopicName<'a>);
 
@@ -197,7 +197,7 @@ impl AsRef<str> for Utf8<'_> {
     }
 }
 
-/// Quoted, escaped and cut, as in a trace.
+/// Writes the string as in a trace: quoted, escaped and shortened.
 impl fmt::Display for Utf8<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Text(self.0).fmt(f)
@@ -210,14 +210,14 @@ impl fmt::Debug for Utf8<'_> {
     }
 }
 
-/// The length, and as much as a trace shows; `{:#}` is the length alone.
+/// Writes the length and the first bytes as in a trace. `{:#}` writes only the length.
 impl fmt::Display for Binary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() { fmt::Debug::fmt(self, f) } else { Bytes(self.0).fmt(f) }
     }
 }
 
-/// The length alone: the bytes may be a secret, and what is debugged is logged.
+/// Writes only the length. The bytes may be a secret, and logs contain debug output.
 impl fmt::Debug for Binary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} B", self.0.len())
@@ -248,7 +248,7 @@ impl fmt::Display for BinaryTooLong {
 impl core::error::Error for Utf8Error {}
 impl core::error::Error for BinaryTooLong {}
 
-/// Two bytes of length, and the bytes. The types of the callers hold no more than 65,535.
+/// Writes a length of two bytes and then the bytes. The types of the callers limit them to 65,535.
 #[inline]
 pub(crate) fn put_counted<S: Sink + ?Sized>(bytes: &[u8], sink: &mut S) {
     let [.., high, low] = bytes.len().to_be_bytes();
@@ -256,7 +256,7 @@ pub(crate) fn put_counted<S: Sink + ?Sized>(bytes: &[u8], sink: &mut S) {
     sink.put(bytes);
 }
 
-/// As [`put_counted`], with `id` before it.
+/// Writes `id` first, and then the same as [`put_counted`].
 #[inline]
 fn put_counted_behind<S: Sink + ?Sized>(id: u8, bytes: &[u8], sink: &mut S) {
     let [.., high, low] = bytes.len().to_be_bytes();
@@ -264,7 +264,7 @@ fn put_counted_behind<S: Sink + ?Sized>(id: u8, bytes: &[u8], sink: &mut S) {
     sink.put(bytes);
 }
 
-/// Looks at eight bytes at a time: strings are everywhere.
+/// Checks eight bytes at a time, because packets contain many strings.
 #[inline]
 const fn has_nul(bytes: &[u8]) -> bool {
     let mut found = 0;
@@ -273,7 +273,7 @@ const fn has_nul(bytes: &[u8]) -> bool {
         found |= zero_bytes(*word);
         rest = tail;
     }
-    // The last eight once more, with those that were left.
+    // The last eight bytes include the remaining ones. Some bytes are checked twice.
     if let Some(word) = bytes.last_chunk::<8>() {
         return (found | zero_bytes(*word)) != 0;
     }
@@ -285,7 +285,7 @@ const fn has_nul(bytes: &[u8]) -> bool {
     found
 }
 
-/// Not 0 if and only if one of the bytes is 0.
+/// Returns a number other than 0 if and only if one of the bytes is 0.
 #[inline]
 const fn zero_bytes(word: [u8; 8]) -> u64 {
     let word = u64::from_ne_bytes(word);

@@ -1,12 +1,12 @@
-//! How strings and payloads look on the one line that a packet prints itself on.
+//! Format of strings and payloads in the one line that a packet prints.
 
 use core::fmt::{self, Write};
 
-/// Longer ones are cut: a line of a trace is read by people.
+/// Maximum number of characters of a string. Longer strings are shortened, because people read traces.
 const MAX_CHARS: usize = 64;
 const MAX_HEX_BYTES: usize = 16;
 
-/// A string in quotes: control characters and quotes escaped, cut behind [`MAX_CHARS`].
+/// A string in quotes. Control characters and quotes are escaped; the rest after [`MAX_CHARS`] is cut.
 pub(crate) struct Text<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Text<'_> {
@@ -20,7 +20,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// A number of bytes and what they are: text where they are UTF-8, otherwise hexadecimal.
+/// A number of bytes, followed by the bytes: as text if they are UTF-8, otherwise in hexadecimal.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Bytes<'_> {
@@ -40,7 +40,7 @@ impl fmt::Display for Bytes<'_> {
     }
 }
 
-/// A word that is there or not.
+/// A word that is printed, after a space, if the flag is set.
 pub(crate) struct Flag(pub(crate) bool, pub(crate) &'static str);
 
 impl fmt::Display for Flag {

@@ -1,4 +1,4 @@
-//! Variable byte integers (section 1.5.5): seven bits a byte, least significant first, at most four bytes.
+//! Variable byte integers (section 1.5.5): seven bits per byte, least significant first, at most four bytes.
 
 use crate::read::Reader;
 use crate::rule::{self, Fault};
@@ -7,13 +7,13 @@ use crate::sink::Sink;
 /// The greatest value: 268,435,455.
 pub(crate) const MAX: u32 = (1 << 28) - 1;
 
-/// What the first bytes say.
+/// Result of parsing the first bytes.
 pub(crate) enum Parsed {
-    /// All of it was there.
+    /// A complete integer, and its length in bytes.
     Value { value: u32, len: usize, is_shortest: bool },
-    /// It goes on behind the bytes that are there.
+    /// The integer continues after the available bytes.
     Partial,
-    /// The fourth byte says that it goes on.
+    /// The fourth byte announces a fifth.
     TooLong,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed {
     if bytes.len() < 4 { Parsed::Partial } else { Parsed::TooLong }
 }
 
-/// Reads one inside a packet of MQTT 5.
+/// Reads an integer inside a packet of MQTT 5.
 #[inline]
 pub(crate) fn read(from: &mut Reader<'_>) -> Result<u32, Fault> {
     match parse(from.rest) {
@@ -48,8 +48,10 @@ pub(crate) fn read(from: &mut Reader<'_>) -> Result<u32, Fault> {
     }
 }
 
-/// Writes a value of at most [`MAX`]: a packet with a longer part is refused as too long, and what is written
-/// here on the way is only counted.
+/// Writes a value of at most [`MAX`].
+///
+/// A packet with a longer part is refused as too long. Greater values reach this function only in the walk that
+/// counts.
 #[inline]
 pub(crate) fn write<S: Sink + ?Sized>(value: usize, sink: &mut S) {
     let [a, b, c, d] = groups(value);
@@ -61,7 +63,7 @@ pub(crate) fn write<S: Sink + ?Sized>(value: usize, sink: &mut S) {
     }
 }
 
-/// Writes `first` and behind it the value, in one piece where that is short.
+/// Writes `first` and then the value, in one piece if the value is short.
 #[inline(always)]
 pub(crate) fn write_behind<S: Sink + ?Sized>(first: u8, value: usize, sink: &mut S) {
     let [a, b, ..] = groups(value);
@@ -75,16 +77,16 @@ pub(crate) fn write_behind<S: Sink + ?Sized>(first: u8, value: usize, sink: &mut
     }
 }
 
-/// Says that another byte follows.
+/// The bit that announces another byte.
 const MORE: u8 = 0x80;
 
-/// Seven bits each, least significant first.
+/// Splits a value into groups of seven bits, least significant first.
 #[inline]
 fn groups(value: usize) -> [u8; 4] {
     [0, 7, 14, 21].map(|shift| (value >> shift).to_le_bytes()[0] & 0x7F)
 }
 
-/// How many bytes a value of at most [`MAX`] takes.
+/// Number of bytes for a value of at most [`MAX`].
 #[inline]
 pub(crate) const fn len(value: usize) -> usize {
     match value {

@@ -1,18 +1,18 @@
 use core::fmt;
 
-/// The version of MQTT that a connection speaks, settled by its CONNECT (section 3.1.2.2).
+/// Version of MQTT on a connection, which CONNECT determines (section 3.1.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// MQTT 3.1, `MQIsdp` level 3.
+    /// MQTT 3.1: protocol name `MQIsdp`, level 3.
     V3_1,
-    /// MQTT 3.1.1, `MQTT` level 4.
+    /// MQTT 3.1.1: protocol name `MQTT`, level 4.
     V3_1_1,
-    /// MQTT 5.0, `MQTT` level 5.
+    /// MQTT 5.0: protocol name `MQTT`, level 5.
     V5,
 }
 
 impl Version {
-    /// All of them, oldest first.
+    /// All versions, oldest first.
     pub const ALL: [Self; 3] = [Self::V3_1, Self::V3_1_1, Self::V5];
 
     /// The protocol name in CONNECT.
@@ -32,7 +32,7 @@ impl Version {
         }
     }
 
-    /// Whether packets carry properties, and acknowledgements reason codes: MQTT 5.
+    /// Whether the version is MQTT 5, with properties in packets and reason codes in acknowledgements.
     pub const fn is_5(self) -> bool {
         matches!(self, Self::V5)
     }
@@ -48,24 +48,24 @@ impl fmt::Display for Version {
     }
 }
 
-/// How surely a message is delivered (section 4.3).
+/// Quality of service: the delivery guarantee of a message (section 4.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Qos {
-    /// QoS 0.
+    /// QoS 0: no acknowledgement.
     #[default]
     AtMostOnce = 0,
-    /// QoS 1.
+    /// QoS 1: acknowledged, and possibly delivered more than once.
     AtLeastOnce = 1,
-    /// QoS 2.
+    /// QoS 2: acknowledged in two steps, and delivered once.
     ExactlyOnce = 2,
 }
 
 impl Qos {
-    /// All of them, lowest first.
+    /// All three values, lowest first.
     pub const ALL: [Self; 3] = [Self::AtMostOnce, Self::AtLeastOnce, Self::ExactlyOnce];
 
-    /// The QoS with this number, of which there are three.
+    /// Returns the QoS with this number; `None` over 2.
     pub const fn from_level(level: u8) -> Option<Self> {
         match level {
             0 => Some(Self::AtMostOnce),
@@ -75,20 +75,20 @@ impl Qos {
         }
     }
 
-    /// 0, 1 or 2.
+    /// The number of the QoS: 0, 1 or 2.
     pub const fn level(self) -> u8 {
         self as u8
     }
 }
 
-/// As in `q1`.
+/// Writes the QoS as in `q1`.
 impl fmt::Display for Qos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "q{}", self.level())
     }
 }
 
-/// Which end of a connection a packet comes from.
+/// The end of a connection that sends a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// The end that opened the connection and sends CONNECT.

@@ -1,4 +1,4 @@
-//! How one description of a packet serves to read and to write it.
+//! One description of each packet, for decoding and for encoding.
 
 use crate::header::PacketType;
 use crate::property::PropertySet;
@@ -8,43 +8,45 @@ use crate::rule::Fault;
 use crate::sink::Sink;
 use crate::version::{Role, Version};
 
-/// Fields in the order of the wire.
+/// The fields of a packet or of a part of a packet, in the order of the wire.
 pub(crate) trait Layout<'a>: Sized {
     fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault>;
 }
 
-/// A control packet: what its fixed header says.
+/// A control packet, with the type and the flags in its fixed header.
 pub(crate) trait ControlPacket<'a>: Layout<'a> {
     const TYPE: PacketType;
 
-    /// The flags of the fixed header.
+    /// The lower four bits of the first byte.
     #[inline]
     fn flag_bits(&self) -> u8 {
         Self::TYPE.reserved_flags()
     }
 }
 
-/// One walk over the fields of a packet `P`, in the order of the wire.
+/// A walk over the fields of a packet `P`, in the order of the wire.
 ///
-/// A packet describes its fields once, in [`Layout::layout`]. Walking with a [`Reader`] takes each field from
-/// the bytes and ignores the closures; walking with a [`Writer`] takes each from the packet by its closure and
-/// puts it to a sink. Rules are checked on both ways: what may not be received cannot be sent.
+/// A packet describes its fields once, in [`Layout::layout`]. A walk with a [`Reader`] reads each field from the
+/// bytes and ignores the closures. A walk with a [`Writer`] gets each field from the packet by its closure, and
+/// writes it to a sink. Both walks check the rules: a packet that may not be received cannot be sent.
 pub(crate) trait Walk<'a, P> {
-    /// What comes of a walk: a packet on the way in, nothing on the way out.
+    /// Result of a walk: the packet when decoding, nothing when encoding.
     type Built;
 
     fn build(&self, packet: impl FnOnce() -> P) -> Self::Built;
 
     fn version(&self) -> Version;
-    /// The end that the packet comes from, where that is known.
+    /// The end that sends the packet, if known.
     fn sender(&self) -> Option<Role>;
-    /// The flags of the fixed header, or those that announced this part.
+    /// The flags of the fixed header or, for a part of a packet, the flags that announced the part.
     fn flags<F: Flags>(&self, of: impl FnOnce(&P) -> F) -> Result<F, Fault>;
 
     fn field<T: Field<'a>>(&mut self, of: impl FnOnce(&P) -> T) -> Result<T, Fault>;
 
-    /// A field at the end of the packet, where it may be left out if it, and all after it, have their default
-    /// values: if `omit` is true. `unlisted` is broken by a value that the packet does not have.
+    /// A field that a packet may omit at its end.
+    ///
+    /// The field is omitted if `omit` returns true: the field, and all after it, then have their default values. A
+    /// value that the packet may not carry breaks the rule `unlisted`.
     fn tail<T: Field<'a> + Default>(
         &mut self,
         unlisted: Fault,
@@ -52,7 +54,8 @@ pub(crate) trait Walk<'a, P> {
         of: impl FnOnce(&P) -> T,
     ) -> Result<T, Fault>;
 
-    /// A field that is there if a flag before it says so; `missing` is broken if it is not.
+    /// A field that is present if an earlier flag announces it. A field that should be present and is not breaks
+    /// the rule `missing`.
     fn announced<T: Field<'a>>(
         &mut self,
         announced: bool,
@@ -60,46 +63,47 @@ pub(crate) trait Walk<'a, P> {
         of: impl FnOnce(&P) -> Option<T>,
     ) -> Result<Option<T>, Fault>;
 
-    /// A property length and the properties: nothing before MQTT 5.
+    /// The property length and the properties. Before MQTT 5 there are none.
     #[inline]
     fn properties<T: PropertySet<'a>>(&mut self, of: impl FnOnce(&P) -> &T) -> Result<T, Fault> {
         self.property_sets(|packet| ((), &(), of(packet))).map(|((), (), set)| set)
     }
 
-    /// As [`properties`](Self::properties), where a packet does not keep all of them in one place.
+    /// Like [`properties`](Self::properties), for a packet that stores its properties in several places.
     fn property_sets<A: PropertySet<'a>, B: PropertySet<'a>, T: PropertySet<'a>>(
         &mut self,
         of: impl FnOnce(&P) -> (A, &B, &T),
     ) -> Result<(A, B, T), Fault>;
 
-    /// As [`properties`](Self::properties), at the end of the packet as in [`tail`](Self::tail).
+    /// Like [`properties`](Self::properties), for properties that the packet may omit at its end as in
+    /// [`tail`](Self::tail).
     fn tail_properties<T: PropertySet<'a>>(
         &mut self,
         omit: impl FnOnce(&P) -> bool,
         of: impl FnOnce(&P) -> &T,
     ) -> Result<T, Fault>;
 
-    /// Items up to the end of the packet; `none` is broken if there is none.
+    /// Items until the end of the packet. An empty list breaks the rule `none`.
     fn list<T: Field<'a> + Copy>(
         &mut self,
         none: Fault,
         of: impl FnOnce(&P) -> Option<OneOrMore<'a, T>>,
     ) -> Result<OneOrMore<'a, T>, Fault>;
 
-    /// All the bytes up to the end of the packet.
+    /// All remaining bytes of the packet.
     fn rest(&mut self, of: impl FnOnce(&P) -> &'a [u8]) -> Result<&'a [u8], Fault>;
 
-    /// From here on the packet is of this version: for CONNECT, which says so itself.
+    /// Sets the version of the rest of the packet, for CONNECT, which contains its version.
     fn set_version(&mut self, version: Version) -> Result<(), Fault>;
 
-    /// A part with a layout of its own, there if `announced` holds the flags for it.
+    /// A part with a layout of its own, present if `announced` contains its flags.
     fn part<Q: Layout<'a>, F: Flags>(
         &mut self,
         announced: Option<F>,
         of: impl FnOnce(&P) -> Option<Q>,
     ) -> Result<Option<Q>, Fault>;
 
-    /// How many bytes are left to read; `None` on the way out.
+    /// Number of bytes that have not been read; `None` when encoding.
     fn unread_bytes(&self) -> Option<usize>;
 
     fn check(&self, holds: bool, rule: Fault) -> Result<(), Fault> {
@@ -107,12 +111,12 @@ pub(crate) trait Walk<'a, P> {
     }
 }
 
-/// A value that stands on the wire as it is.
+/// A value with a fixed encoding on the wire.
 pub(crate) trait Field<'a>: Sized {
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault>;
     fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault>;
 
-    /// Writes `id` and behind it the value, as properties stand. Values of a fixed width go in one piece.
+    /// Writes `id` and then the value, as in a property. Values of a fixed width are written in one piece.
     #[inline]
     fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
         sink.put_byte(id);
@@ -120,7 +124,7 @@ pub(crate) trait Field<'a>: Sized {
     }
 }
 
-/// Flags that stand before what they are about.
+/// Flags that precede the fields they describe.
 pub(crate) trait Flags: Sized {
     fn from_bits(bits: u8) -> Result<Self, Fault>;
     fn bits(&self) -> u8;

@@ -1,4 +1,4 @@
-//! The walk on the way out: from a packet to a sink.
+//! The walk that encodes: from a packet to a sink.
 
 use crate::property::PropertySet;
 use crate::repeated::OneOrMore;
@@ -8,7 +8,7 @@ use crate::varint;
 use crate::version::{Role, Version};
 use crate::walk::{ControlPacket, Field, Flags, Layout, Walk};
 
-/// Writes a packet to a sink, after a first walk that only counts.
+/// Writes a packet to a sink, after a first walk that only counts bytes.
 #[inline]
 pub(crate) fn encode<'a, P: ControlPacket<'a>, S: Sink + ?Sized>(
     packet: &P,
@@ -25,7 +25,7 @@ pub(crate) fn encode<'a, P: ControlPacket<'a>, S: Sink + ?Sized>(
     written.map(|_| len).map_err(|fault| EncodeError::forbidden(fault, version))
 }
 
-/// The length of a packet on the wire.
+/// Length of a packet on the wire in bytes.
 pub(crate) fn encoded_len<'a, P: ControlPacket<'a>>(
     packet: &P,
     version: Version,
@@ -34,8 +34,9 @@ pub(crate) fn encoded_len<'a, P: ControlPacket<'a>>(
     Ok(1 + varint::len(remaining) + remaining)
 }
 
-/// What stands behind the fixed header: not more than a variable byte integer can say. Both walks in one function
-/// let the compiler look at each field once.
+/// Length of the packet after the fixed header, at most the maximum of a variable byte integer.
+///
+/// Both walks are inlined into one function, so that the compiler examines each field once.
 #[inline(always)]
 fn remaining_len<'a, P: ControlPacket<'a>>(
     packet: &P,
@@ -53,7 +54,7 @@ fn remaining_len<'a, P: ControlPacket<'a>>(
     Ok(counter.len)
 }
 
-/// Puts the fields of a packet to a sink.
+/// A walk that writes the fields of a packet to a sink.
 pub(crate) struct Writer<'w, P, S: ?Sized> {
     packet: &'w P,
     version: Version,
@@ -61,8 +62,10 @@ pub(crate) struct Writer<'w, P, S: ?Sized> {
     blocks: &'w mut Blocks,
 }
 
-/// The property lengths of a packet in the order of the wire: a walk that counts finds them out, the walk that
-/// writes needs them before it comes to the properties. There are at most two, of CONNECT and of its will.
+/// The property lengths of a packet, in the order of the wire.
+///
+/// The walk that counts computes the lengths, because the walk that writes needs them before the properties. A
+/// packet has at most two: CONNECT has properties of its own and properties of its will.
 #[derive(Default)]
 struct Blocks {
     lens: [usize; 2],
@@ -70,7 +73,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// The place of the next length.
+    /// Returns the place of the next length.
     #[inline]
     fn next(&mut self) -> &mut usize {
         let at = self.next;
@@ -90,7 +93,7 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
         self.version
     }
 
-    /// A packet does not say who sends it.
+    /// A packet does not contain its sender.
     fn sender(&self) -> Option<Role> {
         None
     }
@@ -130,7 +133,7 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
         Ok(value)
     }
 
-    // The sets that come back are not looked at, and need not be copied if the compiler sees it.
+    // The caller ignores the returned sets when encoding. Inlining lets the compiler omit the copies.
     #[inline(always)]
     fn property_sets<A: PropertySet<'a>, B: PropertySet<'a>, T: PropertySet<'a>>(
         &mut self,
@@ -199,7 +202,7 @@ impl<'a, P, S: Sink + ?Sized> Walk<'a, P> for Writer<'_, P, S> {
     }
 }
 
-/// How long the properties are.
+/// Length of the properties in bytes, without the length before them.
 #[inline]
 fn block_len<'a>(
     a: &impl PropertySet<'a>,
@@ -214,7 +217,8 @@ fn block_len<'a>(
     Ok(counter.len)
 }
 
-/// A property length and the properties. Apart from the rest: most packets have none.
+/// Writes a property length and the properties. The function is not inlined, because most packets have no
+/// properties.
 #[inline(never)]
 fn put_block<'a, S: Sink + ?Sized>(
     len: usize,

@@ -1,15 +1,15 @@
-//! Which reason codes each packet may carry: the lists of MQTT 5.0, once more, as numbers.
+//! The reason codes that each packet may carry. The lists of MQTT 5.0 are repeated here as numbers.
 
 use wire::*;
 
-/// A packet with a reason code in it.
+/// A packet that contains a reason code.
 struct Carrier {
     name: &'static str,
-    /// The bytes before the code and behind it.
+    /// The bytes before the code and after it.
     around: [&'static [u8]; 2],
-    /// Who sends it.
+    /// The ends that send the packet with these codes.
     senders: &'static [Role],
-    /// What the standard lists, ascending.
+    /// The codes in the standard's list, ascending.
     codes: &'static [u8],
 }
 
@@ -56,7 +56,8 @@ const CARRIERS: &[Carrier] = &[
         senders: &[Server],
         codes: &[0x00, 0x11, 0x80, 0x83, 0x87, 0x8F, 0x91],
     },
-    // Section 3.14.2.1; 0x8C is in section 2.4 alone. The list has 0x00 for clients, and a server that says it is understood.
+    // Section 3.14.2.1; 0x8C is in section 2.4 alone. The list assigns 0x00 to clients, and servers may send it as
+    // well.
     Carrier {
         name: "DISCONNECT",
         around: [b"\xE0\x01", b""],
@@ -77,7 +78,8 @@ const CARRIERS: &[Carrier] = &[
     Carrier { name: "AUTH", around: [b"\xF0\x02", b"\0"], senders: &[Server], codes: &[0x00, 0x18] },
 ];
 
-/// Each packet is read with the codes of its list and with no other, and written with the code that was read.
+/// Each packet can be read with the codes of its list and with no other, and is written with the code that was
+/// read.
 /// [MQTT-3.2.2-8, MQTT-3.4.2-1, MQTT-3.5.2-1, MQTT-3.6.2-1, MQTT-3.7.2-1, MQTT-3.9.3-2, MQTT-3.11.3-2,
 /// MQTT-3.14.2-1, MQTT-3.15.2-1]
 #[test]
@@ -93,7 +95,7 @@ fn a_packet_has_only_the_codes_of_its_list() {
                     assert_eq!((codes.contains(&code), len), (true, bytes.len()), "{line}");
                     let mut written = Vec::new();
                     packet.encode(Version::V5, &mut written).expect("it was read");
-                    // 0x00 is left out where a packet may end before it.
+                    // A packet that may end before the reason omits 0x00.
                     assert!(
                         written == bytes || code == 0 && written.len() < bytes.len(),
                         "{line}: {written:?}"
@@ -109,7 +111,7 @@ fn a_packet_has_only_the_codes_of_its_list() {
     }
 }
 
-/// What a program can put into a packet is what is on its list.
+/// The types allow a program to send exactly the codes on the standard's list.
 #[test]
 fn the_lists_of_the_types_are_those_of_the_standard() {
     let of = |name: &str| {

@@ -1,8 +1,8 @@
-//! The packets, for all codecs.
+//! The packets that all codecs make, write and read.
 
 use serde::Serialize;
 
-/// What the fields of all packets are filled with.
+/// Values for the fields of all packets.
 #[derive(Debug, Serialize)]
 pub(crate) struct Values {
     pub(crate) client_id: &'static str,
@@ -44,7 +44,7 @@ pub(crate) const VALUES: Values = Values {
     packet_id: 4_711,
 };
 
-/// One packet to be made, written and read.
+/// One packet for the codecs to make, write and read.
 #[derive(Debug, Serialize)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -64,7 +64,7 @@ pub(crate) enum Kind {
     Auth,
 }
 
-/// In the order of the table.
+/// All cases, in the order of the table.
 pub(crate) fn all() -> Vec<Case> {
     let connect =
         [(4, false), (5, false), (5, true)].map(|(version, properties)| Case::connect(version, properties));

@@ -1,4 +1,4 @@
-//! The codecs in Go, measured by a program of their own.
+//! The codecs in Go, which a separate program measures.
 
 use crate::cases::{Case, Values};
 use crate::measure::{Costs, Measured, STEPS};
@@ -18,15 +18,15 @@ struct Input<'a> {
 struct Output {
     codec: String,
     case: String,
-    /// In hexadecimal digits.
+    /// The encoded packet in hexadecimal digits.
     wire: String,
     steps: HashMap<String, Costs>,
 }
 
-/// Builds the program, and has it measure all cases.
+/// Builds the Go program, and runs it to measure all cases.
 ///
 /// # Errors
-/// Go is missing, its modules cannot be had, or the program failed.
+/// If Go or its modules are not available, or the program fails.
 pub(crate) fn measure(cases: &[Case], values: &Values) -> Result<Vec<Measured>, Box<dyn Error>> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/peers/wire");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wire-peers");

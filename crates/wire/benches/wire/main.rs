@@ -1,12 +1,13 @@
-//! Making, writing and reading packets, beside other codecs: `cargo bench -p pondhawk-wire`.
+//! Compares how codecs make, write and read packets: `cargo bench -p pondhawk-wire`.
 //!
-//! Prints one table and fails unless Pondhawk takes fewer nanoseconds than every other codec for every step of every
-//! case, and allocates nothing to write and to read a PUBLISH. The codecs in Go are measured by a program of their own,
-//! in `crates/bench/peers/wire`, on the same cases; without Go, `-- --no-peers` leaves them out.
+//! The benchmark prints one table. It fails unless Pondhawk takes fewer nanoseconds than every other codec for
+//! every step of every case, and allocates nothing to write and to read a PUBLISH. A separate program in
+//! `crates/bench/peers/wire` measures the codecs in Go on the same cases; without Go, `-- --no-peers` leaves them
+//! out.
 //!
-//! What a step is, is chosen in favour of the others: payloads that a library keeps by reference are made before, and
-//! what counts is the median of many batches, which leaves out those that a garbage collector interrupted. Codecs in Rust
-//! take turns batch by batch, so that they share whatever else the machine does.
+//! The definition of a step favours the other codecs. Payloads that a library keeps by reference are made
+//! beforehand. The result is the median of many batches, so that batches with a garbage collection do not count.
+//! Codecs in Rust alternate batch by batch, and therefore share the other load of the machine.
 
 mod cases;
 #[path = "../../../index/benches/counting_allocator.rs"]
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Measures the codecs in Rust.
+/// Measures the codecs in Rust on one case.
 fn measure_case(case: &Case) -> Vec<Measured> {
     ours::with_steps(case, &VALUES, |ours| {
         let codecs = [Some((ours::NAME, ours)), rumq::steps(case, &VALUES).map(|steps| (rumq::NAME, steps))];

@@ -1,14 +1,15 @@
-//! Times and allocations of one step.
+//! Measurement of time and allocations of one step.
 
 use crate::cases::Case;
 use crate::counting_allocator::Tally;
 use serde::Deserialize;
 use std::time::{Duration, Instant};
 
-/// Packets that are handled between two looks at the clock.
+/// Number of packets between two readings of the clock.
 pub(crate) const BATCH: usize = 256;
 
-/// Packets are written one behind the other, until there are as many bytes: few enough for the nearest cache.
+/// Packets are written one after another until the buffer has at least this many bytes, which fit into the
+/// first-level cache.
 pub(crate) const BUFFER_BYTES: usize = 8_192;
 
 /// Time spent on each step of each case.
@@ -16,18 +17,18 @@ const BUDGET: Duration = Duration::from_millis(50);
 
 pub(crate) const STEPS: [&str; 4] = ["make", "write", "read", "all"];
 
-/// What one codec needs for one case.
+/// Costs of one codec for one case.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) codec: String,
     pub(crate) case: String,
-    /// The packet as the codec writes it.
+    /// The packet in the encoding of this codec.
     pub(crate) wire: Vec<u8>,
-    /// In the order of [`STEPS`].
+    /// Costs in the order of [`STEPS`].
     pub(crate) costs: [Costs; 4],
 }
 
-/// Per packet.
+/// Costs of one step per packet.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct Costs {
     pub(crate) ns: f64,
@@ -35,14 +36,14 @@ pub(crate) struct Costs {
     pub(crate) bytes: f64,
 }
 
-/// What one batch took.
+/// Time and allocations of one batch.
 pub(crate) struct Sample {
     took: Duration,
     allocations: u64,
     bytes: u64,
 }
 
-/// Handles a batch of packets; what `batch` needs for it has been made before.
+/// Measures a batch of [`BATCH`] calls of `one`. The caller prepares the data of `one` beforehand.
 pub(crate) fn sample(mut one: impl FnMut()) -> Sample {
     let before = Tally::now();
     let begin = Instant::now();
@@ -58,15 +59,15 @@ pub(crate) fn sample(mut one: impl FnMut()) -> Sample {
     }
 }
 
-/// One codec's way to do one case.
+/// The steps of one codec for one case.
 pub(crate) struct Steps<'s> {
-    /// The packet as it writes it.
+    /// The packet in the encoding of this codec.
     pub(crate) wire: Vec<u8>,
-    /// Each handles a batch of packets, in the order of [`STEPS`].
+    /// Functions that handle a batch of packets each, in the order of [`STEPS`].
     pub(crate) batches: [Box<dyn FnMut() -> Sample + 's>; 4],
 }
 
-/// Measures the codecs side by side, and takes the median of their times.
+/// Measures the codecs in alternation, and returns the medians of their times.
 pub(crate) fn in_turns(case: &Case, mut codecs: Vec<(&str, Steps<'_>)>) -> Vec<Measured> {
     let costs: Vec<Vec<Costs>> = (0..STEPS.len())
         .map(|step| in_turns_step(codecs.iter_mut().map(|(_, steps)| &mut steps.batches[step]).collect()))
@@ -93,7 +94,7 @@ fn in_turns_step(mut batches: Vec<&mut Box<dyn FnMut() -> Sample + '_>>) -> Vec<
 }
 
 impl Sample {
-    /// Per packet: the allocations of this sample, and the median of `times`.
+    /// Costs per packet: the allocations of this sample, and the median of `times`.
     fn costs(&self, mut times: Vec<Duration>) -> Costs {
         times.sort_unstable();
         let per_packet = |count: f64| count / BATCH as f64;

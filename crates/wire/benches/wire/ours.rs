@@ -1,4 +1,4 @@
-//! Pondhawk's codec.
+//! The codec of Pondhawk.
 
 use crate::cases::{Case, Kind, Values};
 use crate::measure::{BATCH, BUFFER_BYTES, Measured, Steps, sample};
@@ -21,10 +21,10 @@ pub(crate) fn with_steps<R>(case: &Case, values: &Values, then: impl FnOnce(Step
     }
 }
 
-/// Makes sure that the codecs were given the same work.
+/// Checks that all codecs encoded the same packet.
 ///
 /// # Panics
-/// If one of them wrote another packet.
+/// If a codec wrote another packet.
 pub(crate) fn check_all_mean_the_same(case: &Case, measured: &[Measured]) {
     let of_case = || measured.iter().filter(|measured| measured.case == case.name);
     let ours = of_case().find(|measured| measured.codec == NAME).expect("every case is measured");
@@ -35,7 +35,7 @@ pub(crate) fn check_all_mean_the_same(case: &Case, measured: &[Measured]) {
     }
 }
 
-/// The packet as a trace prints it, which does not depend on the order of its properties on the wire.
+/// The packet in the format of a trace, which does not depend on the order of the properties on the wire.
 fn in_our_order(bytes: &[u8], case: &Case) -> String {
     read(bytes, before(case)).to_string()
 }
@@ -93,12 +93,12 @@ fn version(case: &Case) -> Version {
     if case.version == 5 { Version::V5 } else { Version::V3_1_1 }
 }
 
-/// What is known of the connection before the packet arrives.
+/// The version that is known before the packet arrives.
 fn before(case: &Case) -> Option<Version> {
     (case.packet != Kind::Connect).then(|| version(case))
 }
 
-/// Makes a packet of plain values, all of which are checked, and lends it.
+/// Makes a packet of plain values, checks all of them, and passes the packet to a closure.
 trait Make {
     type Packet<'p>: Put;
 

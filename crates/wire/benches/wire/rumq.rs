@@ -9,9 +9,9 @@ use std::hint::black_box;
 
 pub(crate) const NAME: &str = "rumqttc";
 
-/// Nothing for AUTH: the library cannot read it, and does not export what it is made of.
+/// The steps of a case; `None` for AUTH, which the library cannot read and whose types it does not export.
 pub(crate) fn steps<'s>(case: &'s Case, values: &'s Values) -> Option<Steps<'s>> {
-    // Kept by reference, so that making a packet need not copy it.
+    // A payload that is kept by reference, so that making a packet does not copy it.
     let payload = Bytes::from(vec![b'x'; case.payload_bytes]);
     match (case.version, case.packet) {
         (4, Kind::Connect) => Some(steps_of(|| connect_4(black_box(values)))),

@@ -1,10 +1,10 @@
-//! The table, and what it has to show.
+//! The table of results, and the demands on the results.
 
 use crate::cases::{Case, Kind};
 use crate::measure::{Costs, Measured, STEPS};
 use crate::ours;
 
-/// One row for each step of each case, one column for each codec.
+/// Prints one row for each step of each case, and one column for each codec.
 pub(crate) fn print(cases: &[Case], measured: &[Measured]) {
     let codecs = codecs(measured);
     println!(
@@ -24,7 +24,7 @@ pub(crate) fn print(cases: &[Case], measured: &[Measured]) {
     println!();
 }
 
-/// What the table should show and does not, one line each.
+/// Returns one line for each demand that the results do not meet.
 pub(crate) fn faults(cases: &[Case], measured: &[Measured]) -> Vec<String> {
     let mut faults = Vec::new();
     for case in cases {
@@ -57,7 +57,7 @@ fn find<'m>(measured: &'m [Measured], codec: &str, case: &Case) -> Option<&'m Me
     measured.iter().find(|measured| measured.codec == codec && measured.case == case.name)
 }
 
-/// In the order of their first case, ours first.
+/// The codecs in the order of their first case, with Pondhawk first.
 fn codecs(measured: &[Measured]) -> Vec<&str> {
     let mut codecs = Vec::new();
     for found in measured {

@@ -1,4 +1,4 @@
-//! What the four packets of a QoS 1 or 2 exchange have in common.
+//! Parts that the four packets of a QoS 1 or 2 exchange share.
 
 use crate::property::properties;
 use crate::repeated::UserProperties;
@@ -7,16 +7,17 @@ use crate::string::Utf8;
 properties! {
     /// The properties of PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK and UNSUBACK.
     pub struct AckProperties<'a> {
-        /// For people who look for the cause; not for programs to read.
+        /// A text that helps people to find the cause. Programs must not parse it.
         ReasonString => reason_string: Option<Utf8<'a>>,
-        /// Anything else, in order.
+        /// Pairs of name and value, in order. The application defines their meaning.
         UserProperty => user_properties: UserProperties<'a>,
     }
 }
 
-/// Declares a packet of packet identifier, reason and properties. Reason and properties are left out where the
-/// reason is Success and there are no properties. Before MQTT 5 there is the identifier alone;
-/// `refuses_errors` says whether an error may then be left unsaid.
+/// Declares a packet of packet identifier, reason and properties.
+///
+/// The packet omits reason and properties if the reason is Success and there are no properties. Before MQTT 5 the
+/// packet has only the identifier. `refuses_errors` says whether an error is then refused or silently omitted.
 macro_rules! acknowledgement {
     ($(#[$doc:meta])* $name:ident, $text:literal, $reason:ident, $unlisted:ident, refuses_errors: $refuses:literal) => {
         $(#[$doc])*
@@ -24,14 +25,14 @@ macro_rules! acknowledgement {
         pub struct $name<'a> {
             /// The identifier of the PUBLISH.
             pub packet_id: PacketId,
-            /// What became of it.
+            /// Result of this step of the exchange.
             pub reason: $reason,
-            /// More about it; MQTT 5 only.
+            /// Details about the result; MQTT 5 only.
             pub properties: AckProperties<'a>,
         }
 
         impl<'a> $name<'a> {
-            /// Without properties.
+            /// Makes the packet without properties.
             pub const fn new(packet_id: PacketId, reason: $reason) -> Self {
                 Self { packet_id, reason, properties: AckProperties::EMPTY }
             }

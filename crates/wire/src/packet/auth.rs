@@ -9,25 +9,25 @@ use crate::string::{Binary, Utf8};
 use crate::version::Role;
 use crate::walk::{ControlPacket, Layout, Walk};
 
-/// AUTH: one step of an enhanced authentication (section 3.15); MQTT 5 only, refused before.
+/// AUTH: one step of an enhanced authentication (section 3.15). MQTT 5 only: other versions refuse the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Auth<'a> {
-    /// Which step.
+    /// The step: continue, begin again, or success.
     pub reason: AuthReason,
-    /// Method and data.
+    /// The properties, with authentication method and data.
     pub properties: AuthProperties<'a>,
 }
 
 properties! {
     /// The properties of AUTH (section 3.15.2.2).
     pub struct AuthProperties<'a> {
-        /// The method, the same in all packets of an exchange \[MQTT-4.12.0-5\].
+        /// The method, which is the same in all packets of an exchange \[MQTT-4.12.0-5\].
         AuthenticationMethod => authentication_method: Option<Utf8<'a>>,
-        /// What the method makes of this step; never without a method.
+        /// The data of this step, whose format the method defines. Requires a method.
         AuthenticationData => authentication_data: Option<Binary<'a>>,
-        /// For people who look for the cause.
+        /// A text that helps people to find the cause.
         ReasonString => reason_string: Option<Utf8<'a>>,
-        /// Anything else, in order.
+        /// Pairs of name and value, in order. The application defines their meaning.
         UserProperty => user_properties: UserProperties<'a>,
     }
 }

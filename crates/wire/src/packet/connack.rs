@@ -16,47 +16,47 @@ use crate::walk::{ControlPacket, Field, Layout, Walk};
 
 /// CONNACK: the answer to CONNECT (section 3.2).
 ///
-/// Before MQTT 5 a refusal is one of five return codes: another reason is refused, unless
-/// [`ConnectRefusal::return_code`] knows which of them says the same. MQTT 3.1 has no Session Present: it is not
-/// written there.
+/// Before MQTT 5 a refusal is one of five return codes. A reason for which [`ConnectRefusal::return_code`] is
+/// `None` is refused there. MQTT 3.1 has no Session Present, and the flag is not written there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConnAck<'a> {
-    /// Accepted or refused.
+    /// Whether the connection is accepted, and if not, why.
     pub outcome: Connected,
-    /// What the server offers; MQTT 5 only.
+    /// The settings of the server; MQTT 5 only.
     pub properties: ConnAckProperties<'a>,
 }
 
-/// What became of a CONNECT. A refusal has no session \[MQTT-3.2.2-6\].
+/// Result of a CONNECT. A refusal never has a session \[MQTT-3.2.2-6\].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Connected {
-    /// Return code and reason code 0.
+    /// The connection is accepted: return code or reason code 0.
     Accepted {
-        /// Whether the server goes on with a session that it has kept.
+        /// Whether the server continues a stored session.
         session_present: bool,
     },
-    /// Refused, and closed behind it.
+    /// The connection is refused. The server closes it after CONNACK.
     Refused(ConnectRefusal),
 }
 
 properties! {
-    /// The properties of CONNACK (section 3.2.2.3). `None` is what the text says of absence.
+    /// The properties of CONNACK (section 3.2.2.3). Each text gives the meaning of `None` as "absent".
     pub struct ConnAckProperties<'a> {
-        /// Seconds for which the session outlives the connection; absent: as asked for.
+        /// Seconds for which the session outlives the connection; absent: the value in CONNECT.
         SessionExpiryInterval => session_expiry_interval_secs: Option<u32>,
-        /// How many QoS 1 and 2 messages the server takes at a time; absent: 65,535.
+        /// Maximum number of QoS 1 and 2 messages that the server accepts without having acknowledged them; absent:
+        /// 65,535.
         ReceiveMaximum => receive_maximum: Option<NonZeroU16>,
-        /// The highest QoS that the server takes; absent: 2.
+        /// The highest QoS that the server accepts; absent: 2.
         MaximumQos => maximum_qos: Option<MaximumQos>,
-        /// Whether the server keeps retained messages; absent: yes.
+        /// Whether the server stores retained messages; absent: yes.
         RetainAvailable => retain_available: Option<bool>,
-        /// The longest packet that the server takes, in bytes; absent: no limit of its own.
+        /// Maximum length of packets that the server accepts, in bytes; absent: no limit beside the protocol's.
         MaximumPacketSize => maximum_packet_bytes: Option<NonZeroU32>,
-        /// The identifier that the server gave a client without one.
+        /// The identifier that the server assigned to a client without one.
         AssignedClientIdentifier => assigned_client_identifier: Option<Utf8<'a>>,
-        /// The highest topic alias that the server takes; absent: 0, none.
+        /// The highest topic alias that the server accepts; absent: 0, no alias.
         TopicAliasMaximum => topic_alias_maximum: Option<u16>,
-        /// For people who look for the cause.
+        /// A text that helps people to find the cause.
         ReasonString => reason_string: Option<Utf8<'a>>,
         /// Whether filters may have wildcards; absent: yes.
         WildcardSubscriptionAvailable => wildcard_subscription_available: Option<bool>,
@@ -64,38 +64,38 @@ properties! {
         SubscriptionIdentifierAvailable => subscription_identifier_available: Option<bool>,
         /// Whether subscriptions may be shared; absent: yes.
         SharedSubscriptionAvailable => shared_subscription_available: Option<bool>,
-        /// Seconds of keep alive that the server demands; absent: as asked for.
+        /// Seconds of keep alive that the server demands; absent: the value in CONNECT.
         ServerKeepAlive => server_keep_alive_secs: Option<u16>,
-        /// The root of the topics for answers, if the client asked for it.
+        /// Basis for response topics, if the client asked for it.
         ResponseInformation => response_information: Option<Utf8<'a>>,
-        /// Another server to use.
+        /// Another server that the client can use.
         ServerReference => server_reference: Option<Utf8<'a>>,
-        /// The method that the client asked for.
+        /// The authentication method, as in CONNECT.
         AuthenticationMethod => authentication_method: Option<Utf8<'a>>,
-        /// What the method makes of the last step; never without a method.
+        /// The data of the last step, whose format the method defines. Requires a method.
         AuthenticationData => authentication_data: Option<Binary<'a>>,
-        /// Anything else, in order.
+        /// Pairs of name and value, in order. The application defines their meaning.
         UserProperty => user_properties: UserProperties<'a>,
     }
 }
 
 impl<'a> ConnAck<'a> {
-    /// Accepts, without properties.
+    /// Makes a CONNACK that accepts the connection, without properties.
     pub const fn accepted(session_present: bool) -> Self {
         Self { outcome: Connected::Accepted { session_present }, properties: ConnAckProperties::EMPTY }
     }
 
-    /// Refuses, without properties.
+    /// Makes a CONNACK that refuses the connection, without properties.
     pub const fn refused(reason: ConnectRefusal) -> Self {
         Self { outcome: Connected::Refused(reason), properties: ConnAckProperties::EMPTY }
     }
 }
 
-/// Two bytes: acknowledge flags, and reason or return code.
+/// Two bytes: acknowledge flags, and reason code or return code.
 impl<'a> Field<'a> for Connected {
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault> {
         let flags = from.u8()?;
-        // MQTT 3.1 has no flags here, and says that the byte is not used.
+        // MQTT 3.1 has no flags here, and does not use the byte.
         let session_present = flags == 1 && from.version != Version::V3_1;
         if flags > 1 && from.version != Version::V3_1 {
             return Err(&rule::CONNACK_FLAGS);

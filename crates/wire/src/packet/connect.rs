@@ -30,79 +30,80 @@ use crate::walk::{ControlPacket, Field, Flags, Layout, Walk};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// It is written as its own version has it. Before MQTT 5 there are no properties: they are not written.
+/// The packet is encoded in its own version. Before MQTT 5 there are no properties, and they are not written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Connect<'a> {
     version: Version,
-    /// Which session; empty: the server gives the client a name.
+    /// Client identifier, which names the session. The server assigns an identifier if the string is empty.
     pub client_id: Utf8<'a>,
-    /// Clean Start, or Clean Session before MQTT 5: whether the client begins with nothing.
+    /// Clean Start, called Clean Session before MQTT 5: whether the client begins without a stored session.
     pub clean_start: bool,
-    /// Seconds in which the client sends something, 0 for as long as it likes.
+    /// Keep alive: maximum seconds between two packets of the client. 0 means no limit.
     pub keep_alive_secs: u16,
-    /// The message to be published when the client is gone.
+    /// The message that the server publishes when the client is gone.
     pub will: Option<Will<'a>>,
-    /// What the client asks for; MQTT 5 only.
+    /// The settings of the client; MQTT 5 only.
     pub properties: ConnectProperties<'a>,
     user_name: Option<Utf8<'a>>,
     password: Option<Binary<'a>>,
 }
 
-/// The message that a server publishes for a client that is gone (section 3.1.2.5).
+/// The message that a server publishes when the client is gone (section 3.1.2.5).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Will<'a> {
-    /// Where it is published to.
+    /// The topic of the message.
     pub topic: TopicName<'a>,
-    /// The message itself.
+    /// The payload of the message.
     pub payload: Binary<'a>,
-    /// With which QoS.
+    /// The QoS with which the message is published.
     pub qos: Qos,
-    /// Whether it is then kept.
+    /// Whether the server retains the message.
     pub retain: bool,
-    /// Seconds from the end of the connection; `None` is 0. MQTT 5 only.
+    /// Seconds between the end of the connection and the message; `None` means 0. MQTT 5 only.
     pub delay_interval_secs: Option<u32>,
-    /// The properties that go with the message; MQTT 5 only.
+    /// The properties of the message; MQTT 5 only.
     pub properties: MessageProperties<'a>,
 }
 
 properties! {
     /// The properties of CONNECT (section 3.1.2.11).
     pub struct ConnectProperties<'a> {
-        /// Seconds for which the session outlives the connection, 4,294,967,295 for ever; absent: 0.
+        /// Seconds for which the session outlives the connection; absent: 0. 4,294,967,295 means for ever.
         SessionExpiryInterval => session_expiry_interval_secs: Option<u32>,
-        /// How many QoS 1 and 2 messages the client takes at a time; absent: 65,535.
+        /// Maximum number of QoS 1 and 2 messages that the client accepts without having acknowledged them; absent:
+        /// 65,535.
         ReceiveMaximum => receive_maximum: Option<NonZeroU16>,
-        /// The longest packet that the client takes, in bytes; absent: no limit of its own.
+        /// Maximum length of packets that the client accepts, in bytes; absent: no limit beside the protocol's.
         MaximumPacketSize => maximum_packet_bytes: Option<NonZeroU32>,
-        /// The highest topic alias that the client takes; absent: 0, none.
+        /// The highest topic alias that the client accepts; absent: 0, no alias.
         TopicAliasMaximum => topic_alias_maximum: Option<u16>,
         /// Whether CONNACK may have response information; absent: no.
         RequestResponseInformation => request_response_information: Option<bool>,
-        /// Whether packets other than PUBLISH, CONNACK and DISCONNECT may have reason string and user
-        /// properties; absent: yes.
+        /// Whether packets other than PUBLISH, CONNACK and DISCONNECT may have reason string and user properties;
+        /// absent: yes.
         RequestProblemInformation => request_problem_information: Option<bool>,
         /// The method of an enhanced authentication.
         AuthenticationMethod => authentication_method: Option<Utf8<'a>>,
-        /// What the method makes of the first step; never without a method.
+        /// The data of the first step, whose format the method defines. Requires a method.
         AuthenticationData => authentication_data: Option<Binary<'a>>,
-        /// Anything else, in order.
+        /// Pairs of name and value, in order. The application defines their meaning.
         UserProperty => user_properties: UserProperties<'a>,
     }
 }
 
 properties! {
-    /// The property of a will that its message does not have.
+    /// The property that belongs to a will, but not to its message.
     struct WillDelay {
         WillDelayInterval => delay_interval_secs: Option<u32>,
     }
 }
 
-/// Before MQTT 5 a password needs a user name \[3.1.1: MQTT-3.1.2-22\].
+/// Error of a password without a user name, before MQTT 5 \[3.1.1: MQTT-3.1.2-22\].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordWithoutUserName;
 
 impl<'a> Connect<'a> {
-    /// Begins with nothing, has no keep alive, no will, no credentials and no properties.
+    /// Makes a CONNECT with clean start, and without keep alive, will, credentials and properties.
     pub const fn new(version: Version, client_id: Utf8<'a>) -> Self {
         Self {
             version,
@@ -116,17 +117,17 @@ impl<'a> Connect<'a> {
         }
     }
 
-    /// The version that the connection speaks.
+    /// The version of the connection.
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// Who the client says it is.
+    /// The user name, if the client has one.
     pub const fn user_name(&self) -> Option<Utf8<'a>> {
         self.user_name
     }
 
-    /// What it shows as proof. Not part of the one line that the packet prints.
+    /// The password, if the client has one. [`Display`](fmt::Display) prints only its length.
     pub const fn password(&self) -> Option<Binary<'a>> {
         self.password
     }
@@ -134,7 +135,7 @@ impl<'a> Connect<'a> {
     /// Sets user name and password.
     ///
     /// # Errors
-    /// A password without a user name, before MQTT 5.
+    /// If there is a password without a user name, before MQTT 5.
     pub fn set_credentials(
         &mut self,
         user_name: Option<Utf8<'a>>,
@@ -174,7 +175,8 @@ impl<'a> Layout<'a> for Connect<'a> {
         walk.check(has_method || properties.authentication_data.is_none(), &rule::DATA_WITHOUT_METHOD)?;
         let client_id = walk.field(|packet| packet.client_id)?;
         let will = walk.part(flags.will, |packet| packet.will)?;
-        // MQTT 3.1 lets a client announce what it does not send, for the sake of still older ones.
+        // MQTT 3.1 allows a client to announce credentials and omit them, for compatibility with still older
+        // clients.
         let may_end = version == Version::V3_1;
         let is_there = flags.user_name && !(may_end && walk.unread_bytes() == Some(0));
         let user_name = walk.announced(is_there, &rule::USER_NAME_MISSING, |packet| packet.user_name)?;
@@ -229,7 +231,7 @@ impl<'a> Field<'a> for Protocol {
             (b"MQIsdp", 3) => Ok(Self(Version::V3_1)),
             (b"MQTT", 4) => Ok(Self(Version::V3_1_1)),
             (b"MQTT", 5) => Ok(Self(Version::V5)),
-            // The high bit marks a bridge in a convention of 3.x, of which we speak neither form.
+            // The high bit marks a bridge, by a convention of 3.x. This crate supports no such level.
             (b"MQIsdp", _) | (b"MQTT", 0..=3 | 0x83 | 0x84) => Err(&rule::UNSUPPORTED_LEVEL_3),
             (b"MQTT", _) => Err(&rule::UNSUPPORTED_LEVEL),
             _ => Err(&rule::PROTOCOL_NAME),
@@ -244,7 +246,7 @@ impl<'a> Field<'a> for Protocol {
     }
 }
 
-/// Connect Flags (section 3.1.2.3).
+/// The flags in CONNECT (section 3.1.2.3).
 struct ConnectFlags {
     clean_start: bool,
     will: Option<WillFlags>,
@@ -330,7 +332,7 @@ impl fmt::Display for Connect<'_> {
     }
 }
 
-/// As in `will={q1 retain "a/b" 3 B "bye"}`.
+/// Writes the will as in `will={q1 retain "a/b" 3 B "bye"}`.
 impl fmt::Display for Will<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { topic, payload, qos, retain, delay_interval_secs, properties } = *self;

@@ -11,39 +11,39 @@ use crate::walk::{ControlPacket, Layout, Walk};
 
 /// DISCONNECT: the last packet of a connection (section 3.14).
 ///
-/// Before MQTT 5 only clients send it, and it says that all is well: any other reason is refused.
+/// Before MQTT 5 only clients send the packet, and only for a normal end. Any other reason is refused there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Disconnect<'a> {
-    /// Why.
+    /// The reason for the end of the connection.
     pub reason: DisconnectReason,
-    /// More about it; MQTT 5 only.
+    /// Details about the reason; MQTT 5 only.
     pub properties: DisconnectProperties<'a>,
 }
 
 properties! {
     /// The properties of DISCONNECT (section 3.14.2.2).
     pub struct DisconnectProperties<'a> {
-        /// Seconds for which the session lives on, other than CONNECT said; only from clients
-        /// \[MQTT-3.14.2-2\].
+        /// Seconds for which the session outlives the connection, in place of the value in CONNECT. Only from
+        /// clients \[MQTT-3.14.2-2\].
         SessionExpiryInterval => session_expiry_interval_secs: Option<u32>,
-        /// For people who look for the cause.
+        /// A text that helps people to find the cause.
         ReasonString => reason_string: Option<Utf8<'a>>,
-        /// Another server to use; only from servers.
+        /// Another server that the client can use. Only from servers.
         ServerReference => server_reference: Option<Utf8<'a>>,
-        /// Anything else, in order.
+        /// Pairs of name and value, in order. The application defines their meaning.
         UserProperty => user_properties: UserProperties<'a>,
     }
 }
 
 impl<'a> Disconnect<'a> {
-    /// Without properties.
+    /// Makes a DISCONNECT without properties.
     pub const fn new(reason: DisconnectReason) -> Self {
         Self { reason, properties: DisconnectProperties::EMPTY }
     }
 }
 
 impl DisconnectReason {
-    /// The end that sends this reason, if only one does.
+    /// The end that sends this reason, if only one of the two does.
     const fn only_from(self) -> Option<Role> {
         match self {
             Self::DisconnectWithWillMessage => Some(Role::Client),

@@ -8,29 +8,31 @@ use crate::string::{Binary, ResponseTopic, Utf8};
 use crate::version::Version;
 
 properties! {
-    /// The properties that belong to an application message, and go with it from publisher to subscriber
-    /// (section 3.3.2.3): those of a PUBLISH without topic alias and subscription identifiers, and those of a
-    /// will without its delay.
+    /// The properties of an application message, which stay with the message from publisher to subscriber (section
+    /// 3.3.2.3).
+    ///
+    /// A PUBLISH has a topic alias and subscription identifiers in addition. A will has a delay in addition.
     pub struct MessageProperties<'a> {
-        /// Whether the payload is text. Forwarded unaltered \[MQTT-3.3.2-4\].
+        /// Whether the payload is text. A server forwards the value unaltered \[MQTT-3.3.2-4\].
         PayloadFormatIndicator => payload_format: Option<PayloadFormat>,
-        /// Seconds for which the message may wait; forwarded less the time it did \[MQTT-3.3.2-6\]. `None`:
-        /// it does not expire.
+        /// Seconds until the message expires; `None`: never. A server subtracts its waiting time when it forwards
+        /// the message \[MQTT-3.3.2-6\].
         MessageExpiryInterval => message_expiry_interval_secs: Option<u32>,
-        /// What kind of content the payload is, in words that the applications know.
+        /// Description of the content of the payload, in words that the applications agree on.
         ContentType => content_type: Option<Utf8<'a>>,
-        /// Where an answer is to be published.
+        /// The topic for a response to this message.
         ResponseTopic => response_topic: Option<ResponseTopic<'a>>,
-        /// Which request an answer belongs to.
+        /// Data by which the requester recognises the request that a response belongs to.
         CorrelationData => correlation_data: Option<Binary<'a>>,
-        /// Anything else, in an order that is kept \[MQTT-3.3.2-18\].
+        /// Pairs of name and value, whose order is kept \[MQTT-3.3.2-18\]. The application defines their meaning.
         UserProperty => user_properties: UserProperties<'a>,
     }
 }
 
 impl<'a> MessageProperties<'a> {
-    /// Writes the properties as they stand in a packet, without the length before them: a form to be stored,
-    /// from which [`from_bytes`](Self::from_bytes) makes them again.
+    /// Writes the properties in the format of packets, without the length before them.
+    ///
+    /// This form is for storage: [`from_bytes`](Self::from_bytes) reads it.
     ///
     /// # Errors
     /// [`EncodeError::Full`]; then nothing has been written.
@@ -43,7 +45,7 @@ impl<'a> MessageProperties<'a> {
         Ok(counter.len)
     }
 
-    /// Borrows the properties from what [`write_bytes`](Self::write_bytes) has written.
+    /// Reads properties that [`write_bytes`](Self::write_bytes) has written, and borrows from `bytes`.
     ///
     /// ```
     /// # use wire::{MessageProperties, Utf8};
@@ -55,7 +57,7 @@ impl<'a> MessageProperties<'a> {
     /// ```
     ///
     /// # Errors
-    /// If the bytes are something else.
+    /// If the bytes are not valid properties of a message.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Violation> {
         if bytes.is_empty() {
             return Ok(Self::default());
@@ -65,11 +67,14 @@ impl<'a> MessageProperties<'a> {
             .map_err(|fault| Violation::of(fault, Version::V5))
     }
 
-    /// The same for bytes that [`write_bytes`](Self::write_bytes) is known to have written. User Properties stand behind all
-    /// others then: they are not looked at, so that this costs the same however many there are.
+    /// Like [`from_bytes`](Self::from_bytes), but trusts that [`write_bytes`](Self::write_bytes) has written
+    /// `bytes`.
+    ///
+    /// The User Properties are then at the end. They are not read, so that the cost does not depend on their
+    /// number.
     ///
     /// # Errors
-    /// If the bytes before the User Properties are something else.
+    /// If the bytes before the User Properties are not valid properties of a message.
     pub fn from_written_bytes(bytes: &'a [u8]) -> Result<Self, Violation> {
         let mut from = Reader::new(bytes, Version::V5);
         while let Some((&id, behind)) = from.rest.split_first()
@@ -83,7 +88,7 @@ impl<'a> MessageProperties<'a> {
         Ok(Self { user_properties: UserProperties::of_block(from.rest), ..Self::from_bytes(others)? })
     }
 
-    /// Whether the User Properties stand where [`write_bytes`](Self::write_bytes) writes them.
+    /// Whether the User Properties are at the end, as [`write_bytes`](Self::write_bytes) writes them.
     pub fn is_as_written(&self) -> bool {
         self.user_properties.is_at_end()
     }

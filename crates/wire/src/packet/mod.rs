@@ -48,30 +48,32 @@ pub use subscribe::{
 pub use unsuback::UnsubAck;
 pub use unsubscribe::{Unsubscribe, UnsubscribeProperties};
 
-/// What every packet can do: [`Packet`], its variants, and the way from the one to the other.
+/// Declares [`Packet`] with its variants, and the methods of every packet.
 macro_rules! packets {
     ($($name:ident $(<$life:lifetime>)?,)*) => {
         /// A control packet, of any type and version.
         ///
-        /// It prints itself on one line, as in a protocol trace: control characters escaped, long payloads
-        /// cut, passwords left out.
+        /// A packet prints itself on one line, as in a protocol trace. Control characters are escaped, long
+        /// payloads are cut, and passwords are left out.
         #[derive(Clone, Copy, Debug, PartialEq)]
         #[allow(missing_docs)] // The names say it.
-        #[allow(clippy::large_enum_variant)] // CONNECT is large, is rare, and may not be allocated.
+        #[allow(clippy::large_enum_variant)] // CONNECT is large and rare, and nothing may be allocated.
         pub enum Packet<'a> {
             $($name($name $(<$life>)?),)*
         }
 
         impl<'a> Packet<'a> {
-            /// The type.
+            /// The type of the packet.
             pub const fn packet_type(&self) -> PacketType {
                 match self {
                     $(Self::$name(_) => PacketType::$name,)*
                 }
             }
 
-            /// Writes the packet as `version` has it, and tells how many bytes that took. What a version
-            /// cannot say without losing its meaning is refused; the packets tell what that is.
+            /// Writes the packet in the format of `version`, and returns its length in bytes.
+            ///
+            /// A packet that would lose its meaning in this version is refused. The documentation of each packet
+            /// gives the cases.
             ///
             /// # Errors
             /// [`EncodeError`]; then nothing has been written.
@@ -81,7 +83,7 @@ macro_rules! packets {
                 }
             }
 
-            /// How many bytes [`encode`](Self::encode) would write.
+            /// Number of bytes that [`encode`](Self::encode) would write.
             ///
             /// # Errors
             /// Those of [`encode`](Self::encode), except [`EncodeError::Full`].
@@ -91,8 +93,8 @@ macro_rules! packets {
                 }
             }
 
-            /// Reads what is behind the fixed header, up to the last byte. Packets are large: each is made
-            /// where the caller wants to have it.
+            /// Reads the bytes after the fixed header, up to the last one. Packets are large: `ok` builds each one
+            /// in its final place.
             #[inline(always)]
             pub(crate) fn read<T, E>(
                 packet_type: PacketType,
@@ -119,7 +121,7 @@ macro_rules! packets {
 
         $(
             impl $(<$life>)? $name $(<$life>)? {
-                /// Writes the packet as `version` has it, and tells how many bytes that took.
+                /// Writes the packet in the format of `version`, and returns its length in bytes.
                 ///
                 /// # Errors
                 /// [`EncodeError`]; then nothing has been written.
@@ -128,7 +130,7 @@ macro_rules! packets {
                     encode(self, version, sink)
                 }
 
-                /// How many bytes [`encode`](Self::encode) would write.
+                /// Number of bytes that [`encode`](Self::encode) would write.
                 ///
                 /// # Errors
                 /// Those of [`encode`](Self::encode), except [`EncodeError::Full`].

@@ -29,11 +29,11 @@ macro_rules! ping {
 }
 
 ping! {
-    /// PINGREQ: a client is alive (section 3.12).
+    /// PINGREQ: a client reports that it is alive (section 3.12).
     PingReq "PINGREQ"
 }
 
 ping! {
-    /// PINGRESP: so is the server (section 3.13).
+    /// PINGRESP: the answer of the server to PINGREQ (section 3.13).
     PingResp "PINGRESP"
 }

@@ -9,9 +9,10 @@ use crate::rule::{self, Fault};
 use crate::walk::{ControlPacket, Layout, Walk};
 
 acknowledgement! {
-    /// PUBACK: a message at QoS 1 was taken over, or why it was not (section 3.4).
+    /// PUBACK: the receiver has accepted a message at QoS 1, or says why not (section 3.4).
     ///
-    /// Before MQTT 5 it always says that it was: an error is refused, rather than turned into its opposite.
+    /// Before MQTT 5 the packet always means acceptance. An error is refused there, because it would become its
+    /// opposite.
     PubAck, "PUBACK", PubAckReason, PUBACK_REASON, refuses_errors: true
 }
 

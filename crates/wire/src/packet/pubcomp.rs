@@ -11,7 +11,7 @@ use crate::walk::{ControlPacket, Layout, Walk};
 acknowledgement! {
     /// PUBCOMP: an exchange at QoS 2 is over (section 3.7).
     ///
-    /// Before MQTT 5 the reason is left out: the exchange is over with both.
+    /// Before MQTT 5 the reason is left out. The exchange is over for both reasons.
     PubComp, "PUBCOMP", PubRelReason, PUBCOMP_REASON, refuses_errors: false
 }
 

@@ -14,10 +14,10 @@ use crate::trace::{Bytes, Flag, Text};
 use crate::version::{Qos, Role};
 use crate::walk::{ControlPacket, Flags, Layout, Walk};
 
-/// PUBLISH: a message on its way (section 3.3).
+/// PUBLISH: an application message from one end to the other (section 3.3).
 ///
-/// What belongs to the message ([`properties`](Self::properties), [`payload`](Self::payload)) is apart from what
-/// belongs to this leg of its way, so that forwarding is a copy with other values:
+/// The fields of the message ([`properties`](Self::properties), [`payload`](Self::payload)) are separate from the
+/// fields of this transmission. Forwarding a message is therefore a copy with some new values:
 ///
 /// ```
 /// use wire::{Delivery, PacketId, Publish, PublishTopic, TopicAlias, Version};
@@ -34,58 +34,58 @@ use crate::walk::{ControlPacket, Flags, Layout, Walk};
 /// # Ok::<(), wire::EncodeError>(())
 /// ```
 ///
-/// Before MQTT 5 there are no properties: they are not written, and an alias in place of the name is refused.
+/// Before MQTT 5 there are no properties, and they are not written. An alias in place of the name is refused there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Publish<'a> {
-    /// Where the message is published to.
+    /// The topic of the message, by name or alias.
     pub topic: PublishTopic<'a>,
-    /// QoS, and what comes with it.
+    /// The QoS, and the fields that depend on it.
     pub delivery: Delivery,
-    /// RETAIN: the server keeps the message; to a subscriber: it was kept.
+    /// RETAIN. From a publisher: the server has to store the message. To a subscriber: the message was stored.
     pub retain: bool,
-    /// The subscriptions for which a server sends the message; a client sends none \[MQTT-3.3.4-6\].
+    /// The subscriptions for which a server sends the message. A client sends none \[MQTT-3.3.4-6\].
     pub subscription_identifiers: SubscriptionIdentifiers<'a>,
-    /// The properties that go with the message.
+    /// The properties that stay with the message.
     pub properties: MessageProperties<'a>,
-    /// The message itself: any bytes, or none.
+    /// The payload: any bytes, possibly none.
     pub payload: &'a [u8],
 }
 
-/// The topic of a PUBLISH: always one that can be found (section 3.3.2.3.4).
+/// The topic of a PUBLISH, which always has a name, an alias or both (section 3.3.2.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PublishTopic<'a> {
-    /// The name.
+    /// The name, without an alias.
     Name(TopicName<'a>),
     /// The name, for which the alias stands from now on.
     NameWithAlias(TopicName<'a>, TopicAlias),
-    /// The alias of a name that was sent before.
+    /// The alias of a name that an earlier packet contained.
     Alias(TopicAlias),
 }
 
-/// The QoS of a PUBLISH, and what only comes with it: at QoS 0 there is neither packet identifier nor DUP.
+/// The QoS of a PUBLISH, with the fields that depend on it. QoS 0 has neither packet identifier nor DUP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// QoS 0.
+    /// QoS 0: no acknowledgement.
     #[default]
     AtMostOnce,
-    /// QoS 1.
+    /// QoS 1: PUBACK acknowledges the message.
     AtLeastOnce {
         /// The identifier that PUBACK repeats.
         packet_id: PacketId,
-        /// The packet may have been sent before.
+        /// DUP: the packet may have been sent before.
         dup: bool,
     },
-    /// QoS 2.
+    /// QoS 2: PUBREC, PUBREL and PUBCOMP complete the exchange.
     ExactlyOnce {
         /// The identifier that PUBREC, PUBREL and PUBCOMP repeat.
         packet_id: PacketId,
-        /// The packet may have been sent before.
+        /// DUP: the packet may have been sent before.
         dup: bool,
     },
 }
 
 impl<'a> Publish<'a> {
-    /// A message at QoS 0, not retained, without properties.
+    /// Makes a message at QoS 0, not retained, without properties.
     pub const fn new(topic: TopicName<'a>, payload: &'a [u8]) -> Self {
         Self {
             topic: PublishTopic::Name(topic),
@@ -104,7 +104,7 @@ impl<'a> Publish<'a> {
 }
 
 impl<'a> PublishTopic<'a> {
-    /// The name, if it is there.
+    /// The name, unless the packet has only an alias.
     pub const fn name(self) -> Option<TopicName<'a>> {
         match self {
             Self::Name(name) | Self::NameWithAlias(name, _) => Some(name),
@@ -131,7 +131,7 @@ impl<'a> PublishTopic<'a> {
 }
 
 impl Delivery {
-    /// The QoS.
+    /// The QoS of the packet.
     pub const fn qos(self) -> Qos {
         match self {
             Self::AtMostOnce => Qos::AtMostOnce,
@@ -140,7 +140,7 @@ impl Delivery {
         }
     }
 
-    /// The packet identifier, if the QoS has one.
+    /// The packet identifier; `None` at QoS 0.
     pub const fn packet_id(self) -> Option<PacketId> {
         match self {
             Self::AtMostOnce => None,
@@ -148,13 +148,13 @@ impl Delivery {
         }
     }
 
-    /// Whether the packet may have been sent before.
+    /// Whether the packet may have been sent before. Always false at QoS 0.
     pub const fn dup(self) -> bool {
         matches!(self, Self::AtLeastOnce { dup: true, .. } | Self::ExactlyOnce { dup: true, .. })
     }
 }
 
-/// The flags in the fixed header (section 3.3.1).
+/// The flags in the fixed header of PUBLISH (section 3.3.1).
 pub(crate) struct PublishFlags {
     dup: bool,
     qos: Qos,
@@ -179,13 +179,13 @@ impl Flags for PublishFlags {
 }
 
 properties! {
-    /// The property that goes with the topic, not with the message.
+    /// The property that belongs to the topic and not to the message.
     struct AliasProperties {
         TopicAlias => topic_alias: Option<TopicAlias>,
     }
 }
 
-/// The property that goes with the subscriber.
+/// The property that belongs to the receiving subscriber.
 impl<'a> PropertySet<'a> for SubscriptionIdentifiers<'a> {
     fn take(&mut self, property: Property, at: &'a [u8], from: &mut Reader<'a>) -> Result<bool, Fault> {
         let is_ours = property == Property::SubscriptionIdentifier;
@@ -216,7 +216,7 @@ impl<'a> ControlPacket<'a> for Publish<'a> {
 }
 
 impl<'a> Layout<'a> for Publish<'a> {
-    // The one packet that a broker writes by the million: both walks of encoding go into one function.
+    // A broker writes no packet as often as this one: both walks of encoding are inlined into one function.
     #[inline(always)]
     fn layout<W: Walk<'a, Self>>(walk: &mut W) -> Result<W::Built, Fault> {
         let PublishFlags { dup, qos, retain } = walk.flags(Publish::flags)?;
@@ -242,14 +242,14 @@ impl<'a> Layout<'a> for Publish<'a> {
     }
 }
 
-/// The packet identifier of QoS 1 and 2.
+/// Reads or writes the packet identifier of QoS 1 and 2.
 #[inline]
 fn packet_id<'a, W: Walk<'a, Publish<'a>>>(walk: &mut W) -> Result<PacketId, Fault> {
-    // The flags say that there is one, and come from the same delivery.
+    // The flags, which come from the same delivery, say that there is an identifier. The default is never used.
     walk.field(|packet| packet.delivery.packet_id().unwrap_or(PacketId::MIN))
 }
 
-/// As in `PUBLISH q1 id=7 dup retain "a/b" 3 B "hey"`.
+/// Writes the packet as in `PUBLISH q1 id=7 dup retain "a/b" 3 B "hey"`.
 impl fmt::Display for Publish<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { topic, delivery, retain, properties, payload, .. } = *self;

@@ -9,9 +9,10 @@ use crate::rule::{self, Fault};
 use crate::walk::{ControlPacket, Layout, Walk};
 
 acknowledgement! {
-    /// PUBREC: a message at QoS 2 was taken over, or why it was not (section 3.5).
+    /// PUBREC: the receiver has accepted a message at QoS 2, or says why not (section 3.5).
     ///
-    /// Before MQTT 5 it always says that it was: an error is refused, rather than turned into its opposite.
+    /// Before MQTT 5 the packet always means acceptance. An error is refused there, because it would become its
+    /// opposite.
     PubRec, "PUBREC", PubAckReason, PUBREC_REASON, refuses_errors: true
 }
 

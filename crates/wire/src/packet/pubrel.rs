@@ -11,7 +11,7 @@ use crate::walk::{ControlPacket, Layout, Walk};
 acknowledgement! {
     /// PUBREL: the sender of a message at QoS 2 will not send it again (section 3.6).
     ///
-    /// Before MQTT 5 the reason is left out: the exchange goes on in the same way with both.
+    /// Before MQTT 5 the reason is left out. The exchange continues in the same way for both reasons.
     PubRel, "PUBREL", PubRelReason, PUBREL_REASON, refuses_errors: false
 }
 

@@ -10,14 +10,14 @@ use crate::walk::{ControlPacket, Layout, Walk};
 
 /// SUBACK: the answer to SUBSCRIBE (section 3.9).
 ///
-/// MQTT 3.1.1 has one failure code, 0x80, for all reasons. MQTT 3.1 has none: there a failure is refused.
+/// MQTT 3.1.1 has one failure code, 0x80, for all reasons. MQTT 3.1 has none, and a failure is refused there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SubAck<'a> {
     /// The identifier of the SUBSCRIBE.
     pub packet_id: PacketId,
-    /// About all of them; MQTT 5 only.
+    /// The properties of the whole answer; MQTT 5 only.
     pub properties: AckProperties<'a>,
-    /// One for each subscription, in their order \[MQTT-3.9.3-1\].
+    /// One reason for each subscription, in their order \[MQTT-3.9.3-1\].
     pub reasons: OneOrMore<'a, SubAckReason>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Layout<'a> for SubAck<'a> {
     }
 }
 
-/// As in `SUBACK id=1 Granted QoS 1, Not authorized`.
+/// Writes the packet as in `SUBACK id=1 Granted QoS 1, Not authorized`.
 impl fmt::Display for SubAck<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SUBACK id={}{} {}", self.packet_id, self.properties, self.reasons)

@@ -14,79 +14,82 @@ use crate::trace::{Flag, Text};
 use crate::version::{Qos, Version};
 use crate::walk::{ControlPacket, Field, Layout, Walk};
 
-/// SUBSCRIBE: a client asks for messages (section 3.8).
+/// SUBSCRIBE: a client subscribes to topics (section 3.8).
 ///
-/// Before MQTT 5 a subscription has no options but its QoS: others are refused.
+/// Before MQTT 5 the QoS is the only option of a subscription. Other options are refused there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Subscribe<'a> {
     /// The identifier that SUBACK repeats.
     pub packet_id: PacketId,
-    /// About all of them; MQTT 5 only.
+    /// The properties of all these subscriptions; MQTT 5 only.
     pub properties: SubscribeProperties<'a>,
-    /// What is asked for.
+    /// The requested subscriptions, at least one.
     pub subscriptions: OneOrMore<'a, Subscription<'a>>,
 }
 
 properties! {
     /// The properties of SUBSCRIBE (section 3.8.2.1).
     pub struct SubscribeProperties<'a> {
-        /// Comes with every message that is sent for these subscriptions.
+        /// An identifier that the server adds to every message that it sends for these subscriptions.
         SubscriptionIdentifier => subscription_identifier: Option<SubscriptionIdentifier>,
-        /// Anything else, in order.
+        /// Pairs of name and value, in order. The application defines their meaning.
         UserProperty => user_properties: UserProperties<'a>,
     }
 }
 
-/// One filter and how to deliver what it matches.
+/// One filter, and the options for messages that match it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subscription<'a> {
     filter: RequestedFilter<'a>,
     options: SubscriptionOptions,
 }
 
-/// A filter in SUBSCRIBE or UNSUBSCRIBE. `Err` is only received, and only before MQTT 5, which does not know
-/// shared subscriptions: there a server answers such a filter alone, with the failure code, and not the packet.
+/// A filter in SUBSCRIBE or UNSUBSCRIBE.
+///
+/// `Err` occurs only in received packets, and only before MQTT 5, which introduced shared subscriptions. The server
+/// then answers this filter with the failure code, and accepts the rest of the packet.
 pub type RequestedFilter<'a> = Result<TopicFilter<'a>, MalformedShare<'a>>;
 
-/// A text that begins with `$share/` and is no shared filter.
+/// A text that begins with `$share/`, but is no valid shared filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MalformedShare<'a>(Utf8<'a>);
 
 /// Subscription Options (section 3.8.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SubscriptionOptions {
-    /// The highest QoS that messages are delivered with.
+    /// The highest QoS with which messages are delivered.
     pub qos: Qos,
-    /// Not those that the client itself publishes. Not for shared subscriptions \[MQTT-3.8.3-4\].
+    /// Whether messages that the client itself publishes are excluded. Not for shared subscriptions
+    /// \[MQTT-3.8.3-4\].
     pub no_local: bool,
-    /// RETAIN as the publisher set it, rather than 0.
+    /// Whether messages keep the RETAIN flag of the publisher. Otherwise RETAIN is 0.
     pub retain_as_published: bool,
-    /// Which retained messages come at once.
+    /// The retained messages that the server sends at once.
     pub retain_handling: RetainHandling,
 }
 
-/// Which retained messages a subscription brings at once (section 3.8.3.1).
+/// The retained messages that the server sends when a client subscribes (section 3.8.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RetainHandling {
-    /// All that match.
+    /// All retained messages that match.
     #[default]
     Send = 0,
-    /// All that match, if the subscription is new.
+    /// All retained messages that match, if the subscription is new.
     SendIfNew = 1,
-    /// None.
+    /// The server sends no retained messages.
     DoNotSend = 2,
 }
 
-/// No Local is not for shared subscriptions \[MQTT-3.8.3-4\].
+/// Error of No Local on a shared subscription \[MQTT-3.8.3-4\].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoLocalOnShared;
 
 impl<'a> Subscription<'a> {
-    /// A filter and its options.
+    /// Makes a subscription of a filter and its options.
     ///
     /// # Errors
-    /// No Local on a shared filter.
+    /// If the options have No Local and the filter is shared.
     pub fn new(filter: TopicFilter<'a>, options: SubscriptionOptions) -> Result<Self, NoLocalOnShared> {
         if options.no_local && filter.shared().is_some() {
             return Err(NoLocalOnShared);
@@ -94,24 +97,24 @@ impl<'a> Subscription<'a> {
         Ok(Self { filter: Ok(filter), options })
     }
 
-    /// A filter and its QoS, the other options being 0.
+    /// Makes a subscription of a filter and a QoS. All other options are 0.
     pub fn with_qos(filter: TopicFilter<'a>, qos: Qos) -> Self {
         Self { filter: Ok(filter), options: SubscriptionOptions { qos, ..Default::default() } }
     }
 
-    /// The filter.
+    /// The filter of the subscription.
     pub const fn filter(&self) -> RequestedFilter<'a> {
         self.filter
     }
 
-    /// The options.
+    /// The options of the subscription.
     pub const fn options(&self) -> SubscriptionOptions {
         self.options
     }
 }
 
 impl<'a> MalformedShare<'a> {
-    /// The text.
+    /// The whole text, `$share/` included.
     pub const fn as_str(self) -> &'a str {
         self.0.as_str()
     }
@@ -216,7 +219,7 @@ impl<'a> Field<'a> for SubscriptionOptions {
     }
 }
 
-/// As in `SUBSCRIBE id=1 "a/b" q1, "c/#" q0 no-local`.
+/// Writes the packet as in `SUBSCRIBE id=1 "a/b" q1, "c/#" q0 no-local`.
 impl fmt::Display for Subscribe<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SUBSCRIBE id={}{} {}", self.packet_id, self.properties, self.subscriptions)
@@ -235,7 +238,7 @@ impl fmt::Display for Subscription<'_> {
     }
 }
 
-/// A filter as a trace prints it.
+/// A filter in the format of a trace.
 pub(super) struct Requested<'a>(pub(super) RequestedFilter<'a>);
 
 impl fmt::Display for Requested<'_> {

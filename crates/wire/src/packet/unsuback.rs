@@ -10,15 +10,15 @@ use crate::walk::{ControlPacket, Layout, Walk};
 
 /// UNSUBACK: the answer to UNSUBSCRIBE (section 3.11).
 ///
-/// Before MQTT 5 it has no reasons: they are not written.
+/// Before MQTT 5 the packet has no reasons, and they are not written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnsubAck<'a> {
     /// The identifier of the UNSUBSCRIBE.
     pub packet_id: PacketId,
-    /// About all of them; MQTT 5 only.
+    /// The properties of the whole answer; MQTT 5 only.
     pub properties: AckProperties<'a>,
-    /// One for each filter, in their order \[MQTT-3.11.3-1\]. MQTT 5 has them and needs them, the others do
-    /// not.
+    /// One reason for each filter, in their order \[MQTT-3.11.3-1\]. MQTT 5 requires reasons; before MQTT 5 there
+    /// are none.
     pub reasons: Option<OneOrMore<'a, UnsubAckReason>>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Layout<'a> for UnsubAck<'a> {
     }
 }
 
-/// As in `UNSUBACK id=1 Success, No subscription existed`.
+/// Writes the packet as in `UNSUBACK id=1 Success, No subscription existed`.
 impl fmt::Display for UnsubAck<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UNSUBACK id={}{}", self.packet_id, self.properties)?;

@@ -9,21 +9,21 @@ use crate::repeated::{OneOrMore, UserProperties};
 use crate::rule::{self, Fault};
 use crate::walk::{ControlPacket, Layout, Walk};
 
-/// UNSUBSCRIBE: a client no longer asks for messages (section 3.10).
+/// UNSUBSCRIBE: a client ends subscriptions (section 3.10).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unsubscribe<'a> {
     /// The identifier that UNSUBACK repeats.
     pub packet_id: PacketId,
-    /// About all of them; MQTT 5 only.
+    /// The properties of the whole packet; MQTT 5 only.
     pub properties: UnsubscribeProperties<'a>,
-    /// The filters of subscriptions, character for character.
+    /// The filters of subscriptions, which are compared character by character.
     pub filters: OneOrMore<'a, RequestedFilter<'a>>,
 }
 
 properties! {
     /// The properties of UNSUBSCRIBE (section 3.10.2.1).
     pub struct UnsubscribeProperties<'a> {
-        /// Whatever the two ends make of it, in order.
+        /// Pairs of name and value, in order. The application defines their meaning.
         UserProperty => user_properties: UserProperties<'a>,
     }
 }
@@ -41,7 +41,7 @@ impl<'a> Layout<'a> for Unsubscribe<'a> {
     }
 }
 
-/// As in `UNSUBSCRIBE id=1 "a/b", "c/#"`.
+/// Writes the packet as in `UNSUBSCRIBE id=1 "a/b", "c/#"`.
 impl fmt::Display for Unsubscribe<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UNSUBSCRIBE id={}{}", self.packet_id, self.properties)?;

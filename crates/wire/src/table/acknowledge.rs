@@ -3,7 +3,7 @@
 use super::{ALL, BEFORE_5, CLIENT, Case, SERVER, V5, bad, good, lenient};
 use crate::ReasonCode::{MalformedPacket, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good("PUBACK", ALL, CLIENT, b"\x40\x02\x01\x02", "PUBACK id=258 Success"),
     good("PUBACK from a server", ALL, SERVER, b"\x40\x02\x01\x02", "PUBACK id=258 Success"),

@@ -1,9 +1,9 @@
-//! AUTH (section 3.15), which MQTT 5 has alone.
+//! AUTH (section 3.15), which only MQTT 5 has.
 
 use super::{CLIENT, Case, SERVER, V5, bad, good, lenient};
 use crate::ReasonCode::{MalformedPacket, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good(
         "a step with every property", V5, CLIENT,

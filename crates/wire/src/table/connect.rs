@@ -3,7 +3,7 @@
 use super::{ALL, Case, V3_1, V3_1_1, V5, first, lenient_first, refused};
 use crate::ReasonCode::{MalformedPacket, ProtocolError, UnsupportedProtocolVersion};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     first(
         "nothing but a client identifier", V3_1,

@@ -3,7 +3,7 @@
 use super::{Case, V5, first, lenient_first, refused};
 use crate::ReasonCode::{MalformedPacket, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     first(
         "every property", V5,

@@ -3,7 +3,7 @@
 use super::{ALL, BEFORE_5, CLIENT, Case, SERVER, V5, bad, good, lenient};
 use crate::ReasonCode::{MalformedPacket, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good("all is well", ALL, CLIENT, b"\xE0\x00", "DISCONNECT Normal disconnection"),
     bad("a byte", BEFORE_5, CLIENT, b"\xE0\x01\0", MalformedPacket, "MQTT-4.8.0-1"),

@@ -1,9 +1,9 @@
-//! The fixed header (section 2.1): what is refused before the packet is there.
+//! The fixed header (section 2.1): violations that are found before the packet is complete.
 
 use super::{ALL, BEFORE_5, CLIENT, Case, SERVER, V3_1, V3_1_1, V5, bad, lenient, refused};
 use crate::ReasonCode::{MalformedPacket, PacketTooLarge, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     refused(
         "PUBLISH with a huge length before CONNECT", ALL,

@@ -1,7 +1,7 @@
-//! Good and bad packets: every packet in every version, and every rule that can be broken in it. The bytes were
-//! not made by this crate.
+//! A table of good and bad packets: every packet in every version, and every rule that a packet can break. The
+//! bytes were not made by this crate.
 //!
-//! Unit tests decode them; tests of a broker send them; fuzzers begin with them.
+//! Unit tests decode the packets, tests of a broker send them, and fuzzers start from them.
 
 use alloc::vec::Vec;
 
@@ -23,48 +23,48 @@ mod tests;
 mod unsuback;
 mod unsubscribe;
 
-/// The longest packet that the table's decoder accepts.
+/// Maximum length of packets that the table's decoder accepts, in bytes.
 pub const MAX_PACKET_BYTES: usize = 2 << 20;
 
-/// One packet, or what is not one.
+/// A packet, or bytes that are no valid packet, with the expected result.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// What is special about it.
+    /// The special property of this case.
     pub name: &'static str,
-    /// The versions for which it is so.
+    /// The versions in which the result is expected.
     pub versions: &'static [Version],
     /// Whether these are the first bytes of a connection.
     pub is_first: bool,
-    /// Who sends them.
+    /// The end of the connection that sends the bytes.
     pub sender: Role,
-    /// The bytes.
+    /// The bytes on the wire.
     pub bytes: &'static [u8],
-    /// What comes of it.
+    /// The expected result of decoding.
     pub expected: Expected,
 }
 
-/// What comes of the bytes of a [`Case`].
+/// The expected result of decoding the bytes of a [`Case`].
 #[derive(Clone, Copy, Debug)]
 pub enum Expected {
-    /// A packet.
+    /// The bytes are a valid packet.
     Packet {
-        /// The line that it prints.
+        /// The line that the packet prints.
         text: &'static str,
-        /// What it is written as: the same bytes, or shorter ones.
+        /// The bytes that encoding the packet returns: the same as in the case, or fewer.
         encoded: &'static [u8],
     },
-    /// A violation.
+    /// The bytes violate the protocol.
     Violation {
-        /// Its reason.
+        /// The reason code of the violation.
         reason: ReasonCode,
-        /// The normative statement.
+        /// The normative statement of the violation.
         statement: &'static str,
-        /// For a first packet, what a server sends before it closes the connection.
+        /// The bytes that a server sends before it closes the connection, if this is a first packet.
         answer: &'static [u8],
     },
 }
 
-/// All cases.
+/// Iterates over all cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     let all: [&'static [Case]; 13] = [
         framing::CASES,
@@ -85,17 +85,17 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
 }
 
 impl Case {
-    /// The limits that the case is about.
+    /// The limits for decoding this case.
     pub const fn limits(&self) -> Limits {
         Limits { max_packet_bytes: MAX_PACKET_BYTES, sender: Some(self.sender) }
     }
 
-    /// What [`decode`](crate::decode) is to be told about a connection of `version`.
+    /// The version argument for [`decode`](crate::decode), for a connection of `version`.
     pub const fn known_version(&self, version: Version) -> Option<Version> {
         if self.is_first { None } else { Some(version) }
     }
 
-    /// For a violation, the bytes that a server may send before it closes a connection of `version`.
+    /// The bytes that a server may send before it closes a connection of `version`, if the case is a violation.
     pub fn answer(&self, version: Version) -> Option<Vec<u8>> {
         match self.expected {
             Expected::Packet { .. } => None,
@@ -114,7 +114,7 @@ const V5: &[Version] = &[Version::V5];
 const CLIENT: Role = Role::Client;
 const SERVER: Role = Role::Server;
 
-/// A packet that is written as it was read.
+/// A packet whose encoding equals the decoded bytes.
 const fn good(
     name: &'static str,
     versions: &'static [Version],
@@ -125,7 +125,7 @@ const fn good(
     lenient(name, versions, sender, bytes, text, bytes)
 }
 
-/// A packet that is written in another way than it was read.
+/// A packet whose encoding differs from the decoded bytes.
 const fn lenient(
     name: &'static str,
     versions: &'static [Version],
@@ -137,7 +137,7 @@ const fn lenient(
     Case { name, versions, is_first: false, sender, bytes, expected: Expected::Packet { text, encoded } }
 }
 
-/// As [`good`], at the start of a connection.
+/// Like [`good`], at the start of a connection.
 const fn first(
     name: &'static str,
     versions: &'static [Version],
@@ -147,7 +147,7 @@ const fn first(
     lenient_first(name, versions, bytes, text, bytes)
 }
 
-/// As [`lenient`], at the start of a connection.
+/// Like [`lenient`], at the start of a connection.
 const fn lenient_first(
     name: &'static str,
     versions: &'static [Version],
@@ -158,7 +158,7 @@ const fn lenient_first(
     Case { is_first: true, ..lenient(name, versions, CLIENT, bytes, text, encoded) }
 }
 
-/// A violation in a connection.
+/// A violation after CONNECT.
 const fn bad(
     name: &'static str,
     versions: &'static [Version],

@@ -3,7 +3,7 @@
 use super::{ALL, BEFORE_5, CLIENT, Case, SERVER, V5, bad, good};
 use crate::ReasonCode::MalformedPacket;
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good("PINGREQ", ALL, CLIENT, b"\xC0\x00", "PINGREQ"),
     good("PINGRESP", ALL, SERVER, b"\xD0\x00", "PINGRESP"),

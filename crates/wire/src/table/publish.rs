@@ -3,7 +3,7 @@
 use super::{BEFORE_5, CLIENT, Case, SERVER, V5, bad, good, lenient};
 use crate::ReasonCode::{MalformedPacket, ProtocolError, TopicAliasInvalid};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good("QoS 0", BEFORE_5, CLIENT, b"\x30\x08\0\x03a/bhey", r#"PUBLISH q0 "a/b" 3 B "hey""#),
     good(

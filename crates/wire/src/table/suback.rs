@@ -3,7 +3,7 @@
 use super::{BEFORE_5, Case, SERVER, V3_1, V3_1_1, V5, bad, good};
 use crate::ReasonCode::{MalformedPacket, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good(
         "every code", V3_1, SERVER,

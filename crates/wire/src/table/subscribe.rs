@@ -3,7 +3,7 @@
 use super::{BEFORE_5, CLIENT, Case, V5, bad, good};
 use crate::ReasonCode::{MalformedPacket, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good("one filter", BEFORE_5, CLIENT, b"\x82\x08\0\x01\0\x03a/b\0", r#"SUBSCRIBE id=1 "a/b" q0"#),
     good(

@@ -10,7 +10,7 @@ fn decode_case(case: &Case, version: Version) -> Result<Decoded<'static>, Violat
     decode(case.bytes, case.known_version(version), &case.limits())
 }
 
-/// Every case with every version it is for, and a line to find it by.
+/// Iterates over every case in each of its versions, with a line that identifies it.
 fn each() -> impl Iterator<Item = (&'static Case, Version, String)> {
     cases().flat_map(|case| {
         case.versions.iter().map(move |&version| {
@@ -19,7 +19,7 @@ fn each() -> impl Iterator<Item = (&'static Case, Version, String)> {
     })
 }
 
-/// With the violation's reason and statement, and what a server may answer. [each case of crates/wire/src/table]
+/// Compares reason, statement and permitted answer of each violation too. [each case of crates/wire/src/table]
 #[test]
 fn every_case_is_what_the_table_says() {
     for (case, version, line) in each() {
@@ -69,7 +69,7 @@ fn every_rule_is_broken_in_every_version_that_has_it() {
     let broken: BTreeSet<_> = each()
         .filter_map(|(case, version, _)| decode_case(case, version).err().map(|found| (found.text, version)))
         .collect();
-    // What MQTT 3.1 does not use, it does not check.
+    // MQTT 3.1 does not use these bits, and they are not checked there.
     let not_in_3_1 = [
         &rule::FLAGS,
         &rule::PUBREL_FLAGS,
@@ -114,12 +114,12 @@ fn bytes_may_arrive_in_any_split() {
                 Ok(Decoded::Need { total }) => {
                     assert!(total.is_none_or(|total| total > split), "after {split} bytes: {line}");
                 }
-                // What a part shows to be wrong stays wrong, and for the same reason.
+                // A violation in the first part of the bytes remains a violation, with the same reason.
                 Err(early) => assert_eq!(whole, Err(early), "after {split} bytes: {line}"),
                 Ok(packet) => panic!("after {split} bytes {packet:?}: {line}"),
             }
         }
-        // What follows a packet is not looked at.
+        // Bytes after a packet do not change the result.
         let followed = [case.bytes, b"\xff\xff\xff"].concat();
         if whole.is_ok() {
             assert_eq!(decode(&followed, case.known_version(version), &case.limits()), whole, "{line}");
@@ -127,7 +127,7 @@ fn bytes_may_arrive_in_any_split() {
     }
 }
 
-/// A packet that was cut, with a Remaining Length that fits, is never waited for and never read past its end.
+/// A packet that is cut, with a Remaining Length that fits, is never waited for and never read past its end.
 #[test]
 fn a_packet_cut_after_any_byte_is_whole_or_a_violation() {
     for (case, version, line) in each().filter(|(case, ..)| matches!(case.expected, Expected::Packet { .. }))

@@ -3,7 +3,7 @@
 use super::{BEFORE_5, Case, SERVER, V5, bad, good};
 use crate::ReasonCode::{MalformedPacket, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good("without codes", BEFORE_5, SERVER, b"\xB0\x02\0\x01", "UNSUBACK id=1"),
     good(

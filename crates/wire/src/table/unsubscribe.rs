@@ -3,7 +3,7 @@
 use super::{BEFORE_5, CLIENT, Case, V5, bad, good};
 use crate::ReasonCode::{MalformedPacket, ProtocolError};
 
-#[rustfmt::skip] // One case, one line, where it fits.
+#[rustfmt::skip] // One line per case, if it fits.
 pub(super) const CASES: &[Case] = &[
     good(
         "two filters", BEFORE_5, CLIENT,

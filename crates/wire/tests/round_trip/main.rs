@@ -1,4 +1,4 @@
-//! Random packets in all versions: what is written is read again as the same packet.
+//! Random packets in all versions: decoding an encoded packet returns the same packet.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use wire::*;
 mod parts;
 use parts::{Parts, choices, texts};
 
-/// Whether a version before MQTT 5 can say it.
+/// Whether a version before MQTT 5 can express the packet.
 fn can_be_said_before_5(packet: &Packet<'_>, version: Version) -> bool {
     match packet {
         Packet::Auth(_) => false,
@@ -27,7 +27,7 @@ fn can_be_said_before_5(packet: &Packet<'_>, version: Version) -> bool {
     }
 }
 
-/// What is left of a packet before MQTT 5; the reasons of SUBACK are compared elsewhere.
+/// The packet as expected after a round trip before MQTT 5. SUBACK reasons are compared elsewhere.
 fn before_5<'a>(packet: Packet<'a>, version: Version) -> Packet<'a> {
     let connected = |outcome| match outcome {
         Connected::Accepted { session_present } => {
@@ -74,7 +74,7 @@ fn before_5<'a>(packet: Packet<'a>, version: Version) -> Packet<'a> {
 
 fn same(found: &Packet<'_>, wanted: &Packet<'_>) -> bool {
     let (Packet::SubAck(found), Packet::SubAck(wanted)) = (found, wanted) else { return found == wanted };
-    // 3.1.1 has one failure code.
+    // MQTT 3.1.1 has one failure code.
     let said = |reason: SubAckReason| if reason.is_error() { SubAckReason::UnspecifiedError } else { reason };
     found.packet_id == wanted.packet_id
         && found.properties == wanted.properties
@@ -208,7 +208,7 @@ proptest! {
             }
             prop_assert_eq!((payloads.next(), one_by_one), (None, run.len));
             at += run.len;
-            // The run does not stop early.
+            // A packet that could belong to the run must not end it.
             if let Ok(Decoded::Packet { packet: Packet::Publish(next), .. }) = decode(&bytes[at..], Some(version), &limits) {
                 prop_assert_ne!(next.topic, first.topic);
             }

@@ -1,6 +1,6 @@
 //! Random packets of every type, made of random texts, numbers and choices.
 
-// Random numbers are cut to the size that is needed.
+// Random numbers are truncated to the required size.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::num::{NonZeroU16, NonZeroU32};
@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::*;
 
-/// What packets borrow from.
+/// Random data from which the packets borrow.
 #[derive(Clone, Debug)]
 pub(crate) struct Texts {
     strings: Vec<String>,
@@ -19,7 +19,7 @@ pub(crate) struct Texts {
     pairs: Vec<(String, String)>,
 }
 
-/// Numbers and choices: `bits` says which of the optional fields are there.
+/// Random numbers. The bits of `bits` choose the optional fields that are present.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choices {
     bits: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Choices {
     qos: Qos,
 }
 
-/// Slices, made of the texts.
+/// Lists of values, which borrow from the texts.
 pub(crate) struct Parts<'t> {
     texts: &'t Texts,
     choices: Choices,
@@ -116,7 +116,7 @@ impl<'t> Parts<'t> {
         }
     }
 
-    /// `value`, if the bit with this number is set.
+    /// Returns `value` if the bit with this number is set.
     fn maybe<T>(&self, bit: u32, value: T) -> Option<T> {
         (self.choices.bits >> bit & 1 == 1).then_some(value)
     }
@@ -245,7 +245,7 @@ impl<'t> Parts<'t> {
         }
     }
 
-    /// One packet of each type.
+    /// Makes one packet of each type.
     pub(crate) fn packets(&self, version: Version) -> Vec<Packet<'_>> {
         let Choices { packet_id, reason, .. } = self.choices;
         let properties = self.ack_properties();
