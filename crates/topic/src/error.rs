@@ -1,38 +1,38 @@
 use core::fmt;
 
-/// Why a text is no topic name (section 4.7).
+/// Error of making a topic name from a text (section 4.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TopicError {
-    /// A name has at least one character \[MQTT-4.7.3-1\].
+    /// The text is empty, and a name has at least one character \[MQTT-4.7.3-1\].
     Empty,
-    /// A name has at most [`MAX_BYTES`](crate::MAX_BYTES) bytes \[MQTT-4.7.3-3\].
+    /// The text has more than [`MAX_BYTES`](crate::MAX_BYTES) bytes \[MQTT-4.7.3-3\].
     TooLong,
-    /// U+0000 \[MQTT-4.7.3-2\].
+    /// The text contains U+0000 \[MQTT-4.7.3-2\].
     Nul,
-    /// `+` or `#`, which belong in filters only \[MQTT-4.7.0-1\].
+    /// The text contains `+` or `#`, which only filters may contain \[MQTT-4.7.0-1\].
     Wildcard,
 }
 
-/// Why a text is no topic filter (section 4.7).
+/// Error of making a topic filter from a text (section 4.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FilterError {
-    /// A filter has at least one character \[MQTT-4.7.3-1\].
+    /// The text is empty, and a filter has at least one character \[MQTT-4.7.3-1\].
     Empty,
-    /// A filter has at most [`MAX_BYTES`](crate::MAX_BYTES) bytes \[MQTT-4.7.3-3\].
+    /// The text has more than [`MAX_BYTES`](crate::MAX_BYTES) bytes \[MQTT-4.7.3-3\].
     TooLong,
-    /// U+0000 \[MQTT-4.7.3-2\].
+    /// The text contains U+0000 \[MQTT-4.7.3-2\].
     Nul,
-    /// `#` does not stand alone on the last level \[MQTT-4.7.1-1\].
+    /// A `#` is not alone on the last level \[MQTT-4.7.1-1\].
     MultiLevelWildcard,
-    /// `+` does not take a whole level \[MQTT-4.7.1-2\].
+    /// A `+` is not alone on its level \[MQTT-4.7.1-2\].
     SingleLevelWildcard,
-    /// The text begins with `$share/`, but no share name and plain filter follow
+    /// The text begins with `$share/`, but a share name and a plain filter do not follow
     /// \[MQTT-4.8.2-1\]\[MQTT-4.8.2-2\].
     MalformedShare,
 }
 
 impl TopicError {
-    /// The reason as a text, for compile-time messages and logs.
+    /// The error as a text, for compile-time messages and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Empty => "a topic name has at least one character [MQTT-4.7.3-1]",
@@ -44,7 +44,7 @@ impl TopicError {
 }
 
 impl FilterError {
-    /// The reason as a text, for compile-time messages and logs.
+    /// The error as a text, for compile-time messages and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Empty => "a topic filter has at least one character [MQTT-4.7.3-1]",

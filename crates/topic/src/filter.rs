@@ -3,12 +3,14 @@ use core::fmt;
 use crate::name::{first_level, level_count};
 use crate::{FilterError, Levels, MAX_BYTES, TopicName};
 
-/// What a subscription asks for (section 4.7): levels, of which `+` stands for any one and a last `#` for
-/// any number; at most [`MAX_BYTES`] bytes, not empty, without U+0000.
+/// A topic filter (section 4.7): the part of a subscription that selects topics.
 ///
-/// A filter that begins with `$share/` is a shared one (section 4.8.2) and [`shared`](Self::shared) takes it
-/// apart. Everything that looks at levels ([`levels`](Self::levels), [`matches`](Self::matches), …) looks at
-/// the part behind `$share/{name}/`; [`as_str`](Self::as_str) is the whole text.
+/// A filter consists of levels. The wildcard `+` matches any one level, and `#` as the last level matches any
+/// number of levels. A filter has at most [`MAX_BYTES`] bytes, is not empty, and does not contain U+0000.
+///
+/// A filter that begins with `$share/` is shared (section 4.8.2), and [`shared`](Self::shared) returns its parts.
+/// Methods about levels ([`levels`](Self::levels), [`matches`](Self::matches), …) use only the part after
+/// `$share/{name}/`. [`as_str`](Self::as_str) returns the whole text.
 ///
 /// ```
 /// # use topic::{FilterError, TopicFilter, topic};
@@ -26,19 +28,19 @@ pub struct TopicFilter<'a>(&'a str);
 /// The two parts of a shared filter, `$share/{group}/{filter}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shared<'a> {
-    /// The share name: not empty, without `/`, `+` and `#`.
+    /// The share name: not empty, and without `/`, `+` and `#`.
     pub group: &'a str,
-    /// The filter behind it, itself never shared.
+    /// The filter after the share name. This filter is never shared.
     pub filter: TopicFilter<'a>,
 }
 
 impl<'a> TopicFilter<'a> {
-    /// Checks `text`; in a constant, at compile time.
+    /// Checks `text`, at compile time if the filter is a constant.
     ///
     /// # Errors
-    /// The first rule of sections 4.7 and 4.8.2 that the text breaks. `$share` alone is a plain filter;
-    /// anything else that begins with `$share/` is [`FilterError::MalformedShare`] unless a share name and a
-    /// plain filter follow.
+    /// The first rule of sections 4.7 and 4.8.2 that the text breaks. A text that begins with `$share/` must
+    /// continue with a share name and a plain filter; otherwise the error is [`FilterError::MalformedShare`].
+    /// `$share` alone is a plain filter.
     pub const fn new(text: &'a str) -> Result<Self, FilterError> {
         if text.is_empty() {
             return Err(FilterError::Empty);
@@ -57,7 +59,7 @@ impl<'a> TopicFilter<'a> {
         }
     }
 
-    /// Wraps what has been checked before.
+    /// Makes a filter of a text that has been checked before.
     pub(crate) const fn trusted(text: &'a str) -> Self {
         Self(text)
     }
@@ -67,13 +69,13 @@ impl<'a> TopicFilter<'a> {
         self.0
     }
 
-    /// Share name and filter, if this is a shared filter.
+    /// Returns share name and filter, if this is a shared filter.
     pub fn shared(self) -> Option<Shared<'a>> {
         let (group, filter) = self.0.strip_prefix(SHARE)?.split_once('/')?;
         Some(Shared { group, filter: Self(filter) })
     }
 
-    /// The levels, first to last; at least one, any of them may be empty.
+    /// Returns the levels in order: at least one, and each may be empty.
     pub fn levels(self) -> Levels<'a> {
         Levels::new(self.plain())
     }
@@ -83,18 +85,19 @@ impl<'a> TopicFilter<'a> {
         first_level(self.plain())
     }
 
-    /// How many levels there are, wildcards included: 1 to 65,536.
+    /// Number of levels, wildcards included: from 1 to 65,536.
     pub fn level_count(self) -> usize {
         level_count(self.plain())
     }
 
-    /// Whether the filter can match more than one name.
+    /// Whether the filter contains a wildcard, and can therefore match more than one name.
     pub fn has_wildcard(self) -> bool {
         self.0.bytes().any(|byte| byte == b'+' || byte == b'#')
     }
 
-    /// Whether messages published to `name` are for this filter. A first level that is a wildcard does not
-    /// match names that begin with `$` \[MQTT-4.7.2-1\]; `a/#` matches `a`.
+    /// Whether the filter matches `name`. `a/#` matches `a`.
+    ///
+    /// A wildcard in the first level does not match names that begin with `$` \[MQTT-4.7.2-1\].
     pub fn matches(self, name: TopicName<'_>) -> bool {
         let plain = self.plain();
         if name.is_reserved() && plain.starts_with(['+', '#']) {
@@ -121,7 +124,7 @@ impl<'a> TopicFilter<'a> {
 
 const SHARE: &str = "$share/";
 
-/// Where the plain filter begins: 0, or behind `$share/{name}/`.
+/// Index at which the plain filter begins: 0, or the index after `$share/{name}/`.
 const fn plain_start(bytes: &[u8]) -> Result<usize, FilterError> {
     if !begins_with_share(bytes, 0) {
         return Ok(0);
@@ -134,7 +137,7 @@ const fn plain_start(bytes: &[u8]) -> Result<usize, FilterError> {
         at += 1;
     }
     let start = at + 1;
-    // A second $share would be a shared filter where only a plain one may be.
+    // Only a plain filter may follow the share name, not a second shared one.
     if at == SHARE.len() || start >= bytes.len() || begins_with_share(bytes, start) {
         return Err(FilterError::MalformedShare);
     }
@@ -153,7 +156,7 @@ const fn begins_with_share(bytes: &[u8], start: usize) -> bool {
     true
 }
 
-/// Checks wildcards from `start` on, and U+0000 everywhere.
+/// Checks the wildcards from `start` on, and checks the whole text for U+0000.
 const fn check_levels(bytes: &[u8], start: usize) -> Result<(), FilterError> {
     let mut at = 0;
     while at < bytes.len() {
@@ -197,7 +200,8 @@ impl<'a> TryFrom<&'a str> for TopicFilter<'a> {
     }
 }
 
-/// Every topic name is also the filter that matches it alone, unless it begins with `$share/`.
+/// Makes a filter of a name, which matches this name only. Fails for names that begin with `$share/` and are no
+/// shared filter.
 impl<'a> TryFrom<TopicName<'a>> for TopicFilter<'a> {
     type Error = FilterError;
 

@@ -15,20 +15,20 @@ pub use filter::{Shared, TopicFilter};
 pub use name::{Levels, TopicName};
 pub use owned::{TopicFilterBuf, TopicNameBuf};
 
-/// The most bytes a topic name or a topic filter can have \[MQTT-4.7.3-3\].
+/// Maximum length of a topic name or a topic filter in bytes \[MQTT-4.7.3-3\].
 pub const MAX_BYTES: usize = 65_535;
 
-/// A [`TopicName`] literal, checked when it is compiled.
+/// Makes a [`TopicName`] of a literal, which is checked at compile time.
 ///
 /// ```
 /// let topic = topic::topic!("house/kitchen/light");
 /// assert_eq!(topic.levels().count(), 3);
 /// ```
-/// A name holds no wildcard:
+/// A name must not contain wildcards:
 /// ```compile_fail
 /// topic::topic!("house/+/light");
 /// ```
-/// and is not empty:
+/// A name must not be empty:
 /// ```compile_fail
 /// topic::topic!("");
 /// ```
@@ -43,21 +43,21 @@ macro_rules! topic {
     }};
 }
 
-/// A [`TopicFilter`] literal, checked when it is compiled.
+/// Makes a [`TopicFilter`] of a literal, which is checked at compile time.
 ///
 /// ```
 /// let filter = topic::filter!("house/+/#");
 /// assert!(filter.matches(topic::topic!("house/kitchen/light")));
 /// ```
-/// `#` stands alone on the last level:
+/// A `#` must be alone on the last level:
 /// ```compile_fail
 /// topic::filter!("house/#/light");
 /// ```
-/// `+` takes a whole level:
+/// A `+` must be alone on its level:
 /// ```compile_fail
 /// topic::filter!("house/kit+");
 /// ```
-/// and a shared filter has a share name and a filter:
+/// A shared filter must have a share name and a filter:
 /// ```compile_fail
 /// topic::filter!("$share/cooks");
 /// ```

@@ -3,8 +3,10 @@ use core::fmt;
 use crate::scan::scan;
 use crate::{MAX_BYTES, TopicError};
 
-/// The name a message is published to (section 4.7): not empty, at most [`MAX_BYTES`] bytes, without
-/// wildcards and U+0000. Nothing is normalised: names are equal if their bytes are \[MQTT-4.7.3-4\].
+/// A topic name (section 4.7): the topic to which a message is published.
+///
+/// A name is not empty, has at most [`MAX_BYTES`] bytes, and contains neither wildcards nor U+0000. Names are not
+/// normalised: two names are equal if their bytes are equal \[MQTT-4.7.3-4\].
 ///
 /// ```
 /// # use topic::{TopicError, TopicName};
@@ -17,7 +19,7 @@ use crate::{MAX_BYTES, TopicError};
 pub struct TopicName<'a>(&'a str);
 
 impl<'a> TopicName<'a> {
-    /// Checks `text`; in a constant, at compile time.
+    /// Checks `text`, at compile time if the name is a constant.
     ///
     /// # Errors
     /// The first rule of section 4.7 that the text breaks.
@@ -38,17 +40,17 @@ impl<'a> TopicName<'a> {
         Ok(Self(text))
     }
 
-    /// Wraps what has been checked before.
+    /// Makes a name of a text that has been checked before.
     pub(crate) const fn trusted(text: &'a str) -> Self {
         Self(text)
     }
 
-    /// The whole name.
+    /// The whole name as a string.
     pub const fn as_str(self) -> &'a str {
         self.0
     }
 
-    /// The levels, first to last; at least one, any of them may be empty.
+    /// Returns the levels in order: at least one, and each may be empty.
     pub fn levels(self) -> Levels<'a> {
         Levels::new(self.0)
     }
@@ -58,20 +60,21 @@ impl<'a> TopicName<'a> {
         first_level(self.0)
     }
 
-    /// How many levels there are: 1 to 65,536.
+    /// Number of levels, from 1 to 65,536.
     pub fn level_count(self) -> usize {
         level_count(self.0)
     }
 
-    /// Whether the name begins with `$`: such names belong to the server, and filters that begin with a
-    /// wildcard do not match them \[MQTT-4.7.2-1\].
+    /// Whether the name begins with `$`. Such names belong to the server, and filters that begin with a wildcard do
+    /// not match them \[MQTT-4.7.2-1\].
     pub const fn is_reserved(self) -> bool {
         // A name is never empty.
         self.0.as_bytes()[0] == b'$'
     }
 }
 
-/// The levels of a name or filter, from [`TopicName::levels`] and [`TopicFilter::levels`](crate::TopicFilter::levels).
+/// Iterator over the levels of a name or filter. See [`TopicName::levels`] and
+/// [`TopicFilter::levels`](crate::TopicFilter::levels).
 #[derive(Clone, Debug)]
 pub struct Levels<'a> {
     rest: Option<&'a str>,
@@ -135,7 +138,7 @@ pub(crate) fn level_count(text: &str) -> usize {
     1 + text.bytes().filter(|&byte| byte == b'/').count()
 }
 
-/// Levels are short: a plain loop finds the end sooner than a search made for long texts.
+/// Index of the first `/`. Levels are short, and a plain loop is faster than a search that is made for long texts.
 #[inline]
 fn slash(text: &str) -> Option<usize> {
     text.as_bytes().iter().position(|&byte| byte == b'/')

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::{TopicFilter, TopicName};
 
-/// A [`TopicName`] that owns its text, for what outlives the packet it came in.
+/// A [`TopicName`] that owns its text, and can outlive the packet that contained the name.
 ///
 /// ```
 /// # use topic::{TopicNameBuf, topic};
@@ -14,19 +14,19 @@ use crate::{TopicFilter, TopicName};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicNameBuf(Box<str>);
 
-/// A [`TopicFilter`] that owns its text, for what outlives the packet it came in.
+/// A [`TopicFilter`] that owns its text, and can outlive the packet that contained the filter.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicFilterBuf(Box<str>);
 
 impl TopicNameBuf {
-    /// The name, borrowed.
+    /// Returns the name, borrowed from this value.
     pub fn name(&self) -> TopicName<'_> {
         TopicName::trusted(&self.0)
     }
 }
 
 impl TopicFilterBuf {
-    /// The filter, borrowed.
+    /// Returns the filter, borrowed from this value.
     pub fn filter(&self) -> TopicFilter<'_> {
         TopicFilter::trusted(&self.0)
     }
@@ -40,7 +40,7 @@ macro_rules! common {
             }
         }
 
-        /// Maps that are keyed by the owned form are searched by text.
+        /// Allows maps with owned keys to be searched by a borrowed text.
         impl Borrow<str> for $owned {
             fn borrow(&self) -> &str {
                 &self.0

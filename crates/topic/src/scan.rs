@@ -1,13 +1,13 @@
-//! Looking for the few bytes that matter, eight at a time: a name is scanned for every PUBLISH.
+//! A search for the special characters of topics, eight bytes at a time, because every PUBLISH contains a name.
 
-/// What a text contains of the characters that are special in topics.
+/// The special characters that a text contains.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) nul: bool,
     pub(crate) wildcard: bool,
 }
 
-/// Scans `bytes` for U+0000, `+` and `#`.
+/// Searches `bytes` for U+0000, `+` and `#`.
 #[inline]
 pub(crate) const fn scan(bytes: &[u8]) -> Found {
     let Some(last) = bytes.last_chunk::<8>() else { return scan_short(bytes) };
@@ -24,7 +24,7 @@ pub(crate) const fn scan(bytes: &[u8]) -> Found {
     Found { nul: nul != 0, wildcard: wildcard != 0 }
 }
 
-/// Fewer than eight bytes.
+/// Searches fewer than eight bytes.
 #[inline]
 const fn scan_short(bytes: &[u8]) -> Found {
     let (mut nul, mut wildcard) = (false, false);
@@ -37,7 +37,7 @@ const fn scan_short(bytes: &[u8]) -> Found {
     Found { nul, wildcard }
 }
 
-/// Not 0 where there is U+0000, and not 0 where there is a wildcard.
+/// Returns two numbers: the first is not 0 if there is U+0000, the second is not 0 if there is a wildcard.
 #[inline]
 const fn found_in(word: [u8; 8]) -> (u64, u64) {
     let word = u64::from_ne_bytes(word);
@@ -47,10 +47,10 @@ const fn found_in(word: [u8; 8]) -> (u64, u64) {
 const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);
 const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
 const HASHES: u64 = u64::from_ne_bytes([b'#'; 8]);
-/// `+` and `#` differ in one bit, so that one comparison finds both.
+/// The one bit in which `+` and `#` differ. With this bit cleared, one comparison finds both.
 const WILDCARD_DIFFERENCE: u64 = u64::from_ne_bytes([b'+' ^ b'#'; 8]);
 
-/// Not 0 if and only if one of the eight bytes is 0.
+/// Returns a number other than 0 if and only if one of the eight bytes is 0.
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS
 }

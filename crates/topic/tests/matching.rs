@@ -1,4 +1,4 @@
-//! Matching against the rules of section 4.7, written down a second time and without regard to cost.
+//! Compares matching with a second implementation of section 4.7, which ignores cost.
 
 use proptest::prelude::*;
 use topic::{FilterError, TopicFilter, TopicName};
@@ -19,7 +19,7 @@ fn levels(text: &str) -> Vec<&str> {
     text.split('/').collect()
 }
 
-/// Few words, so that much matches.
+/// Names of few different words, so that many filters match.
 fn name() -> impl Strategy<Value = String> {
     prop::collection::vec(prop_oneof!["[ab]?", Just("$x".to_owned())], 1..6)
         .prop_map(|levels| levels.join("/"))
@@ -33,7 +33,7 @@ fn filter() -> impl Strategy<Value = String> {
         .prop_filter("not empty", |filter| !filter.is_empty())
 }
 
-/// Whether wildcards and share name stand where they may.
+/// Whether wildcards and share name are at permitted places.
 fn is_valid(text: &str) -> bool {
     let plain = match text.strip_prefix("$share/") {
         None => text,
