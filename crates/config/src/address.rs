@@ -1,11 +1,12 @@
-//! Where a listener listens.
+//! Addresses on which the broker listens.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// A host and a port to listen on: `127.0.0.1:1883`, `[::1]:1883`, `localhost:1883`, `broker.example:1883`.
+/// A host and a port to listen on, such as `127.0.0.1:1883`, `[::1]:1883`, `localhost:1883` or
+/// `broker.example:1883`.
 ///
 /// Port 0 asks the system for a free port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -21,24 +22,25 @@ enum Host {
 }
 
 impl ListenAddress {
-    /// The address of IPv4 loopback at `port`.
+    /// Makes the address of IPv4 loopback at `port`.
     pub const fn loopback(port: u16) -> Self {
         Self { host: Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)), port }
     }
 
-    /// The same host at another port.
+    /// Returns the same host with another port.
     #[must_use]
     pub fn with_port(&self, port: u16) -> Self {
         Self { host: self.host.clone(), port }
     }
 
-    /// The port, 0 for "any free one".
+    /// The port. 0 means any free port.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether only this machine can reach it. A name other than `localhost` counts as reachable from outside:
-    /// what it resolves to may change.
+    /// Whether only this machine can reach the address.
+    ///
+    /// A name other than `localhost` counts as reachable from outside, because the address of a name may change.
     pub fn is_loopback(&self) -> bool {
         match &self.host {
             Host::Ip(ip) => ip.to_canonical().is_loopback(),
@@ -46,11 +48,11 @@ impl ListenAddress {
         }
     }
 
-    /// The socket address to bind. `localhost` is always 127.0.0.1; any other name is looked up, and its first
-    /// address is taken.
+    /// Returns the socket address to bind. `localhost` is always 127.0.0.1. Any other name is looked up, and its
+    /// first address is used.
     ///
     /// # Errors
-    /// When the name cannot be looked up or has no address.
+    /// If the name cannot be looked up or has no address.
     pub fn resolve(&self) -> io::Result<SocketAddr> {
         match &self.host {
             Host::Ip(ip) => Ok(SocketAddr::new(*ip, self.port)),
@@ -63,7 +65,7 @@ impl ListenAddress {
     }
 }
 
-/// RFC 6761 section 6.3: `localhost` is loopback whatever a resolver says.
+/// RFC 6761 section 6.3: `localhost` is loopback, whatever address a resolver returns.
 fn is_localhost(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost")
 }
@@ -90,8 +92,9 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// RFC 1123 section 2.1, and an underscore, which container networks allow. A last label of digits only is a
-/// mistyped IPv4 address.
+/// Checks a host name by RFC 1123 section 2.1. An underscore is allowed too, because container networks use it.
+///
+/// A last label of digits only is refused, because it belongs to a mistyped IPv4 address.
 fn is_host_name(host: &str) -> bool {
     let label_is_valid = |label: &str| {
         (1..=63).contains(&label.len())
@@ -113,16 +116,16 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Why a text is not a [`ListenAddress`].
+/// Error of parsing a [`ListenAddress`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressError {
-    /// There is no `:PORT` at the end.
+    /// The text does not end in `:PORT`.
     NoPort,
-    /// What follows the last colon is not a number from 0 to 65,535.
+    /// The text after the last colon is not a number from 0 to 65,535.
     Port,
     /// The host is neither an IP address nor a host name.
     Host,
-    /// An IPv6 address stands without brackets, so its port cannot be told from it.
+    /// An IPv6 address has no brackets, and therefore cannot be separated from the port.
     Ipv6WithoutBrackets,
 }
 

@@ -1,4 +1,4 @@
-//! Every key of the configuration file, once.
+//! All keys of the configuration file, each declared once.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::schema::{Table, keys};
 use crate::shared_key::SharedKey;
 
-/// Every table of the file, in the order of the manual.
+/// Describes every table of the file, in the order of the manual.
 pub fn tables() -> Vec<Table> {
     vec![
         Global::describe(),
@@ -45,7 +45,7 @@ keys! {
     }
 }
 
-/// A shard that waits for another one leaves a bit in a word of 64.
+/// Maximum number of shards. A shard that waits for another shard sets its own bit in a word of 64 bits.
 const SHARDS_MAX: u16 = 64;
 
 keys! {
@@ -68,14 +68,14 @@ keys! {
     }
 }
 
-/// What an acknowledgement waits for.
+/// The guarantee that an acknowledgement waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// The sync.
+    /// The record is on stable storage, and survives a loss of power.
     Fsync,
-    /// The write.
+    /// The operating system has the record, which survives the end of the broker.
     Os,
-    /// Nothing.
+    /// The acknowledgement waits for nothing, and the record may be lost with the broker.
     None,
 }
 
@@ -84,7 +84,8 @@ impl Words for Durability {
         &[("fsync", Self::Fsync), ("os", Self::Os), ("none", Self::None)];
 }
 
-/// More than any kernel gives a process descriptors for by default, and still within 32-bit bookkeeping.
+/// Maximum number of connections. Kernels allow a process fewer descriptors by default, and 32-bit counters
+/// suffice.
 const CONNECTIONS_MAX: u32 = 16_777_216;
 
 keys! {
@@ -263,12 +264,12 @@ keys! {
     }
 }
 
-/// Which member of a group gets a message.
+/// The rule that chooses the member of a group for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dispatch {
-    /// The next in turn.
+    /// The next member in turn that accepts a message.
     RoundRobin,
-    /// The one that has its key.
+    /// The member that has the other messages with the same key.
     KeyOrdered,
 }
 
@@ -277,19 +278,20 @@ impl Words for Dispatch {
         &[("round-robin", Self::RoundRobin), ("key-ordered", Self::KeyOrdered)];
 }
 
-/// With half of all packet identifiers free, a free one is found at once.
+/// Maximum number of messages in flight. At least half of all packet identifiers are free, so a free one is found
+/// at once.
 const INFLIGHT_MAX: u16 = 32_767;
 
-/// What happens to a message for which a queue has no room.
+/// The consequence for a message that does not fit into a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueFull {
-    /// The session ends.
+    /// The broker ends the session of the queue.
     EndSession,
-    /// The publisher is refused.
+    /// The broker refuses the message, and tells its publisher.
     Refuse,
-    /// The oldest message that waits is dropped.
+    /// The broker drops the oldest waiting message.
     DropOldest,
-    /// The message itself is dropped.
+    /// The broker drops the new message.
     DropNewest,
 }
 
@@ -305,11 +307,12 @@ impl Words for QueueFull {
 const KIB: u32 = 1_024;
 const MIB: u32 = 1_024 * KIB;
 
-/// Four bytes less than the largest control packet there can be: a fixed header of five bytes and a Remaining Length
-/// of 268,435,455 (MQTT 5.0 section 1.5.5).
+/// Maximum length of a packet: four bytes less than the largest packet of the protocol. That packet has a fixed
+/// header of five bytes and a Remaining Length of 268,435,455 (MQTT 5.0 section 1.5.5).
 const PACKET_BYTES_MAX: u32 = 256 * MIB;
 
-/// Listeners, pollers, wakers, the log, and the files that a later version keeps open.
+/// Number of files for other purposes: listeners, pollers, wakers, the log, and files that later versions keep
+/// open.
 const RESERVED_FILES: u64 = 64;
 
 const MEMORY_MIN: u64 = 16 << 20;
@@ -365,18 +368,18 @@ keys! {
     }
 }
 
-/// How important a log line is.
+/// The importance of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// The broker cannot do what it should.
+    /// The broker cannot perform one of its duties.
     Error,
-    /// Somebody should look at it.
+    /// An operator should look at the cause.
     Warn,
-    /// Connects, refusals, disconnects, start and stop.
+    /// Connects, refusals and disconnects of clients, and start and stop of the broker.
     Info,
-    /// What clients subscribe to.
+    /// The subscriptions of clients.
     Debug,
-    /// Whatever there is.
+    /// Every line that the broker can write.
     Trace,
 }
 
@@ -390,10 +393,10 @@ impl Words for LogLevel {
     ];
 }
 
-/// How a log line is written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text lines for people.
     Text,
     /// One JSON object per line.
     Json,

@@ -1,4 +1,4 @@
-//! The kinds of value a key can have: how each is written in the file, read, bounded and shown.
+//! The kinds of values that keys can have: how each kind is written in the file, read, limited and shown.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -12,26 +12,26 @@ use crate::address::ListenAddress;
 use crate::shared_key::SharedKey;
 use crate::unit;
 
-/// One kind of value.
+/// A kind of value.
 pub(crate) trait Kind {
-    /// What the program works with.
+    /// Type of the value in the program.
     type Value;
-    /// What its bounds are given in.
+    /// Type of the bounds of the value.
     type Bound;
 
-    /// The kind in a word or two, for the manual.
+    /// The kind in one or two words, for the manual.
     fn word() -> String;
-    /// What the file must hold, with examples, to complete "expected …".
+    /// Description of a valid value in the file, with examples, as the end of "expected …".
     fn expected() -> String;
-    /// Reads a value; the error continues a sentence that begins with the name of the key.
+    /// Reads a value. An error is the end of a sentence that begins with the name of the key.
     fn read(value: &DeValue<'_>) -> Result<Self::Value, String>;
-    /// The value as it is written in the file.
+    /// Returns the value as it is written in the file.
     fn show(value: &Self::Value) -> String;
-    /// Whether the value keeps within the bounds.
+    /// Whether the value is within the bounds.
     fn is_within(_value: &Self::Value, _bounds: &RangeInclusive<Self::Bound>) -> bool {
         true
     }
-    /// One bound as a reader is told it.
+    /// Returns a bound as text for the user.
     fn show_bound(_bound: &Self::Bound) -> String {
         String::new()
     }
@@ -39,7 +39,7 @@ pub(crate) trait Kind {
 
 const TOO_LARGE: &str = "is too large";
 
-/// The integers that a size or a count can be kept in.
+/// An integer type that stores a size or a count.
 pub(crate) trait Whole: Copy + PartialOrd + Display {
     fn from_u64(value: u64) -> Option<Self>;
     fn to_u64(self) -> u64;
@@ -130,7 +130,7 @@ impl<N: Whole> Kind for Count<N> {
     }
 }
 
-/// A length of time, always with its unit: `"10 s"`, `"1.5 h"`, `"250 ms"`.
+/// A duration, which always has a unit: `"10 s"`, `"1.5 h"`, `"250 ms"`.
 pub(crate) struct Time;
 
 impl Kind for Time {
@@ -166,7 +166,7 @@ impl Kind for Time {
     }
 }
 
-/// Another kind that can be switched off with `"off"`.
+/// A value of another kind that `"off"` can switch off.
 pub(crate) struct OrOff<K>(PhantomData<K>);
 
 impl<K: Kind> Kind for OrOff<K> {
@@ -201,7 +201,7 @@ impl<K: Kind> Kind for OrOff<K> {
     }
 }
 
-/// Another kind whose key may be left out, and then has no value at all.
+/// A value of another kind whose key is optional, and which has no default.
 pub(crate) struct Absent<K>(PhantomData<K>);
 
 impl<K: Kind> Kind for Absent<K> {
@@ -233,7 +233,7 @@ impl<K: Kind> Kind for Absent<K> {
     }
 }
 
-/// `true` or `false`.
+/// A boolean: `true` or `false`.
 pub(crate) struct Switch;
 
 impl Kind for Switch {
@@ -257,7 +257,7 @@ impl Kind for Switch {
     }
 }
 
-/// A path in the file system.
+/// A path in the file system, not empty.
 pub(crate) struct Path;
 
 impl Kind for Path {
@@ -310,7 +310,7 @@ impl Kind for Address {
     }
 }
 
-/// What messages have in common that keep their order.
+/// The key of messages whose order a shared subscription preserves.
 pub(crate) struct KeyOf;
 
 impl Kind for KeyOf {
@@ -334,12 +334,12 @@ impl Kind for KeyOf {
     }
 }
 
-/// One of a few words.
+/// A word from a fixed list.
 pub(crate) struct Choice<E>(PhantomData<E>);
 
-/// An enum whose variants are words of the file.
+/// An enum whose variants have names in the file.
 pub(crate) trait Words: Copy + PartialEq + 'static {
-    /// Every variant with its word, in the order a reader should see them.
+    /// Every variant with its name, in the order of the manual.
     const WORDS: &'static [(&'static str, Self)];
 }
 

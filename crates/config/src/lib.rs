@@ -1,8 +1,10 @@
 //! The configuration of the broker: a TOML file, flags that override it, and defaults for the rest.
 //!
-//! Every key is declared once, in [`keys`](crate::tables), and from that declaration come its place in the typed
-//! [`Config`], the parser, the help, and `docs/CONFIGURATION.md`. [`Config::parse`] is pure; [`Config::load`] reads
-//! the file, and [`Machine::detect`] asks the system for what the defaults depend on.
+//! Every key is declared once, in [`keys`](crate::tables). This declaration generates the field of the typed
+//! [`Config`], the parser, the help, and `docs/CONFIGURATION.md`.
+//!
+//! [`Config::parse`] is pure. [`Config::load`] reads the file, and [`Machine::detect`] asks the system for the
+//! facts on which defaults depend.
 //!
 //! ```
 //! use config::{Config, Flags, Machine, Source};

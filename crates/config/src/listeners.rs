@@ -1,4 +1,4 @@
-//! Which listeners there are: the file's, or those of the flags, or one on loopback; and whether they may be open.
+//! Chooses the listeners: from the file, from the flags, or one on loopback. Checks which of them may be open.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use crate::load::Flags;
 use crate::reader::Reader;
 use crate::report::Problem;
 
-/// The port that IANA has for MQTT.
+/// The port that IANA assigns to MQTT.
 const PORT: u16 = 1883;
 
-/// The listeners, and whether nobody asked for one.
+/// The listeners. `loopback_by_default` says that neither file nor flags name one.
 pub(crate) struct Listeners {
     pub(crate) list: Vec<Listener>,
     pub(crate) loopback_by_default: bool,
 }
 
-/// Reads the file's listeners and lets the flags override them.
+/// Reads the listeners in the file. Flags override them.
 pub(crate) fn read(top: &mut Reader<'_, '_>, global: &Global, flags: &Flags) -> Listeners {
     let anonymous = if flags.allow_anonymous { Some(true) } else { global.allow_anonymous };
     let mut list = of_file(top, anonymous, flags.allow_anonymous);
@@ -49,7 +49,8 @@ fn of_file(top: &mut Reader<'_, '_>, anonymous: Option<bool>, forced: bool) -> V
 }
 
 fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[ListenAddress]) -> Vec<Listener> {
-    // A listener that the file does not name is refused for what the file says at its top, if for anything in it.
+    // A listener from the flags has no place in the file. A problem points at the global `allow_anonymous`, if
+    // present.
     let span = anonymous.is_some().then(|| top.span_of("allow_anonymous"));
     let listener = |(index, address): (usize, &ListenAddress)| {
         let listener = Listener {
@@ -75,9 +76,11 @@ fn set_port(top: &mut Reader<'_, '_>, listeners: &mut [Listener], port: u16) {
     }
 }
 
-/// There is no authentication yet. So a listener either lets everybody in, which has to be asked for where others than
-/// this machine's users could come, or lets nobody in, which is certainly a mistake. Two listeners cannot share an
-/// address, but port 0 is another port each time.
+/// Returns the problem of a listener, if there is one.
+///
+/// There is no authentication yet, so a listener accepts either everybody or nobody. Everybody must be allowed
+/// explicitly if other machines can reach the address. Nobody is certainly a mistake. Two listeners cannot share an
+/// address, except with port 0, which is another port each time.
 fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usize>>) -> Option<Problem> {
     let address = &listener.address;
     let place = |title: String| match span {

@@ -1,4 +1,4 @@
-//! From file, flags and machine to a [`Config`].
+//! Makes a [`Config`] of the file, the flags and the properties of the machine.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,63 +15,62 @@ use crate::machine::Machine;
 use crate::reader::Reader;
 use crate::report::{Problem, Report};
 
-/// Everything the broker is told before it starts. All of it is decided: there is nothing left to look up but host
-/// names.
+/// The configuration of the broker. All values are final; only host names remain to be looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Where clients connect; at least one.
+    /// The listeners for clients; at least one.
     pub listeners: Vec<Listener>,
-    /// Whether nobody asked for a listener, so that the only one is on loopback.
+    /// Whether the only listener is on loopback because neither file nor flags name one.
     pub loopback_by_default: bool,
-    /// Threads that carry connections, from 1 to 64.
+    /// Number of threads that serve connections, from 1 to 64.
     pub shards: u16,
-    /// The directory for what survives a restart; without one a restart forgets everything.
+    /// The directory for state that survives a restart. Without a directory, a restart loses all state.
     pub data_dir: Option<PathBuf>,
-    /// What clients may take up.
+    /// Limits on the resources of clients.
     pub limits: Limits,
-    /// What is kept for clients.
+    /// Limits on the state that the broker stores for clients.
     pub sessions: Sessions,
-    /// How groups share a subscription.
+    /// Settings for shared subscriptions.
     pub shared: Shared,
-    /// How that is written down which must last.
+    /// Settings for the journal, which stores state durably.
     pub journal: Journal,
-    /// What the broker says about itself.
+    /// Settings for the log.
     pub log: Log,
-    /// The broker's counters.
+    /// Settings for the broker's counters under `$SYS`.
     pub sys: Sys,
 }
 
-/// A configuration file's name, for messages, and its text.
+/// A configuration file: its name for messages, and its text.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// How messages name the file.
+    /// The name of the file in messages.
     pub name: &'a str,
-    /// Its content.
+    /// The content of the file.
     pub text: &'a str,
 }
 
-/// What the command line says; it overrides the file.
+/// The settings from the command line, which override the file.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
-    /// The port of the only listener: of the file's, or of 127.0.0.1 if it has none.
+    /// Port of the only listener: the one in the file, or 127.0.0.1 if the file has none.
     pub port: Option<u16>,
-    /// These listeners in place of the file's.
+    /// Addresses of listeners, which replace the listeners in the file.
     pub listen: Vec<ListenAddress>,
-    /// Clients may connect anonymously, whatever the file says.
+    /// Anonymous clients may connect, even if the file forbids it.
     pub allow_anonymous: bool,
-    /// In place of the file's.
+    /// The directory for state, which replaces the one in the file.
     pub data_dir: Option<PathBuf>,
-    /// Without any, whatever the file says.
+    /// State is kept in memory only, even if the file or a flag names a directory.
     pub in_memory: bool,
-    /// One level more talkative than the file says for each.
+    /// Number of levels by which the log is more detailed than in the file.
     pub verbose: u8,
 }
 
 impl Config {
-    /// Reads the file, if one is named, and parses it.
+    /// Reads the file, if there is one, and parses it.
     ///
     /// # Errors
-    /// When the file cannot be read, or anything in it or in the flags is wrong.
+    /// If the file cannot be read, or if the file or the flags contain a mistake.
     pub fn load(file: Option<&Path>, flags: &Flags, machine: &Machine) -> Result<Self, LoadError> {
         let Some(path) = file else { return Ok(Self::parse(None, flags, machine)?) };
         let text = fs::read_to_string(path).map_err(|error| LoadError::Unreadable(path.to_owned(), error))?;
@@ -79,10 +78,10 @@ impl Config {
         Ok(Self::parse(Some(Source { name: &name, text: &text }), flags, machine)?)
     }
 
-    /// The configuration of a file's text, the flags, and defaults for this machine.
+    /// Makes the configuration of a file's text, the flags, and defaults for this machine.
     ///
     /// # Errors
-    /// Everything that is wrong, not only the first of it.
+    /// All mistakes in the file and the flags, not only the first.
     pub fn parse(file: Option<Source<'_>>, flags: &Flags, machine: &Machine) -> Result<Self, Report> {
         let source = file.unwrap_or(Source { name: "", text: "" });
         let mut problems = Vec::new();
@@ -93,7 +92,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What the operator should know about this configuration although it is valid, a sentence each.
+    /// Returns facts about this valid configuration that an operator should know, one sentence each.
     pub fn notices(&self) -> Vec<String> {
         let open = self.listeners.iter().filter(|listener| !listener.address.is_loopback());
         let mut notices: Vec<String> = open
@@ -117,7 +116,7 @@ impl Config {
         notices
     }
 
-    /// The whole configuration as a file that parses to it again.
+    /// Returns the whole configuration as a file, which parses to the same configuration.
     pub fn to_toml(&self) -> String {
         let global = Global { allow_anonymous: None, shards: self.shards, data_dir: self.data_dir.clone() };
         let listeners = self.listeners.iter().map(|listener| ("[[listener]]", listener.lines()));
@@ -139,7 +138,7 @@ impl Config {
     }
 }
 
-/// One problem a line: what follows on the same line is mostly the parser finding its feet again.
+/// Returns at most one problem per line. Further errors in the same line are mostly consequences of the first one.
 fn syntax_problems(errors: &[toml::de::Error], text: &str) -> Vec<Problem> {
     let mut lines = HashSet::new();
     let mut problems = Vec::new();
@@ -174,8 +173,10 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
     config
 }
 
-/// Segments are powers of two, so that any of them can take the place of any other; and a message has to fit into one, with
-/// space for what has to be kept beside it.
+/// Reads the `[journal]` table, and checks the lengths of segments.
+///
+/// Lengths are powers of two, so that any segment can replace any other. A segment must have space for the largest
+/// message and for the records beside it, which is why a packet may have at most a quarter of a segment.
 fn read_journal(journal: &mut Reader<'_, '_>, packet_bytes: u32) -> Journal {
     let read = Journal::read(journal, packet_bytes);
     for (key, bytes) in
@@ -200,7 +201,7 @@ fn read_journal(journal: &mut Reader<'_, '_>, packet_bytes: u32) -> Journal {
 }
 
 impl LogLevel {
-    /// This level, or a more talkative one by so many steps.
+    /// Returns the level that is `steps` levels more detailed, at most `Trace`.
     fn more_by(self, steps: u8) -> Self {
         let levels = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
         let index = levels.iter().position(|level| *level == self).unwrap_or(0);
@@ -208,17 +209,17 @@ impl LogLevel {
     }
 }
 
-/// Why there is no configuration.
+/// Error of loading a configuration.
 #[derive(Debug)]
 pub enum LoadError {
     /// The file cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// The file or the flags say something wrong.
+    /// The file or the flags contain mistakes.
     Invalid(Report),
 }
 
 impl LoadError {
-    /// The error as text for a terminal, in colour if it has any.
+    /// Returns the error as text for a terminal, with or without colours.
     pub fn render(&self, colour: bool) -> String {
         match self {
             Self::Unreadable(path, error) => format!("error: cannot read {}: {error}", path.display()),

@@ -1,4 +1,4 @@
-//! What the machine offers, from which defaults follow.
+//! The resources of the machine, from which defaults follow.
 
 use std::env;
 use std::fs;
@@ -7,26 +7,27 @@ use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the process may use of the machine. Parsing takes it as a parameter, so that a configuration means the same
-/// in a test everywhere.
+/// The resources that the process may use. Parsing gets them as a parameter, so that tests have the same result on
+/// every machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Cores this process may run on; affinity and control-group quotas count.
+    /// Number of cores that this process may use. CPU affinity and control-group quotas count.
     pub cores: u16,
-    /// Bytes of memory: the machine's, or the control group's if that is less.
+    /// Memory in bytes: of the machine, or of the control group if its limit is lower.
     pub memory_bytes: u64,
-    /// Files that the process may have open at a time.
+    /// Maximum number of files that the process may have open.
     pub open_files: u64,
-    /// Where programs of this user keep what has to last.
+    /// Default directory for the broker's state.
     pub state_dir: PathBuf,
 }
 
-/// Where the system does not say how much memory there is.
+/// Assumed memory in bytes if the system does not report any.
 const MEMORY_UNKNOWN: u64 = 2 << 30;
 
 impl Machine {
-    /// Asks the system, and raises the process's open-file limit as far as it is allowed to: a connection takes one
-    /// file, and the soft limit that processes start with (often 1,024) is for programs that use `select`.
+    /// Asks the system for its resources, and raises the open-file limit of the process as far as allowed.
+    ///
+    /// Each connection uses one file. The usual soft limit of 1,024 exists for programs that use `select`.
     pub fn detect() -> Self {
         Self {
             state_dir: state_dir(),
@@ -38,7 +39,8 @@ impl Machine {
     }
 }
 
-/// A service manager says where; otherwise it is in the user's home, as programs have agreed (XDG base directories).
+/// Returns the directory for state: the first one from the service manager, or else one in the user's home (XDG
+/// base directories). Without both, the result is `/var/lib/pondhawk`.
 fn state_dir() -> PathBuf {
     let of = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let given = env::var("STATE_DIRECTORY").ok();
@@ -50,10 +52,11 @@ fn state_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/var/lib/pondhawk"))
 }
 
-/// Sets the soft limit to the hard limit and returns what came of it.
+/// Sets the soft limit to the hard limit, and returns the resulting soft limit.
 fn raise_open_files() -> u64 {
     let before = getrlimit(Resource::Nofile);
-    // A refusal leaves the soft limit as it is (macOS refuses an unlimited one); the second look tells.
+    // A refusal leaves the soft limit as it is, and macOS refuses an unlimited one. The second call returns the
+    // result.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, maximum: before.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -64,14 +67,14 @@ fn memory_bytes() -> u64 {
     machine.into_iter().chain(group).min().unwrap_or(MEMORY_UNKNOWN)
 }
 
-/// `MemTotal:       24681234 kB`, in bytes.
+/// Parses `MemTotal:       24681234 kB`, and returns the size in bytes.
 fn total_of_meminfo(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// The least memory limit of the process's control group and of those above it.
+/// Returns the lowest memory limit of the process's control group and its ancestors.
 fn group_limit(own_groups: &str) -> Option<u64> {
     let limit_of = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
     let (root, path, file) = memory_group(own_groups)?;
@@ -79,7 +82,8 @@ fn group_limit(own_groups: &str) -> Option<u64> {
     with_parents.filter_map(|group| limit_of(Path::new(root).join(group).join(file))).min()
 }
 
-/// From `/proc/self/cgroup`: where the group that bounds memory lives, and which file has the bound.
+/// Finds the control group that limits memory in `/proc/self/cgroup`. Returns the mount point, the path of the
+/// group, and the name of the file with the limit.
 fn memory_group(own_groups: &str) -> Option<(&'static str, &str, &'static str)> {
     let lines = own_groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

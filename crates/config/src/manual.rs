@@ -1,11 +1,11 @@
-//! The keys as a manual page and as help for the terminal.
+//! Generates the manual page and the terminal help from the keys.
 
 use std::fmt::Write;
 
 use crate::keys::tables;
 use crate::schema::{Default, Key};
 
-/// `docs/CONFIGURATION.md`.
+/// Returns the text of `docs/CONFIGURATION.md`.
 pub fn markdown() -> String {
     let mut page = String::from(INTRODUCTION);
     for table in tables() {
@@ -58,7 +58,7 @@ keep_alive = \"5 min\"
 ```
 ";
 
-/// The keys as text for a terminal of 80 columns.
+/// Returns the keys as text for a terminal of 80 columns.
 pub fn help() -> String {
     let mut text = String::new();
     for table in tables() {

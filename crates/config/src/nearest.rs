@@ -1,8 +1,9 @@
-//! Which key somebody meant.
+//! Suggests the key that a user probably meant.
 
 use crate::keys;
 
-/// A sentence that names the key that was probably meant: first of this table, then of the others.
+/// Returns a sentence that names the most similar key: a key of the same table if there is one, otherwise of
+/// another.
 pub(crate) fn suggestion(wrong: &str, prefix: &str, known: &[&str]) -> Option<String> {
     if let Some(near) = nearest(wrong, known.iter().copied()) {
         return Some(format!("did you mean `{near}`?"));
@@ -26,8 +27,10 @@ fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a 
     scored.max_by(|left, right| left.0.total_cmp(&right.0)).map(|(_, name)| name)
 }
 
-/// From 0 to 1 how alike two keys are, nothing if it would be a guess. A misspelling is few edits away; another
-/// name for the same thing shares words, as `max_packet_size` and `packet_bytes` do.
+/// Similarity of two keys, from 0 to 1; `None` if a suggestion would be a guess.
+///
+/// A misspelled key has a small edit distance. Another name for the same thing shares words, as `max_packet_size`
+/// and `packet_bytes` do.
 fn likeness(wrong: &str, name: &str) -> Option<f64> {
     let joined = |key| words(key).collect::<Vec<_>>().join("_");
     let spelling = strsim::normalized_damerau_levenshtein(&joined(wrong), &joined(name));
@@ -38,7 +41,7 @@ fn likeness(wrong: &str, name: &str) -> Option<f64> {
     (spelling >= 0.65 || vocabulary >= 0.4).then_some(spelling.max(vocabulary))
 }
 
-/// The words of a key that say what it is about; "max" and "maximum" could stand before any of them.
+/// The significant words of a key. "max" and "maximum" could be in front of any other word.
 fn words(key: &str) -> impl Iterator<Item = &str> {
     key.split(['_', '-', '.'])
         .filter(|word| !word.is_empty() && !["max", "maximum", "limit", "size"].contains(word))

@@ -1,4 +1,4 @@
-//! Takes keys out of a parsed table and notes everything that is wrong with them.
+//! Reads the keys of a parsed table, and records all mistakes.
 
 use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
@@ -11,26 +11,27 @@ use crate::nearest;
 use crate::report::Problem;
 use crate::schema;
 
-/// One table of the file while it is read.
+/// A table of the file, and the state of reading it.
 pub(crate) struct Reader<'file, 'problems> {
-    /// `limits.`, or nothing at the top level.
+    /// Prefix of keys in messages, such as `limits.`; empty at the top level.
     prefix: String,
-    /// Where the table is opened, for what is missing in it.
+    /// Position of the table's header, to which messages about missing keys point.
     header: Range<usize>,
-    /// Nothing if the file does not have this table: then every key has its default.
+    /// The table; `None` if the file does not contain it, and every key has its default.
     table: Option<&'file DeTable<'file>>,
-    /// The keys and tables that were asked for, which are those that exist.
+    /// The keys and tables that have been read. All other keys in the table are unknown.
     known: Vec<&'static str>,
     problems: &'problems mut Vec<Problem>,
 }
 
 impl<'file, 'problems> Reader<'file, 'problems> {
-    /// A reader of the whole file.
+    /// Makes a reader of the whole file.
     pub(crate) fn new(document: &'file DeTable<'file>, problems: &'problems mut Vec<Problem>) -> Self {
         Self { prefix: String::new(), header: 0..0, table: Some(document), known: Vec::new(), problems }
     }
 
-    /// The value of a key if it is there and can be used; with `auto`, the word `"auto"` is as good as absence.
+    /// Returns the value of a key if the key is present and valid. With `auto`, the word `"auto"` means the same as
+    /// absence.
     pub(crate) fn take<K: Kind>(
         &mut self,
         name: &'static str,
@@ -40,7 +41,7 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         self.known.push(name);
         let (_, value) = self.entry(name)?;
         if value.span().is_empty() {
-            // The parser's stand-in for what it could not read, which it has told.
+            // A placeholder of the parser for text that it could not read, and has reported.
             return None;
         }
         if auto && value.get_ref().as_str() == Some("auto") {
@@ -58,8 +59,8 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         None
     }
 
-    /// Notes that a key that has to be there is not, and goes on with the placeholder. A key that is there but
-    /// unusable has been noted already.
+    /// Records that a required key is missing, and returns the placeholder. An invalid key has been recorded
+    /// before.
     pub(crate) fn missing<T>(&mut self, name: &str, placeholder: T) -> T {
         if self.entry(name).is_none() {
             let title = format!("`{}{name}` is missing", self.prefix);
@@ -69,7 +70,7 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         placeholder
     }
 
-    /// Reads the table `name`, with all defaults if the file does not have it.
+    /// Reads the table `name`. A table that the file does not contain has all defaults.
     pub(crate) fn table<T>(
         &mut self,
         name: &'static str,
@@ -90,7 +91,7 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         self.read_inner(name, header, table, read)
     }
 
-    /// Reads every table of the array of tables `name`.
+    /// Reads every table in the array of tables `name`.
     pub(crate) fn tables<T>(
         &mut self,
         name: &'static str,
@@ -111,17 +112,17 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         elements.iter().map(each).collect()
     }
 
-    /// Where the value of a key stands, or where its table begins if it is not there.
+    /// Position of the value of a key, or of the table's header if the key is missing.
     pub(crate) fn span_of(&self, name: &str) -> Range<usize> {
         self.entry(name).map_or_else(|| self.header.clone(), |(_, value)| value.span())
     }
 
-    /// Notes a problem that only shows when several keys are seen together.
+    /// Records a problem that concerns several keys.
     pub(crate) fn note(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
 
-    /// Notes every key that was not asked for, with the nearest one of the whole file.
+    /// Records every key that has not been read, and suggests the most similar key of the whole file.
     pub(crate) fn refuse_unknown(&mut self) {
         for (key, _) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();

@@ -1,11 +1,11 @@
-//! What is wrong with a configuration, and how a person is told.
+//! Mistakes in a configuration, and their presentation to the user.
 
 use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-/// Everything that is wrong with one configuration, in the order of the file.
+/// All mistakes in one configuration, in the order of the file.
 #[derive(Debug, Clone)]
 pub struct Report {
     file: String,
@@ -13,7 +13,7 @@ pub struct Report {
     problems: Vec<Problem>,
 }
 
-/// One thing that is wrong.
+/// One mistake in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     place: Place,
@@ -24,9 +24,9 @@ pub struct Problem {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    /// These bytes of the file.
+    /// A range of bytes in the file.
     File(Range<usize>),
-    /// A flag of the command line.
+    /// A flag on the command line.
     Flag,
 }
 
@@ -39,19 +39,19 @@ impl Problem {
         Self { place: Place::Flag, title: title.into(), label: String::new(), advice: None }
     }
 
-    /// What is said right at the place.
+    /// Sets the text that is printed at the place of the mistake.
     pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// What to do about it.
+    /// Sets the text that tells the user how to correct the mistake.
     pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// What is wrong, in one line.
+    /// Description of the mistake in one line.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -74,7 +74,7 @@ impl Problem {
 }
 
 impl Report {
-    /// `Err` with everything that is wrong, `Ok` if that is nothing.
+    /// Returns a report if there are problems, and `Ok` otherwise.
     pub(crate) fn unless_empty(file: &str, source: &str, mut problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() {
             return Ok(());
@@ -86,13 +86,13 @@ impl Report {
         Err(Self { file: file.to_owned(), source: source.to_owned(), problems })
     }
 
-    /// What is wrong, in the order of the file; never empty.
+    /// The mistakes, in the order of the file. There is at least one.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// The line and column (both from 1, columns in characters) where a problem of this report stands, if it stands
-    /// in the file.
+    /// Returns line and column of a problem in this report, if the problem is in the file. Both count from 1, and
+    /// columns count characters.
     pub fn line_and_column(&self, problem: &Problem) -> Option<(usize, usize)> {
         let Place::File(span) = &problem.place else { return None };
         let before = &self.source[..span.start];
@@ -100,7 +100,7 @@ impl Report {
         Some((before.matches('\n').count() + 1, before[line_start..].chars().count() + 1))
     }
 
-    /// The whole report as text for a terminal, in colour if it has any.
+    /// Returns the whole report as text for a terminal, with or without colours.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let groups: Vec<Group<'_>> =

@@ -1,64 +1,65 @@
-//! What is known of a key, and the macro that makes a table of keys into a struct, its reader and its description.
+//! The description of a key, and the macro that generates a struct, its reader and its description from a table of
+//! keys.
 
 use std::ops::RangeInclusive;
 
 use crate::kind::Kind;
 
-/// Everything a reader of the manual is told about one key.
+/// The description of one key in the manual.
 #[derive(Debug, Clone)]
 pub struct Key {
-    /// The key as it stands in its table.
+    /// The name of the key in its table.
     pub name: &'static str,
-    /// What it means, in Markdown; its lines joined.
+    /// The meaning of the key, in Markdown, as one line.
     pub text: String,
-    /// What it holds, in a word or two, and its bounds.
+    /// The kind of value in one or two words, and the bounds.
     pub value: String,
-    /// What it is where the file does not say.
+    /// The value if the file does not contain the key.
     pub default: Default,
 }
 
-/// What a key is where the file does not say.
+/// The value of a key that the file does not contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Default {
-    /// This, as it would be written in the file.
+    /// A fixed value, as it would be written in the file.
     Value(String),
-    /// Worked out at start-up: how. The file may say `"auto"` too.
+    /// A value that is computed at start-up. The text says how. The file may also say `"auto"`.
     Auto(&'static str),
-    /// Nothing.
+    /// The key has no default value.
     Absent,
-    /// The key has to be given.
+    /// The file must contain the key.
     Required,
 }
 
-/// A table of the file, described.
+/// The description of one table of the file.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// As it is written in the file: `[limits]`, `[[listener]]`, or nothing for the top level.
+    /// The header in the file, such as `[limits]` or `[[listener]]`. Empty for the top level.
     pub header: &'static str,
-    /// What the table is for, in Markdown.
+    /// The purpose of the table, in Markdown.
     pub text: String,
-    /// Its keys in the order of their declaration.
+    /// The keys of the table, in the order of their declaration.
     pub keys: Vec<Key>,
 }
 
-/// The lines of a doc comment as one paragraph.
+/// Joins the lines of a doc comment into one paragraph.
 pub(crate) fn paragraph(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// The bounds of a key as they follow its kind: `, from 1 s to 1 h`, or nothing if it has none.
+/// The bounds of a key as text after its kind, such as `, from 1 s to 1 h`. Empty without bounds.
 pub(crate) fn limits<K: Kind>(bounds: Option<&RangeInclusive<K::Bound>>) -> String {
     bounds.map_or_else(String::new, |bounds| {
         format!(", from {} to {}", K::show_bound(bounds.start()), K::show_bound(bounds.end()))
     })
 }
 
-/// Declares one table of the file: a struct with a field per key, and from the same lines its reader
-/// (`read`), its description (`describe`) and its values as TOML (`lines`).
+/// Declares one table of the file. The same lines generate a struct with a field per key, its reader (`read`), its
+/// description (`describe`) and its values as TOML (`lines`).
 ///
-/// A key is `name: Type { kind: Kind, default: value }`, with `auto: value, "how it is found"` or
-/// `required: placeholder` in place of `default`, and `bounds: low..=high` after it. `auto` values may use what
-/// `given` names and every key above their own.
+/// A key is `name: Type { kind: Kind, default: value }`. Instead of `default` a key can have
+/// `auto: value, "how it is found"` or `required: placeholder`, and `bounds: low..=high` can follow. `auto` values
+/// may use the names in `given` and all keys above their own.
 macro_rules! keys {
     (
         $(#[doc = $table_text:literal])+
@@ -82,7 +83,7 @@ macro_rules! keys {
         )+}
 
         impl $table {
-            /// Takes every key of this table from the file, the default where it is not there or cannot be used.
+            /// Reads every key of this table from the file. A missing or invalid key gets its default.
             pub(crate) fn read(from: &mut $crate::reader::Reader<'_, '_> $(, $given: $given_type)*) -> Self {
                 $(
                     let $name: $type = from
@@ -94,7 +95,7 @@ macro_rules! keys {
                 Self { $($name),+ }
             }
 
-            /// The table as the manual shows it.
+            /// The description of the table for the manual.
             pub(crate) fn describe() -> $crate::schema::Table {
                 $crate::schema::Table {
                     header: $header,
@@ -109,7 +110,7 @@ macro_rules! keys {
                 }
             }
 
-            /// Every key with its value as it would be written in the file; a key without a value is left out.
+            /// Every key with its value, as written in the file. Keys without a value are omitted.
             pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
                 let mut lines = vec![$((stringify!($name), <$kind as $crate::kind::Kind>::show(&self.$name))),+];
                 lines.retain(|(_, value)| !value.is_empty());

@@ -1,14 +1,14 @@
-//! What messages of a shared subscription have in common that keep their order.
+//! The key of messages whose order a shared subscription preserves.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A key, as the file names it.
+/// The choice of the key, as the file names it. Messages with equal keys keep their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SharedKey {
-    /// The client that has published them.
+    /// The client that published the message.
     Publisher,
-    /// The value of the User Property of this name.
+    /// The value of the User Property with this name.
     Property(String),
 }
 

@@ -1,19 +1,19 @@
-//! Numbers with units: sizes and durations, as text and back.
+//! Numbers with units: parses and prints sizes and durations.
 
-/// A unit's name and how many of the smallest unit it is, largest first.
+/// Names of units, each with its size in the smallest unit, largest first.
 pub(crate) type Units = &'static [(&'static str, u64)];
 
-/// Sizes, in bytes.
+/// Units of sizes, as numbers of bytes.
 pub(crate) const SIZES: Units =
     &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Durations, in milliseconds.
+/// Units of durations, as numbers of milliseconds.
 pub(crate) const TIMES: Units =
     &[("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads `"1.5 MiB"` as a number of the smallest unit; the blank may be left out. The error continues a sentence that
-/// begins with what is read. What is finer than the smallest
-/// unit is cut off.
+/// Parses a text such as `"1.5 MiB"` to a number of the smallest unit, and drops the remaining fraction.
+///
+/// The blank is optional. An error is the end of a sentence that begins with the parsed text.
 pub(crate) fn parse(text: &str, units: Units) -> Result<u64, String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
@@ -54,14 +54,14 @@ fn names(units: Units) -> String {
     names.join(", ")
 }
 
-/// Writes a number of the smallest unit in the largest unit that keeps it whole.
+/// Prints a number of the smallest unit, in the largest unit that makes a whole number.
 pub(crate) fn show(value: u64, units: Units) -> String {
     let fits = |(_, scale): &&(&str, u64)| value.is_multiple_of(*scale) && value >= *scale;
     let (name, scale) = units.iter().find(fits).or(units.last()).expect("there is a smallest unit");
     format!("{} {name}", grouped(value / scale))
 }
 
-/// Groups the digits of a number by thousands, as TOML allows.
+/// Prints a number with an underscore between groups of three digits, as TOML allows.
 pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -74,7 +74,7 @@ pub(crate) fn grouped(value: u64) -> String {
     text
 }
 
-/// A TOML basic string.
+/// Returns the text as a TOML basic string.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

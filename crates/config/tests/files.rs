@@ -1,4 +1,4 @@
-//! What a configuration file may say, what comes of it, and what is said of one that is wrong.
+//! Tests of valid configuration files and their results, and of the messages about invalid files.
 
 use std::time::Duration;
 
@@ -255,7 +255,7 @@ fn no_file_makes_the_parser_panic() {
     assert!(parse(&deep).is_err());
 }
 
-/// Something that stands in configuration files, or nearly.
+/// Tokens of configuration files, and similar texts.
 fn token() -> impl Strategy<Value = String> {
     let tokens = [
         "[limits]",

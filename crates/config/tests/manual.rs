@@ -1,8 +1,8 @@
-//! The committed manual is the one that the keys generate.
+//! Checks that the committed manual is the one that the keys generate.
 
 use std::path::Path;
 
-/// Set by `cargo xtask docs`: the file is written instead of compared.
+/// Environment variable of `cargo xtask docs`: the test writes the file instead of comparing it.
 const WRITE: &str = "PONDHAWK_WRITE_DOCS";
 
 #[test]
