@@ -7,16 +7,18 @@ use index::{Level, Subscriber, Target, Targets};
 
 use crate::lanes::Lanes;
 use crate::queue::Queue;
-use crate::replies::QueueOf;
+use crate::replies::{Brake, QueueOf};
 use crate::{Effects, Ledger, Settings};
 
-/// Publishers wait at most so long for one reader until it has taken a mark's worth...
+/// The longest time for which publishers wait for one reader that has not taken a mark's worth, if no other has room.
 const PATIENCE_MS: u64 = 5_000;
-/// ... and at most so long where others could take what is published meanwhile, before it has to show that it keeps up.
+/// The longest time for which publishers wait for one reader before it has to show that it keeps up, if others have room.
 const PATIENCE_BESIDE_OTHERS_MS: u64 = 1_000;
-/// A trial lasts at least so long: what comes in a burst when publishers are let go says little about their pace.
+/// The time after which a reader may cost that much again, if it has not shown that it keeps up.
+const ACCOUNT_MS: u64 = 10_000;
+/// The shortest trial. Publishers that were waiting all publish at once when they go on, which does not show their pace.
 const TRIAL_MS_MIN: u64 = 250;
-/// So many others are looked at to find one that has room.
+/// The maximum number of other receivers that are looked at to find one with room.
 const WITNESSES: usize = 64;
 
 /// A queue that has grown by more than this is over its mark.
@@ -61,83 +63,142 @@ pub(crate) struct Growth {
 ///     └────────────────── Spent ◄────────────────────────────────────┘
 /// ```
 ///
+/// A reader whose queue drains is rested, in any state. The account of the time that it has cost while others had room
+/// goes on: a reader cannot get another second by taking everything shortly before the first is over.
+///
 /// Time is looked at when a message comes and when one is acknowledged: the last acknowledgement that is withheld may add
-/// its second. In a trial and when patience is spent nobody waits. A trial shows what would come if nobody waited, which nothing else
-/// does: while publishers wait for a reader, all others get what is published at its pace.
+/// its second. In a trial and when patience is spent nobody waits. A trial shows the pace of publishers that do not wait,
+/// and nothing else does: while publishers wait for a reader, all others get their messages at its pace.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) enum Patience {
+pub(crate) struct Patience {
+    state: State,
+    cost: Cost,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum State {
     #[default]
     Rested,
     Braking {
         since_ms: u64,
-        /// What the reader has acknowledged since then.
+        /// The weight of the messages that the reader has acknowledged since then.
         taken: usize,
         beside_others: bool,
     },
     Trial {
-        since_ms: u64,
-        taken: usize,
-        /// When nobody was made to wait any more, and what has come since.
         from_ms: u64,
+        /// The weight of the messages that have come since then.
         arrived: usize,
     },
     Spent,
 }
 
+/// The time for which publishers have waited for a reader while others had room, and the weight that it took meanwhile.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    from_ms: u64,
+    waited_ms: u64,
+    taken: usize,
+}
+
+impl Cost {
+    fn new(from_ms: u64) -> Self {
+        Self { from_ms, waited_ms: 0, taken: 0 }
+    }
+
+    /// After ten seconds an account begins anew.
+    fn begin(&mut self, now_ms: u64) {
+        if self.waited_ms == 0 || now_ms >= self.from_ms + ACCOUNT_MS {
+            *self = Self::new(now_ms);
+        }
+    }
+
+    fn add(&mut self, waited_ms: u64, taken: usize) {
+        self.waited_ms += waited_ms;
+        self.taken = self.taken.saturating_add(taken);
+    }
+
+    /// The time for which publishers may still wait.
+    fn left_ms(&self) -> u64 {
+        PATIENCE_BESIDE_OTHERS_MS.saturating_sub(self.waited_ms)
+    }
+}
+
 impl Patience {
+    pub(crate) fn is_rested(&self) -> bool {
+        matches!(self.state, State::Rested)
+    }
+
     /// The queue has drained.
-    pub(crate) fn renew(&mut self) {
-        *self = Self::Rested;
+    pub(crate) fn renew(&mut self, now_ms: u64) {
+        if let State::Braking { since_ms, taken, beside_others: true } = self.state {
+            self.cost.add(now_ms - since_ms, taken);
+        }
+        self.state = State::Rested;
     }
 
     /// The reader has acknowledged a message.
     pub(crate) fn progress(&mut self, weight: usize) {
-        if let Self::Braking { taken, .. } | Self::Trial { taken, .. } = self {
+        if let State::Braking { taken, .. } = &mut self.state {
             *taken = taken.saturating_add(weight);
         }
     }
 
     /// A message has come into the queue, which is over its mark; others who get it have room, or nobody else has.
     pub(crate) fn arrive(&mut self, weight: usize, others_have_room: bool, mark: Mark, now_ms: u64) {
-        match self {
-            Self::Rested => {
-                *self = Self::Braking { since_ms: now_ms, taken: 0, beside_others: others_have_room };
-            }
-            Self::Braking { beside_others, .. } => *beside_others |= others_have_room,
-            Self::Trial { since_ms, taken, from_ms, arrived } => {
+        match &mut self.state {
+            State::Rested => self.begin(others_have_room, now_ms),
+            State::Braking { beside_others, .. } => *beside_others |= others_have_room,
+            State::Trial { from_ms, arrived } => {
                 *arrived = arrived.saturating_add(weight);
-                let (all_ms, trial_ms) = (now_ms - *since_ms, now_ms - *from_ms);
+                let trial_ms = now_ms - *from_ms;
                 if *arrived < mark.worth() || trial_ms < TRIAL_MS_MIN {
                     return;
                 }
-                // What came in the trial would have come all the time.
-                let takes_a_quarter = product(*taken, trial_ms) * 4 >= product(*arrived, all_ms);
-                *self = if takes_a_quarter { Self::Rested } else { Self::Spent };
+                // The publishers would have had the pace of the trial all the time.
+                let Cost { waited_ms, taken, .. } = self.cost;
+                if product(taken, trial_ms) * 4 >= product(*arrived, waited_ms) {
+                    *self = Self { state: State::Rested, cost: Cost::new(now_ms) };
+                } else {
+                    self.state = State::Spent;
+                }
             }
-            Self::Spent => {}
+            State::Spent => {}
         }
+    }
+
+    fn begin(&mut self, beside_others: bool, now_ms: u64) {
+        self.cost.begin(now_ms);
+        self.state = match beside_others && self.cost.left_ms() == 0 {
+            true => State::Trial { from_ms: now_ms, arrived: 0 },
+            false => State::Braking { since_ms: now_ms, taken: 0, beside_others },
+        };
     }
 
     /// Whether publishers wait for the reader of a queue that is over its mark.
     pub(crate) fn is_worth_waiting(&mut self, mark: Mark, now_ms: u64) -> bool {
-        match *self {
-            Self::Rested => {
-                *self = Self::Braking { since_ms: now_ms, taken: 0, beside_others: false };
+        match self.state {
+            State::Rested => {
+                self.begin(false, now_ms);
                 true
             }
-            Self::Braking { since_ms, taken, beside_others } => {
-                let patience_ms = if beside_others { PATIENCE_BESIDE_OTHERS_MS } else { PATIENCE_MS };
-                if now_ms < since_ms + patience_ms {
+            State::Braking { since_ms, taken, beside_others } => {
+                let patience_ms = if beside_others { self.cost.left_ms() } else { PATIENCE_MS };
+                let waited_ms = now_ms - since_ms;
+                if waited_ms < patience_ms {
                     return true;
                 }
-                *self = match beside_others {
-                    true if taken > 0 => Self::Trial { since_ms, taken, from_ms: now_ms, arrived: 0 },
-                    false if taken >= mark.worth() => Self::Rested,
-                    _ => Self::Spent,
+                if beside_others {
+                    self.cost.add(waited_ms, taken);
+                }
+                self.state = match beside_others {
+                    true if self.cost.taken > 0 => State::Trial { from_ms: now_ms, arrived: 0 },
+                    false if taken >= mark.worth() => State::Rested,
+                    _ => State::Spent,
                 };
-                matches!(self, Self::Rested) && self.is_worth_waiting(mark, now_ms)
+                self.is_rested() && self.is_worth_waiting(mark, now_ms)
             }
-            Self::Trial { .. } | Self::Spent => false,
+            State::Trial { .. } | State::Spent => false,
         }
     }
 }
@@ -177,12 +238,12 @@ impl Growth {
     }
 
     /// At most a quarter of the mark waits: its reader is as good as any other.
-    fn renew_if_drained(&mut self, queue: &Queue, mark: Mark) {
-        if !matches!(self.patience, Patience::Rested)
+    fn renew_if_drained(&mut self, queue: &Queue, mark: Mark, now_ms: u64) {
+        if !self.patience.is_rested()
             && self.messages_of(queue) <= mark.messages / 4
             && self.bytes_of(queue) <= mark.bytes / 4
         {
-            self.patience.renew();
+            self.patience.renew(now_ms);
         }
     }
 
@@ -232,14 +293,15 @@ impl Ledger {
         }
     }
 
-    /// A message has come into a queue that is over its mark. Whether its publisher waits.
-    pub(crate) fn arrive(&mut self, queue: QueueOf, arrival: &mut Arrival<'_>, now_ms: u64) -> bool {
+    /// A message has come into a queue that is over its mark. Returns the reason why its publisher waits, if it does.
+    pub(crate) fn arrive(&mut self, queue: QueueOf, arrival: &mut Arrival<'_>, now_ms: u64) -> Option<Brake> {
         let mark = Mark::of(&self.settings);
         let Arrival { bytes, targets, others_have_room } = arrival;
         let weight = mark.weight(*bytes);
         let others_have_room = *others_have_room.get_or_insert_with(|| self.is_taken_elsewhere(targets));
         self.with_patience(queue, mark, |patience| patience.arrive(weight, others_have_room, mark, now_ms));
-        self.is_worth_waiting(queue, now_ms)
+        let waits = self.is_worth_waiting(queue, now_ms);
+        waits.then_some(Brake { queue, beside_others: others_have_room })
     }
 
     /// Whether the publishers of a queue wait for its reader: it has grown, and the reader is worth it.
@@ -277,24 +339,25 @@ impl Ledger {
     /// Lets the publishers of a queue go on, if there are any who wait and need not any longer.
     pub(crate) fn release_brake(&mut self, queue: QueueOf, now: Now, to: &mut impl Effects) {
         if !self.replies.withheld.is_empty() && !self.is_braked(queue, now) {
-            self.replies.withheld.release(queue, to);
+            self.replies.withheld.release(queue, now.monotonic_ms, to);
         }
     }
 
     /// Something may have been taken from a queue.
-    pub(crate) fn renew_patience(&mut self, queue: QueueOf) {
-        let mark = Mark::of(&self.settings);
+    pub(crate) fn renew_patience(&mut self, queue: QueueOf, now: Now) {
+        let (mark, now_ms) = (Mark::of(&self.settings), now.monotonic_ms);
         match queue {
             QueueOf::Session(id) => {
                 if let Some(session) = self.sessions.find_mut(id)
                     && let Some(online) = &mut session.online
                 {
-                    online.growth.renew_if_drained(&session.queue, mark);
+                    online.growth.renew_if_drained(&session.queue, mark, now_ms);
                 }
             }
             QueueOf::Group(id) => {
                 if let Some(group) = self.groups.table.find_mut(id) {
-                    group.growth.renew_if_drained(&group.queue, mark);
+                    group.growth.renew_if_drained(&group.queue, mark, now_ms);
+                    group.lanes.iter_mut().for_each(|lanes| lanes.renew_patience(now_ms));
                 }
             }
         }
@@ -326,18 +389,59 @@ mod tests {
         assert_eq!((MARK.weight(1), MARK.weight(500), MARK.worth()), (100, 500, 1_000));
     }
 
+    /// A reader that took so much in the second for which it was waited for, and is in its trial.
+    fn tried_after(taken: usize) -> Patience {
+        let mut patience = Patience::default();
+        patience.arrive(100, true, MARK, 0);
+        patience.progress(taken);
+        assert!(patience.is_worth_waiting(MARK, 999));
+        assert!(!patience.is_worth_waiting(MARK, 1_000));
+        patience
+    }
+
     #[test]
     fn a_quarter_of_what_would_have_come_is_enough() {
-        for (taken, is_enough) in [(1_249, false), (1_250, true)] {
-            let mut patience = Patience::Rested;
-            patience.arrive(100, true, MARK, 0);
-            patience.progress(taken);
-            assert!(patience.is_worth_waiting(MARK, 999));
-            assert!(!patience.is_worth_waiting(MARK, 1_000));
-            // A mark's worth in a quarter of a second: five of them would have come in all.
+        for (taken, is_enough) in [(999, false), (1_000, true)] {
+            let mut patience = tried_after(taken);
+            // It is not the pace of the reader while nobody waits.
+            patience.progress(10_000);
+            // A mark's worth in a quarter of a second: four of them would have come in the second before.
             patience.arrive(999, true, MARK, 1_249);
             patience.arrive(1, true, MARK, 1_250);
             assert_eq!(patience.is_worth_waiting(MARK, 1_250), is_enough, "{taken}: {patience:?}");
+        }
+    }
+
+    /// • A drained queue does not begin the second anew.
+    #[test]
+    fn a_reader_that_drains_has_no_second_more_before_ten_seconds_have_passed() {
+        let mut patience = Patience::default();
+        for from_ms in [5_000, 6_000] {
+            patience.arrive(100, true, MARK, from_ms);
+            assert!(patience.is_worth_waiting(MARK, from_ms + 499));
+            patience.progress(1);
+            patience.renew(from_ms + 500);
+        }
+        patience.arrive(100, true, MARK, 7_000);
+        assert!(!patience.is_worth_waiting(MARK, 7_000), "{patience:?}");
+        patience.arrive(1_000, true, MARK, 7_250);
+        assert!(!patience.is_worth_waiting(MARK, 7_250), "{patience:?}");
+        patience.renew(8_000);
+        patience.arrive(100, true, MARK, 14_999);
+        assert!(!patience.is_worth_waiting(MARK, 14_999), "{patience:?}");
+        patience.renew(15_000);
+        patience.arrive(100, true, MARK, 15_000);
+        assert!(patience.is_worth_waiting(MARK, 15_999), "{patience:?}");
+    }
+
+    /// If nobody else has room, a reader that drains is waited for as long as ever.
+    #[test]
+    fn nothing_is_charged_to_a_reader_that_is_alone() {
+        let mut patience = Patience::default();
+        for round in 0..20 {
+            patience.arrive(100, false, MARK, round * 1_000);
+            assert!(patience.is_worth_waiting(MARK, round * 1_000 + 989));
+            patience.renew(round * 1_000 + 990);
         }
     }
 }

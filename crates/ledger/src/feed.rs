@@ -93,7 +93,7 @@ impl Ledger {
                     self.feed_group(id, messages, now, to)
                 }
             };
-            self.renew_patience(queue);
+            self.renew_patience(queue, now);
             self.release_brake(queue, now, to);
             match feeding {
                 Feeding::Done(done) => *units -= done.max(1),

@@ -29,6 +29,8 @@ pub(crate) struct Lanes {
     /// Members that have something to get and take something, as far as is known, in turn.
     ring: Ring,
     undecided: Undecided,
+    /// Members for which publishers were waiting, and for which nothing waits any more.
+    drained: Vec<QueueId>,
 }
 
 /// Lanes whose owners are to be found again.
@@ -125,6 +127,7 @@ impl Lanes {
             busy: BTreeMap::new(),
             ring: Ring::default(),
             undecided: Undecided::default(),
+            drained: Vec::new(),
         }
     }
 
@@ -276,6 +279,14 @@ impl Lanes {
         }
     }
 
+    /// Members for whom nothing waits any more are as good as any other.
+    pub(crate) fn renew_patience(&mut self, now_ms: u64) {
+        for id in self.drained.drain(..) {
+            let drained = self.present.get_mut(&id).filter(|member| member.waiting == 0);
+            drained.into_iter().for_each(|member| member.patience.renew(now_ms));
+        }
+    }
+
     /// The member whose messages fill the queue most, by their number or by their bytes.
     pub(crate) fn fullest(&self, by_bytes: bool) -> Option<QueueId> {
         let fill = |member: &Present| if by_bytes { member.waiting_bytes } else { member.waiting };
@@ -311,10 +322,13 @@ impl Lanes {
                 self.change_waiting(lane, |member| {
                     member.waiting -= 1;
                     member.waiting_bytes -= bytes;
-                    if member.waiting == 0 {
-                        member.patience.renew();
-                    }
                 });
+                let owner = self.owners[lane.number()];
+                let is_drained = |owner: &QueueId| {
+                    let owner = self.present.get(owner);
+                    owner.is_some_and(|owner| owner.waiting == 0 && !owner.patience.is_rested())
+                };
+                self.drained.extend(owner.filter(is_drained));
             }
             self.settle(lane);
         }

@@ -385,16 +385,18 @@ impl Ledger {
             }
             Reply::Stored { connection, ticket, .. } if acknowledges_publish(*ticket) => {
                 let place = Place { shard, connection: *connection };
-                let braked = brake.filter(|queue| self.is_braked(*queue, now));
+                let now_ms = now.monotonic_ms;
+                let braked = brake.filter(|brake| {
+                    self.replies.withheld.may_wait(place, *brake, now_ms) && self.is_braked(brake.queue, now)
+                });
                 if let Some(queue) = self.replies.withheld.queue_of(place) {
                     self.release_brake(queue, now, to);
                 }
-                match self.replies.withheld.queue_of(place).or(braked) {
-                    Some(queue) => {
-                        add(&self.gauges.withheld, 1);
-                        self.replies.withheld.push(queue, place, reply, now.monotonic_ms);
-                    }
-                    None => to.post(shard, reply),
+                if braked.is_some() || self.replies.withheld.queue_of(place).is_some() {
+                    add(&self.gauges.withheld, 1);
+                    self.replies.withheld.push(braked, place, reply, now_ms);
+                } else {
+                    to.post(shard, reply);
                 }
             }
             Reply::Deliver(deliver) => {

@@ -17,7 +17,7 @@ use crate::gauges::{add, shift, subtract};
 use crate::group::{Group, Inherited, lane_of};
 use crate::queue::Queue;
 use crate::record::{Granted, MessageId, Queued, WillFate};
-use crate::replies::{Answer, QueueOf};
+use crate::replies::{Answer, Brake, QueueOf};
 use crate::retained::{Stored, behind_topic, is_of_server};
 use crate::{Address, Effects, Ledger, QueueFull, Record, Refusal};
 
@@ -61,7 +61,7 @@ pub(crate) struct Routed {
     /// Somebody has a subscription to it.
     has_subscriber: bool,
     /// A queue that it went into has grown too much.
-    brake: Option<QueueOf>,
+    brake: Option<Brake>,
 }
 
 /// One queue that a message is to go into.
@@ -524,7 +524,7 @@ impl Ledger {
         Recorded { id, address }: Recorded,
         plan: &mut Vec<Planned>,
         to: &mut impl Effects,
-    ) -> Option<QueueOf> {
+    ) -> Option<Brake> {
         let own = routing.publisher.and_then(|publisher| publisher.queue).map(QueueOf::Session);
         let mut brake = None;
         if plan.is_empty() {
@@ -560,8 +560,8 @@ impl Ledger {
                 && self.has_grown(queue)
             {
                 // Each of them: readers that are slow are waited for at the same time.
-                let waits = self.arrive(queue, &mut arrival, now_ms);
-                brake = brake.or(waits.then_some(queue));
+                let braked = self.arrive(queue, &mut arrival, now_ms);
+                brake = brake.or(braked);
             }
         }
         brake

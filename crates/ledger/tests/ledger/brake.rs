@@ -179,15 +179,76 @@ fn a_reader_that_is_fast_while_nobody_waits_is_slow() {
     assert!(race.waited_ms() <= 4_000, "{} ms of 20 s", race.waited_ms());
 }
 
+/// A reader that acknowledges everything shortly before it would be given up, again and again.
+fn take_all_each(race: &mut Race, reader: usize, step: u64, every_ms: u64) {
+    let is_time = (step * STEP_MS + 50 * reader as u64) % every_ms < STEP_MS;
+    race.readers[reader].per_sec = if is_time { 100 * FREE_PER_SEC } else { 0 };
+    race.readers[reader].owed *= u64::from(is_time);
+}
+
 #[test]
-fn a_reader_that_takes_a_third_of_what_others_take_is_waited_for() {
+fn a_reader_that_is_slow_and_fast_by_turns_costs_one_second_in_ten() {
+    for (filter, dispatch) in
+        [("a", Dispatch::RoundRobin), ("$share/g/a", Dispatch::RoundRobin), ("$share/g/a", by_publisher())]
+    {
+        let mut race = Race::new(&[(filter, 0)], dispatch).beside_a_fast_one();
+        for step in 0..30_000 / STEP_MS {
+            take_all_each(&mut race, 0, step, 990);
+            race.step();
+        }
+        assert!(race.waited_ms() <= 6_000, "{filter}: {} ms of 30 s", race.waited_ms());
+        assert!(race.published > 20_000, "{filter}: {}", race.published);
+        race.stage.check_account();
+    }
+}
+
+/// They take everything one after the other, so that there is always one to be waited for.
+#[test]
+fn many_readers_that_are_slow_by_turns_leave_a_publisher_half_of_its_time() {
+    for every_ms in [990, 200] {
+        let mut race = Race::new(&[("a", 0); 20], Dispatch::RoundRobin).beside_a_fast_one();
+        for step in 0..30_000 / STEP_MS {
+            (0..20).for_each(|reader| take_all_each(&mut race, reader, step, every_ms));
+            race.step();
+        }
+        assert!(race.waited_ms() <= 16_500, "{every_ms}: {} ms of 30 s", race.waited_ms());
+        assert!(race.published > 13_000, "{every_ms}: {}", race.published);
+        race.stage.check_account();
+    }
+}
+
+/// If nobody else has room, the pace of such a reader is that of its publisher.
+#[test]
+fn a_reader_that_is_alone_may_be_slow_and_fast_by_turns() {
+    let mut race = Race::new(&[("a", 0)], Dispatch::RoundRobin);
+    for step in 0..30_000 / STEP_MS {
+        take_all_each(&mut race, 0, step, 990);
+        race.step();
+        assert!(race.queued() <= 2 * BRAKE_MESSAGES, "{} wait", race.queued());
+    }
+}
+
+#[test]
+fn a_reader_that_takes_more_than_half_of_what_others_take_is_waited_for() {
     for filter in ["a", "$share/g/a"] {
-        let mut race = Race::new(&[(filter, FREE_PER_SEC / 3)], Dispatch::RoundRobin).beside_a_fast_one();
+        let readers = [(filter, FREE_PER_SEC * 3 / 5)];
+        let mut race = Race::new(&readers, Dispatch::RoundRobin).beside_a_fast_one();
         for second in 0..30 {
             race.run_secs(1);
             let queued = race.queued();
             assert!(queued < 20 * BRAKE_MESSAGES, "{filter}: {queued} wait after {second} s");
         }
+    }
+}
+
+/// It is waited for as far as its publisher keeps half of its time.
+#[test]
+fn a_reader_that_takes_a_third_of_what_others_take_costs_half() {
+    for filter in ["a", "$share/g/a"] {
+        let readers = [(filter, FREE_PER_SEC / 3)];
+        let mut race = Race::new(&readers, Dispatch::RoundRobin).beside_a_fast_one();
+        race.run_secs(30);
+        assert!((10_000..=16_500).contains(&race.waited_ms()), "{filter}: {} ms of 30 s", race.waited_ms());
     }
 }
 
