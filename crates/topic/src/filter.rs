@@ -1,6 +1,7 @@
 use core::fmt;
 
 use crate::name::{first_level, level_count};
+use crate::scan::scan;
 use crate::{FilterError, Levels, MAX_BYTES, TopicName};
 
 /// A topic filter (section 4.7): the part of a subscription that selects topics.
@@ -92,7 +93,7 @@ impl<'a> TopicFilter<'a> {
 
     /// Whether the filter contains a wildcard, and can therefore match more than one name.
     pub fn has_wildcard(self) -> bool {
-        self.0.bytes().any(|byte| byte == b'+' || byte == b'#')
+        scan(self.0.as_bytes()).wildcard
     }
 
     /// Whether the filter matches `name`. `a/#` matches `a`.
@@ -158,6 +159,10 @@ const fn begins_with_share(bytes: &[u8], start: usize) -> bool {
 
 /// Checks the wildcards from `start` on, and checks the whole text for U+0000.
 const fn check_levels(bytes: &[u8], start: usize) -> Result<(), FilterError> {
+    let found = scan(bytes);
+    if !found.nul && !found.wildcard {
+        return Ok(());
+    }
     let mut at = 0;
     while at < bytes.len() {
         let begins_level = at == start || bytes[at.saturating_sub(1)] == b'/';
