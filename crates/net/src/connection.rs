@@ -34,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     pub(crate) in_direct: bool,
     pub(crate) in_bulk: bool,
+    /// Its output is written in parts, in turn with others. It stands in that queue, unless it is blocked.
+    pub(crate) is_large: bool,
     pub(crate) over: bool,
 }
 
@@ -65,6 +67,7 @@ impl Connection {
             queued: false,
             in_direct: false,
             in_bulk: false,
+            is_large: false,
             over: false,
         }
     }

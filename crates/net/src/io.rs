@@ -22,6 +22,16 @@ use crate::output::{Pool, Shared};
 /// Wide fan-outs are written at most this many connections a turn; meanwhile their buffers grow, and
 /// fewer, larger writes are the only way under the kernel's price per call.
 const BULK_PER_TURN: usize = 32;
+/// Maximum bytes that are written to one connection before the next one is served: the default of `output_buffer_bytes`.
+/// An output with more is large. It is written in parts, and stays large until nothing is left of it.
+const VISIT_BYTES: usize = 256 * 1024;
+/// Maximum bytes of large outputs that a turn writes. The kernel copies them during the call, which takes one or two
+/// milliseconds for a mebibyte, and all other clients wait meanwhile.
+const LARGE_BYTES_PER_TURN: usize = 512 * 1024;
+/// Maximum bytes of other outputs that a turn writes directly: a turn reads about 1 MiB, for up to eight receivers. Beyond
+/// that an output is large, unless it is small.
+const DIRECT_BYTES_PER_TURN: usize = 8 * 1024 * 1024;
+const SMALL_BYTES: usize = 16 * 1024;
 /// Where the process is full, so many bytes may wait for a connection all the same: who takes what it is
 /// sent is not to miss small messages because others do not.
 const ALLOWANCE_BYTES: usize = 4 * 1024;
@@ -42,6 +52,8 @@ pub(crate) struct Io {
     limits: Limits,
     direct: Vec<ConnectionId>,
     bulk: VecDeque<ConnectionId>,
+    /// Large outputs that are not blocked, each once.
+    large: VecDeque<ConnectionId>,
     /// Outputs that a flush has brought below a quarter of the mark, for the brain to hear of.
     pub(crate) drained: Vec<ConnectionId>,
     /// Connections whose socket failed while it was written.
@@ -71,6 +83,7 @@ impl Io {
             limits,
             direct: Vec::new(),
             bulk: VecDeque::new(),
+            large: VecDeque::new(),
             drained: Vec::new(),
             failed: Vec::new(),
             lingering: VecDeque::new(),
@@ -103,7 +116,9 @@ impl Io {
         connection.ending |= ending;
         if event.is_writable() && connection.blocked {
             connection.blocked = false;
-            if !connection.in_direct {
+            if connection.is_large {
+                self.large.push_back(id);
+            } else if !connection.in_direct {
                 connection.in_direct = true;
                 self.direct.push(id);
             }
@@ -123,29 +138,76 @@ impl Io {
         }
     }
 
-    /// Writes what is due: the direct queue whole, the bulk queue up to its share of a turn.
+    /// Writes what is due, each queue up to its share of a turn.
     pub(crate) fn flush(&mut self) {
         self.shared = None;
-        let mut direct = std::mem::take(&mut self.direct);
-        for id in direct.drain(..) {
-            if let Some(connection) = self.connections.get_mut(id) {
-                connection.in_direct = false;
-                self.write(id);
-            }
-        }
-        self.direct = direct;
+        self.flush_direct();
         for _ in 0..BULK_PER_TURN.min(self.bulk.len()) {
             let Some(id) = self.bulk.pop_front() else { break };
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.in_bulk = false;
-                self.write(id);
+                if connection.waiting_bytes() > VISIT_BYTES {
+                    self.enlarge(id);
+                } else if !connection.is_large {
+                    self.write(id, VISIT_BYTES);
+                }
             }
+        }
+        let mut left = LARGE_BYTES_PER_TURN;
+        for _ in 0..self.large.len() {
+            if left == 0 {
+                break;
+            }
+            let Some(id) = self.large.pop_front() else { break };
+            let written = self.write(id, VISIT_BYTES);
+            left = left.saturating_sub(written);
+            if written >= VISIT_BYTES
+                && self.connections.get(id).is_some_and(|connection| connection.is_large)
+            {
+                self.large.push_back(id);
+            }
+        }
+    }
+
+    fn flush_direct(&mut self) {
+        let mut left = DIRECT_BYTES_PER_TURN;
+        let mut direct = std::mem::take(&mut self.direct);
+        for id in direct.drain(..) {
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            connection.in_direct = false;
+            let bytes = connection.waiting_bytes();
+            if bytes > VISIT_BYTES || left == 0 && bytes > SMALL_BYTES {
+                self.enlarge(id);
+            } else if !connection.is_large {
+                left = left.saturating_sub(self.write(id, VISIT_BYTES));
+            }
+        }
+        self.direct = direct;
+    }
+
+    /// An output is written in parts from now on, in turn with others.
+    fn enlarge(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !std::mem::replace(&mut connection.is_large, true)
+            && !connection.blocked
+        {
+            self.large.push_back(id);
+        }
+    }
+
+    /// The peer sends nothing more. Its output leaves if its socket takes it, then everything is freed.
+    pub(crate) fn finish(&mut self, id: ConnectionId) {
+        if self.write(id, VISIT_BYTES) < VISIT_BYTES {
+            self.forget(id);
+        } else {
+            self.close(id);
         }
     }
 
     /// Whether the next turn must not sleep.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.ready.is_empty() || !self.bulk.is_empty() || !self.direct.is_empty()
+        let writes = !(self.direct.is_empty() && self.bulk.is_empty() && self.large.is_empty());
+        writes || !self.ready.is_empty()
     }
 
     pub(crate) fn next_linger_ms(&self) -> Option<u64> {
@@ -187,17 +249,21 @@ impl Io {
         }
     }
 
-    pub(crate) fn write(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    /// Writes at most so many bytes of what waits for a connection. Returns how many its socket has taken.
+    pub(crate) fn write(&mut self, id: ConnectionId, bytes_max: usize) -> usize {
+        let Some(connection) = self.connections.get_mut(id) else { return 0 };
+        let mut written = 0;
         if let Some(output) = connection.output.as_mut().filter(|_| !connection.blocked) {
             let before_bytes = output.own_bytes();
-            let (taken, result) = output.write_to(&mut connection.socket, &mut self.pool);
+            let (taken, result) = output.write_to(&mut connection.socket, bytes_max, &mut self.pool);
+            written = taken;
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
             self.post.tally().sub(Purpose::Outputs, before_bytes - output.own_bytes());
             if output.is_empty()
                 && let Some(output) = connection.output.take()
             {
+                connection.is_large = false;
                 self.pool.give_output(output);
             }
             match result {
@@ -217,11 +283,12 @@ impl Io {
             connection.readable = true;
             self.make_ready(id);
         }
+        written
     }
 
     fn queue(&mut self, id: ConnectionId, flush: Flush) -> Room {
         let Some(connection) = self.connections.get_mut(id) else { return Room::Open };
-        if !connection.blocked {
+        if !(connection.blocked || connection.is_large) {
             match flush {
                 Flush::Direct if !connection.in_direct => {
                     connection.in_direct = true;
@@ -455,7 +522,7 @@ mod tests {
         let (mut buffer, mut between) = (vec![0; 1 << 20], 0);
         loop {
             io.connections.get_mut(id).expect("it is there").blocked = false;
-            io.write(id);
+            io.write(id, MARK);
             let waiting = io.waiting_bytes(id);
             if waiting <= MARK / 4 {
                 break;
@@ -466,6 +533,93 @@ mod tests {
         }
         assert!(between > 0, "it was looked at in between");
         assert_eq!((&io.drained[..], io.room(id, 0)), (&[id][..], Room::Open));
+    }
+
+    /// Returns how many bytes a call of `flush` writes.
+    fn written_in_a_turn(io: &mut Io) -> u64 {
+        let before = io.counters.bytes_sent.value();
+        io.flush();
+        io.counters.bytes_sent.value() - before
+    }
+
+    /// Does as the poll when a socket takes more.
+    fn take_more(io: &mut Io, id: ConnectionId) {
+        let connection = io.connections.get_mut(id).expect("it is there");
+        if std::mem::take(&mut connection.blocked) {
+            if connection.is_large { io.large.push_back(id) } else { io.direct.push(id) }
+        }
+    }
+
+    #[test]
+    fn a_turn_writes_a_bounded_number_of_bytes_however_much_waits_and_small_outputs_all_the_same() {
+        let bound = (LARGE_BYTES_PER_TURN + VISIT_BYTES) as u64;
+        for flush in [Flush::Bulk, Flush::Direct] {
+            let mut bench = Bench::with_memory(usize::MAX, usize::MAX);
+            let large: Arc<[u8]> = (0..2_000_000_u32).map(|at| at.to_le_bytes()[1]).collect();
+            let many: Vec<ConnectionId> = (0..20).map(|_| bench.connection()).collect();
+            let small = bench.connection();
+            let io = &mut bench.io;
+            for id in &many {
+                assert_eq!(io.publish_shared(*id, b"head", &large, flush), Room::Over);
+            }
+            io.publish(small, b"small", Flush::Direct);
+            assert!(written_in_a_turn(io) <= bound, "{flush:?}");
+            assert_eq!(io.waiting_bytes(small), 0, "it does not wait for others");
+            let mut received = vec![Vec::new(); many.len()];
+            let (mut turns, mut buffer) = (0, vec![0; 1 << 20]);
+            while received.iter().any(|received: &Vec<u8>| received.len() < large.len() + 4) {
+                assert!(written_in_a_turn(io) <= bound, "{flush:?}");
+                for (id, (received, peer)) in many.iter().zip(received.iter_mut().zip(&mut bench.peers)) {
+                    peer.set_nonblocking(true).expect("a socket");
+                    while let Ok(count) = peer.read(&mut buffer) {
+                        received.extend_from_slice(&buffer[..count]);
+                    }
+                    take_more(io, *id);
+                }
+                turns += 1;
+                assert!(turns < 10_000, "there is an end");
+            }
+            assert!(received.iter().all(|received| received[..4] == *b"head" && received[4..] == *large));
+            assert!(!io.is_busy());
+            assert!(many.iter().all(|id| !io.connections.get(*id).expect("it is there").is_large));
+        }
+    }
+
+    #[test]
+    fn a_turn_writes_a_bounded_number_of_direct_outputs_that_are_not_large() {
+        let mut bench = Bench::with_memory(usize::MAX, usize::MAX);
+        let many: Vec<ConnectionId> = (0..60).map(|_| bench.connection()).collect();
+        let io = &mut bench.io;
+        for id in &many {
+            io.publish(*id, &vec![7; VISIT_BYTES], Flush::Direct);
+        }
+        let bound = DIRECT_BYTES_PER_TURN + LARGE_BYTES_PER_TURN + 2 * VISIT_BYTES;
+        assert!(written_in_a_turn(io) <= bound as u64);
+        let mut turns = 0;
+        while io.is_busy() {
+            assert!(written_in_a_turn(io) <= (LARGE_BYTES_PER_TURN + VISIT_BYTES) as u64);
+            turns += 1;
+        }
+        assert!(turns > 0, "more was due than a turn writes");
+    }
+
+    #[test]
+    fn what_waits_for_a_client_that_has_closed_its_direction_leaves_in_parts() {
+        let mut bench = Bench::with_memory(usize::MAX, usize::MAX);
+        let id = bench.connection();
+        let io = &mut bench.io;
+        let message = vec![7; 4 * VISIT_BYTES];
+        io.publish(id, &message, Flush::Direct);
+        let before = io.counters.bytes_sent.value();
+        io.finish(id);
+        assert!(io.counters.bytes_sent.value() - before <= VISIT_BYTES as u64);
+        let (peer, mut received) = (&mut bench.peers[0], vec![0; message.len()]);
+        for part in received.chunks_mut(VISIT_BYTES / 2) {
+            io.flush();
+            take_more(io, id);
+            peer.read_exact(part).expect("it leaves");
+        }
+        assert_eq!(received, message);
     }
 
     /// One shard's hands with real sockets, which nobody writes to.

@@ -99,12 +99,17 @@ impl Output {
         }
     }
 
-    /// Writes until everything is out or the socket takes no more. Returns how many bytes it took,
+    /// Writes until everything is out, `bytes_max` bytes are, or the socket takes no more. Returns how many bytes it took,
     /// and the error that ended it; `WouldBlock` is one.
-    pub(crate) fn write_to(&mut self, socket: &mut impl Write, pool: &mut Pool) -> (usize, io::Result<()>) {
+    pub(crate) fn write_to(
+        &mut self,
+        socket: &mut impl Write,
+        bytes_max: usize,
+        pool: &mut Pool,
+    ) -> (usize, io::Result<()>) {
         let mut total = 0;
-        while self.len > 0 {
-            match self.write_once(socket) {
+        while self.len > 0 && total < bytes_max {
+            match self.write_once(socket, bytes_max - total) {
                 Ok(0) => return (total, Err(io::ErrorKind::WriteZero.into())),
                 Ok(taken) => {
                     total += taken;
@@ -121,17 +126,22 @@ impl Output {
         self.consume(self.len, pool);
     }
 
-    fn write_once(&self, socket: &mut impl Write) -> io::Result<usize> {
+    fn write_once(&self, socket: &mut impl Write, bytes_max: usize) -> io::Result<usize> {
         let first = &self.pieces[0].bytes()[self.written..];
-        if self.pieces.len() == 1 {
-            return socket.write(first);
+        if self.pieces.len() == 1 || first.len() >= bytes_max {
+            return socket.write(&first[..first.len().min(bytes_max)]);
         }
         let mut slices = [IoSlice::new(&[]); PIECES_PER_WRITE];
         slices[0] = IoSlice::new(first);
-        let mut count = 1;
+        let (mut count, mut left) = (1, bytes_max - first.len());
         for piece in self.pieces.iter().skip(1).take(PIECES_PER_WRITE - 1) {
-            slices[count] = IoSlice::new(piece.bytes());
+            let bytes = piece.bytes();
+            slices[count] = IoSlice::new(&bytes[..bytes.len().min(left)]);
             count += 1;
+            left = left.saturating_sub(bytes.len());
+            if left == 0 {
+                break;
+            }
         }
         socket.write_vectored(&slices[..count])
     }
@@ -229,7 +239,7 @@ mod tests {
         let mut output = Output::default();
         let mut expected = Vec::new();
         let budget = Arc::new(Budget::default());
-        for number in 0..200_u32 {
+        for number in 0..400_u32 {
             let block = vec![number.to_le_bytes()[0]; 1 + 997 * (number as usize % 5)];
             expected.extend_from_slice(&block);
             if number % 7 == 0 {
@@ -242,7 +252,8 @@ mod tests {
         while !output.is_empty() {
             socket.calls = 3;
             let before = output.len();
-            let (taken, _) = output.write_to(&mut socket, &mut pool);
+            let (taken, _) = output.write_to(&mut socket, 2_500, &mut pool);
+            assert!(taken <= 2_500, "no more than was asked for");
             assert_eq!(output.len(), before - taken);
         }
         assert_eq!(socket.taken, expected);

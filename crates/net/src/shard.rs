@@ -287,8 +287,7 @@ impl EventLoop {
     /// The peer is gone: what was sent to it leaves if it still can, then everything is freed.
     fn lost(&mut self, id: ConnectionId, cause: &Cause) {
         self.brain.closed(id, cause, self.clock.now(), &mut self.io);
-        self.io.write(id);
-        self.io.forget(id);
+        self.io.finish(id);
     }
 }
 
