@@ -5,7 +5,7 @@ use std::sync::Arc;
 use index::{ConnectionId, Identifiers, Interest, Level, Subscriber, Target};
 use ledger::{Command, CursorId, Origin};
 use session::{Budget, Message, Now, Wait, Waiting};
-use wire::{DisconnectReason, Qos, SubscriptionIdentifiers, numbered_packets};
+use wire::{DisconnectReason, Publish, Qos, SubscriptionIdentifiers, numbered_packets};
 
 use crate::client::Tag;
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
@@ -34,8 +34,20 @@ impl Shard {
         now: Now,
         to: &mut impl Effects,
     ) -> Found {
+        self.deliver_known((source, None), targets, flush, now, to)
+    }
+
+    /// The same for a packet that was taken apart before, or for any.
+    pub(crate) fn deliver_known<'a>(
+        &mut self,
+        (source, known): (Source<'a>, Option<&'a Publish<'a>>),
+        targets: &[Target],
+        flush: Flush,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Found {
         let mut buffers = std::mem::take(&mut self.buffers);
-        let mut dispatch = Dispatch::new(source, flush, now, &mut buffers);
+        let mut dispatch = Dispatch::new(source, flush, now, &mut buffers).with_known(known);
         let mut found = Found::default();
         for target in targets {
             if target.is_queued(source.qos()) {
@@ -168,7 +180,7 @@ impl Shard {
         if dispatch.made.count == 0 {
             return self.count_sent(&dispatch.made, Room::Open);
         }
-        let is_open = self.has_room(connection, dispatch.bytes(bytes).len(), to);
+        let is_open = self.has_room(connection, dispatch.len(bytes), to);
         let Some(client) = self.clients.get_mut(connection) else {
             // One before it in the same delivery was one too many.
             return self.counters.discarded_session.add(1);

@@ -117,6 +117,8 @@ pub(crate) struct Dispatch<'a> {
     /// What the receiver before got, ready for the next of its shape.
     shape: Option<Shape>,
     common: Made,
+    /// The one message, if its publisher was heard here: it was taken apart then.
+    known: Option<&'a Publish<'a>>,
     /// The one message, once it was taken apart: its properties are read once, however many receivers there are.
     only: Option<Publish<'a>>,
     /// What receivers have in common, once one of a wide fan-out has shared it: payloads alone, and for those who get
@@ -137,6 +139,10 @@ pub(crate) enum Bytes {
     AsTheyCame,
     Shaped,
     Single,
+    /// One packet, of which the end is shared and not there.
+    Head {
+        len: usize,
+    },
 }
 
 /// What was encoded, and what was left out.
@@ -157,6 +163,7 @@ impl<'a> Dispatch<'a> {
             now,
             shape: None,
             common: made,
+            known: None,
             only: None,
             shared: Default::default(),
             whole: None,
@@ -164,6 +171,11 @@ impl<'a> Dispatch<'a> {
             buffers,
             made,
         }
+    }
+
+    /// The same, if the packet that is its only message was taken apart before.
+    pub(crate) fn with_known(self, known: Option<&'a Publish<'a>>) -> Self {
+        Self { known, ..self }
     }
 
     /// Sends at QoS 0.
@@ -213,17 +225,49 @@ impl<'a> Dispatch<'a> {
         let identifiers = as_identifiers(identifiers);
         let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
         let only = self.only();
+        if self.flush == Flush::Bulk
+            && self.is_large(shape)
+            && let Some(publish) = only
+        {
+            return self.make_head(&shape.shaped(&publish, identifiers), shape, bytes_max);
+        }
         let single = &mut self.buffers.single;
         single.clear();
         self.made = self.source.encode_with(only, shape, identifiers, bytes_max, self.now, single);
         Bytes::Single
     }
 
+    /// Makes one packet without the bytes that all receivers share.
+    fn make_head(&mut self, publish: &Publish<'_>, shape: Shape, bytes_max: usize) -> Bytes {
+        let user_properties = self.user_properties(shape);
+        let head = &mut self.buffers.single;
+        head.clear();
+        let mut sink = Head { bytes: head, user_properties, payload: publish.payload };
+        match publish.encode(shape.version(), &mut sink) {
+            Ok(len) if len <= bytes_max => {
+                self.made = Made { count: 1, payload_bytes: publish.payload.len() as u64, too_large: 0 };
+                Bytes::Head { len }
+            }
+            Ok(_) | Err(_) => {
+                self.made = Made { too_large: 1, ..Made::default() };
+                Bytes::Head { len: 0 }
+            }
+        }
+    }
+
+    /// How many bytes are to be sent.
+    pub(crate) fn len(&self, bytes: Bytes) -> usize {
+        match bytes {
+            Bytes::Head { len } => len,
+            Bytes::AsTheyCame | Bytes::Shaped | Bytes::Single => self.bytes(bytes).len(),
+        }
+    }
+
     /// What was made.
-    pub(crate) fn bytes(&self, bytes: Bytes) -> &[u8] {
+    fn bytes(&self, bytes: Bytes) -> &[u8] {
         match (bytes, self.source) {
             (Bytes::AsTheyCame, Source::Run(run)) => run.bytes,
-            (Bytes::Single, _) => &self.buffers.single,
+            (Bytes::Single | Bytes::Head { .. }, _) => &self.buffers.single,
             (Bytes::Shaped | Bytes::AsTheyCame, _) => &self.buffers.shaped,
         }
     }
@@ -239,9 +283,11 @@ impl<'a> Dispatch<'a> {
     ) {
         let flush = self.flush_of(receiver);
         let is_shared = self.flush == Flush::Bulk && self.is_large(receiver.shape);
-        let user_properties_bytes = if is_shared { self.user_properties(receiver.shape).len() } else { 0 };
+        let user_properties = if is_shared { self.user_properties(receiver.shape) } else { &[] };
+        // A message with a packet identifier travels alone.
+        let payload = self.only.map_or(&[][..], |publish| publish.payload);
         let packet = match bytes {
-            Bytes::Single => &mut self.buffers.single,
+            Bytes::Single | Bytes::Head { .. } => &mut self.buffers.single,
             Bytes::Shaped | Bytes::AsTheyCame => &mut self.buffers.shaped,
         };
         set_packet_id(packet, packet_id);
@@ -249,14 +295,15 @@ impl<'a> Dispatch<'a> {
             to.publish(connection, packet, flush);
             return;
         }
-        // What travels with an identifier travels alone, and its User Properties and payload come last.
-        let payload_bytes = usize::try_from(self.made.payload_bytes).unwrap_or(usize::MAX);
-        let shared_bytes = payload_bytes.saturating_add(user_properties_bytes);
-        let (head, rest) = packet.split_at(packet.len().saturating_sub(shared_bytes));
-        let shared = &mut self.shared[usize::from(user_properties_bytes > 0)];
+        let shared = &mut self.shared[usize::from(!user_properties.is_empty())];
         if shared.is_empty() {
-            shared.push(rest.into());
+            shared.push(self.source.shared_of(user_properties, payload));
         }
+        // User Properties and payload come last.
+        let head = match bytes {
+            Bytes::Head { .. } => &packet[..],
+            _ => &packet[..packet.len().saturating_sub(shared[0].len())],
+        };
         to.publish_shared(connection, head, &shared[0], flush);
     }
 
@@ -357,7 +404,7 @@ impl<'a> Dispatch<'a> {
         let (mut room, mut number) = (Room::Open, 0);
         source.for_each_of(only, *now, |publish| {
             if number == shared.len() {
-                shared.push([user_properties, publish.payload].concat().into());
+                shared.push(source.shared_of(user_properties, publish.payload));
             }
             let rest = &shared[number];
             number += 1;
@@ -384,7 +431,10 @@ impl<'a> Dispatch<'a> {
     /// The message, if there is only one: packets that travel together have no properties.
     fn only(&mut self) -> Option<Publish<'a>> {
         if self.only.is_none() && self.source.count() == 1 {
-            self.source.for_each(self.now, |publish| self.only = Some(*publish));
+            self.only = self.known.copied();
+            if self.only.is_none() {
+                self.source.for_each(self.now, |publish| self.only = Some(*publish));
+            }
         }
         self.only
     }
@@ -414,7 +464,8 @@ impl<'a> Dispatch<'a> {
     /// The message in memory of its own, for somebody for whom it has to wait.
     pub(crate) fn message(&mut self, budget: &Arc<Budget>) -> Option<Arc<Message>> {
         if self.message.is_none() {
-            self.message = self.source.message(self.now, budget);
+            let only = self.only();
+            self.message = self.source.message(only, self.now, budget);
         }
         self.message.clone()
     }
@@ -537,13 +588,28 @@ impl<'a> Source<'a> {
         made
     }
 
+    /// Copies the User Properties and the payload of a message once for all receivers. They stand side by side in most
+    /// packets.
+    fn shared_of(self, user_properties: &[u8], payload: &[u8]) -> Arc<[u8]> {
+        if user_properties.is_empty() {
+            return payload.into();
+        }
+        if let Self::Run(Run { bytes, count: 1, .. }) = self
+            && let Some(at) = bytes.len().checked_sub(user_properties.len() + payload.len())
+            && std::ptr::eq(bytes[at..].as_ptr(), user_properties.as_ptr())
+        {
+            return bytes[at..].into();
+        }
+        [user_properties, payload].concat().into()
+    }
+
     /// The first of them, in memory of its own.
-    fn message(self, now: Now, budget: &Arc<Budget>) -> Option<Arc<Message>> {
+    fn message(self, only: Option<Publish<'a>>, now: Now, budget: &Arc<Budget>) -> Option<Arc<Message>> {
         match self {
             Self::Message { message, .. } => Some(Arc::clone(message)),
             Self::Run(_) => {
                 let mut made = None;
-                self.for_each(now, |publish| {
+                self.for_each_of(only, now, |publish| {
                     let topic: Option<TopicName<'_>> = publish.topic.name();
                     let message = topic.map(|topic| Message::new(topic, publish, None, now));
                     made = message.map(|message| Arc::new(message.charged_to(budget)));

@@ -356,10 +356,11 @@ impl Shard {
         }
         self.count_absent(count * targets.absent_at(packets.qos) as u64);
         let flush = Flush::of(targets.count);
+        let known = (packets.count == 1 && publish.is_verbatim()).then_some(&publish.packet);
         let (mut blocker, mut behind) = (None, None);
         for (shard, targets) in &targets.shards {
             if *shard == self.id {
-                let found = self.deliver(Source::Run(packets), targets, flush, now, to);
+                let found = self.deliver_known((Source::Run(packets), known), targets, flush, now, to);
                 let over = found.over.filter(|_| route.waits_for_outputs);
                 blocker = blocker.or(over.map(|subscriber| route.full(&subscriber)));
                 behind = behind.or(found.behind);

@@ -47,6 +47,11 @@ pub struct UserProperty<'a> {
 /// The type of a value in [`Repeated`].
 pub(crate) trait RepeatedField<'a>: Field<'a> + Copy + fmt::Display + 'a {
     const PROPERTY: Property;
+
+    /// Goes past a value, and finds whatever is wrong with it.
+    fn check(from: &mut Reader<'a>) -> Result<(), Fault> {
+        Self::read(from).map(drop)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -191,6 +196,29 @@ impl<'a> Field<'a> for UserProperty<'a> {
 
 impl<'a> RepeatedField<'a> for UserProperty<'a> {
     const PROPERTY: Property = Property::UserProperty;
+
+    /// A packet may have hundreds of thousands: those that are short and plain take a third of the time here.
+    #[inline]
+    fn check(from: &mut Reader<'a>) -> Result<(), Fault> {
+        match behind_plain_text(from.rest).and_then(behind_plain_text) {
+            Some(behind) => {
+                #[cfg(feature = "meter")]
+                crate::meter::count_user_property();
+                from.rest = behind;
+                Ok(())
+            }
+            None => Self::read(from).map(drop),
+        }
+    }
+}
+
+/// Returns the bytes behind a string of at most 127 bytes, if all of those are ASCII and none is U+0000.
+#[inline]
+fn behind_plain_text(bytes: &[u8]) -> Option<&[u8]> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    let [0, len @ 0..=127] = *len else { return None };
+    let (text, behind) = rest.split_at_checked(usize::from(len))?;
+    text.iter().all(|byte| matches!(byte, 1..=127)).then_some(behind)
 }
 
 impl<'a> RepeatedField<'a> for SubscriptionIdentifier {
