@@ -94,12 +94,14 @@ impl Shard {
         }
         subscriber.gauge.set_behind(false);
         self.open(&subscriber, now, to);
-        if subscriber.queue.is_none() {
+        let subscriber = if subscriber.queue.is_none() {
             self.discard(&client);
-            self.changes.leave(subscriber, std::mem::take(&mut client.filters));
+            Some(subscriber)
         } else {
             self.tally.sub(Purpose::Subscriptions, client.subscription_bytes);
-        }
+            None
+        };
+        self.changes.leave(subscriber, std::mem::take(&mut client.filters), client.walks.take());
     }
 
     /// What was held for a connection is free, but for its filters.

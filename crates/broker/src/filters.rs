@@ -1,7 +1,7 @@
 //! The filters that one client subscribed to: most have none or one.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem;
 
 use index::DeepShape;
@@ -15,6 +15,9 @@ pub(crate) fn subscription_bytes(filter: &str) -> usize {
     4 * filter.len() + SUBSCRIPTION_BYTES
 }
 
+/// With more filters than this a tree takes the place of the hash table, which is moved as a whole whenever it grows.
+const MANY_MAX: usize = 1_024;
+
 /// A set that is as small as what it holds.
 #[derive(Debug, Default)]
 pub(crate) enum Filters {
@@ -24,6 +27,8 @@ pub(crate) enum Filters {
     /// Boxed, because nearly everybody has one of the others.
     #[allow(clippy::box_collection)]
     Many(Box<HashSet<Box<str>>>),
+    #[allow(clippy::box_collection)]
+    VeryMany(Box<BTreeSet<Box<str>>>),
 }
 
 impl Filters {
@@ -32,6 +37,7 @@ impl Filters {
             Self::None => 0,
             Self::One(_) => 1,
             Self::Many(all) => all.len(),
+            Self::VeryMany(all) => all.len(),
         }
     }
 
@@ -40,17 +46,20 @@ impl Filters {
             Self::None => false,
             Self::One(one) => **one == *filter,
             Self::Many(all) => all.contains(filter),
+            Self::VeryMany(all) => all.contains(filter),
         }
     }
 
     /// All of them, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
-        let (one, many) = match self {
-            Self::None => (None, None),
-            Self::One(one) => (Some(one), None),
-            Self::Many(all) => (None, Some(all.iter())),
+        let (one, many, very_many) = match self {
+            Self::None => (None, None, None),
+            Self::One(one) => (Some(one), None, None),
+            Self::Many(all) => (None, Some(all.iter()), None),
+            Self::VeryMany(all) => (None, None, Some(all.iter())),
         };
-        one.into_iter().chain(many.into_iter().flatten()).map(|filter| &**filter)
+        let many = many.into_iter().flatten().chain(very_many.into_iter().flatten());
+        one.into_iter().chain(many).map(|filter| &**filter)
     }
 
     pub(crate) fn insert(&mut self, filter: &str) {
@@ -58,7 +67,13 @@ impl Filters {
             Self::None => *self = Self::One(filter.into()),
             Self::One(one) if **one == *filter => {}
             Self::One(one) => *self = Self::Many(Box::new([mem::take(one), filter.into()].into())),
-            Self::Many(all) => drop(all.insert(filter.into())),
+            Self::Many(all) if all.len() < MANY_MAX => drop(all.insert(filter.into())),
+            Self::Many(all) => {
+                let mut all: BTreeSet<Box<str>> = all.drain().collect();
+                all.insert(filter.into());
+                *self = Self::VeryMany(Box::new(all));
+            }
+            Self::VeryMany(all) => drop(all.insert(filter.into())),
         }
     }
 
@@ -71,6 +86,13 @@ impl Filters {
             }
             Self::None | Self::One(_) => false,
             Self::Many(all) => {
+                let was_there = all.remove(filter);
+                if all.is_empty() {
+                    *self = Self::None;
+                }
+                was_there
+            }
+            Self::VeryMany(all) => {
                 let was_there = all.remove(filter);
                 if all.is_empty() {
                     *self = Self::None;
@@ -90,6 +112,13 @@ impl Filters {
                 let first: Vec<Box<str>> = all.iter().take(count).cloned().collect();
                 first.iter().for_each(|filter| drop(all.take(filter)));
                 *self = Self::Many(all);
+                first
+            }
+            Self::VeryMany(mut all) => {
+                let first = (0..count).map_while(|_| all.pop_first()).collect();
+                if !all.is_empty() {
+                    *self = Self::VeryMany(all);
+                }
                 first
             }
         }
@@ -128,6 +157,29 @@ impl Shapes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn very_many_filters_are_the_same_set() {
+        let mut filters = Filters::default();
+        let name = |number: usize| format!("t/{number:05}");
+        for number in 0..3 * MANY_MAX {
+            assert!(!filters.contains(&name(number)));
+            filters.insert(&name(number));
+            filters.insert(&name(0));
+            assert_eq!(filters.len(), number + 1);
+        }
+        assert!(matches!(filters, Filters::VeryMany(_)));
+        assert!((0..3 * MANY_MAX).all(|number| filters.contains(&name(number))));
+        assert_eq!(filters.iter().count(), 3 * MANY_MAX);
+        assert!(filters.remove(&name(7)) && !filters.remove(&name(7)));
+        let mut taken = filters.take(MANY_MAX);
+        assert_eq!((taken.len(), filters.len()), (MANY_MAX, 2 * MANY_MAX - 1));
+        taken.append(&mut filters.take(usize::MAX));
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!((taken.len(), filters.len()), (3 * MANY_MAX - 1, 0));
+        assert!(matches!(filters, Filters::None));
+    }
 
     #[test]
     fn filters_come_and_go() {

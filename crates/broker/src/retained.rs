@@ -1,6 +1,6 @@
 //! Retained messages that a subscription brings: in steps, at the pace at which the client takes them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use index::{ConnectionId, Interest, Target};
@@ -13,10 +13,12 @@ use crate::{Effects, Shard};
 
 /// The answers to one client's subscriptions that are not complete. One step is under way at a time, whatever
 /// the number of subscriptions: what waits for the client stays within its mark and one step.
+///
+/// There may be as many walks as subscriptions. A tree grows and is freed bit by bit; a hash table is moved as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct Walks {
-    walks: HashMap<CursorId, Walk>,
-    by_filter: HashMap<Arc<str>, CursorId>,
+    walks: BTreeMap<CursorId, Walk>,
+    by_filter: BTreeMap<Arc<str>, CursorId>,
     /// Those whose next step can be asked for, in turn.
     ready: VecDeque<CursorId>,
     stepping: Option<CursorId>,
@@ -62,6 +64,15 @@ impl Walks {
         for walk in unbegun.filter(|walk| matches(&walk.filter, message)) {
             walk.came_live.push(Arc::clone(message));
         }
+    }
+
+    /// Frees up to `count` walks of a client that is gone. Returns how many, and whether none is left.
+    pub(crate) fn free(&mut self, count: usize) -> (usize, bool) {
+        let mut freed = 0;
+        while freed < count && (self.walks.pop_first().is_some() | self.by_filter.pop_first().is_some()) {
+            freed += 1;
+        }
+        (freed, self.walks.is_empty() && self.by_filter.is_empty())
     }
 
     fn insert(&mut self, id: CursorId, filter: &str, interest: Interest, is_new: bool) {
@@ -125,6 +136,7 @@ impl Shard {
         let id = CursorId(self.cursors);
         let queue = client.queue();
         client.walks.get_or_insert_default().insert(id, &filter, interest, is_new);
+        self.changes.opening += 1;
         to.command(Command::Retained { connection, id, filter, queue });
     }
 
@@ -156,10 +168,21 @@ impl Shard {
         }
     }
 
-    /// The ledger has opened a walk's cursor.
-    pub(crate) fn begin_walk(&mut self, connection: ConnectionId, id: CursorId, to: &mut impl Effects) {
+    /// The ledger has opened a walk's cursor, or has found that nothing matches.
+    pub(crate) fn begin_walk(
+        &mut self,
+        connection: ConnectionId,
+        id: CursorId,
+        is_over: bool,
+        to: &mut impl Effects,
+    ) {
+        self.changes.opening = self.changes.opening.saturating_sub(1);
         if let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) {
-            walks.begin(id);
+            if is_over {
+                walks.remove(id);
+            } else {
+                walks.begin(id);
+            }
             self.continue_walks(connection, to);
         }
     }

@@ -279,7 +279,7 @@ impl Shard {
                 };
                 self.give_up(connection, reason, why, now, to);
             }
-            Reply::Begun { connection, id } => self.begin_walk(connection, id, to),
+            Reply::Begun { connection, id, is_over } => self.begin_walk(connection, id, is_over, to),
             Reply::Retained { connection, id, messages, done } => {
                 self.retained(connection, id, (messages, done), now, to);
             }
@@ -329,7 +329,7 @@ impl Shard {
     pub fn end_turn(&mut self, now: Now, to: &mut impl Effects) {
         self.continue_requests(now, to);
         self.write_changes(now, to);
-        self.changes.units = UNITS_PER_TURN;
+        self.changes.units = if self.changes.opens_enough() { 0 } else { UNITS_PER_TURN };
         self.forget_some_filters();
         self.arm_stalled(now);
         let waiting = usize::try_from(self.counters.waiting.value()).unwrap_or_default();

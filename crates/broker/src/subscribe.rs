@@ -16,10 +16,15 @@ use wire::{
 use crate::ending::{By, Ending};
 use crate::filters::{Filters, subscription_bytes};
 use crate::requests::UNITS_PER_TURN;
+use crate::retained::Walks;
 use crate::{Effects, Notice, Shard};
 
-/// The filters of clients that have gone are taken out of the index at most so many a turn.
-const FORGOTTEN_PER_TURN: usize = 1_000;
+/// Maximum number of pieces that a turn frees of clients that are gone: filters, which are taken out of the index, and walks
+/// through retained messages.
+const FORGOTTEN_PER_TURN: usize = 256;
+/// Maximum number of cursors that wait to be opened by the ledger. With as many, no filters are taken in: commands of other
+/// clients would wait behind them.
+const OPENING_MAX: usize = 1_000;
 
 /// So many changes are written under one lock.
 const CHANGES_PER_LOCK: usize = 256;
@@ -36,9 +41,20 @@ pub(crate) struct Changes {
     pub(crate) units: usize,
     /// Answers to what is written; kept for its memory.
     answers: Vec<(ConnectionId, Recording)>,
-    leaving: VecDeque<(Arc<Subscriber>, Filters)>,
+    leaving: VecDeque<Leaving>,
+    /// Cursors over retained messages that the ledger has been asked to open and has not.
+    pub(crate) opening: usize,
     /// So many of what is pending have a shape that the index does not know yet, and that is deep.
     pub(crate) deep_shapes: usize,
+}
+
+/// The filters and walks of a client that is gone.
+#[derive(Debug)]
+struct Leaving {
+    /// It stands in the index with these filters; nothing if its session lasts, whose filters stay there.
+    subscriber: Option<Arc<Subscriber>>,
+    filters: Filters,
+    walks: Option<Box<Walks>>,
 }
 
 /// A SUBSCRIBE or UNSUBSCRIBE, or a part of one, to be answered when it is written.
@@ -172,23 +188,35 @@ impl Default for Changes {
             units: UNITS_PER_TURN,
             answers: Vec::new(),
             leaving: VecDeque::new(),
+            opening: 0,
             deep_shapes: 0,
         }
     }
 }
 
 impl Changes {
-    /// A subscriber is gone; its filters follow, a bounded number a turn. Until then they lead to a place
-    /// where it is not.
-    pub(crate) fn leave(&mut self, subscriber: Arc<Subscriber>, filters: Filters) {
-        if filters.len() > 0 {
-            self.leaving.push_back((subscriber, filters));
+    /// A client is gone; its filters and walks follow, a bounded number a turn. Until then the filters of a `subscriber` lead
+    /// to a place where it is not. Without one they are only freed.
+    pub(crate) fn leave(
+        &mut self,
+        subscriber: Option<Arc<Subscriber>>,
+        filters: Filters,
+        walks: Option<Box<Walks>>,
+    ) {
+        if filters.len() > 0 || walks.is_some() {
+            self.leaving.push_back(Leaving { subscriber, filters, walks });
         }
     }
 
     /// Whether the next turn goes on with something.
     pub(crate) fn has_work(&self) -> bool {
-        !self.leaving.is_empty() || !(self.line.is_empty() || self.waits_for_ledger)
+        let waits = self.waits_for_ledger || self.opens_enough();
+        !self.leaving.is_empty() || !(self.line.is_empty() || waits)
+    }
+
+    /// Whether the ledger has so many cursors to open that no more filters are taken in now.
+    pub(crate) fn opens_enough(&self) -> bool {
+        self.opening >= OPENING_MAX
     }
 }
 
@@ -230,22 +258,31 @@ impl Shard {
         self.changes.answers = answers;
     }
 
-    /// Takes some of the filters of those who have gone out of the index.
+    /// Frees some filters and walks of clients that are gone, and takes the filters out of the index.
     pub(crate) fn forget_some_filters(&mut self) {
         let mut left = FORGOTTEN_PER_TURN;
         let mut applied = Vec::new();
         while left > 0
-            && let Some((subscriber, filters)) = self.changes.leaving.front_mut()
+            && let Some(leaving) = self.changes.leaving.front_mut()
         {
-            let taken = filters.take(left);
+            if let Some(walks) = &mut leaving.walks {
+                let (freed, is_done) = walks.free(left);
+                left -= freed;
+                if is_done {
+                    leaving.walks = None;
+                }
+                continue;
+            }
+            let taken = leaving.filters.take(left);
             left -= taken.len().min(left);
-            let bytes = taken.iter().map(|filter| subscription_bytes(filter)).sum();
-            self.tally.sub(Purpose::Subscriptions, bytes);
-            let subscriber = &*subscriber;
-            let changes =
-                taken.iter().map(|filter| Change::Unsubscribe { filter: valid(filter), subscriber });
-            self.index.apply(changes, &mut applied);
-            if filters.len() == 0 {
+            if let Some(subscriber) = &leaving.subscriber {
+                let bytes = taken.iter().map(|filter| subscription_bytes(filter)).sum();
+                self.tally.sub(Purpose::Subscriptions, bytes);
+                let changes =
+                    taken.iter().map(|filter| Change::Unsubscribe { filter: valid(filter), subscriber });
+                self.index.apply(changes, &mut applied);
+            }
+            if leaving.filters.len() == 0 {
                 self.changes.leaving.pop_front();
             }
         }

@@ -345,6 +345,8 @@ pub enum Reply {
         connection: ConnectionId,
         /// Which of its cursors.
         id: CursorId,
+        /// Nothing matches: the cursor is closed already.
+        is_over: bool,
     },
     /// One step of a cursor.
     Retained {

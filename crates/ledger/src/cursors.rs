@@ -17,6 +17,9 @@ use crate::{Effects, Ledger, RETRY_MS, Record, Settings};
 /// that nobody waits behind a filter that matches little.
 const STRIDE: Stride = Stride { bytes: 64 * 1024, visits: 1_000 };
 
+/// The first look, when a cursor is opened: enough to find that a filter without wildcards has no value.
+const FIRST_STRIDE: Stride = Stride { bytes: 1, visits: 2 };
+
 /// How much a cursor brings to a session at a time: it must never fill its queue.
 fn stride(settings: &Settings) -> Stride {
     Stride {
@@ -39,6 +42,8 @@ pub(crate) struct Cursors {
     asked: VecDeque<WalkKey>,
     /// Those whose next step is made at that time: what they had found could not be recorded.
     later: VecDeque<(u64, WalkKey)>,
+    /// Connections that are gone. Their cursors are closed bit by bit; nobody asks them for anything any more.
+    closing: VecDeque<(ShardId, ConnectionId)>,
 }
 
 pub(crate) type WalkKey = (ShardId, ConnectionId, CursorId);
@@ -61,7 +66,7 @@ impl Cursors {
             Walk { cursor, asked: false, stride: STRIDE, is_remembered, is_done: false, was_refused: false };
         self.walks.insert(key, walk);
         let (shard, connection, id) = key;
-        to.post(shard, Reply::Begun { connection, id });
+        to.post(shard, Reply::Begun { connection, id, is_over: false });
     }
 
     /// The filter of a cursor that a lasting session remembers.
@@ -90,10 +95,29 @@ impl Cursors {
         self.walks.remove(&key);
     }
 
+    /// A connection is gone. [`close_some`](Self::close_some) closes its cursors.
     pub(crate) fn close_all(&mut self, shard: ShardId, connection: ConnectionId) {
+        if self.first_of(shard, connection).is_some() {
+            self.closing.push_back((shard, connection));
+        }
+    }
+
+    /// Closes cursors of connections that are gone, each for one unit.
+    pub(crate) fn close_some(&mut self, units: &mut usize) {
+        while *units > 0
+            && let Some((shard, connection)) = self.closing.front().copied()
+        {
+            *units -= 1;
+            match self.first_of(shard, connection) {
+                Some(key) => self.close(key),
+                None => drop(self.closing.pop_front()),
+            }
+        }
+    }
+
+    fn first_of(&self, shard: ShardId, connection: ConnectionId) -> Option<WalkKey> {
         let all = (shard, connection, CursorId(0))..=(shard, connection, CursorId(u32::MAX));
-        let keys: Vec<WalkKey> = self.walks.range(all).map(|(key, _)| *key).collect();
-        keys.iter().for_each(|key| drop(self.walks.remove(key)));
+        self.walks.range(all).next().map(|(key, _)| *key)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
@@ -101,7 +125,7 @@ impl Cursors {
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        !self.asked.is_empty()
+        !(self.asked.is_empty() && self.closing.is_empty())
     }
 
     /// One step of each cursor that was asked for one, at most `steps`.
@@ -153,6 +177,7 @@ impl Ledger {
         key: WalkKey,
         filter: TopicFilter<'_>,
         queue: Option<QueueId>,
+        now: Now,
         to: &mut impl Effects,
     ) {
         let last = self.last_message;
@@ -168,6 +193,16 @@ impl Ledger {
             cursor.from = unfinished.from.clone();
             let last_at_most_once = *unfinished.last_at_most_once.get_or_insert(last);
             cursor.upto = Upto { last: unfinished.last, last_at_most_once, granted };
+        } else {
+            let Step { messages, done } = self.retained.step(&mut cursor, FIRST_STRIDE, now);
+            if done && messages.is_empty() {
+                let (shard, connection, id) = key;
+                return to.post(shard, Reply::Begun { connection, id, is_over: true });
+            }
+            if !messages.is_empty() {
+                // They are found again when they are asked for.
+                cursor = self.retained.cursor(filter, last);
+            }
         }
         self.cursors.open(key, cursor, is_remembered, to);
     }

@@ -263,7 +263,7 @@ impl Ledger {
                 self.sent(Place { shard: from, connection }, group, entry, to);
             }
             Command::Retained { connection, id, filter, queue } => match TopicFilter::new(&filter) {
-                Ok(filter) => self.open_cursor((from, connection, id), filter, queue, to),
+                Ok(filter) => self.open_cursor((from, connection, id), filter, queue, now, to),
                 Err(_) => debug_assert!(false, "shards ask with filters that were decoded"),
             },
             Command::Queue { origin, id, messages, interest } => {
@@ -312,6 +312,7 @@ impl Ledger {
         self.feed_all(&mut units, now, to);
         self.look_at_timers(&mut units, now, to);
         self.end_some(&mut units, to);
+        self.cursors.close_some(&mut units);
         if to.has_room() {
             self.fire_wills(&mut units, now, to);
             self.cursors.work(CURSOR_STEPS_AT_A_TIME, &self.retained, now, to);

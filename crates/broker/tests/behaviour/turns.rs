@@ -11,7 +11,7 @@ use crate::world::{Peer, World, bytes, settings};
 
 const FILTERS: usize = 20_000;
 /// What a turn takes in of packets that it has just read, and of packets that wait.
-const FILTERS_PER_TURN: usize = 2_000;
+const FILTERS_PER_TURN: usize = 1_024;
 
 fn world() -> World {
     let all = Settings { subscriptions_max: 100_000, packet_bytes_max: 2 << 20, ..settings() };
@@ -109,6 +109,7 @@ fn many_packets_in_one_read_are_taken_in_over_many_turns() {
     let (mut before, mut most) = (world.subscriptions(), 0);
     while world.subscriptions() < FILTERS {
         world.feed_only(other, PING);
+        world.carry_commands();
         world.read_again();
         most = most.max(world.subscriptions() - before);
         before = world.subscriptions();
@@ -152,6 +153,56 @@ fn who_leaves_in_the_middle_leaves_nothing() {
         assert_eq!(world.budget.held_bytes(Purpose::Partials), 0);
         assert_eq!(world.budget.held_bytes(Purpose::Subscriptions), 0);
     }
+}
+
+/// Its filters, and its cursors over retained messages that it did not take.
+#[test]
+fn what_a_client_leaves_behind_is_freed_over_many_turns() {
+    /// Pieces that a turn frees.
+    const PIECES_PER_TURN: usize = 256;
+    for lasts in [false, true] {
+        let mut world = world();
+        let publisher = world.connect(0, Version::V5, "publisher");
+        let names = names("t/");
+        names.iter().for_each(|name| world.publish_retained(publisher, name, "x"));
+        let peer = world.accept(0, Version::V5);
+        let mut connect = wire::Connect::new(Version::V5, crate::world::utf8("leaves"));
+        connect.properties.session_expiry_interval_secs = lasts.then_some(3_600);
+        world.send(peer, &connect.into());
+        world.socket(peer).stuck = true;
+        world.feed(peer, &subscribe(&names, Version::V5));
+        assert_eq!(world.subscriptions(), FILTERS);
+        world.close(peer);
+        let mut turns = 0;
+        while world.shards[0].has_work() {
+            world.end_turn(0);
+            turns += 1;
+        }
+        // A few cursors have come to their ends.
+        let least = (2 * FILTERS - 100) / PIECES_PER_TURN;
+        assert!(turns >= least, "{turns} turns, lasts: {lasts}");
+        world.settle();
+        assert_eq!(world.subscriptions(), if lasts { FILTERS } else { 0 });
+    }
+}
+
+#[test]
+fn the_ledger_has_a_bounded_number_of_cursors_to_open_for_all_clients_of_a_shard() {
+    /// The bound, and the filters that two turns add.
+    const COMMANDS_MAX: usize = 1_000 + 4 * 256;
+    let mut world = world();
+    let [greedy, other] = ["greedy", "other"].map(|name| world.connect(0, Version::V5, name));
+    world.feed_only(greedy, &subscribe(&names("t/"), Version::V5));
+    let single = |name: &String| subscribe(std::slice::from_ref(name), Version::V5);
+    world.feed_only(other, &names("s/").iter().flat_map(single).collect::<Vec<u8>>());
+    for _ in 0..100 {
+        world.end_turn(0);
+        assert!(world.commands(0) <= COMMANDS_MAX, "{} commands", world.commands(0));
+    }
+    assert!(!world.shards[0].has_work(), "it waits for the ledger without turning");
+    world.settle();
+    assert_eq!(world.subscriptions(), 2 * FILTERS);
+    assert_eq!((world.packets(greedy).len(), world.packets(other).len()), (1, FILTERS));
 }
 
 /// The topic levels of the filters below, of which each has another shape.

@@ -544,10 +544,20 @@ impl World {
     }
 
     pub(crate) fn hang_up(&mut self, peer: Peer) {
+        self.close(peer);
+        self.settle();
+    }
+
+    /// The connection ends; what follows from that waits.
+    pub(crate) fn close(&mut self, peer: Peer) {
         let socket = self.socket(peer);
         (socket.closed, socket.partial) = (true, None);
         self.shards[peer.shard].closed(peer.id, &Cause::EndOfStream, self.now, &mut self.outside[peer.shard]);
-        self.settle();
+    }
+
+    /// How many commands wait for the ledger.
+    pub(crate) fn commands(&self, shard: usize) -> usize {
+        self.outside[shard].commands.len()
     }
 
     pub(crate) fn wait(&mut self, ms: u64) {

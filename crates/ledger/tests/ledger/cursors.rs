@@ -50,6 +50,58 @@ fn a_cursor_waits_for_the_queue_that_it_brings_to() {
     stage.check_account();
 }
 
+#[test]
+fn the_cursors_of_a_connection_that_is_gone_are_closed_bit_by_bit() {
+    const CURSORS: u32 = 20_000;
+    let mut stage = Stage::new();
+    stage.emit(&retained("t", b"1", QOS_1));
+    let client = stage.client("c", &Ask::clean());
+    let (shard, connection) = (client.place.shard, client.place.connection);
+    for id in (1..=CURSORS).map(CursorId) {
+        stage.handle(shard, Command::Retained { connection, id, filter: "t".into(), queue: None });
+    }
+    let opened = stage.replies().iter().filter(|(_, reply)| is_open(reply)).count();
+    assert_eq!(opened, CURSORS as usize);
+    stage.leave(&client, Cause::Normal);
+    let mut turns = 0;
+    while stage.ledger.has_work() {
+        stage.ledger.work(stage.now, &mut stage.sink);
+        turns += 1;
+    }
+    assert!(turns >= CURSORS / 1_000, "{turns} turns");
+}
+
+fn is_open(reply: &Reply) -> bool {
+    matches!(reply, Reply::Begun { is_over: false, .. })
+}
+
+#[test]
+fn a_cursor_that_finds_nothing_is_over_when_it_is_opened() {
+    let mut stage = Stage::new();
+    for topic in ["s", "t/1", "t/1/2", "u/1"] {
+        stage.emit(&retained(topic, b"1", QOS_1));
+    }
+    let client = stage.client("c", &Ask::clean());
+    let (shard, connection) = (client.place.shard, client.place.connection);
+    let mut open = |number, filter: &str| {
+        let id = CursorId(number);
+        stage.handle(shard, Command::Retained { connection, id, filter: filter.into(), queue: None });
+        let begun = stage.replies().iter().any(|(_, reply)| is_open(reply));
+        stage.handle(shard, Command::Credit { connection, id, queue: None });
+        let found = stage.replies().into_iter().map(|(_, reply)| match reply {
+            Reply::Retained { messages, .. } => messages.len(),
+            _ => 0,
+        });
+        (begun, found.sum::<usize>())
+    };
+    for (number, filter) in (1..).zip(["t", "t/2", "t/1/3", "v", "v/#", "r"]) {
+        assert_eq!(open(number, filter), (false, 0), "{filter}");
+    }
+    for (number, (filter, count)) in (10..).zip([("t/1", 1), ("t/#", 2), ("+/1", 2), ("#", 4), ("s", 1)]) {
+        assert_eq!(open(number, filter), (true, count), "{filter}");
+    }
+}
+
 /// Numbers that look random, the same ones for a seed (SplitMix64).
 struct Dice(u64);
 
@@ -158,6 +210,7 @@ impl Reader {
 
     fn hear(&mut self, reply: Reply) {
         match reply {
+            Reply::Begun { is_over: true, .. } => self.is_done = true,
             Reply::Begun { .. } => self.credit(),
             Reply::Retained { id, messages, done, .. } => self.step(id, messages, done),
             Reply::Deliver(deliver) => {
