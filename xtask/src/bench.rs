@@ -1,4 +1,4 @@
-//! Takes the figures of `docs/BENCHMARKS.md`: each is a command, and what it printed.
+//! Measures the figures of `docs/BENCHMARKS.md`. Each section is a command and its output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use crate::house::House;
 use crate::log::Log;
 use crate::tools;
 
-/// One section of the page.
+/// A section of the page.
 struct Section {
     name: &'static str,
     title: &'static str,
-    /// What is measured, and how to read it.
+    /// Description of the measurement, and how to read the figures.
     text: &'static str,
-    /// What follows `pondhawk bench`; or a command, where it is [`CLIENTS`].
+    /// Arguments after `pondhawk bench`, or a whole command if it begins with [`CLIENTS`].
     arguments: &'static str,
-    /// What is given instead, or besides, where only the command itself is tried.
+    /// Arguments for a short run, which only checks that the command works.
     in_short: &'static str,
-    /// What is in the configuration file of ours, if it has one.
+    /// Content of the broker's configuration file, if it has one.
     configuration: Option<&'static str>,
     peers: &'static [Peer],
 }
@@ -29,7 +29,7 @@ enum Peer {
     Relay,
 }
 
-/// The program that measures client libraries, and their server with them.
+/// Name of the program that measures client libraries, with this broker as their server.
 const CLIENTS: &str = "client-speed";
 
 const SECTIONS: &[Section] = &[
@@ -238,7 +238,7 @@ const SECTIONS: &[Section] = &[
     },
 ];
 
-/// Limits that an attack reaches in seconds.
+/// Limits that an attack reaches within seconds.
 const HOSTILE: &str = "[limits]\nmemory_budget_bytes = \"256 MiB\"\n\n[journal]\ndisk_bytes = \"256 MiB\"\n";
 
 const HEAD: &str = "\
@@ -251,10 +251,10 @@ second; a rate with a star is bound by the generator. The relay is a ceiling: it
 Nothing was lost, duplicated or out of order where a table does not say so.
 ";
 
-/// Each command with few messages, to see that it works and loses nothing; writes nothing.
+/// Runs each command with few messages, to check that it works and loses nothing. Writes no page.
 ///
 /// # Errors
-/// When one fails.
+/// If a command fails.
 pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
     house.build(log)?;
     tools::install(house, log)?;
@@ -277,10 +277,10 @@ pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes the figures of these sections, or of all, and writes them down.
+/// Measures these sections, or all of them, and writes the page.
 ///
 /// # Errors
-/// When there is no such section, or one cannot be measured. What was measured before is written.
+/// If there is no such section, or a section cannot be measured. Sections that were measured before it are written.
 pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), String> {
     if let Some(unknown) = names.iter().find(|name| SECTIONS.iter().all(|section| section.name != **name)) {
         let known: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
@@ -301,18 +301,18 @@ pub(crate) fn run(house: &House, names: &[String], log: &mut Log) -> Result<(), 
     measured
 }
 
-/// The path, with this folder first.
+/// Returns the `PATH` variable with this folder in front.
 fn on_path(folder: &Path) -> String {
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
 }
 
-/// Builds the program that measures client libraries, with those that cargo does not build.
+/// Builds the program that measures client libraries, and the clients that cargo does not build.
 fn build_clients(house: &House, log: &mut Log) -> Result<(), String> {
     tools::install(house, log)?;
     log.run(house.cargo().args(["build", "--release", "--package", "pondhawk-tests", "--bin", CLIENTS]))
 }
 
-/// A line that finds what was built in this folder.
+/// Makes a shell command for `line`, which finds the programs in the folder `built`.
 fn in_shell(house: &House, line: &str, built: &Path) -> Command {
     let mut shell = house.command("sh");
     shell.env("PATH", on_path(built)).env("PONDHAWK_BUILT", built);
@@ -320,7 +320,7 @@ fn in_shell(house: &House, line: &str, built: &Path) -> Command {
     shell
 }
 
-/// Where what was measured is kept, and the configuration files are.
+/// Returns the folder for finished sections and configuration files.
 fn folder(house: &House) -> Result<PathBuf, String> {
     let folder = house.target().join("xtask/bench");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -328,7 +328,7 @@ fn folder(house: &House) -> Result<PathBuf, String> {
 }
 
 impl Section {
-    /// Whether it starts no servers.
+    /// Whether the command starts no servers.
     fn is_alone(&self) -> bool {
         let test = self.arguments.split(' ').next().unwrap_or_default();
         ["ledger", "durable", "recovery", CLIENTS].contains(&test)
@@ -338,8 +338,9 @@ impl Section {
         self.arguments.starts_with(CLIENTS)
     }
 
-    /// The command that starts the server on a new journal, in a folder that has its configuration file, and no journals of
-    /// the section before.
+    /// Returns the command that starts the broker on a new journal.
+    ///
+    /// Writes the configuration file into the folder, and removes the journals of the section before.
     fn serve(&self, folder: &Path) -> Result<String, String> {
         let data = folder.join("data");
         if data.exists() {
@@ -352,7 +353,7 @@ impl Section {
         Ok(format!("{serve} -c {}.toml", self.name))
     }
 
-    /// The command as somebody types it who has `pondhawk` on the path.
+    /// Returns the command as a user types it who has `pondhawk` on the path.
     fn line(&self, serve: &str) -> String {
         if self.is_of_clients() {
             return self.arguments.to_owned();
@@ -374,7 +375,7 @@ impl Section {
         line
     }
 
-    /// What the command prints. That a peer fails in its own rows is a figure too.
+    /// Runs the command, and returns its output. The failure of a peer in its own rows is a result, not an error.
     fn measure(&self, house: &House, line: &str, folder: &Path, log: &mut Log) -> Result<String, String> {
         log.note(&format!("$ {line}"));
         let mut shell = in_shell(house, line, &house.target().join("release"));
@@ -393,7 +394,7 @@ impl Section {
     }
 }
 
-/// Sections that were measured are kept one by one, so that they can be taken again one by one.
+/// The page. Each finished section is stored in a file of its own, so that sections can be measured one by one.
 struct Page {
     folder: PathBuf,
     path: PathBuf,
@@ -412,7 +413,7 @@ impl Page {
         let file = configuration.map_or(String::new(), |configuration| {
             format!("`{}.toml`:\n\n```toml\n{configuration}```\n\n", section.name)
         });
-        // The first line says what the heading and the command say.
+        // The first line repeats the heading and the command.
         let (_, table) = printed.split_once('\n').unwrap_or(("", printed));
         let table = table.trim();
         let text = format!("\n## {title}\n\n{text} At {commit}:\n\n```\n{line}\n```\n\n{file}{table}\n");
@@ -434,7 +435,7 @@ fn is_pinned() -> bool {
     std::thread::available_parallelism().is_ok_and(|count| count.get() > 1)
 }
 
-/// The machine and the peers, in a sentence.
+/// Describes the machine and the peers in a sentence.
 fn machine() -> String {
     let of_file = |path: &str, key: &str| {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -445,7 +446,7 @@ fn machine() -> String {
     let processor = of_file("/proc/cpuinfo", "model name");
     let memory = of_file("/proc/meminfo", "MemTotal");
     let kernel = said(Command::new("uname").args(["-s", "-r"]));
-    // What follows a dash says who has built it.
+    // The text after the dash names the builder of the kernel.
     let kernel = kernel.split('-').next().unwrap_or_default();
     let mosquitto = said(Command::new("mosquitto").arg("-h"));
     let mosquitto = mosquitto.lines().next().unwrap_or_default();
@@ -454,7 +455,7 @@ fn machine() -> String {
     )
 }
 
-/// What a program prints, or nothing.
+/// Returns the output of a program; empty if the program cannot be run.
 fn said(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_owned()

@@ -1,9 +1,9 @@
-//! Runs the fuzz targets of `fuzz/` for a while, and beside them the fuzzer of `tests/fuzz`, which talks to a running
-//! broker over TCP.
+//! Runs the fuzz targets of `fuzz/` for a limited time. The fuzzer of `tests/fuzz`, which sends packets to a
+//! running broker over TCP, runs beside them.
 //!
-//! The targets are ordinary cargo-fuzz targets, and `cargo fuzz run TARGET` is the way to search for long. A short run needs
-//! no more than a build with coverage counters, which stable compilers can do, so CI does without installing
-//! cargo-fuzz and without nightly.
+//! The targets are ordinary cargo-fuzz targets, and `cargo fuzz run TARGET` is the way to a long search. A short
+//! run only needs a build with coverage counters, which stable compilers support. CI therefore needs neither
+//! cargo-fuzz nor nightly.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,28 +12,30 @@ use std::process::Command;
 use crate::house::House;
 use crate::log::Log;
 
-/// What cargo-fuzz passes for `--sanitizer none`: coverage of edges and comparisons, in one unit per crate because the
-/// pass does not work across units. Debug assertions make an overflow a crash.
+/// Compiler flags of cargo-fuzz with `--sanitizer none`: coverage of edges and comparisons.
+///
+/// Each crate is one code generation unit, because the pass does not work across units. Debug assertions turn an
+/// overflow into a crash.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions";
 
-/// A run of the fuzz targets.
+/// Options of a run of the fuzz targets.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// For each target; if nothing else is said, as long as CI has time.
+    /// Seconds for each target. Without a value, each target gets the time that it has in CI.
     seconds: Option<u32>,
-    /// For the fuzzer over TCP: where its numbers begin, and the one connection that is to be played again.
+    /// Arguments for the fuzzer over TCP: the seed, and the one connection to repeat.
     replay: Vec<String>,
-    /// All of them if none is named.
+    /// Names of the targets to run; empty for all of them.
     targets: Vec<String>,
 }
 
-/// The name of the fuzzer over TCP among the targets.
+/// The name of the fuzzer over TCP in the list of targets.
 const TCP: &str = "tcp";
-/// For each target of `fuzz/`.
+/// Default number of seconds for each target of `fuzz/`.
 const SECONDS: u32 = 15;
-/// For the fuzzer over TCP, which runs beside them and while they are built.
+/// Default number of seconds for the fuzzer over TCP, which runs while the other targets are built and run.
 const TCP_SECONDS: u32 = 60;
 
 impl Options {
@@ -67,9 +69,11 @@ impl Options {
     }
 }
 
+/// Runs the wanted targets, and the fuzzer over TCP beside them.
+///
 /// # Errors
-/// When a target cannot be built, or crashes: its input is then under `fuzz/artifacts`. Or when the fuzzer over TCP has
-/// seen something wrong: then it has said how to see it again.
+/// If a target cannot be built, or crashes; its input is then under `fuzz/artifacts`. If the fuzzer over TCP finds
+/// a fault; its output then says how to reproduce the fault.
 pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
     if !options.has_tcp() {
         return run_targets(house, options, log);
@@ -78,7 +82,7 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
     if options.is_tcp_alone() {
         return log.run(&mut tcp);
     }
-    // One waits for sockets where the others compute.
+    // The fuzzer over TCP waits for sockets while the targets compute.
     let mut tcp = log.start(&mut tcp)?;
     let targets = run_targets(house, options, log);
     let status = tcp.wait().map_err(|error| format!("the fuzzer over TCP: {error}"))?;
@@ -86,7 +90,7 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
     if status.success() { Ok(()) } else { Err(format!("the fuzzer over TCP failed ({status})")) }
 }
 
-/// The fuzzer over TCP, and the broker in the profile that checks arithmetic, built.
+/// Builds the fuzzer over TCP and the broker, in the profile that checks arithmetic. Returns the fuzzer's command.
 fn tcp(house: &House, options: &Options, log: &mut Log) -> Result<Command, String> {
     house.build(log)?;
     let mut fuzz = house.command(house.built().join("fuzz-tcp"));
@@ -97,7 +101,7 @@ fn tcp(house: &House, options: &Options, log: &mut Log) -> Result<Command, Strin
 }
 
 fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
-    // The table of packets is where the search begins.
+    // The search begins with the packets of the table.
     let mut seeds = house.cargo();
     seeds.args(["run", "--manifest-path", "fuzz/Cargo.toml", "--bin", "seeds", "--target-dir"]);
     log.run(seeds.arg(house.target().join("fuzz-seeds")))?;
@@ -112,7 +116,7 @@ fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), St
         &host,
         "--target-dir",
     ]);
-    // A target triple keeps the flags away from build scripts.
+    // Flags do not apply to build scripts if the build has a target triple.
     build.arg(house.target().join("fuzz")).env("RUSTFLAGS", FLAGS);
     let targets = targets(house, options)?;
     for target in &targets {
@@ -135,7 +139,7 @@ fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), St
     Ok(())
 }
 
-/// The files of `fuzz/fuzz_targets`, without their ending.
+/// Returns the wanted targets, or else the names of all files in `fuzz/fuzz_targets`, without extension.
 fn targets(house: &House, options: &Options) -> Result<Vec<String>, String> {
     if !options.targets.is_empty() {
         return Ok(options.targets.iter().filter(|target| *target != TCP).cloned().collect());

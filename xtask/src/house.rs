@@ -1,4 +1,4 @@
-//! Where things are.
+//! The folders of the workspace, and commands that run in it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::log::Log;
 
-/// The workspace and what is built in it.
+/// The folder of the workspace, and the folder of its build results.
 #[derive(Debug)]
 pub(crate) struct House {
     root: PathBuf,
@@ -14,7 +14,7 @@ pub(crate) struct House {
 }
 
 impl House {
-    /// The workspace this program was built from.
+    /// Finds the workspace from which this program was built.
     pub(crate) fn new() -> Self {
         let root =
             Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned();
@@ -27,36 +27,38 @@ impl House {
         &self.root
     }
 
-    /// What cargo builds.
+    /// The folder into which cargo builds.
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Where the programs are that [`build`](Self::build) builds.
+    /// The folder of the programs that [`build`](Self::build) makes.
     pub(crate) fn built(&self) -> PathBuf {
         self.target.join("debug")
     }
 
-    /// Builds everything that tests are and run, in their profile. All at once, because a part of it by itself would
-    /// ask for other features of the same libraries, and all of those would be compiled once more.
+    /// Builds all tests, and all programs that tests run, in their profile.
+    ///
+    /// A single build for everything is faster: a build of a part would ask for other features of the same
+    /// libraries, and compile them once more.
     ///
     /// # Errors
-    /// When something cannot be built.
+    /// If a build fails.
     pub(crate) fn build(&self, log: &mut Log) -> Result<(), String> {
         log.run(self.cargo().args(["build", "--workspace", "--bins", "--examples", "--tests"]))
     }
 
-    /// What tests need and this machine may not have.
+    /// The folder of tools that tests need and this machine may not have.
     pub(crate) fn tools(&self) -> PathBuf {
         self.target.join("tools")
     }
 
-    /// Cargo, at the root of the workspace.
+    /// Makes a cargo command that runs at the root of the workspace.
     pub(crate) fn cargo(&self) -> Command {
         self.command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
     }
 
-    /// A program, run at the root of the workspace.
+    /// Makes a command that runs at the root of the workspace.
     pub(crate) fn command(&self, program: impl Into<OsString>) -> Command {
         let mut command = Command::new(program.into());
         command.current_dir(&self.root);

@@ -1,4 +1,4 @@
-//! What the programs of one step print, in a file, and what of it is worth showing.
+//! The output of the programs in one step: stored in a file, and summarised for the terminal.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The log of one step.
+/// The log file of one step.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
@@ -14,7 +14,7 @@ pub(crate) struct Log {
     remark: String,
 }
 
-/// Tests that were counted in a log.
+/// Numbers of tests in a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: usize,
@@ -32,20 +32,20 @@ impl Log {
         &self.path
     }
 
-    /// Runs a program with both its outputs in the log.
+    /// Runs a program, and writes its standard output and standard error to the log.
     ///
     /// # Errors
-    /// When it cannot be run, or fails.
+    /// If the program cannot be run, or fails.
     pub(crate) fn run(&mut self, command: &mut Command) -> Result<(), String> {
         let line = command_line(command);
         let status = self.start(command)?.wait().map_err(|error| format!("`{line}`: {error}"))?;
         if status.success() { Ok(()) } else { Err(format!("`{line}` failed ({status})")) }
     }
 
-    /// Starts a program with both its outputs in the log. It goes on beside others.
+    /// Starts a program, whose standard output and standard error go to the log. Returns without waiting for it.
     ///
     /// # Errors
-    /// When it cannot be run.
+    /// If the program cannot be run.
     pub(crate) fn start(&mut self, command: &mut Command) -> Result<Child, String> {
         let line = command_line(command);
         self.note(&format!("$ {line}"));
@@ -54,19 +54,19 @@ impl Log {
         command.spawn().map_err(|error| format!("cannot run `{line}`: {error}"))
     }
 
-    /// Writes a line of our own.
+    /// Writes a line to the log.
     pub(crate) fn note(&mut self, line: &str) {
-        // A log that cannot be written is seen when it is read.
+        // A failed write is not an error: the missing line shows when somebody reads the log.
         let _ = writeln!(self.file, "{line}");
     }
 
-    /// Says something that is worth showing also when all went well.
+    /// Writes a remark, which is shown even if the step succeeds.
     pub(crate) fn remark(&mut self, remark: String) {
         self.note(&remark);
         self.remark = remark;
     }
 
-    /// What was [said](Self::remark) last; may be empty.
+    /// The last [remark](Self::remark); may be empty.
     pub(crate) fn remarked(&self) -> &str {
         &self.remark
     }
@@ -81,7 +81,10 @@ fn command_line(command: &Command) -> String {
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
-/// Adds up what cargo's test harness (`test result: ok. 3 passed; …`) and cucumber (`3 scenarios (3 passed)`) say.
+/// Adds up the results of tests in a log.
+///
+/// The lines of cargo's test harness (`test result: ok. 3 passed; …`) and of cucumber (`3 scenarios (3 passed)`)
+/// count.
 pub(crate) fn counts(log: &str) -> Counts {
     let mut counts = Counts::default();
     for line in log.lines() {
@@ -98,7 +101,7 @@ pub(crate) fn counts(log: &str) -> Counts {
     counts
 }
 
-/// The number in `3 passed`, or 0.
+/// The number before the word, such as the 3 in `3 passed`; 0 if there is none.
 fn number_before(line: &str, word: &str) -> usize {
     let words: Vec<&str> =
         line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
@@ -106,10 +109,10 @@ fn number_before(line: &str, word: &str) -> usize {
     pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
 }
 
-/// How much of a failure is shown; the rest is in the log.
+/// Maximum number of lines of a failure that are shown. The rest is in the log.
 const EXCERPT_LINES: usize = 60;
 
-/// The first failure in a log.
+/// Returns the first failure in a log.
 pub(crate) fn first_failure(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let begins = |line: &&str| {

@@ -1,6 +1,6 @@
-//! Pondhawk's chores. `cargo xtask help` lists them.
+//! The maintenance commands of Pondhawk. `cargo xtask help` lists them.
 //!
-//! It has no dependencies, so that it is built in a second and also when nothing else builds.
+//! The program has no dependencies, so that it builds in a second, even if nothing else builds.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -1,8 +1,8 @@
-//! Random numbers that a seed makes again: SplitMix64.
+//! Random numbers that are determined by a seed (SplitMix64).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The numbers of a seed.
+/// A generator of random numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -11,7 +11,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Another seed each time, short enough to type.
+    /// Returns a seed that depends on the current time, and has at most six digits.
     pub(crate) fn seed_of_now() -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(now.as_nanos()).unwrap_or_default()).next() % 1_000_000
@@ -25,7 +25,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Takes as many of these, each at most once, in random order.
+    /// Draws up to `count` items in random order, each at most once.
     pub(crate) fn draw<T>(&mut self, mut from: Vec<T>, count: usize) -> Vec<T> {
         let mut drawn = Vec::new();
         while drawn.len() < count && !from.is_empty() {

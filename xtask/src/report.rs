@@ -1,4 +1,4 @@
-//! Steps, one after the other, and what came of them.
+//! Carries out steps one after another, and reports their results.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::house::House;
 use crate::log::{self, Counts, Log};
 
-/// The steps of a run so far.
+/// The finished steps of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     folder: PathBuf,
@@ -34,7 +34,8 @@ impl Report {
         Ok(Self { folder, begun: Instant::now(), steps: Vec::new() })
     }
 
-    /// Carries out one step, and shows its first failure if it has any. The next steps are carried out all the same.
+    /// Carries out one step, and shows its first failure if there is one. A failure does not prevent the next
+    /// steps.
     pub(crate) fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Log) -> Result<(), String>) {
         print!("{name:<12} ");
         let _ = io::stdout().flush();
@@ -43,7 +44,7 @@ impl Report {
         self.note(done);
     }
 
-    /// Begins a step that goes on while others are carried out, until it is [waited for](Self::finish).
+    /// Begins a step that runs beside others, until [`finish`](Self::finish) waits for it.
     pub(crate) fn begin<'scope>(
         &self,
         name: &'static str,
@@ -55,10 +56,10 @@ impl Report {
         scope.spawn(move || carry_out(folder, name, work))
     }
 
-    /// Waits for a step that goes on beside others.
+    /// Waits for a step that runs beside others.
     ///
     /// # Panics
-    /// When the step has panicked.
+    /// If the step has panicked.
     pub(crate) fn finish(&mut self, beside: ScopedJoinHandle<'_, Done>) {
         let done = beside.join().expect("a step that fails returns an error");
         println!("{:<12} {}", done.step.name, done.step.line());
@@ -72,7 +73,7 @@ impl Report {
         self.steps.push(done.step);
     }
 
-    /// Prints the summary; the exit code says whether everything is good.
+    /// Prints the summary. The exit code is a success if all steps succeeded.
     pub(crate) fn close(self) -> ExitCode {
         if self.steps.len() > 1 {
             println!();
@@ -92,7 +93,7 @@ impl Report {
 #[derive(Debug)]
 pub(crate) struct Done {
     step: Step,
-    /// What is shown of it if it has failed.
+    /// The text to show if the step has failed.
     failure: Option<String>,
 }
 
@@ -127,8 +128,9 @@ impl Step {
         format!("{verdict} {:>6.1} s{tests}{ignored}{remark}", self.took.as_secs_f64())
     }
 
-    /// How many checks passed and failed: a step's tests; or the step, where it has no tests or they do not say that
-    /// it failed.
+    /// Numbers of passed and failed checks: the tests of the step.
+    ///
+    /// A step without tests counts as one check. A failed step counts at least one failed check.
     fn checks(&self) -> (usize, usize) {
         match (self.is_good, self.counts) {
             (true, Counts { passed: 0, .. }) => (1, 0),

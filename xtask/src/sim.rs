@@ -4,24 +4,25 @@ use std::process::{Command, ExitCode};
 
 use crate::house::House;
 
-/// The simulator, to be given arguments. Its profile has the speed of a release and all assertions.
+/// Makes the command for the simulator, without arguments. Its profile has the speed of a release and all
+/// assertions.
 pub(crate) fn command(house: &House) -> Command {
     let mut command = house.cargo();
     command.args(["run", "--quiet", "--profile", "sim", "--package", "pondhawk-sim", "--"]);
     command
 }
 
-/// A seed that changes with what is committed; 0 where there is no repository.
+/// Returns a seed that changes with the committed files; 0 without a repository.
 pub(crate) fn seed_of_tree(house: &House) -> u64 {
     let asked = house.command("git").args(["rev-parse", "HEAD^{tree}"]).output();
     let name = asked.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
     name.get(..12).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
 }
 
-/// Shows what it prints as it prints it.
+/// Runs the simulator with these arguments, and shows its output as it appears.
 ///
 /// # Errors
-/// When it cannot be run.
+/// If the simulator cannot be run.
 pub(crate) fn run(house: &House, arguments: &[String]) -> Result<ExitCode, String> {
     let status = command(house).args(arguments).status();
     let status = status.map_err(|error| format!("cannot run the simulator: {error}"))?;

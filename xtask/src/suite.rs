@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the steps that CI runs.
+//! The steps of CI: `cargo xtask test`.
 
 use std::process::Command;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::words;
 
 type Work = fn(&House, &mut Log) -> Result<(), String>;
 
-/// Cheap ones first; every step runs even if one before it failed.
+/// The steps, cheap ones first. Every step runs, even if an earlier one has failed.
 const STEPS: &[(&str, Work)] = &[
     ("format", |house, log| {
         log.run(house.cargo().args(["fmt", "--all", "--check"]))?;
@@ -24,14 +24,14 @@ const STEPS: &[(&str, Work)] = &[
     }),
     ("lints", |house, log| {
         log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
-        // By itself, without what its neighbours ask of the same libraries.
+        // A separate check of the broker, without the features that its neighbours enable in shared libraries.
         log.run(house.cargo().args(["check", "--package", "pondhawk"]))
     }),
     ("conformance", |house, log| conformance::run(house, Aim::Check, log)),
     ("words", words::check),
     ("tools", tools::install),
-    // Of every crate, with doc tests and whether the generated pages are current; then those of the real binary, in the
-    // profile that checks arithmetic, against real clients; the architecture; and the features.
+    // This step covers the tests of every crate, with doc tests and the check of generated pages. It also runs the
+    // real binary against real clients, in the profile that checks arithmetic, and tests architecture and features.
     ("tests", |house, log| {
         house.build(log)?;
         let mut tests = house.cargo();
@@ -44,11 +44,11 @@ const STEPS: &[(&str, Work)] = &[
         let mut rustdoc = house.cargo();
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
     }),
-    // Last, because they take as long as they are given; this one beside the others.
+    // The last steps use all the time that they are given. This one runs beside the others.
     (BESIDE, |house, log| program::SOAK.run_in_short(house, log)),
     ("simulation", |house, log| {
         log.run(sim::command(house).args(["--runs", "1000"]))?;
-        // New ones for every change, and the same for everybody who looks at that change.
+        // New seeds for every change, and the same seeds for everybody who tests that change.
         let seed = sim::seed_of_tree(house).to_string();
         log.run(sim::command(house).args(["--seed", &seed, "--runs", FRESH_RUNS]))?;
         log.run(sim::command(house).args(["--only", "disk", "--runs", DISK_RUNS]))
@@ -56,18 +56,19 @@ const STEPS: &[(&str, Work)] = &[
     ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
 
-/// It takes five minutes and a fifth of a core: those behind it, which compute all the time, take about as long.
+/// The step that runs beside the later ones. It takes five minutes and a fifth of a core. The later steps use the
+/// processor all the time, and take about as long.
 const BESIDE: &str = "soak";
 
-/// So many seeds take about a minute and a half.
+/// Number of new seeds, which take about a minute and a half.
 const FRESH_RUNS: &str = "3000";
-/// So many with a bound on the log take about eight seconds.
+/// Number of seeds with a limited log, which take about eight seconds.
 const DISK_RUNS: &str = "40";
 
-/// Runs the steps of these names, or all of them.
+/// Runs the steps with these names, or all steps.
 ///
 /// # Errors
-/// When there is no step of a name.
+/// If there is no step with one of the names.
 pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Result<(), String> {
     if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|(step, _)| step != name)) {
         let known: Vec<&str> = STEPS.iter().map(|(step, _)| *step).collect();
@@ -91,10 +92,10 @@ pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Resul
     Ok(())
 }
 
-/// The rows of abuse with their large counts, one after the other: each needs the machine for itself.
+/// Runs the tests of abuse with their large counts, one after another, because each needs the machine for itself.
 ///
 /// # Errors
-/// When a row does not end as it should.
+/// If a test fails.
 pub(crate) fn abuse(house: &House, names: &[String], log: &mut Log) -> Result<(), String> {
     log.run(house.cargo().args(["build", "--release", "--package", "pondhawk"]))?;
     let mut tests = house.cargo();
@@ -103,7 +104,7 @@ pub(crate) fn abuse(house: &House, names: &[String], log: &mut Log) -> Result<()
     log.run(tests.args(["--test-threads", "1"]).args(names))
 }
 
-/// The pages that are generated are written by the tests that compare them.
+/// Makes the command that writes the generated pages. The tests that compare the pages also write them.
 pub(crate) fn write_docs(house: &House) -> Command {
     let mut command = house.cargo();
     command.env("PONDHAWK_WRITE_DOCS", "1").args([

@@ -1,4 +1,4 @@
-//! What tests need besides Rust: Debian packages, and MQTT clients of other languages under `target/tools`.
+//! Tools that tests need besides Rust: Debian packages, and MQTT clients of other languages under `target/tools`.
 
 use std::env;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::house::House;
 use crate::log::Log;
 
-/// A program that tests run, and the Debian package that has it.
+/// Programs that tests run, each with the Debian package that contains it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("mosquitto", "mosquitto"),
     ("mosquitto_pub", "mosquitto-clients"),
@@ -23,10 +23,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("c++", "g++"),
 ];
 
-/// Makes everything that tests need available.
+/// Installs all tools that tests need.
 ///
 /// # Errors
-/// When something is missing and cannot be installed; the error has the command to type.
+/// If a tool is missing and cannot be installed. The error contains the command for a manual installation.
 pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
     install_packages(house, log)?;
     let python = house.root().join("tests/clients/python/requirements.txt");
@@ -58,7 +58,8 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
     install_java(house, log)
 }
 
-/// HiveMQ's client with what it needs, and the program that talks with it, compiled: each run is a matter of a second.
+/// Installs HiveMQ's client with its libraries, and compiles the program that uses it. A run then takes about a
+/// second.
 fn install_java(house: &House, log: &mut Log) -> Result<(), String> {
     let sources = house.root().join("tests/clients/java");
     let files = ["pom.xml", "Client.java", "Client3.java", "Client5.java", "Link.java", "Talk.java"];
@@ -80,7 +81,7 @@ fn install_java(house: &House, log: &mut Log) -> Result<(), String> {
     })
 }
 
-/// Fills a folder, unless it was filled from the same inputs before.
+/// Fills a folder, unless the folder was filled from the same inputs before.
 fn once(
     folder: &Path,
     inputs: &[PathBuf],
@@ -102,7 +103,7 @@ fn once(
     fs::write(&stamp, wanted).map_err(in_folder)
 }
 
-/// Installs the packages whose programs are missing, where this user may.
+/// Installs the packages of missing programs, if this user is allowed to.
 fn install_packages(house: &House, log: &mut Log) -> Result<(), String> {
     let mut packages: Vec<&str> =
         PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect();
@@ -129,7 +130,7 @@ fn apt_command(packages: &[&str]) -> String {
     format!("sudo apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
-/// What to put before a command so that root runs it; nothing if this user cannot without a password.
+/// Returns the words that precede a command to run it as root; `None` if that would need a password.
 fn way_to_root(house: &House) -> Option<&'static [&'static str]> {
     let user = house.command("id").arg("-u").output().ok()?;
     if user.stdout.trim_ascii() == b"0" {
@@ -139,17 +140,17 @@ fn way_to_root(house: &House) -> Option<&'static [&'static str]> {
     sudo.status.success().then_some(&["sudo", "--non-interactive"])
 }
 
-/// Whether a program is found; Debian keeps servers where a user's `PATH` may not look.
+/// Whether a program is installed. Debian puts servers into a folder that a user's `PATH` may not contain.
 fn is_there(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     folders.map(|folder| folder.join(program)).any(|file| file.is_file())
 }
 
-/// A program of crates.io; the first time it is built, which takes minutes.
+/// Returns the path of a program from crates.io. The first call builds the program, which takes minutes.
 ///
 /// # Errors
-/// When it cannot be built.
+/// If the program cannot be built.
 pub(crate) fn cargo_program(house: &House, name: &str, log: &mut Log) -> Result<PathBuf, String> {
     let folder = house.tools().join("cargo");
     let program = folder.join("bin").join(name);
@@ -163,7 +164,7 @@ pub(crate) fn cargo_program(house: &House, name: &str, log: &mut Log) -> Result<
 /// Checks licences, sources and duplicates of all dependencies.
 ///
 /// # Errors
-/// When cargo-deny cannot be built or finds something that `deny.toml` does not allow.
+/// If cargo-deny cannot be built, or finds something that `deny.toml` does not allow.
 pub(crate) fn deny(house: &House, log: &mut Log) -> Result<(), String> {
     let program = cargo_program(house, "cargo-deny", log)?;
     log.run(house.command(program).args(["--workspace", "check", "licenses", "bans", "sources"]))

@@ -1,4 +1,4 @@
-//! A copy of the workspace, in which code is broken on purpose. The sources themselves are never touched.
+//! A copy of the workspace, in which code is broken on purpose. The sources themselves are never changed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,14 +8,14 @@ use std::process::{Command, ExitStatus};
 use crate::house::House;
 use crate::log::Log;
 
-/// The copy, under `target/broken`. What was built there is kept for the next run.
+/// The copy, under `target/broken`. Its build results are kept for the next run.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
     target: PathBuf,
 }
 
-/// How a run of tests has ended.
+/// Result of a run of tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ran {
     Green,
@@ -26,17 +26,18 @@ pub(crate) enum Ran {
     Unbuilt,
 }
 
-/// More memory than any test needs; a mutant that allocates without end aborts before the machine suffers.
+/// Memory limit in KiB, more than any test needs. A mutant that allocates without end aborts before the machine
+/// suffers.
 const MEMORY_MAX_KIB: &str = "6000000";
 
-/// Longer than any build takes.
+/// Time limit for a build in seconds, longer than any build takes.
 pub(crate) const BUILD_SECS_MAX: u64 = 1_800;
 
 impl Tree {
-    /// Brings the copy up to date. A file that is the same keeps its time, and is not built again.
+    /// Updates the copy. An unchanged file keeps its modification time, and is not built again.
     ///
     /// # Errors
-    /// When git cannot list the files of the workspace, or a file cannot be copied.
+    /// If git cannot list the files of the workspace, or a file cannot be copied.
     pub(crate) fn refresh(house: &House) -> Result<Self, String> {
         let folder = house.target().join("broken");
         let tree = Self { root: folder.join("tree"), target: folder.join("target") };
@@ -63,7 +64,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Removes files that the workspace does not have any more.
+    /// Removes files that are no longer in the workspace.
     fn remove_others(&self, folder: &Path, names: &BTreeSet<PathBuf>) -> Result<(), String> {
         for entry in fs::read_dir(folder).map_err(|error| at(folder, &error))? {
             let path = entry.map_err(|error| at(folder, &error))?.path();
@@ -77,19 +78,23 @@ impl Tree {
         Ok(())
     }
 
+    /// Reads a file of the copy.
+    ///
     /// # Errors
-    /// When there is no such file.
+    /// If there is no such file.
     pub(crate) fn read(&self, name: &str) -> Result<String, String> {
         fs::read_to_string(self.root.join(name)).map_err(|error| format!("{name}: {error}"))
     }
 
+    /// Writes a file of the copy.
+    ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), String> {
         fs::write(self.root.join(name), text).map_err(|error| format!("{name}: {error}"))
     }
 
-    /// Where the programs of the copy are.
+    /// The folder of the programs that are built in the copy.
     pub(crate) fn built(&self) -> PathBuf {
         self.target.join("debug")
     }
@@ -97,7 +102,7 @@ impl Tree {
     /// Builds tests and runs them.
     ///
     /// # Errors
-    /// When cargo cannot be run.
+    /// If cargo cannot be run.
     pub(crate) fn test(&self, house: &House, test: &Test<'_>, log: &mut Log) -> Result<Ran, String> {
         let words = [&["test", "--quiet"], test.packages, test.targets].concat();
         let mut build = self.shell(house, "exec \"$@\"", BUILD_SECS_MAX);
@@ -109,13 +114,14 @@ impl Tree {
         run.args(&words).arg("--").args(test.names).envs(test.environment.iter().copied());
         Ok(match status(&mut run, log)? {
             status if status.success() => Ran::Green,
-            // `timeout` is killed with the program that it kills.
+            // `timeout` is killed together with the program that it kills.
             status if status.code().is_none_or(|code| code == 124 || code == 128 + 9) => Ran::Endless,
             _ => Ran::Red,
         })
     }
 
-    /// `cargo`, in the copy, started by this script and for at most so long; its words come next.
+    /// Makes a command that runs `cargo` in the copy, started by this script and limited to `seconds_max`. The
+    /// caller adds cargo's arguments.
     pub(crate) fn shell(&self, house: &House, script: &str, seconds_max: u64) -> Command {
         let mut command = house.command("timeout");
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
@@ -125,17 +131,17 @@ impl Tree {
     }
 }
 
-/// Tests to run.
+/// A selection of tests, with limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Test<'a> {
-    /// `-p NAME`, as often as is needed.
+    /// Packages as arguments: `-p NAME`, once per package.
     pub(crate) packages: &'a [&'a str],
-    /// `--lib`, `--tests`, `--test NAME`.
+    /// Targets as arguments: `--lib`, `--tests` or `--test NAME`.
     pub(crate) targets: &'a [&'a str],
-    /// What names of tests contain; all tests if there is none.
+    /// Parts of test names. Empty means all tests.
     pub(crate) names: &'a [&'a str],
     pub(crate) environment: &'a [(&'a str, &'a str)],
-    /// For running them, not for building.
+    /// Time limit for running the tests. Building them has a limit of its own.
     pub(crate) seconds_max: u64,
 }
 

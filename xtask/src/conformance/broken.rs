@@ -1,8 +1,8 @@
-//! Whether the tests that are named for a statement fail when its rule is broken.
+//! Checks that the tests that are named for a statement fail when its rule is broken.
 //!
-//! `tests/conformance/broken.tsv` says how to break rules. All of them are built at once into a copy of the workspace, each
-//! behind a condition that is true if an environment variable names its statement; then the tests of one statement after the
-//! other are run with that variable, and, all together, without it.
+//! `tests/conformance/broken.tsv` says how to break rules. All breakages are built at once into a copy of the
+//! workspace. Each of them is behind a condition: an environment variable must name its statement. The tests of
+//! each statement then run with that variable. All tests together also run without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,17 +15,20 @@ use crate::log::Log;
 use crate::random::Random;
 use crate::tree::{BUILD_SECS_MAX, Ran, Test, Tree};
 
-/// `STATEMENT`, `FILE`, `CODE` and `BROKEN CODE` in each line, with tabs between them. `CODE` is in the file once. In the
-/// broken code the word `BROKEN` is an expression: whether this rule is to be broken now.
+/// The file with the table. Each line has the fields `STATEMENT`, `FILE`, `CODE` and `BROKEN CODE`, separated by
+/// tabs.
+///
+/// `CODE` occurs in the file once. The word `BROKEN` in the broken code is an expression, which is true while this
+/// rule is to be broken.
 const TABLE: &str = "tests/conformance/broken.tsv";
 
-/// Names the statement whose rule is broken.
+/// The environment variable that names the statement whose rule is broken.
 const VARIABLE: &str = "PONDHAWK_BROKEN";
 
-/// Far longer than the tests of one statement take.
+/// Time limit in seconds, far longer than the tests of one statement take.
 const SECONDS_MAX: u64 = 300;
 
-/// The crates without the standard library, which has the environment.
+/// The crates without the standard library, which is needed to read an environment variable.
 const WITHOUT_STD: [&str; 2] = ["crates/topic/src/lib.rs", "crates/wire/src/lib.rs"];
 
 /// A way to break a rule.
@@ -54,7 +57,7 @@ impl Breakage {
         lines.map(breakage).collect()
     }
 
-    /// The text of the file, with this in it.
+    /// Returns the text of the file with the breakage.
     fn apply(&self, text: &str) -> Result<String, String> {
         let count = text.matches(&self.code).count();
         if count != 1 {
@@ -65,10 +68,10 @@ impl Breakage {
     }
 }
 
-/// Prints statements that are drawn by lot, for somebody to break.
+/// Prints statements that are drawn at random, for a person to break.
 ///
 /// # Errors
-/// When sources cannot be read.
+/// If sources cannot be read.
 pub(super) fn draw(house: &House, seed: Option<u64>, count: usize) -> Result<ExitCode, String> {
     let statements = Statements::read(house.root())?;
     let evidence = Evidence::collect(house.root(), &statements)?;
@@ -84,10 +87,10 @@ pub(super) fn draw(house: &House, seed: Option<u64>, count: usize) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Breaks the rules of the table, all or these, and prints what the tests that are named for them say.
+/// Breaks the rules of the table, or only these, and prints the results of the tests that are named for them.
 ///
 /// # Errors
-/// When the table does not fit the sources, the broken code does not compile, or a test fails without anything broken.
+/// If the table does not fit the sources, the broken code does not compile, or a test fails without a breakage.
 pub(super) fn run(house: &House, ids: &[String]) -> Result<ExitCode, String> {
     let text = fs::read_to_string(house.root().join(TABLE)).map_err(|error| format!("{TABLE}: {error}"))?;
     let breakages = Breakage::parse(&text)?;
@@ -121,7 +124,7 @@ fn find<'a>(statements: &'a Statements, id: &str) -> Result<&'a Statement, Strin
     found.next().ok_or_else(|| format!("{TABLE}: there is no statement {id}"))
 }
 
-/// Writes all broken code.
+/// Writes all breakages into the copy.
 fn apply(tree: &Tree, breakages: &[Breakage]) -> Result<(), String> {
     let mut files: BTreeMap<&str, String> = BTreeMap::new();
     for breakage in breakages {
@@ -147,7 +150,7 @@ struct Named {
 }
 
 impl Named {
-    /// Scenarios of features are left out: their runner does not take one by its name.
+    /// Returns the tests of a statement, except scenarios of features, whose runner cannot run one by its name.
     fn of(statement: &Statement, evidence: &Evidence) -> Result<Vec<Self>, String> {
         let mut tests: Vec<Self> = Vec::new();
         for shown in evidence.of(&statement.id) {
@@ -169,7 +172,7 @@ impl Named {
     }
 }
 
-/// How cargo calls the tests of a file.
+/// Returns cargo's arguments for the tests of a file.
 fn target(path: &str) -> Option<Vec<String>> {
     let parts: Vec<&str> = path.split('/').collect();
     let file = |part: &str| part.trim_end_matches(".rs").to_owned();
@@ -191,13 +194,13 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Builds the broker that tests from outside start.
+    /// Builds the broker that end-to-end tests start.
     fn build(&mut self) -> Result<(), String> {
         let mut build = self.tree.shell(self.house, "exec \"$@\"", BUILD_SECS_MAX);
         self.log.run(build.args(["build", "--package", "pondhawk", "--bin", "pondhawk"]))
     }
 
-    /// Nothing is broken, and all tests are green.
+    /// Checks that all tests pass without a breakage.
     fn control<'t>(&mut self, tests: impl Iterator<Item = &'t Named>) -> Result<(), String> {
         let mut names: BTreeMap<&[String], BTreeSet<&str>> = BTreeMap::new();
         for test in tests {

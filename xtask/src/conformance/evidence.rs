@@ -1,4 +1,4 @@
-//! Which tests show which statements.
+//! The tests for each statement.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,22 +9,22 @@ use super::source::{Test, scenarios_in, tests_in_rust};
 use super::statements::{Statement, StatementId, Statements};
 use super::table::{Case, cases_in};
 
-/// Where tests are. What `xtask` itself tests is not MQTT.
+/// Folders with tests. The tests of `xtask` itself do not concern MQTT.
 const FOLDERS: [&str; 4] = ["crates", "features", "sim", "tests"];
 
-/// A test, or cases of a table, that show a statement.
+/// A test, or the cases of a table, as evidence for a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) name: String,
-    /// Of the file, from the root of the workspace.
+    /// Path of the file, relative to the root of the workspace.
     pub(crate) path: String,
 }
 
-/// What there is.
+/// All tests, ordered by statement.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     by_statement: BTreeMap<StatementId, Vec<Shown>>,
-    /// Folders of tables, and the tests that run them.
+    /// Folders of tables, with the tests that run each table.
     pub(crate) tables: BTreeMap<String, Vec<Shown>>,
 }
 
@@ -32,7 +32,7 @@ impl Evidence {
     /// Reads all sources.
     ///
     /// # Errors
-    /// When one cannot be read, or names a statement that there is not.
+    /// If a file cannot be read, or names an unknown statement.
     pub(crate) fn collect(root: &Path, statements: &Statements) -> Result<Self, String> {
         let mut evidence = Self::default();
         for folder in FOLDERS {
@@ -46,7 +46,7 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// What shows a statement.
+    /// The tests and cases for a statement.
     pub(crate) fn of(&self, id: &StatementId) -> &[Shown] {
         self.by_statement.get(id).map_or(&[], Vec::as_slice)
     }
@@ -82,7 +82,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// One entry for all cases that are about one statement.
+    /// Adds one entry for all cases of the table that concern the same statement.
     fn read_table(&mut self, root: &Path, folder: &str, statements: &Statements) -> Result<(), String> {
         let mut found: BTreeMap<StatementId, Vec<Shown>> = BTreeMap::new();
         for path in files_in(root, folder)? {
@@ -106,12 +106,14 @@ impl Evidence {
     }
 }
 
-/// What a case shows. A packet that a server should not send shows what a client makes of it, and nothing of what our
-/// server does: it is left out, unless the statement is the duty of both.
+/// Returns the statements that a case shows.
+///
+/// A packet that a server must not send shows the behaviour of a client, and nothing about this server. Such a case
+/// is left out, unless the statement is a duty of both sides.
 fn about(case: &Case, statements: &Statements) -> Result<Vec<StatementId>, String> {
     let ids =
         case.versions.iter().map(|version| StatementId { version: *version, number: case.number.clone() });
-    // A case of all versions may be about a statement that one of them does not have.
+    // A case of all versions may concern a statement that one of the versions does not have.
     let known: Vec<&Statement> = ids.filter_map(|id| statements.find(&id)).collect();
     if known.is_empty() && !case.versions.is_empty() {
         return Err(format!("{}: there is no statement {}", case.name, case.number));
@@ -120,7 +122,7 @@ fn about(case: &Case, statements: &Statements) -> Result<Vec<StatementId>, Strin
     Ok(known.into_iter().filter(counts).map(|statement| statement.id.clone()).collect())
 }
 
-/// The files in a folder and below it, in an order that does not depend on the machine.
+/// Returns the files in a folder and below it, in an order that does not depend on the machine.
 fn files_in(root: &Path, folder: &str) -> Result<Vec<String>, String> {
     let Ok(entries) = fs::read_dir(root.join(folder)) else { return Ok(Vec::new()) };
     let mut files = Vec::new();

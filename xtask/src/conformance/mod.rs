@@ -1,8 +1,8 @@
-//! `docs/CONFORMANCE.md`: each normative statement of MQTT 5.0 and 3.1.1, what we do about it, and the tests that show
-//! it.
+//! Writes `docs/CONFORMANCE.md`: each normative statement of MQTT 5.0 and 3.1.1, the broker's behaviour, and the
+//! tests.
 //!
-//! The statements are in `tests/conformance/statements.tsv`; which of them a test shows stands in its doc comment.
-//! CONTRIBUTING.md has the syntax.
+//! The statements are in `tests/conformance/statements.tsv`. The doc comment of a test names the statements that
+//! the test shows. CONTRIBUTING.md has the syntax.
 
 mod broken;
 mod evidence;
@@ -23,18 +23,18 @@ use crate::log::Log;
 
 const PAGE: &str = "docs/CONFORMANCE.md";
 
-/// What to do with the page.
+/// Mode of a run: write or check the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aim {
     Write,
-    /// Fail if it is not what would be written.
+    /// Fail if the page is not up to date.
     Check,
 }
 
-/// `draw` and `break`: which statements to break, and what comes of it.
+/// Runs `draw`, which chooses statements to break, or `break`, which breaks rules and runs their tests.
 ///
 /// # Errors
-/// When a word is not known, or as [`broken`] says.
+/// If an argument is unknown, or as the documentation of [`broken`] says.
 pub(crate) fn probe(house: &House, words: &[String]) -> Result<ExitCode, String> {
     let number = |word: &String| word.parse::<u64>().map_err(|_| format!("`{word}` is no number"));
     match words.split_first() {
@@ -47,11 +47,11 @@ pub(crate) fn probe(house: &House, words: &[String]) -> Result<ExitCode, String>
     }
 }
 
-/// Brings statements and tests together.
+/// Matches statements and tests, and writes or checks the page.
 ///
 /// # Errors
-/// When a test names a statement that there is not, a statement has neither a test nor an excuse, an excused one has a
-/// test, or the page is not current.
+/// If a test names an unknown statement, a statement has neither a test nor an excuse, an excused statement has a
+/// test, or the page is not up to date.
 pub(crate) fn run(house: &House, aim: Aim, log: &mut Log) -> Result<(), String> {
     let statements = Statements::read(house.root())?;
     let evidence = Evidence::collect(house.root(), &statements)?;

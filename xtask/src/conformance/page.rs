@@ -1,4 +1,4 @@
-//! The page itself.
+//! Renders the page of statements and tests.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ duty, the test shows what the broker does to a client that breaks it, or what th
 MQTT 3.1 has no numbered statements. It is served by the rules of 3.1.1, but for what *we do* says.
 ";
 
-/// The page as it should be.
+/// Returns the text of the page.
 pub(crate) fn render(statements: &Statements, evidence: &Evidence) -> String {
     let mut page = HEAD.to_owned();
     for (folder, tests) in &evidence.tables {
@@ -51,7 +51,8 @@ fn row(statement: &Statement, evidence: &Evidence) -> String {
     format!("| {} | {side} | {rule} | {we_do} | {shown} |", id.number)
 }
 
-/// Words of a table's case may be anything; a bar or a bracket would end the cell or the link.
+/// Returns a link to a test or a case. The name of a case may contain any characters, and a bar or a bracket would
+/// end the table cell or the link.
 fn link(shown: &Shown) -> String {
     let Shown { name, path } = shown;
     let is_function = name.chars().all(|c| c.is_alphanumeric() || c == '_');

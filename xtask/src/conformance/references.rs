@@ -1,21 +1,23 @@
-//! What a doc comment says in brackets: `[MQTT-3.1.2-24, 3.1.1 MQTT-3.1.2-24]`, `[each case of crates/wire/src/table]`.
+//! References in the brackets of doc comments.
+//!
+//! Examples are `[MQTT-3.1.2-24, 3.1.1 MQTT-3.1.2-24]` and `[each case of crates/wire/src/table]`.
 
 use super::statements::{StatementId, Version};
 
-/// What a test shows.
+/// A statement or a table that a test shows.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reference {
     Statement(StatementId),
-    /// What the cases of the table in this folder show.
+    /// The statements of the cases in this folder's table.
     Table(String),
 }
 
 const TABLE: &str = "each case of ";
 
-/// Everything in brackets that is about statements; other brackets are left alone.
+/// Returns all references in brackets. Brackets with other content are ignored.
 ///
 /// # Errors
-/// When a list begins with a statement and goes on with something else.
+/// If a list begins with a statement and continues with something else.
 pub(crate) fn references(text: &str) -> Result<Vec<Reference>, String> {
     let mut found = Vec::new();
     for bracket in text.split('[').skip(1).filter_map(|rest| rest.split_once(']')).map(|(inside, _)| inside) {

@@ -1,16 +1,16 @@
-//! Tests in source files, with what stands above them.
+//! Finds tests in source files, with their doc comments.
 
 /// A test and its doc comment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Test {
     pub(crate) name: String,
-    /// In one line.
+    /// The doc comment as one line.
     pub(crate) doc: String,
     pub(crate) is_ignored: bool,
 }
 
-/// The test functions of a Rust file, which is formatted: attributes and doc comments have lines of their own. Doc
-/// comments of anything else are not looked at.
+/// Returns the test functions of a Rust file. The file must be formatted, with attributes and doc comments on lines
+/// of their own. Doc comments of other items are ignored.
 pub(crate) fn tests_in_rust(text: &str) -> Vec<Test> {
     let mut tests = Vec::new();
     let mut above = Above::default();
@@ -31,7 +31,7 @@ pub(crate) fn tests_in_rust(text: &str) -> Vec<Test> {
     tests
 }
 
-/// What stands above the line that is read.
+/// Attributes and doc comments above the current line.
 #[derive(Debug, Default)]
 struct Above<'a> {
     doc: Vec<&'a str>,
@@ -48,7 +48,7 @@ impl Above<'_> {
     }
 }
 
-/// The scenarios of a feature, with the comment directly above them.
+/// Returns the scenarios of a feature file, with the comment directly above each of them.
 pub(crate) fn scenarios_in(text: &str) -> Vec<Test> {
     let mut scenarios = Vec::new();
     let mut comment = Vec::new();

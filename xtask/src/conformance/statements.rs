@@ -1,4 +1,4 @@
-//! The normative statements, from a file of ours: the identifiers are the standards', the words are not.
+//! The normative statements. The file has the identifiers of the standards, and rules in our own words.
 
 use std::fmt;
 use std::fs;
@@ -26,14 +26,14 @@ impl fmt::Display for Version {
     }
 }
 
-/// Which statement: both standards have an `MQTT-3.1.2-24`.
+/// Identifier of a statement. Both standards have an `MQTT-3.1.2-24`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StatementId {
     pub(crate) version: Version,
     pub(crate) number: String,
 }
 
-/// As a doc comment has it, without the brackets.
+/// Writes the identifier as in a doc comment, without brackets.
 impl fmt::Display for StatementId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.version {
@@ -43,33 +43,35 @@ impl fmt::Display for StatementId {
     }
 }
 
-/// One statement.
+/// One normative statement of a standard.
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) id: StatementId,
-    /// Whose duty it is: `client`, `server` or `both`.
+    /// The side that has the duty: `client`, `server` or `both`.
     pub(crate) side: String,
-    /// What the rule is, in our words.
+    /// The rule in our own words.
     pub(crate) rule: String,
-    /// What is to be said beyond the rule; may be empty.
+    /// Remarks on the broker's behaviour beyond the rule; may be empty.
     pub(crate) we_do: String,
-    /// Why no test shows it; empty where one does.
+    /// The reason why no test shows the statement; empty if a test does.
     pub(crate) excuse: String,
 }
 
-/// All of them, in the order of the standards.
+/// All statements, in the order of the standards.
 #[derive(Debug)]
 pub(crate) struct Statements(Vec<Statement>);
 
 impl Statements {
+    /// Reads the file of statements.
+    ///
     /// # Errors
-    /// When the file cannot be read, or a line is not what its heading says.
+    /// If the file cannot be read, or a line is not valid.
     pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(root.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
         Self::parse(&text).map_err(|(line, error)| format!("{FILE}:{line}: {error}"))
     }
 
-    /// An error comes with its line, counted from 1.
+    /// Parses the text of the file. An error contains its line, counted from 1.
     pub(crate) fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut statements: Vec<Statement> = Vec::new();
         for (index, line) in text.lines().enumerate().skip(1) {
@@ -91,7 +93,8 @@ impl Statements {
     }
 }
 
-/// From a line of `version`, `id`, `side`, `it says`, `we do` and `excused`; empty fields at the end may be missing.
+/// Parses a line with the fields `version`, `id`, `side`, `it says`, `we do` and `excused`. Empty fields at the end
+/// may be missing.
 fn statement(line: &str) -> Result<Statement, String> {
     let mut fields = line.split('\t').map(str::to_owned);
     let mut field = || fields.next().unwrap_or_default();

@@ -1,27 +1,28 @@
-//! Cases in a table of bad packets: each has the versions it is for and the statement that its bytes break.
+//! Cases in a table of bad packets. Each has its versions, and the statement that its bytes violate.
 //!
-//! A case is a call of `bad` or `refused`: a name, versions, for `bad` the sender, …, and the statement as the first text
-//! that begins with `MQTT-`. A test that runs the table says so in its doc comment.
+//! A case is a call of `bad` or `refused`. Its arguments are a name, versions, for `bad` the sender, and further
+//! ones. The first text that begins with `MQTT-` is the statement. A test that runs the table names it in its doc
+//! comment.
 
 use super::statements::Version;
 
-/// One case.
+/// One case of a bad packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// None for a case of MQTT 3.1 alone, whose statements have no numbers.
+    /// The standards of the case. Empty for a case of MQTT 3.1 only, whose statements have no numbers.
     pub(crate) versions: Vec<Version>,
-    /// Whether a server sends it, and a client's decoder refuses it.
+    /// Whether a server sends the packet, and a client's decoder refuses it.
     pub(crate) is_of_server: bool,
     pub(crate) number: String,
 }
 
 const CALLS: [&str; 2] = ["bad", "refused"];
 
-/// The cases of one file.
+/// Returns the cases of one file.
 ///
 /// # Errors
-/// When a call is not one of a case.
+/// If a call has other arguments than a case.
 pub(crate) fn cases_in(text: &str) -> Result<Vec<Case>, String> {
     let tokens = tokens(text);
     let is_call = |at: &usize| match &tokens[at.saturating_sub(1)..] {
@@ -56,12 +57,13 @@ fn case(tokens: &[Token<'_>]) -> Result<Case, String> {
 #[derive(Debug)]
 enum Token<'a> {
     Word(&'a str),
-    /// What stands between quotes, escapes as they are.
+    /// The text between quotes. Escape sequences are not decoded.
     Text(&'a str),
     Mark(char),
 }
 
-/// The tokens of Rust that tables are made of, without comments. Byte and raw strings are a word and a text.
+/// Splits a Rust text into the tokens of tables, without comments. A byte string or raw string becomes a word and a
+/// text.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -85,7 +87,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// How many bytes stand before the quote that ends a text.
+/// Number of bytes before the quote that ends a text.
 fn text_length(text: &str) -> usize {
     let mut is_escaped = false;
     for (index, character) in text.char_indices() {

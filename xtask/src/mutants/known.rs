@@ -5,19 +5,22 @@ use std::fs;
 use super::mutant::Mutant;
 use crate::house::House;
 
-/// `PATH`, `MUTANT`, `LINE` and `REASON` in each line, with tabs between them. `LINE` is the first line of code that the
-/// mutant changes, so that an entry holds wherever that line stands.
+/// The file with the table. Each line has the fields `PATH`, `MUTANT`, `LINE` and `REASON`, separated by tabs.
+///
+/// `LINE` is the first line of code that the mutant changes. An entry therefore remains valid if that line moves.
 pub(crate) const PATH: &str = "tests/mutants/equivalent.tsv";
 
-/// The table.
+/// The table of equivalent mutants.
 #[derive(Debug)]
 pub(crate) struct Known {
     entries: Vec<[String; 4]>,
 }
 
 impl Known {
+    /// Reads the table.
+    ///
     /// # Errors
-    /// When the table cannot be read, or a line of it is not as it should be.
+    /// If the table cannot be read, or a line does not have four fields.
     pub(crate) fn read(house: &House) -> Result<Self, String> {
         let text = fs::read_to_string(house.root().join(PATH)).map_err(|error| format!("{PATH}: {error}"))?;
         Self::parse(&text)
@@ -37,12 +40,12 @@ impl Known {
         Ok(Self { entries: lines.map(entry).collect::<Result<_, _>>()? })
     }
 
-    /// Why a mutant is equivalent, if that is known.
+    /// The reason why a mutant is equivalent, if the table contains it.
     pub(crate) fn reason(&self, mutant: &Mutant) -> Option<&str> {
         self.entries.iter().find(|entry| is_of(entry, mutant)).map(|entry| entry[3].as_str())
     }
 
-    /// The entries that are about none of these.
+    /// Returns the entries that match none of these mutants.
     pub(crate) fn without_mutant<'a>(&'a self, mutants: &'a [Mutant]) -> impl Iterator<Item = String> + 'a {
         let is_stale = |entry: &&[String; 4]| !mutants.iter().any(|mutant| is_of(entry, mutant));
         self.entries.iter().filter(is_stale).map(|entry| entry[..3].join(", "))

@@ -1,8 +1,9 @@
-//! `cargo xtask mutants`: small changes to the code of the pure crates, each of which some test should notice.
+//! `cargo xtask mutants`: makes small changes to the code of the pure crates, which tests should notice.
 //!
-//! cargo-mutants lists the changes. A random sample of them is tried, one after the other, in a copy of the workspace: first
-//! with the tests of the crate that was changed, then with those of the crates above it. What no test notices is printed. It
-//! needs a test, or a line in `tests/mutants/equivalent.tsv` with the reason why no test can notice it.
+//! cargo-mutants lists the changes. A random sample of them is tried, one after another, in a copy of the
+//! workspace. The tests of the changed crate run first, then the tests of the crates that use it. A mutant that no
+//! test notices is printed. Such a mutant needs a test, or a line in `tests/mutants/equivalent.tsv` with the reason
+//! why no test can notice it.
 
 mod known;
 mod mutant;
@@ -20,7 +21,8 @@ use crate::random::Random;
 use crate::tools;
 use crate::tree::{BUILD_SECS_MAX, Ran, Test, Tree};
 
-/// A crate, and those whose tests exercise it: its own first, the others as long as nothing was noticed.
+/// Crates, each with the crates whose tests exercise it. Its own tests run first, and the others only if those
+/// pass.
 const CRATES: [(&str, &[&str]); 6] = [
     ("topic", &["topic", "wire", "index", "session"]),
     ("wire", &["wire", "session", "client"]),
@@ -30,8 +32,8 @@ const CRATES: [(&str, &[&str]); 6] = [
     ("broker", &["broker", "net"]),
 ];
 
-/// Where faults have hidden before: thresholds, hysteresis, groups and expiry, clients that reconnect. Half of a sample is
-/// from here.
+/// Code in which faults were found before: thresholds, hysteresis, groups and expiry, and reconnecting clients.
+/// Half of a sample comes from these files.
 const FOCUS: &[&str] = &[
     "crates/broker/src/flow.rs",
     "crates/broker/src/pressure.rs",
@@ -44,15 +46,15 @@ const FOCUS: &[&str] = &[
     "crates/session/src/client/",
 ];
 
-/// As many as CI has time for in its long form.
+/// Default number of mutants, which fits into the long form of CI.
 const COUNT: usize = 30;
 
-/// What is to be tried.
+/// Options of a run.
 #[derive(Debug)]
 struct Options {
     seed: u64,
     count: usize,
-    /// What a path or a description contains; everything if nothing is named.
+    /// Parts of paths or descriptions, to select mutants. Empty means all mutants.
     only: Vec<String>,
 }
 
@@ -74,10 +76,10 @@ impl Options {
     }
 }
 
-/// Shows each mutant as it is tried.
+/// Tries a sample of mutants, and prints each result.
 ///
 /// # Errors
-/// When cargo-mutants or the copy of the workspace cannot be made, or a test fails without any change.
+/// If cargo-mutants or the copy of the workspace cannot be made, or a test fails without any change.
 pub(crate) fn run(house: &House, arguments: &[String]) -> Result<ExitCode, String> {
     let options = Options::parse(arguments)?;
     let mut log = Log::create(house.target().join("xtask/mutants.log"))?;
@@ -119,7 +121,7 @@ pub(crate) fn run(house: &House, arguments: &[String]) -> Result<ExitCode, Strin
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A sample: half of it, if there are as many, from where faults have hidden before.
+/// Draws a sample. Half of it comes from [`FOCUS`], if there are enough such mutants.
 fn draw(all: Vec<Mutant>, options: &Options) -> Vec<Mutant> {
     let is_wanted = |mutant: &Mutant| {
         options.only.is_empty() || options.only.iter().any(|part| mutant.place().contains(part))
@@ -134,7 +136,7 @@ fn draw(all: Vec<Mutant>, options: &Options) -> Vec<Mutant> {
     sample
 }
 
-/// The crates whose tests are to notice a mutant.
+/// The crates whose tests should notice a mutant.
 fn exercised_by(mutant: &Mutant) -> &'static [&'static str] {
     let of_crate = CRATES.iter().find(|(name, _)| *name == mutant.crate_name());
     of_crate.map_or(&[], |(_, crates)| crates)
@@ -142,17 +144,17 @@ fn exercised_by(mutant: &Mutant) -> &'static [&'static str] {
 
 const SURVIVED: &str = "SURVIVED";
 
-/// Tries mutants, one after the other.
+/// Tries mutants one after another.
 struct Trial<'a> {
     house: &'a House,
     tree: Tree,
     log: Log,
-    /// For the tests of each crate: generously more than they take.
+    /// Time limit for the tests of each crate: 30 seconds and five times the usual duration.
     seconds_max: BTreeMap<&'static str, u64>,
 }
 
 impl Trial<'_> {
-    /// Runs the tests of a crate without any change: they are green, and how long they take is the measure.
+    /// Runs the tests of a crate without any change. They must pass, and their duration determines the time limit.
     fn measure(&mut self, name: &'static str) -> Result<(), String> {
         self.test(name, BUILD_SECS_MAX)?;
         let begun = Instant::now();
@@ -181,7 +183,7 @@ impl Trial<'_> {
         self.tree.test(self.house, &test, &mut self.log)
     }
 
-    /// What comes of a mutant, in a word and in detail.
+    /// Tries a mutant. Returns the result as a word, and details.
     fn try_out(&mut self, mutant: &Mutant) -> Result<(&'static str, String), String> {
         let text = self.tree.read(&mutant.path)?;
         self.log.note(&format!("# {}", mutant.place()));

@@ -1,23 +1,23 @@
-//! One small change to the code, as cargo-mutants lists it.
+//! A small change to the code, in the format of cargo-mutants.
 
 use std::path::Path;
 
 use crate::house::House;
 
-/// A change.
+/// One change to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mutant {
-    /// Of the file, from the root of the workspace.
+    /// Path of the file, relative to the root of the workspace.
     pub(crate) path: String,
-    /// Line and column.
+    /// Line and column, as `LINE:COLUMN`.
     pub(crate) position: String,
-    /// In words: `replace < with <= in f`.
+    /// Description of the change, such as `replace < with <= in f`.
     pub(crate) change: String,
-    /// In one piece.
+    /// The change as a diff with one hunk.
     pub(crate) diff: String,
 }
 
-/// What cargo-mutants writes behind code of its own.
+/// The comment that cargo-mutants adds to its own code.
 const REMARK: &str = " /* ~ changed by cargo-mutants ~ */";
 
 impl Mutant {
@@ -25,21 +25,21 @@ impl Mutant {
         format!("{}:{}: {}", self.path, self.position, self.change)
     }
 
-    /// The folder of its crate.
+    /// The folder name of the mutant's crate.
     pub(crate) fn crate_name(&self) -> &str {
         self.path.split('/').nth(1).unwrap_or_default()
     }
 
-    /// The first line that is another one, without indentation.
+    /// The first line that the mutant changes, without indentation.
     pub(crate) fn line(&self) -> &str {
         let is_taken_out = |line: &&str| line.starts_with('-') && !line.starts_with("--- ");
         self.diff.lines().find(is_taken_out).map_or("", |line| line[1..].trim())
     }
 
-    /// The text of its file with the change.
+    /// Returns the text of the file with the change.
     ///
     /// # Errors
-    /// When the text is not the one that was listed.
+    /// If the text differs from the one for which the mutant was listed.
     pub(crate) fn apply(&self, text: &str) -> Result<String, String> {
         let stale = || format!("{}: the file is another one than was listed", self.place());
         let mut hunk = self.diff.lines().skip_while(|line| !line.starts_with("@@ "));
@@ -61,11 +61,11 @@ impl Mutant {
     }
 }
 
-/// Everything that cargo-mutants would change in these crates, but for functions that return a default value: most types have
-/// none, and a build that fails shows nothing.
+/// Lists all mutants of these crates, except functions that return a default value. Most types have no default, and
+/// a build that fails shows nothing.
 ///
 /// # Errors
-/// When it cannot be run, or fails.
+/// If cargo-mutants cannot be run, or fails.
 pub(crate) fn list(house: &House, program: &Path, crates: &[&str]) -> Result<Vec<Mutant>, String> {
     let mut command = house.command(program);
     command.args(["mutants", "--list", "--diff", "--colors", "never"]);
@@ -81,7 +81,8 @@ pub(crate) fn list(house: &House, program: &Path, crates: &[&str]) -> Result<Vec
     Ok(mutants)
 }
 
-/// A mutant is a line `PATH:LINE:COLUMN: CHANGE`, and a diff whose first line names the same path.
+/// Parses a list of mutants. Each is a line `PATH:LINE:COLUMN: CHANGE`, and a diff whose first line names the same
+/// path.
 fn parse(text: &str) -> Result<Vec<Mutant>, String> {
     let lines: Vec<&str> = text.lines().collect();
     let begins_at = |at: &usize| {

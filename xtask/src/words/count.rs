@@ -1,26 +1,26 @@
-//! Counts what makes comments and pages hard to read.
+//! Counts comments and sentences that are hard to read.
 
 use super::lexer::{self, Kind};
 
 /// First words of sentences whose subject comes late.
 const LATE_OPENERS: [&str; 4] = ["What", "Who", "Where", "So"];
 
-/// Words that a reader can keep in mind.
+/// Maximum number of words that a reader can keep in mind.
 const SENTENCE_WORDS_MAX: usize = 40;
 
-/// A documentation comment with fewer words says nothing that the name does not say.
+/// Minimum number of words of a documentation comment. A shorter comment says nothing beyond the name.
 const DOC_WORDS_MIN: usize = 4;
 
-/// What was counted in a file or a folder.
+/// Counts for a file or a folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Comments, and paragraphs of pages.
+    /// Number of comments, and of paragraphs in pages.
     pub(crate) comments: usize,
-    /// Comments that begin with What, Who, Where or So.
+    /// Number of comments that begin with What, Who, Where or So.
     pub(crate) late: usize,
-    /// Documentation comments of at most three words.
+    /// Number of documentation comments with at most three words.
     pub(crate) short: usize,
-    /// Sentences of more than 40 words.
+    /// Number of sentences with more than 40 words.
     pub(crate) long: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Finding {
     pub(crate) text: String,
 }
 
-/// Counts in a Rust file, and names each finding.
+/// Counts in a Rust file, and records each finding.
 pub(crate) fn in_rust(text: &str, findings: &mut Vec<Finding>) -> Count {
     let mut count = Count::default();
     for comment in lexer::divide(text).comments {
@@ -55,7 +55,7 @@ pub(crate) fn in_rust(text: &str, findings: &mut Vec<Finding>) -> Count {
     count
 }
 
-/// Counts in a Markdown page, and names each finding.
+/// Counts in a Markdown page, and records each finding.
 pub(crate) fn in_page(text: &str, findings: &mut Vec<Finding>) -> Count {
     let mut count = Count::default();
     let mut is_code = false;
@@ -78,7 +78,7 @@ pub(crate) fn in_page(text: &str, findings: &mut Vec<Finding>) -> Count {
     count
 }
 
-/// Paragraphs without code, headings and tables.
+/// Returns the paragraphs of a comment, without code, headings and tables.
 fn prose_of(comment: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
     let mut is_code = false;
@@ -102,7 +102,7 @@ fn prose_of(comment: &str) -> Vec<String> {
     paragraphs
 }
 
-/// The first paragraph decides how the comment begins, and whether it is too short.
+/// Counts in the paragraphs of a comment. Only the first paragraph decides about late subjects and short comments.
 fn in_paragraphs(paragraphs: &[String], is_doc: bool, line: usize, findings: &mut Vec<Finding>) -> Count {
     let Some(first) = paragraphs.first().filter(|first| !first.trim().is_empty()) else {
         return Count::default();
@@ -125,7 +125,7 @@ fn in_paragraphs(paragraphs: &[String], is_doc: bool, line: usize, findings: &mu
     count
 }
 
-/// A short comment is good enough with a unit, a bound, a link or a section.
+/// Whether a short comment contains a number, a bound, a link or code, and is therefore sufficient.
 fn says_more(text: &str) -> bool {
     text.contains(|character: char| character.is_ascii_digit() || "[`".contains(character))
 }
@@ -134,7 +134,7 @@ fn words(text: &str) -> usize {
     text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
-/// A colon or semicolon does not end a sentence.
+/// Splits a paragraph into sentences. A colon or semicolon does not end a sentence.
 fn sentences(paragraph: &str) -> Vec<String> {
     let mut sentences = vec![String::new()];
     let mut words = paragraph.split_whitespace().peekable();

@@ -1,33 +1,33 @@
-//! Divides Rust sources into comments and code.
+//! Splits Rust sources into comments and code.
 
-/// Who a comment is for.
+/// The kind of a comment, by its readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `///` and `//!`, and their block forms: readers of the documentation.
+    /// Documentation for users of the code: `///` and `//!`, and their block forms.
     Doc,
-    /// Any other: readers of the code.
+    /// A remark for readers of the code: any other comment.
     Plain,
 }
 
-/// A comment. Lines of one kind that follow each other are one comment.
+/// A comment. Consecutive lines of the same kind are one comment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Comment {
     pub(crate) kind: Kind,
-    /// Line of the file at which it begins, from 1.
+    /// Line of the file at which the comment begins, from 1.
     pub(crate) line: usize,
-    /// Without the marks; the lines are separated by newlines.
+    /// The text without comment marks. Newlines separate the lines.
     pub(crate) text: String,
 }
 
-/// A file, divided.
+/// The comments and the code of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Divided {
     pub(crate) comments: Vec<Comment>,
-    /// Tokens and literals as they are written, without spaces between them.
+    /// Tokens and literals as in the file, without the spaces between them.
     pub(crate) code: Vec<String>,
 }
 
-/// Divides the text of a file. Text that is no valid Rust is divided somehow.
+/// Splits the text of a file. The result for invalid Rust is unspecified, but there is no error.
 pub(crate) fn divide(text: &str) -> Divided {
     let mut lexer = Lexer { rest: text, line: 1, last_line: 0, divided: Divided::default() };
     while lexer.step() {}
@@ -37,13 +37,13 @@ pub(crate) fn divide(text: &str) -> Divided {
 struct Lexer<'a> {
     rest: &'a str,
     line: usize,
-    /// The last line of the comment before, if nothing but spaces stands behind it.
+    /// The last line of the previous comment, if only spaces follow it.
     last_line: usize,
     divided: Divided,
 }
 
 impl<'a> Lexer<'a> {
-    /// Handles the next piece, if there is one.
+    /// Handles the next piece of text. Returns false at the end.
     fn step(&mut self) -> bool {
         let Some(first) = self.rest.chars().next() else { return false };
         if first.is_whitespace() {
@@ -95,7 +95,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Block comments contain others.
+/// Length of a block comment, which may contain other block comments.
 fn block_comment_length(text: &str) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while at < text.len() {
@@ -116,7 +116,7 @@ fn token_length(text: &str, first: char) -> usize {
     if let Some(length) = raw_string_length(text) {
         return length;
     }
-    // The letter of a byte or C literal belongs to what follows.
+    // The prefix of a byte or C literal belongs to the literal.
     let prefix = usize::from(matches!(text.as_bytes(), [b'b' | b'c', b'"' | b'\'', ..]));
     match text.as_bytes()[prefix] {
         b'"' => return prefix + quoted_length(&text[prefix..], b'"'),
@@ -132,7 +132,7 @@ fn token_length(text: &str, first: char) -> usize {
     first.len_utf8()
 }
 
-/// Tells `'a'` from the lifetime `'a`.
+/// Whether the text begins with a character literal such as `'a'`, and not with a lifetime such as `'a`.
 fn is_character(text: &str) -> bool {
     let mut characters = text.chars().skip(1);
     match characters.next() {
@@ -142,7 +142,7 @@ fn is_character(text: &str) -> bool {
     }
 }
 
-/// From the first quotation mark to the one that ends the literal.
+/// Length of a literal, from the first quotation mark to the last.
 fn quoted_length(text: &str, mark: u8) -> usize {
     let bytes = text.as_bytes();
     let mut at = 1;

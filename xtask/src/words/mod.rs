@@ -1,4 +1,5 @@
-//! `cargo xtask words`: how easy comments and pages are to read, and whether a change of words changed code.
+//! `cargo xtask words`: measures how easy comments and pages are to read, and checks that a rewrite changes no
+//! code.
 
 mod count;
 mod lexer;
@@ -12,7 +13,7 @@ use count::{Count, Finding};
 use crate::house::House;
 use crate::log::Log;
 
-/// The highest counts that each folder may have. `cargo xtask words --write` lowers them.
+/// The file with the maximum counts of each folder. `cargo xtask words --write` lowers them.
 const RATCHET: &str = "tests/architecture/words.tsv";
 
 const RATCHET_HEAD: &str = "\
@@ -21,7 +22,7 @@ const RATCHET_HEAD: &str = "\
 # FOLDER	LATE	SHORT	LONG
 ";
 
-/// Pages that are generated, or that quote others.
+/// Pages that are generated, or that quote other texts.
 const NOT_OURS: &[&str] = &["docs/CONFORMANCE.md", "docs/BENCHMARKS.md"];
 
 type Counts = BTreeMap<String, Count>;
@@ -29,7 +30,7 @@ type Counts = BTreeMap<String, Count>;
 /// Runs `words` with these arguments.
 ///
 /// # Errors
-/// When git or a file cannot be read, or code differs.
+/// If git or a file cannot be read, or if code differs.
 pub(crate) fn run(house: &House, arguments: &[String]) -> Result<ExitCode, String> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
@@ -47,10 +48,10 @@ pub(crate) fn run(house: &House, arguments: &[String]) -> Result<ExitCode, Strin
     }
 }
 
-/// Compares the counts with the ratchet.
+/// Compares the counts with the file of maximum counts.
 ///
 /// # Errors
-/// When a folder has more than it may.
+/// If a folder exceeds one of its maximum counts.
 pub(crate) fn check(house: &House, log: &mut Log) -> Result<(), String> {
     let limits = read_limits(house)?;
     let over = over_limit(&counts(house, &mut |_, _| {})?, &limits);
@@ -95,7 +96,7 @@ fn parse_limits(text: &str) -> Result<Counts, String> {
     lines.map(parse).collect()
 }
 
-/// Lowers the ratchet to what is there now.
+/// Lowers the maximum counts to the current counts.
 fn write(house: &House) -> Result<ExitCode, String> {
     let counts = counts(house, &mut |_, _| {})?;
     let limits = read_limits(house).ok();
@@ -128,7 +129,7 @@ fn print(counts: &Counts) {
     line("all", all);
 }
 
-/// Prints the places under these paths, or all of them.
+/// Prints the findings under these paths, or all findings.
 fn list(house: &House, paths: &[&str]) -> Result<(), String> {
     let mut show = |path: &str, finding: &Finding| {
         if paths.is_empty() || paths.iter().any(|wanted| path.starts_with(wanted)) {
@@ -156,7 +157,7 @@ fn counts(house: &House, show: &mut dyn FnMut(&str, &Finding)) -> Result<Counts,
     Ok(counts)
 }
 
-/// The crate, or the folder below the root; pages are counted together.
+/// Returns the folder to which a file counts: its crate, or the folder below the root. Pages are counted together.
 fn folder_of(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
@@ -173,7 +174,7 @@ fn tracked(house: &House) -> Result<Vec<String>, String> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Compares the code of a revision with that of the working tree, without comments and spaces.
+/// Compares the code of a revision with the code of the working tree, without comments and spaces.
 fn unchanged(house: &House, revision: &str, paths: &[&str]) -> Result<ExitCode, String> {
     let mut arguments = vec!["diff", "--name-only", "-z", revision, "--"];
     arguments.extend(paths);
@@ -194,7 +195,7 @@ fn unchanged(house: &House, revision: &str, paths: &[&str]) -> Result<ExitCode, 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first token that differs, with the tokens before it.
+/// Returns the first token that differs, with the tokens before it.
 fn first_difference(before: &str, now: &str) -> Option<String> {
     let [before, now] = [before, now].map(|text| lexer::divide(text).code);
     if before == now {
