@@ -1,46 +1,47 @@
-//! Which binary the tests run.
+//! Finds or builds the programs that tests run.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Names the folder where `cargo xtask test` has built everything that tests run. Without it they ask cargo, which builds
-/// from the sources as they are now.
+/// Environment variable with the folder in which `cargo xtask test` has built all programs of tests.
+///
+/// Without the variable, tests run cargo, which builds the programs from the current sources.
 const BUILT: &str = "PONDHAWK_BUILT";
 
-/// The path of the `pondhawk` binary.
+/// Returns the path of the `pondhawk` binary.
 ///
 /// # Panics
-/// When it cannot be built.
+/// If the binary cannot be built.
 pub fn pondhawk() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| built("pondhawk").unwrap_or_else(|| build("pondhawk", "--bin", "pondhawk"))).clone()
 }
 
-/// The path of the broker that writes a trace.
+/// Returns the path of the broker that writes a trace.
 ///
 /// # Panics
-/// When it cannot be built.
+/// If the binary cannot be built.
 pub(crate) fn recorded() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let build = || build("pondhawk-tests", "--bin", "pondhawk-recorded");
     BINARY.get_or_init(|| built("pondhawk-recorded").unwrap_or_else(build)).clone()
 }
 
-/// The path of one of the client library's examples.
+/// Returns the path of an example of the client library.
 ///
 /// # Panics
-/// When it cannot be built.
+/// If the example cannot be built.
 pub fn example(name: &str) -> PathBuf {
     built(&format!("examples/{name}")).unwrap_or_else(|| build("pondhawk-client", "--example", name))
 }
 
-/// The path of a program in the folder of those that are built.
+/// Returns the path of a program in the folder of built programs, if the program is there.
 fn built(program: &str) -> Option<PathBuf> {
     std::env::var_os(BUILT).map(|folder| PathBuf::from(folder).join(program)).filter(|path| path.exists())
 }
 
-/// `kind` is what cargo calls it: `--bin` or `--example`.
+/// Builds a program, and returns its path. `kind` is cargo's argument, `--bin` or `--example`.
 fn build(package: &str, kind: &str, binary: &str) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -63,7 +64,7 @@ fn build(package: &str, kind: &str, binary: &str) -> PathBuf {
     executable(&messages).expect("cargo names the binary that it has built")
 }
 
-/// The value of the only `"executable":"…"` among cargo's messages.
+/// Returns the value of the only `"executable":"…"` in cargo's messages.
 fn executable(messages: &str) -> Option<PathBuf> {
     let (_, rest) = messages.split_once("\"executable\":\"")?;
     let (path, _) = rest.split_once('"')?;

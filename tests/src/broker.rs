@@ -18,26 +18,26 @@ use crate::packet::{self, Connect};
 use crate::raw::RawClient;
 use crate::{DEADLINE, Version, binary};
 
-/// How a broker is started.
+/// Options for starting a broker.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Threads that carry connections.
+    /// Number of threads that serve connections.
     pub shards: u16,
-    /// More of the configuration file, after `shards`: TOML, keys of the top level first. Without a `[[listener]]`
-    /// the broker listens on a free port of 127.0.0.1.
+    /// Text of the configuration file after `shards`, in TOML, with keys of the top level first. Without a
+    /// `[[listener]]` the broker listens on a free port of 127.0.0.1.
     pub settings: String,
-    /// More arguments for the command line.
+    /// Additional arguments for the command line.
     pub arguments: Vec<String>,
-    /// How many files the broker may have open, sockets included; nothing leaves it as the test has it.
+    /// Maximum number of files that the broker may have open, sockets included. `None` keeps the limit of the test.
     pub open_files_max: Option<u16>,
-    /// Where it keeps what must last; nothing is a directory of its own, which ends with it.
+    /// Directory for the broker's state. `None` makes a directory, which is removed after the broker ends.
     pub data_dir: Option<PathBuf>,
-    /// Where a trace of its journal goes, if there is to be one: see [`trace`](crate::trace).
+    /// File for a trace of the journal, if wanted. See [`trace`](crate::trace).
     pub trace: Option<PathBuf>,
 }
 
 impl Default for Options {
-    /// One shard and nothing else.
+    /// Options with one shard, and no settings.
     fn default() -> Self {
         Self {
             shards: 1,
@@ -50,37 +50,37 @@ impl Default for Options {
     }
 }
 
-/// A running broker, ended when this is dropped. Its log is shown if the test fails.
+/// A running broker, which is killed on drop. Its log is shown if the test fails.
 #[derive(Debug)]
 pub struct Broker {
     process: Child,
     address: SocketAddr,
     log: Log,
-    /// Removed when the broker has ended.
+    /// Directory that is removed after the broker has ended.
     _data_dir: Option<TempDir>,
 }
 
 impl Broker {
-    /// Starts the `pondhawk` binary and waits until it listens.
+    /// Starts the `pondhawk` binary, and waits until it listens.
     ///
     /// # Panics
-    /// With what it wrote, if it does not listen before the deadline.
+    /// If the broker does not listen before the deadline. The message is the broker's output.
     pub fn start(options: &Options) -> Self {
         Self::try_start(options).unwrap_or_else(|log| panic!("the broker did not start:\n{log}"))
     }
 
-    /// Starts the `pondhawk` binary and waits until it listens.
+    /// Starts the `pondhawk` binary, and waits until it listens.
     ///
     /// # Errors
-    /// What it wrote, if it ended before it listened or did not before the deadline.
+    /// The broker's output, if it ends before it listens, or does not listen before the deadline.
     pub fn try_start(options: &Options) -> Result<Self, String> {
         Self::try_start_within(options, DEADLINE)
     }
 
-    /// Starts the `pondhawk` binary, and kills it if it does not listen when this time is over.
+    /// Starts the `pondhawk` binary, and kills it if it does not listen within `patience`.
     ///
     /// # Errors
-    /// What it wrote, if it ended before it listened or was killed.
+    /// The broker's output, if it ends before it listens, or is killed.
     pub fn try_start_within(options: &Options, patience: Duration) -> Result<Self, String> {
         let own = options.data_dir.is_none().then(data_dir);
         let data_dir = options.data_dir.as_deref().or(own.as_ref().map(TempDir::path));
@@ -94,7 +94,7 @@ impl Broker {
             .expect("the pondhawk binary can be run");
         let log = Log::collect(process.stderr.take().expect("stderr is piped"));
         let mut stdin = process.stdin.take().expect("stdin is piped");
-        // Nobody reads it if the arguments are wrong; what the broker says then is in the log.
+        // With wrong arguments nobody reads the configuration. The log then contains the broker's message.
         let _ = stdin.write_all(configuration(options).as_bytes());
         drop(stdin);
         let listening = log.wait_for("listening on ", patience);
@@ -107,7 +107,7 @@ impl Broker {
         Ok(Self { process, address, log, _data_dir: own })
     }
 
-    /// Where the first listener listens.
+    /// The address of the first listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -117,19 +117,19 @@ impl Broker {
         self.process.id()
     }
 
-    /// The names of all files that the broker has open, as `/proc` tells them; nothing where the system does not tell.
+    /// Names of all files that the broker has open, from `/proc`; `None` if the system does not have `/proc`.
     pub fn open_files(&self) -> Option<Vec<String>> {
         let files = fs::read_dir(format!("/proc/{}/fd", self.process_id())).ok()?.flatten();
         let names = files.filter_map(|file| fs::read_link(file.path()).ok());
         Some(names.map(|name| name.to_string_lossy().into_owned()).collect())
     }
 
-    /// How many sockets the broker has open; nothing where the system does not tell (`/proc`).
+    /// Number of sockets that the broker has open; `None` if the system does not have `/proc`.
     pub fn open_sockets(&self) -> Option<usize> {
         Some(self.open_files()?.iter().filter(|name| name.starts_with("socket:")).count())
     }
 
-    /// How many bytes of memory the broker has resident; nothing where the system does not tell (`/proc`).
+    /// Resident memory of the broker in bytes; `None` if the system does not have `/proc`.
     pub fn resident_bytes(&self) -> Option<usize> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process_id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -137,31 +137,31 @@ impl Broker {
         Some(kib * 1_024)
     }
 
-    /// A new connection to the first listener; nothing has been sent on it.
+    /// Opens a connection to the first listener, and sends nothing.
     pub fn connect(&self) -> RawClient {
         RawClient::connect(self.address)
     }
 
-    /// A new connection on which a client with this identifier has been accepted.
+    /// Opens a connection, and waits until the broker has accepted a client with this identifier.
     ///
     /// # Panics
-    /// When it has not been before the deadline.
+    /// If the broker does not accept the client before the deadline.
     pub fn client(&self, version: Version, client_id: &str) -> Client {
         self.client_with(&Connect::new(version, client_id))
     }
 
-    /// A new connection on which this CONNECT has been accepted.
+    /// Opens a connection, and waits until the broker has accepted this CONNECT.
     ///
     /// # Panics
-    /// When it has not been before the deadline.
+    /// If the broker does not accept the client before the deadline.
     pub fn client_with(&self, connect: &Connect<'_>) -> Client {
         self.greet(connect).0
     }
 
-    /// The same, with the CONNACK.
+    /// Like [`client_with`](Self::client_with), and returns the CONNACK too.
     ///
     /// # Panics
-    /// When it has not been accepted before the deadline.
+    /// If the broker does not accept the client before the deadline.
     pub fn greet(&self, connect: &Connect<'_>) -> (Client, Vec<u8>) {
         let mut connection = self.connect();
         connection.send(&connect.bytes());
@@ -170,39 +170,39 @@ impl Broker {
         (Client::new(connection, connect.version), answer)
     }
 
-    /// What the broker has written so far.
+    /// The broker's output up to now.
     pub fn log(&self) -> String {
         self.log.text()
     }
 
-    /// The first line of the log that contains `needle`, as soon as there is one.
+    /// Waits for the first line of the log that contains `needle`, and returns the line.
     ///
     /// # Panics
-    /// When there is none before the deadline.
+    /// If there is no such line before the deadline.
     pub fn wait_for_log(&self, needle: &str) -> String {
         self.log.wait_for(needle, DEADLINE).unwrap_or_else(|| panic!("the log never says {needle:?}"))
     }
 
-    /// Every line of the log so far that contains `needle`.
+    /// Returns every line of the log up to now that contains `needle`.
     pub fn log_lines(&self, needle: &str) -> Vec<String> {
         self.log.lines_with(needle)
     }
 
-    /// Asks the broker to stop (SIGTERM) and waits until it has, with the status it exits with.
+    /// Asks the broker to stop (SIGTERM), waits for its end, and returns its exit status.
     ///
     /// # Panics
-    /// When it has not before the deadline.
+    /// If the broker does not end before the deadline.
     pub fn stop(mut self) -> ExitStatus {
         self.terminate();
         self.wait()
     }
 
-    /// Asks the broker to stop (SIGTERM); its clients can watch how it does.
+    /// Asks the broker to stop (SIGTERM), and returns at once, so that clients can observe the end.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// The same as from a terminal (SIGINT).
+    /// Asks the broker to stop like a user at a terminal (SIGINT).
     pub fn interrupt(&self) {
         self.signal(Signal::INT);
     }
@@ -210,9 +210,10 @@ impl Broker {
     /// Waits until the broker has ended by itself.
     ///
     /// # Panics
-    /// When it has not before the deadline.
+    /// If the broker does not end before the deadline.
     pub fn wait(&mut self) -> ExitStatus {
-        // Its standard error closes when the process ends, so waiting for the process does not block after that.
+        // The standard error of the process closes when the process ends. Waiting for the process does not block
+        // after that.
         assert!(self.log.wait_for_end(DEADLINE), "the broker does not stop");
         self.process.wait().expect("our own child can be waited for")
     }
@@ -233,14 +234,15 @@ impl Drop for Broker {
     }
 }
 
-/// A directory for a broker's journal, in memory where there is such a place: what a test asks is what was written, and not
-/// whether the power stays on.
+/// Makes a directory for a broker's journal, in memory if possible.
+///
+/// Memory is sufficient, because tests check the written data, and do not cut the power.
 ///
 /// # Panics
-/// If there is no place for it.
+/// If no directory can be made.
 pub fn data_dir() -> TempDir {
     let in_memory = Path::new("/dev/shm");
-    // In a container it may be too small for the journals of all tests that run at a time.
+    // In a container, shared memory may be too small for the journals of all concurrent tests.
     let has_room = statvfs(in_memory).is_ok_and(|disk| disk.f_bavail * disk.f_frsize >= SHARED_MEMORY_BYTES);
     let made = if has_room { TempDir::new_in(in_memory) } else { TempDir::new() };
     made.expect("there is a place for temporary files")
@@ -248,7 +250,7 @@ pub fn data_dir() -> TempDir {
 
 const SHARED_MEMORY_BYTES: u64 = 4 << 30;
 
-/// The broker, started by a shell where it is to have fewer files.
+/// Makes the command for the broker. A shell starts the broker if it needs a lower limit of open files.
 fn program(options: &Options) -> Command {
     if let Some(trace) = &options.trace {
         let mut recorded = Command::new(binary::recorded());
@@ -268,7 +270,7 @@ fn configuration(options: &Options) -> String {
     format!("shards = {shards}\n{settings}\n{listener}")
 }
 
-/// From `listening on 127.0.0.1:40123 (tcp)`.
+/// Parses a line such as `listening on 127.0.0.1:40123 (tcp)`.
 fn listening_address(line: &str) -> Option<SocketAddr> {
     line.split_once("listening on ")?.1.split_whitespace().next()?.parse().ok()
 }

@@ -1,11 +1,11 @@
-//! A client that has been let in.
+//! A client that the broker has accepted.
 
 use std::ops::{Deref, DerefMut};
 
 use crate::conversation::{Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL};
 use crate::{Broker, RawClient, Version, packet};
 
-/// A connection whose CONNECT was accepted. It can still send anything: see [`RawClient`].
+/// A connection with an accepted CONNECT. Through [`RawClient`] the client can still send any bytes.
 #[derive(Debug)]
 pub struct Client {
     raw: RawClient,
@@ -17,29 +17,29 @@ impl Client {
         Self { raw, version }
     }
 
-    /// What its CONNECT asked for.
+    /// The version of MQTT in the client's CONNECT.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The connection alone.
+    /// Returns the connection without the client.
     pub fn into_raw(self) -> RawClient {
         self.raw
     }
 
-    /// Subscribes at QoS 0. Retained messages have not been read yet.
+    /// Subscribes at QoS 0, and reads the SUBACK. Retained messages remain unread.
     ///
     /// # Panics
-    /// When anything but the SUBACK that grants it arrives.
+    /// If a packet other than the SUBACK that grants QoS 0 arrives.
     pub fn subscribe(&mut self, filter: &str) {
         self.raw.send(&packet::subscribe(self.version, 1, filter));
         self.raw.expect(&packet::suback(self.version, 1, 0));
     }
 
-    /// Ends a subscription that there is.
+    /// Ends an existing subscription, and reads the UNSUBACK.
     ///
     /// # Panics
-    /// When anything but the UNSUBACK that says so arrives.
+    /// If a packet other than the UNSUBACK of success arrives.
     pub fn unsubscribe(&mut self, filter: &str) {
         self.raw.send(&packet::unsubscribe(self.version, 2, filter));
         self.raw.expect(&packet::unsuback(self.version, 2, 0));
@@ -55,26 +55,26 @@ impl Client {
         self.raw.send(&packet::retained(self.version, topic, payload));
     }
 
-    /// Reads this message, published now.
+    /// Reads this message, with RETAIN 0.
     ///
     /// # Panics
-    /// When anything else arrives, or nothing before the deadline.
+    /// If another packet arrives, or none before the deadline.
     pub fn expect_message(&mut self, topic: &str, payload: &[u8]) {
         self.raw.expect(&packet::publish(self.version, topic, payload));
     }
 
-    /// Reads this message, which was retained.
+    /// Reads this message, with RETAIN 1.
     ///
     /// # Panics
-    /// When anything else arrives, or nothing before the deadline.
+    /// If another packet arrives, or none before the deadline.
     pub fn expect_retained(&mut self, topic: &str, payload: &[u8]) {
         self.raw.expect(&packet::retained(self.version, topic, payload));
     }
 
-    /// Waits until the broker ends the connection, with a DISCONNECT of this reason where the version has one.
+    /// Waits until the broker closes the connection. In MQTT 5, a DISCONNECT with this reason must precede the end.
     ///
     /// # Panics
-    /// When anything else arrives, or it has not ended before the deadline.
+    /// If another packet arrives, or the connection is not closed before the deadline.
     pub fn expect_disconnect(&mut self, reason: u8) {
         if self.version.is_5() {
             self.raw.expect(&packet::disconnect(self.version, reason));
@@ -82,10 +82,10 @@ impl Client {
         self.raw.expect_closed();
     }
 
-    /// Leaves with DISCONNECT 0x00, and waits until the broker has closed the connection.
+    /// Sends DISCONNECT 0x00, and waits until the broker has closed the connection.
     ///
     /// # Panics
-    /// When anything arrives, or it has not been closed before the deadline.
+    /// If a packet arrives, or the connection is not closed before the deadline.
     pub fn leave(mut self) {
         self.raw.send(&packet::disconnect(self.version, 0));
         self.raw.expect_closed();
@@ -106,7 +106,7 @@ impl DerefMut for Client {
     }
 }
 
-/// Two clients that talk to each other while something else goes on, and notice nothing of it.
+/// Two clients that exchange messages during a test, and must not notice the test's other activity.
 #[derive(Debug)]
 pub struct Innocents {
     publisher: Client,
@@ -116,10 +116,10 @@ pub struct Innocents {
 }
 
 impl Innocents {
-    /// Connects them, one with MQTT 5.0 and one with 3.1.1. The name tells them from others.
+    /// Connects the clients, one with MQTT 5.0 and one with 3.1.1. `name` distinguishes them from other pairs.
     ///
     /// # Panics
-    /// When they are not let in before the deadline.
+    /// If the broker does not accept both before the deadline.
     pub fn connect(broker: &Broker, name: &str) -> Self {
         let topic = format!("innocent/{name}");
         let mut subscriber = broker.client(Version::V3_1_1, &format!("{name} hears"));
@@ -128,7 +128,7 @@ impl Innocents {
         Self { publisher, subscriber, topic, count: 0 }
     }
 
-    /// One says something at every QoS, which is on its way until [`hear`](Self::hear).
+    /// Publishes a message at every QoS. [`hear`](Self::hear) must follow.
     pub fn speak(&mut self) {
         self.count += 1;
         for qos in 0..=2 {
@@ -136,10 +136,12 @@ impl Innocents {
         }
     }
 
-    /// The other hears it, once and in order, and nothing else has been sent to either.
+    /// Receives the published messages, once and in order. Checks that the broker has sent nothing else to either
+    /// client.
     ///
     /// # Panics
-    /// When anything but those messages and their acknowledgements arrives, or one does not before the deadline.
+    /// If packets other than these messages and their acknowledgements arrive, or one of them does not arrive
+    /// before the deadline.
     pub fn hear(&mut self) {
         for qos in 0..=2 {
             let heard = self.subscriber.take_message(&said(self.count, qos));
@@ -153,7 +155,7 @@ impl Innocents {
         self.publisher.expect_only_pong();
     }
 
-    /// Does something while messages are on their way.
+    /// Calls `act` while messages are on their way.
     ///
     /// # Panics
     /// As [`hear`](Self::hear).

@@ -1,4 +1,4 @@
-//! What clients say to each other in tests, packet by packet.
+//! Exchanges of packets between clients and broker in tests.
 
 use crate::packet::{self, Connect, Will, string};
 use crate::{Broker, Client, Version};
@@ -12,43 +12,43 @@ pub const PUBREL: u8 = 0x62;
 /// The first byte of PUBCOMP.
 pub const PUBCOMP: u8 = 0x70;
 
-/// A Session Expiry Interval of an hour.
+/// A Session Expiry Interval of an hour, as an encoded property.
 pub const AN_HOUR: &[u8] = b"\x11\x00\x00\x0E\x10";
 
-/// A CONNECT that goes on with a session, which is kept when its connection closes.
+/// Makes a CONNECT that continues a session, which the broker keeps after the connection.
 pub fn lasting(version: Version, client_id: &str) -> Connect<'_> {
     let properties = if version.is_5() { AN_HOUR } else { &[] };
     Connect { clean_start: false, properties, ..Connect::new(version, client_id) }
 }
 
-/// Whether a CONNACK says Session Present.
+/// Whether a CONNACK has the flag Session Present.
 pub fn session_present(connack: &[u8]) -> bool {
     connack[2] == 0x01
 }
 
-/// A client whose session is kept, and whether it was there before.
+/// Connects a client whose session the broker keeps. Also returns whether the session existed before.
 ///
 /// # Panics
-/// When it has not been let in before the deadline.
+/// If the broker does not accept the client before the deadline.
 pub fn resume(broker: &Broker, version: Version, client_id: &str) -> (Client, bool) {
     let (client, connack) = broker.greet(&lasting(version, client_id));
     (client, session_present(&connack))
 }
 
-/// A client that goes on with its session: CONNACK says so where the version can.
+/// Connects a client that continues its session, and checks Session Present if the version has it.
 ///
 /// # Panics
-/// When its session is not there, or it has not been let in before the deadline.
+/// If the session does not exist, or the broker does not accept the client before the deadline.
 pub fn go_on(broker: &Broker, version: Version, client_id: &str) -> Client {
     let (client, was_there) = resume(broker, version, client_id);
     assert!(was_there || version == Version::V3_1, "the session of {client_id} is gone");
     client
 }
 
-/// Waits until so many seconds have passed on the broker's clock, as the delay of a will shows.
+/// Waits until `seconds` have passed on the broker's clock. The delay of a will shows the time.
 ///
 /// # Panics
-/// When they have not before the deadline.
+/// If the will does not arrive before the deadline.
 pub fn pass_seconds(broker: &Broker, seconds: u8) {
     let mut witness = broker.client(Version::V5, "who waits");
     witness.subscribe("the time");
@@ -63,27 +63,27 @@ pub fn pass_seconds(broker: &Broker, seconds: u8) {
 /// A PUBLISH that was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Whether it says that it was sent before.
+    /// The DUP flag: the packet may have been sent before.
     pub dup: bool,
-    /// 0 to 2.
+    /// The QoS of the packet, from 0 to 2.
     pub qos: u8,
-    /// Whether it was retained, or says so.
+    /// The RETAIN flag of the packet.
     pub retain: bool,
-    /// Its topic name.
+    /// The topic name of the message.
     pub topic: String,
-    /// 0 if there is none.
+    /// The packet identifier; 0 at QoS 0.
     pub packet_id: u16,
-    /// As they came, without their length; empty before MQTT 5.
+    /// The encoded properties, without their length; empty before MQTT 5.
     pub properties: Vec<u8>,
-    /// The message itself.
+    /// The payload of the message.
     pub payload: Vec<u8>,
 }
 
 impl Message {
-    /// Reads a PUBLISH.
+    /// Parses a PUBLISH of this version.
     ///
     /// # Panics
-    /// When it is not a PUBLISH with fewer than 128 bytes of properties.
+    /// If the packet is not a PUBLISH, or has 128 bytes of properties or more.
     pub fn parse(version: Version, packet: &[u8]) -> Self {
         let first = packet[0];
         assert_eq!(first & 0xF0, 0x30, "no PUBLISH: {packet:02x?}");
@@ -111,7 +111,8 @@ impl Message {
     }
 }
 
-/// PUBLISH with any first byte, a packet identifier if its QoS has one, and properties without their length.
+/// Encodes a PUBLISH with any first byte. The packet identifier is used if the QoS has one. `properties` are
+/// encoded, without their length.
 pub fn publish(
     version: Version,
     first: u8,
@@ -132,7 +133,7 @@ pub fn publish(
     packet::packet(first, &body)
 }
 
-/// A SUBSCRIBE, or an UNSUBSCRIBE, with properties without their length and whatever comes behind.
+/// Encodes a SUBSCRIBE or UNSUBSCRIBE. `properties` are encoded, without their length, and `rest` follows them.
 pub fn request(version: Version, first: u8, packet_id: u16, properties: &[u8], rest: &[u8]) -> Vec<u8> {
     let mut body = packet_id.to_be_bytes().to_vec();
     if version.is_5() {
@@ -143,44 +144,44 @@ pub fn request(version: Version, first: u8, packet_id: u16, properties: &[u8], r
     packet::packet(first, &body)
 }
 
-/// A filter and its options.
+/// Encodes a filter and its options.
 pub fn filter(filter: &str, options: u8) -> Vec<u8> {
     [string(filter), vec![options]].concat()
 }
 
-/// An acknowledgement that says nothing but which packet it is about.
+/// Encodes an acknowledgement that consists of the packet identifier only.
 pub fn ack(first: u8, packet_id: u16) -> Vec<u8> {
     let [high, low] = packet_id.to_be_bytes();
     vec![first, 0x02, high, low]
 }
 
-/// What clients say to each other in tests.
+/// Exchanges of packets with the broker.
 pub trait Conversation {
-    /// Subscribes with these options, and reads that the QoS in them is granted.
+    /// Subscribes with these options, and reads the SUBACK that grants the QoS in them.
     ///
     /// # Panics
-    /// When anything else arrives, or nothing before the deadline; as all of these do.
+    /// If another packet arrives, or none before the deadline. The same applies to all methods that read.
     fn subscribe_with(&mut self, filter: &str, options: u8);
 
-    /// The same with properties, without their length.
+    /// Like [`subscribe_with`](Self::subscribe_with), with encoded properties without their length.
     fn subscribe_as(&mut self, properties: &[u8], filter: &str, options: u8);
 
-    /// Sends PUBLISH at this QoS; nothing is read.
+    /// Sends a PUBLISH at this QoS, and reads nothing.
     fn publish_at(&mut self, qos: u8, packet_id: u16, topic: &str, payload: &[u8]);
 
-    /// Publishes at this QoS, and does all that it takes.
+    /// Publishes at this QoS, and completes the exchange of acknowledgements.
     fn deliver(&mut self, qos: u8, topic: &str, payload: &[u8]);
 
-    /// Reads a message.
+    /// Reads the next packet, which must be a message.
     fn message(&mut self) -> Message;
 
-    /// Reads this message, and answers all that its QoS takes.
+    /// Reads this message, and completes the exchange of acknowledgements.
     fn take_message(&mut self, payload: &[u8]) -> Message;
 
-    /// Sends an acknowledgement.
+    /// Sends an acknowledgement with the packet identifier only.
     fn acknowledge(&mut self, first: u8, packet_id: u16);
 
-    /// Reads an acknowledgement of success, whichever kind of success.
+    /// Reads an acknowledgement with any reason code of success.
     fn expect_ack(&mut self, first: u8, packet_id: u16);
 }
 
@@ -246,7 +247,7 @@ impl Conversation for Client {
     }
 }
 
-/// Ends a connection without DISCONNECT, and waits until the broker has closed it too.
+/// Ends a connection without DISCONNECT, and waits until the broker has closed its end too.
 pub fn lose(mut client: Client) {
     client.finish();
     client.read_to_end();

@@ -1,7 +1,7 @@
-//! What end-to-end tests stand on: the real broker in a process of its own, and connections that send raw bytes.
+//! Tools for end-to-end tests: the real broker in a process of its own, and connections that send raw bytes.
 //!
-//! Every wait ends: with what it waited for, or after [`DEADLINE`] with a panic that shows the broker's log. Nothing
-//! here sleeps.
+//! Every wait ends with the expected event, or after [`DEADLINE`] with a panic that shows the broker's log. No
+//! function sleeps.
 //!
 //! ```no_run
 //! use pondhawk_tests::{Broker, Options};
@@ -41,20 +41,21 @@ pub use raw::RawClient;
 pub use tools::{autopaho, flood, hivemq, node, python};
 pub use wire::Version;
 
-/// How long a test waits for anything before it fails: far longer than a loaded machine needs, and short enough for
-/// somebody to wait for it.
+/// Time limit of a test for any event: far longer than a loaded machine needs, and short enough for a developer to
+/// wait.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Whether things are to be done as often as `cargo xtask abuse` wants it, and not as CI has time for.
+/// Whether tests use the large counts of `cargo xtask abuse`, instead of the counts for CI.
 pub fn is_long() -> bool {
     std::env::var_os("PONDHAWK_ABUSE_LONG").is_some()
 }
 
-/// Does something that ends by itself, again and again, until it comes to something. What there is a thousand times more
-/// of has more time.
+/// Calls `attempt` repeatedly until it returns a result. Each attempt must end by itself.
+///
+/// Tests with the large counts have 30 times as much time.
 ///
 /// # Panics
-/// When it has not before the deadline.
+/// If there is no result before the deadline.
 pub fn until<T>(wish: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + if is_long() { 30 * DEADLINE } else { DEADLINE };
     while Instant::now() < end {

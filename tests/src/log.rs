@@ -1,34 +1,34 @@
-//! What a process writes, collected line by line while it runs.
+//! Collects the output of a process line by line while the process runs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The lines so far, and whether there can be more.
+/// The collected lines, and whether the source has ended.
 #[derive(Debug, Default)]
 struct Lines {
     lines: Vec<String>,
     is_closed: bool,
 }
 
-/// What has become of a log while somebody waited.
+/// Result of waiting for more lines.
 pub(crate) enum Progress {
-    /// So many lines are there now.
+    /// The log now has this many lines.
     Lines(usize),
-    /// Its source has ended.
+    /// The source of the log has ended.
     Ended,
     None,
 }
 
-/// A log that grows; clones see the same one.
+/// A growing log. Clones share the same lines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log {
     shared: Arc<(Mutex<Lines>, Condvar)>,
 }
 
 impl Log {
-    /// Collects what can be read from `source` until it ends, in a thread.
+    /// Starts a thread that collects lines from `source` until its end.
     pub(crate) fn collect(source: impl Read + Send + 'static) -> Self {
         let log = Self::default();
         let writer = log.clone();
@@ -45,26 +45,26 @@ impl Log {
         log
     }
 
-    /// Everything so far.
+    /// All lines up to now.
     pub(crate) fn text(&self) -> String {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).lines.join("\n")
     }
 
-    /// The first line that contains `needle`, as soon as it is there; nothing once there can be none or it has taken
+    /// Waits for the first line that contains `needle`. Returns `None` after the end of the source, or after
     /// `patience`.
     pub(crate) fn wait_for(&self, needle: &str, patience: Duration) -> Option<String> {
         let find = |lines: &Lines| lines.lines.iter().find(|line| line.contains(needle)).cloned();
         find(&self.wait_until(patience, |lines| lines.is_closed || find(lines).is_some()))
     }
 
-    /// Every line so far that contains `needle`.
+    /// Returns every line up to now that contains `needle`.
     pub(crate) fn lines_with(&self, needle: &str) -> Vec<String> {
         let (mutex, _) = &*self.shared;
         let lines = mutex.lock().unwrap_or_else(PoisonError::into_inner);
         lines.lines.iter().filter(|line| line.contains(needle)).cloned().collect()
     }
 
-    /// Whether there is more than `count` lines, or there can be no more, as soon as it is so or after `patience`.
+    /// Waits until there are more than `count` lines, the source has ended, or `patience` is over.
     pub(crate) fn wait_for_more(&self, count: usize, patience: Duration) -> Progress {
         let lines = self.wait_until(patience, |lines| lines.is_closed || lines.lines.len() > count);
         match lines.lines.len() {
@@ -74,7 +74,7 @@ impl Log {
         }
     }
 
-    /// Whether the source ended, as soon as it did or after `patience`.
+    /// Waits until the source has ended or `patience` is over, and returns whether the source has ended.
     pub(crate) fn wait_for_end(&self, patience: Duration) -> bool {
         self.wait_until(patience, |lines| lines.is_closed).is_closed
     }

@@ -1,4 +1,4 @@
-//! Mosquitto, as Debian has it, in a process of its own.
+//! Mosquitto in the version of Debian, in a process of its own.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use crate::Program;
 
-/// Where Debian keeps servers, which is not on every user's path.
+/// The path at which Debian installs the server. The folder is not in every user's path.
 const OF_THE_SYSTEM: &str = "/usr/sbin/mosquitto";
 
-/// A running Mosquitto, ended when this is dropped. Its log is shown if the test fails.
+/// A running Mosquitto, which is killed on drop. Its log is shown if the test fails.
 #[derive(Debug)]
 pub struct Mosquitto {
     _program: Program,
@@ -21,15 +21,17 @@ pub struct Mosquitto {
 }
 
 impl Mosquitto {
-    /// Starts it on a free port of 127.0.0.1, and waits until it listens. Anybody may connect, no queue drops
-    /// anything, and nothing waits for more to be sent with it; else it is as it comes, but for these lines of its configuration.
+    /// Starts Mosquitto on a free port of 127.0.0.1, and waits until it listens.
+    ///
+    /// Anybody may connect, queues have no limit, and small packets are sent without delay. All other settings are
+    /// Mosquitto's defaults, except the lines in `settings`.
     ///
     /// # Panics
-    /// When it is not installed, or does not listen before the deadline.
+    /// If Mosquitto is not installed, or does not listen before the deadline.
     pub fn start(settings: &str) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.expect("there is a free port");
-        // Where root starts it, it stays root: another user could not read what a test gives it.
+        // A server that root starts keeps running as root. Another user could not read the test's files.
         let text = format!(
             "listener {} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nset_tcp_nodelay true\nuser root\nlog_dest stderr\n{settings}",
             address.port()
@@ -45,7 +47,7 @@ impl Mosquitto {
         Self { _program: program, address, _configuration: configuration }
     }
 
-    /// Where it listens.
+    /// The address at which Mosquitto listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,54 +1,54 @@
-//! The packets that nearly every test needs, made without the crates under test: what these encode wrongly, tests
-//! should see.
+//! Encodes the packets that most tests need, without the crates under test. Tests can therefore detect encoding
+//! faults in those crates.
 
 use crate::Version;
 
-/// A CONNECT.
+/// The fields of a CONNECT packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Connect<'a> {
-    /// The version it asks for.
+    /// The version that the client requests.
     pub version: Version,
-    /// Who connects; empty leaves it to the broker.
+    /// The client identifier. If it is empty, the broker assigns one.
     pub client_id: &'a str,
-    /// Clean Session, or Clean Start.
+    /// Clean Start, or Clean Session before MQTT 5.
     pub clean_start: bool,
-    /// 0 is no keep alive.
+    /// Keep alive in seconds; 0 means none.
     pub keep_alive_secs: u16,
-    /// Left behind for a connection that ends badly.
+    /// The will, which the broker publishes if the connection ends without DISCONNECT.
     pub will: Option<Will<'a>>,
-    /// Properties, encoded, without the length before them; MQTT 5 only.
+    /// Encoded properties, without the length before them; MQTT 5 only.
     pub properties: &'a [u8],
 }
 
-/// A will.
+/// The fields of a will.
 #[derive(Debug, Clone, Copy)]
 pub struct Will<'a> {
-    /// Where it is published.
+    /// The topic name of the will.
     pub topic: &'a str,
-    /// The message.
+    /// The payload of the will.
     pub payload: &'a [u8],
-    /// Whether it is retained.
+    /// Whether the broker retains the message.
     pub retain: bool,
-    /// 0 to 2.
+    /// The QoS of the message, from 0 to 2.
     pub qos: u8,
-    /// Properties, encoded, without the length before them; MQTT 5 only.
+    /// Encoded properties, without the length before them; MQTT 5 only.
     pub properties: &'a [u8],
 }
 
 impl<'a> Will<'a> {
-    /// A will at QoS 0 without properties that is not retained.
+    /// Makes a will at QoS 0 that is not retained and has no properties.
     pub const fn new(topic: &'a str, payload: &'a [u8]) -> Self {
         Self { topic, payload, retain: false, qos: 0, properties: &[] }
     }
 }
 
 impl<'a> Connect<'a> {
-    /// A clean start without keep alive, will or properties.
+    /// Makes a CONNECT with clean start, and without keep alive, will and properties.
     pub const fn new(version: Version, client_id: &'a str) -> Self {
         Self { version, client_id, clean_start: true, keep_alive_secs: 0, will: None, properties: &[] }
     }
 
-    /// The packet.
+    /// Encodes the CONNECT packet.
     pub fn bytes(&self) -> Vec<u8> {
         let mut flags = u8::from(self.clean_start) << 1;
         if let Some(will) = &self.will {
@@ -68,12 +68,12 @@ impl<'a> Connect<'a> {
     }
 }
 
-/// Whether this is a CONNACK that says Success.
+/// Whether the packet is a CONNACK of success.
 pub fn is_accepted(packet: &[u8]) -> bool {
     matches!(packet, [0x20, _, _, 0x00, ..])
 }
 
-/// SUBSCRIBE to one filter, with these subscription options: before MQTT 5 the QoS.
+/// Encodes a SUBSCRIBE to one filter with these options. Before MQTT 5, the options are the QoS.
 pub fn subscribe_with(version: Version, packet_id: u16, filter: &str, options: u8) -> Vec<u8> {
     let mut body = packet_id.to_be_bytes().to_vec();
     body.extend(properties(version, &[]));
@@ -82,12 +82,12 @@ pub fn subscribe_with(version: Version, packet_id: u16, filter: &str, options: u
     packet(0x82, &body)
 }
 
-/// SUBSCRIBE to one filter at QoS 0.
+/// Encodes a SUBSCRIBE to one filter at QoS 0.
 pub fn subscribe(version: Version, packet_id: u16, filter: &str) -> Vec<u8> {
     subscribe_with(version, packet_id, filter, 0)
 }
 
-/// The SUBACK that grants [`subscribe`], or with another code the one that does not.
+/// Encodes a SUBACK with one code: 0 grants [`subscribe`], and codes from 0x80 on refuse it.
 pub fn suback(version: Version, packet_id: u16, code: u8) -> Vec<u8> {
     let mut body = packet_id.to_be_bytes().to_vec();
     body.extend(properties(version, &[]));
@@ -95,7 +95,7 @@ pub fn suback(version: Version, packet_id: u16, code: u8) -> Vec<u8> {
     packet(0x90, &body)
 }
 
-/// UNSUBSCRIBE from one filter.
+/// Encodes an UNSUBSCRIBE from one filter.
 pub fn unsubscribe(version: Version, packet_id: u16, filter: &str) -> Vec<u8> {
     let mut body = packet_id.to_be_bytes().to_vec();
     body.extend(properties(version, &[]));
@@ -103,7 +103,7 @@ pub fn unsubscribe(version: Version, packet_id: u16, filter: &str) -> Vec<u8> {
     packet(0xA2, &body)
 }
 
-/// The UNSUBACK to [`unsubscribe`]; the code is told in MQTT 5 only.
+/// Encodes the UNSUBACK to [`unsubscribe`]. Only MQTT 5 has the code.
 pub fn unsuback(version: Version, packet_id: u16, code: u8) -> Vec<u8> {
     let mut body = packet_id.to_be_bytes().to_vec();
     body.extend(properties(version, &[]));
@@ -111,17 +111,18 @@ pub fn unsuback(version: Version, packet_id: u16, code: u8) -> Vec<u8> {
     packet(0xB0, &body)
 }
 
-/// PUBLISH at QoS 0, as it is sent and as it is received.
+/// Encodes a PUBLISH at QoS 0, in the form of publisher and receiver.
 pub fn publish(version: Version, topic: &str, payload: &[u8]) -> Vec<u8> {
     publish_with(version, 0x30, topic, &[], payload)
 }
 
-/// PUBLISH at QoS 0 with RETAIN 1: a message to be retained, or one that was.
+/// Encodes a PUBLISH at QoS 0 with RETAIN 1: a message to be retained, or a retained one.
 pub fn retained(version: Version, topic: &str, payload: &[u8]) -> Vec<u8> {
     publish_with(version, 0x31, topic, &[], payload)
 }
 
-/// PUBLISH at QoS 0 with another first byte, or with properties, encoded, without the length before them.
+/// Encodes a PUBLISH at QoS 0 with this first byte. `of_message` has the encoded properties, without the length
+/// before them.
 pub fn publish_with(version: Version, first: u8, topic: &str, of_message: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut body = string(topic);
     body.extend(properties(version, of_message));
@@ -129,15 +130,15 @@ pub fn publish_with(version: Version, first: u8, topic: &str, of_message: &[u8],
     packet(first, &body)
 }
 
-/// DISCONNECT with a reason code, which is told in MQTT 5 only.
+/// Encodes a DISCONNECT. Only MQTT 5 has the reason code.
 pub fn disconnect(version: Version, reason: u8) -> Vec<u8> {
     if version.is_5() { vec![0xE0, 0x01, reason] } else { vec![0xE0, 0x00] }
 }
 
-/// A packet of this first byte, with the Remaining Length that fits.
+/// Encodes a packet with this first byte and the matching Remaining Length.
 ///
 /// # Panics
-/// When the body is longer than any packet's (MQTT 5.0 section 1.5.5).
+/// If the body is longer than a packet allows (MQTT 5.0 section 1.5.5).
 pub fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     let mut packet = vec![first];
     packet.extend(variable_byte_integer(body.len()));
@@ -145,10 +146,10 @@ pub fn packet(first: u8, body: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A length or value in the fewest bytes (MQTT 5.0 section 1.5.5).
+/// Encodes a length or value in as few bytes as possible (MQTT 5.0 section 1.5.5).
 ///
 /// # Panics
-/// When it does not fit into four bytes.
+/// If the value does not fit into four bytes.
 pub fn variable_byte_integer(mut value: usize) -> Vec<u8> {
     assert!(value < 1 << 28, "{value} does not fit into four bytes");
     let mut bytes = Vec::new();
@@ -162,32 +163,32 @@ pub fn variable_byte_integer(mut value: usize) -> Vec<u8> {
     }
 }
 
-/// A string with its length (MQTT 5.0 section 1.5.4).
+/// Encodes a string after its length (MQTT 5.0 section 1.5.4).
 ///
 /// # Panics
-/// When it is longer than 65,535 bytes.
+/// If the string is longer than 65,535 bytes.
 pub fn string(text: &str) -> Vec<u8> {
     binary(text.as_bytes())
 }
 
-/// Binary data with its length (MQTT 5.0 section 1.5.6).
+/// Encodes binary data after its length (MQTT 5.0 section 1.5.6).
 ///
 /// # Panics
-/// When there is more than 65,535 bytes.
+/// If there are more than 65,535 bytes.
 pub fn binary(data: &[u8]) -> Vec<u8> {
     let length = u16::try_from(data.len()).expect("at most 65,535 bytes");
     [&length.to_be_bytes(), data].concat()
 }
 
-/// A User Property (MQTT 5.0 section 2.2.2.2).
+/// Encodes a User Property (MQTT 5.0 section 2.2.2.2).
 ///
 /// # Panics
-/// When either is longer than 65,535 bytes.
+/// If one of the strings is longer than 65,535 bytes.
 pub fn user_property(name: &str, value: &str) -> Vec<u8> {
     [vec![0x26], string(name), string(value)].concat()
 }
 
-/// Properties with their length, where the version has them.
+/// Adds the length before encoded properties. Before MQTT 5 there are no properties, and the result is empty.
 fn properties(version: Version, encoded: &[u8]) -> Vec<u8> {
     if !version.is_5() {
         assert!(encoded.is_empty(), "MQTT {version} has no properties");

@@ -1,4 +1,4 @@
-//! Another program that a test runs.
+//! A program that a test runs in a process of its own.
 
 use std::io;
 use std::process::{Child, Command};
@@ -7,7 +7,7 @@ use std::thread;
 use crate::DEADLINE;
 use crate::log::{Log, Progress};
 
-/// A program that runs beside the test, ended when this is dropped. What it has written is shown if the test fails.
+/// A program that runs beside the test, and is killed on drop. Its output is shown if the test fails.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -16,33 +16,33 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it. Both its outputs are collected as one.
+    /// Starts the program. Standard output and standard error are collected as one log.
     ///
     /// # Panics
-    /// When it cannot be run.
+    /// If the program cannot be run.
     pub fn start(mut command: Command) -> Self {
         let name = format!("{:?}", command.get_program());
         let (reader, writer) = io::pipe().expect("the system has pipes");
         command.stdout(writer.try_clone().expect("a pipe can be shared")).stderr(writer);
         let process = command.spawn().unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
-        // The command holds our ends for writing: the output ends when the program has.
+        // The command contains the writing ends of the pipe. The output must end when the program ends.
         drop(command);
         Self { name, process, output: Log::collect(reader) }
     }
 
-    /// The first line of its output that contains `needle`, as soon as there is one.
+    /// Waits for the first line of output that contains `needle`, and returns the line.
     ///
     /// # Panics
-    /// When there is none before the deadline.
+    /// If there is no such line before the deadline.
     pub fn wait_for(&self, needle: &str) -> String {
         let line = self.output.wait_for(needle, DEADLINE);
         line.unwrap_or_else(|| panic!("{} never says {needle:?}", self.name))
     }
 
-    /// Waits until it has ended with success, and returns what it wrote. As long as it writes it has time.
+    /// Waits until the program has ended with success, and returns its output. Each new line extends the deadline.
     ///
     /// # Panics
-    /// When it fails, or writes nothing more and does not end before the deadline.
+    /// If the program fails, or neither writes a line nor ends before the deadline.
     pub fn finish(mut self) -> String {
         let mut lines = 0;
         loop {
@@ -57,7 +57,7 @@ impl Program {
         self.output.text()
     }
 
-    /// Ends it without asking.
+    /// Kills the program with SIGKILL, and waits for its end.
     pub fn kill(mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

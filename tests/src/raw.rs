@@ -1,4 +1,4 @@
-//! A connection on which a test decides every byte.
+//! A connection on which a test controls every byte.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,25 +9,25 @@ use rustix::net::sockopt;
 
 use crate::DEADLINE;
 
-/// A TCP connection to a broker. It knows of MQTT only where a packet ends.
+/// A TCP connection to a broker. The only rule of MQTT that it knows is the length of packets.
 #[derive(Debug)]
 pub struct RawClient {
     stream: TcpStream,
-    /// Read, and not yet asked for.
+    /// Bytes that have been read from the socket, and not requested by the test.
     received: Vec<u8>,
 }
 
-/// What came of waiting for bytes.
+/// Result of waiting for bytes.
 enum Arrival {
     Bytes,
     Closed,
 }
 
 impl RawClient {
-    /// Connects; nothing is sent.
+    /// Opens a connection, and sends nothing.
     ///
     /// # Panics
-    /// When the connection is refused or not made before the deadline.
+    /// If the connection is refused or not made before the deadline.
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect_timeout(&address, DEADLINE).expect("the broker accepts a connection");
         stream.set_nodelay(true).expect("a TCP stream can be told not to delay");
@@ -35,16 +35,18 @@ impl RawClient {
         Self { stream, received: Vec::new() }
     }
 
-    /// This end's address.
+    /// The local address of the connection.
     pub fn local_address(&self) -> SocketAddr {
         self.stream.local_addr().expect("a connected stream has an address")
     }
 
-    /// Sends bytes in one write. A broker that has closed the connection already is no error here: what it answered
-    /// is for [`expect`](Self::expect) and [`expect_closed`](Self::expect_closed) to see.
+    /// Sends bytes in one write.
+    ///
+    /// A connection that the broker has closed is no error. [`expect`](Self::expect) and
+    /// [`expect_closed`](Self::expect_closed) can then read the broker's answer.
     ///
     /// # Panics
-    /// When the bytes cannot be written for another reason, or not before the deadline.
+    /// If the bytes cannot be written for another reason, or not before the deadline.
     pub fn send(&mut self, bytes: &[u8]) {
         if let Err(error) = self.stream.write_all(bytes) {
             assert!(is_closed(&error), "cannot send: {error}");
@@ -58,10 +60,10 @@ impl RawClient {
         }
     }
 
-    /// Sends what the connection takes at once, and returns how many bytes that is.
+    /// Sends as many bytes as the socket accepts without waiting, and returns their number.
     ///
     /// # Panics
-    /// When the broker has closed the connection.
+    /// If the broker has closed the connection.
     pub fn send_what_fits(&mut self, bytes: &[u8]) -> usize {
         self.stream.set_nonblocking(true).expect("a TCP stream can be told not to wait");
         let written = self.stream.write(bytes);
@@ -73,11 +75,13 @@ impl RawClient {
         }
     }
 
-    /// Sends what the connection takes at once, and returns how many bytes that is. A connection that the broker has closed
-    /// takes everything: what the broker had answered is for [`arrived`](Self::arrived) to see.
+    /// Sends as many bytes as the socket accepts without waiting, and returns their number.
+    ///
+    /// A connection that the broker has closed accepts all bytes. [`arrived`](Self::arrived) can then read the
+    /// broker's answer.
     ///
     /// # Panics
-    /// When the bytes cannot be written for another reason.
+    /// If the bytes cannot be written for another reason.
     pub fn offer(&mut self, bytes: &[u8]) -> usize {
         self.stream.set_nonblocking(true).expect("a TCP stream can be told not to wait");
         let written = self.stream.write(bytes);
@@ -90,34 +94,34 @@ impl RawClient {
         }
     }
 
-    /// Asks the system for a small buffer in front of the broker, so that less than usual is on the way to it.
+    /// Asks the system for a small send buffer, so that fewer bytes than usual are on the way to the broker.
     ///
     /// # Panics
-    /// When the system does not allow it.
+    /// If the system does not allow it.
     pub fn narrow(&mut self) {
         const BUFFER_BYTES: usize = 16 * 1_024;
         sockopt::set_socket_send_buffer_size(&self.stream, BUFFER_BYTES)
             .expect("a TCP stream can be told so");
     }
 
-    /// Closes the sending direction: the broker reads the end of the stream.
+    /// Closes the sending direction. The broker reads the end of the stream.
     pub fn finish(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Ends the connection at once and not in order: the broker reads a reset. What was sent and not read yet is lost.
+    /// Resets the connection. The broker loses all bytes that it has not read.
     ///
     /// # Panics
-    /// When the system does not allow it.
+    /// If the system does not allow it.
     pub fn reset(self) {
         let at_once = Some(Duration::ZERO);
         sockopt::set_socket_linger(&self.stream, at_once).expect("a TCP stream can be told so");
     }
 
-    /// Reads exactly these bytes, no more.
+    /// Reads exactly these bytes, and no more.
     ///
     /// # Panics
-    /// When others arrive, or not enough before the deadline.
+    /// If other bytes arrive, or too few before the deadline.
     pub fn expect(&mut self, bytes: &[u8]) {
         let received = self.take(bytes.len());
         assert!(received == bytes, "expected {}\nreceived {}", hex(bytes), hex(&received));
@@ -126,15 +130,16 @@ impl RawClient {
     /// Reads the next control packet, fixed header included.
     ///
     /// # Panics
-    /// When it is not whole before the deadline, or the connection is closed.
+    /// If the packet is incomplete at the deadline, or the connection is closed.
     pub fn read_packet(&mut self) -> Vec<u8> {
         self.next_packet().expect("the broker has closed the connection")
     }
 
-    /// Reads the next control packet, fixed header included; nothing if the broker has closed the connection instead.
+    /// Reads the next control packet, fixed header included. Returns `None` if the broker has closed the connection
+    /// instead.
     ///
     /// # Panics
-    /// When it is not whole before the deadline, or the connection is closed inside it.
+    /// If the packet is incomplete at the deadline, or the connection is closed inside it.
     pub fn next_packet(&mut self) -> Option<Vec<u8>> {
         let end = Instant::now() + DEADLINE;
         loop {
@@ -148,11 +153,11 @@ impl RawClient {
         }
     }
 
-    /// The control packets that have arrived whole by now, and whether the broker has closed the connection behind them;
-    /// nothing is waited for.
+    /// Returns the control packets that have arrived completely, without waiting. Also returns whether the broker
+    /// has closed the connection after them.
     ///
     /// # Panics
-    /// When the connection cannot be read.
+    /// If the connection cannot be read.
     pub fn arrived(&mut self) -> (Vec<Vec<u8>>, bool) {
         self.stream.set_nonblocking(true).expect("a TCP stream can be told not to wait");
         let mut buffer = [0; 65_536];
@@ -176,10 +181,10 @@ impl RawClient {
         (packets, is_closed)
     }
 
-    /// Waits until the broker has closed the connection, having sent nothing more.
+    /// Waits until the broker has closed the connection without sending more bytes.
     ///
     /// # Panics
-    /// When bytes arrive, or it has not closed before the deadline.
+    /// If bytes arrive, or the broker does not close the connection before the deadline.
     pub fn expect_closed(&mut self) {
         let end = Instant::now() + DEADLINE;
         loop {
@@ -190,21 +195,22 @@ impl RawClient {
         }
     }
 
-    /// Reads everything until the broker closes the connection.
+    /// Reads all bytes until the broker closes the connection.
     ///
     /// # Panics
-    /// When it has not closed before the deadline.
+    /// If the broker does not close the connection before the deadline.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let end = Instant::now() + DEADLINE;
         while let Arrival::Bytes = self.read_some(end) {}
         std::mem::take(&mut self.received)
     }
 
-    /// Sends PINGREQ and reads the answer: what the broker sent before it would arrive first and fail the test. So
-    /// this shows that nothing was sent, without waiting for a while.
+    /// Sends PINGREQ and reads PINGRESP, to check that the broker has sent nothing else.
+    ///
+    /// Other packets of the broker would arrive before PINGRESP. The test therefore need not wait for a while.
     ///
     /// # Panics
-    /// When anything but PINGRESP arrives.
+    /// If bytes other than PINGRESP arrive.
     pub fn expect_only_pong(&mut self) {
         self.send(&[0xC0, 0x00]);
         self.expect(&[0xD0, 0x00]);
@@ -253,12 +259,12 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted)
 }
 
-/// A read that timed out is told by the deadline, so that there is one message for it.
+/// Errors after which reading continues. The check of the deadline reports a read that timed out.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// The length of the packet that begins here, if it is all here (MQTT 5.0 section 1.5.5).
+/// Length of the packet at the start of `bytes`, if the packet is complete (MQTT 5.0 section 1.5.5).
 fn packet_length(bytes: &[u8]) -> Option<usize> {
     let mut remaining = 0;
     for (index, byte) in bytes.get(1..)?.iter().enumerate().take(4) {

@@ -1,23 +1,23 @@
-//! Clients of other languages that `cargo xtask tools` has installed.
+//! Clients in other languages, which `cargo xtask tools` installs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the folder of the tools; `cargo xtask test` sets it.
+/// Environment variable with the folder of the tools, which `cargo xtask test` sets.
 const VARIABLE: &str = "PONDHAWK_TOOLS";
 
-/// A Python that can import paho-mqtt.
+/// Makes a command for Python with paho-mqtt.
 ///
 /// # Panics
-/// When the tools are not installed.
+/// If the tools are not installed.
 pub fn python() -> Command {
     Command::new(installed("python/bin/python"))
 }
 
-/// A Node.js that can require MQTT.js.
+/// Makes a command for Node.js with MQTT.js.
 ///
 /// # Panics
-/// When the tools are not installed.
+/// If the tools are not installed.
 pub fn node() -> Command {
     let modules = installed("javascript/node_modules");
     let mut node = Command::new("node");
@@ -25,30 +25,30 @@ pub fn node() -> Command {
     node
 }
 
-/// The program in Go that talks with autopaho.
+/// Makes a command for the Go program that uses autopaho.
 ///
 /// # Panics
-/// When the tools are not installed.
+/// If the tools are not installed.
 pub fn autopaho() -> Command {
     Command::new(installed("go/talk"))
 }
 
-/// The path of the program in Go that publishes and receives with paho.golang as fast as it can.
+/// Returns the path of the Go program that publishes and receives with paho.golang as fast as possible.
 ///
 /// # Panics
-/// When the tools are not installed.
+/// If the tools are not installed.
 pub fn flood() -> PathBuf {
     installed("go/flood")
 }
 
-/// The program in Java that talks with HiveMQ's client.
+/// Makes a command for the Java program that uses HiveMQ's client.
 ///
 /// # Panics
-/// When the tools are not installed.
+/// If the tools are not installed.
 pub fn hivemq() -> Command {
     let [classes, libraries] = ["java/classes", "java/libraries"].map(installed);
     let mut java = Command::new("java");
-    // What a program that lives for a second needs: no compiler that pays off later, no collector with threads.
+    // A program that runs for a second needs neither an optimising compiler nor a collector with threads.
     java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"]);
     java.arg(format!("{}:{}/*", classes.display(), libraries.display())).arg("Talk");
     java

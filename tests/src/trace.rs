@@ -1,80 +1,82 @@
-//! What a broker did to the files of its journal, in a file: each change, and each sync that had returned, one behind the
-//! other. A place in it is a time: what stands in front of it had happened, and a loss of power there leaves what
-//! follows from it.
+//! A trace of the changes that a broker makes to the files of its journal.
 //!
-//! A change is noted before it is begun, because a part of it may be on the disk as soon as it is; a sync when it has
-//! returned, with the place up to which everything was finished when it began.
+//! The trace is a file with one entry for each change, and for each sync that has returned. A position in the file
+//! stands for a time: the entries before it had happened. A loss of power at that time leaves their consequences on
+//! the disk.
+//!
+//! A change is recorded before it begins, because a part of it may reach the disk at once. A sync is recorded after
+//! its return. Its entry has the position up to which all changes were complete when the sync began.
 
 use std::fs::File;
 use std::io::{self, Write};
 
-/// A place in a trace: how many bytes are in front of it.
+/// A position in a trace, as the number of bytes before it.
 pub type Position = u64;
 
-/// Something that was done. Numbers are little-endian; an entry begins with the length of all that follows, in four
-/// bytes, and its kind, in one.
+/// An entry of a trace. Numbers are little-endian. An entry begins with its length in four bytes, and its kind in
+/// one byte; the length does not include its own four bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// The file of this name, which was made if there was none, is called by this number from here on.
+    /// A file was opened, or made if it did not exist. From here on `file` stands for it.
     Opened {
-        /// No two are the same in one trace.
+        /// Number of the file, unique in the trace.
         file: u64,
-        /// Its name at this time.
+        /// Name of the file at this time.
         name: String,
     },
-    /// Bytes were written. Only zeros are not noted one by one.
+    /// Bytes were written. If all of them are zero, only their number is recorded.
     Written {
-        /// As it was opened.
+        /// Number of the file from [`Opened`](Self::Opened).
         file: u64,
-        /// Where, from the beginning of the file.
+        /// Position in the file, in bytes from its beginning.
         offset: u64,
-        /// What.
+        /// The bytes that were written.
         bytes: Bytes,
     },
-    /// A file became at least so long.
+    /// A file grew to at least this length.
     Allocated {
-        /// As it was opened.
+        /// Number of the file from [`Opened`](Self::Opened).
         file: u64,
-        /// Its length in bytes.
+        /// Length of the file in bytes.
         bytes: u64,
     },
-    /// What was done to a file in front of a place is on stable storage.
+    /// All changes of a file before a position are on stable storage.
     Synced {
-        /// As it was opened.
+        /// Number of the file from [`Opened`](Self::Opened).
         file: u64,
-        /// That place.
+        /// The position in the trace.
         before: Position,
     },
-    /// A file has another name.
+    /// A file was renamed.
     Renamed {
-        /// What it was called.
+        /// The old name of the file.
         from: String,
-        /// What it is called; a file that had this name is gone.
+        /// The new name of the file. Another file that had this name is gone.
         to: String,
     },
-    /// A file is gone.
+    /// A file was removed.
     Removed {
-        /// What it was called.
+        /// The name of the removed file.
         name: String,
     },
-    /// The changes of names in front of a place are on stable storage.
+    /// All changes of names before a position are on stable storage.
     NamesSynced {
-        /// That place.
+        /// The position in the trace.
         before: Position,
     },
 }
 
-/// What was written.
+/// The bytes of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bytes {
-    /// So many zeros.
+    /// Zeros, of which only the number is recorded.
     Zeros(usize),
-    /// Anything else.
+    /// Bytes of which at least one is not zero.
     Given(Vec<u8>),
 }
 
 impl Bytes {
-    /// The same, noted in as little as it takes.
+    /// Makes the shortest representation of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         if bytes.iter().all(|byte| *byte == 0) {
@@ -84,7 +86,7 @@ impl Bytes {
         }
     }
 
-    /// How many there are.
+    /// Number of bytes that were written.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -93,7 +95,7 @@ impl Bytes {
         }
     }
 
-    /// Whether there are none.
+    /// Whether no bytes were written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -110,10 +112,10 @@ const REMOVED: u8 = 7;
 const NAMES_SYNCED: u8 = 8;
 
 impl Entry {
-    /// Writes it behind what is there, in one piece; returns how many bytes that is.
+    /// Appends the entry to a file in one write, and returns its length in bytes.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// If the file cannot be written.
     pub fn append(&self, to: &mut File) -> io::Result<u64> {
         let (kind, numbers, rest): (u8, &[u64], &[u8]) = match self {
             Self::Opened { file, name } => (OPENED, &[*file], name.as_bytes()),
@@ -139,10 +141,11 @@ impl Entry {
         Ok(entry.len() as u64)
     }
 
-    /// The entry at the front of these bytes, and how many of them it takes; none if it is not whole.
+    /// Reads the entry at the start of `bytes`, and returns the entry and its length. Returns `None` if the entry
+    /// is incomplete.
     ///
     /// # Panics
-    /// When it is not an entry.
+    /// If the bytes are not an entry.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<(Self, usize)> {
         let (length, rest) = bytes.split_first_chunk()?;

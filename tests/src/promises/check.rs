@@ -1,4 +1,4 @@
-//! Whether a broker keeps what was promised.
+//! Checks whether a broker keeps its promises.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,40 +11,41 @@ use crate::conversation::{self, Conversation, PUBCOMP, PUBREL};
 use crate::packet;
 use crate::{Broker, Client, RawClient, Version, until};
 
-/// A will that was delayed is due a second after the broker has begun, at the latest.
+/// Time limit for wills. A delayed will is due at most a second after the start of the broker.
 const WILLS_TAKE: Duration = Duration::from_secs(4);
-/// What flows through the subscriptions that change.
+/// Topics that show which of the changing subscriptions exist.
 const PROBES: &[&str] = &["flip/0", "flip/1", "flip/2"];
 
-/// What came of a check.
+/// Result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
-    /// Messages whose publisher had been told that they were accepted.
+    /// Number of messages that the broker had acknowledged to their publisher.
     pub acknowledged: usize,
-    /// How often one of those was still to come, to a session or a group.
+    /// Number of deliveries of such messages to a session or group that had not happened yet.
     pub outstanding: usize,
-    /// Acknowledged, and gone: messages, sessions, subscriptions, retained values.
+    /// Losses after an acknowledgement: messages, sessions, subscriptions and retained values.
     pub lost: Vec<String>,
-    /// Of QoS 2, and delivered once more.
+    /// Messages of QoS 2 that were delivered more than once.
     pub twice: Vec<String>,
-    /// Out of order, from nowhere, or not answered.
+    /// Messages that were out of order or never published, and requests without an answer.
     pub wrong: Vec<String>,
 }
 
 impl Findings {
-    /// Whether everything is as it was promised.
+    /// Whether the broker has kept all promises.
     pub fn is_good(&self) -> bool {
         self.lost.is_empty() && self.twice.is_empty() && self.wrong.is_empty()
     }
 }
 
-/// All clients go on with their sessions, and take and give what there is. Whoever waits longer than `patience` waits in
-/// vain.
+/// Connects all clients to their sessions, and completes all exchanges of messages.
+///
+/// A wait fails if it is longer than `patience`.
 pub fn check(world: &mut World, broker: &Broker, patience: Duration) -> Findings {
     let due = Due::of(world);
     let mut findings = Findings { acknowledged: world.acknowledged(), ..Findings::default() };
     findings.outstanding = due.each.iter().map(BTreeSet::len).sum::<usize>() + due.shared.len();
-    // Before anybody publishes anything again.
+    // Retained values must be checked before any client publishes again.
     findings.check_retained(world, broker, patience);
     findings.go_on(world, broker, patience);
     let probed = findings.end(world, broker, &due, patience);
@@ -56,11 +57,11 @@ pub fn check(world: &mut World, broker: &Broker, patience: Duration) -> Findings
     findings
 }
 
-/// What was acknowledged and has not come yet.
+/// Messages that were acknowledged and have not been delivered.
 struct Due {
-    /// For each subscriber.
+    /// Messages for each subscriber that is not in the group.
     each: Vec<BTreeSet<Message>>,
-    /// For the members of the group together.
+    /// Messages for the members of the group together.
     shared: BTreeSet<Message>,
 }
 
@@ -79,7 +80,7 @@ impl Due {
         let (mut each, mut shared) = (Vec::new(), None::<BTreeSet<Message>>);
         for subscriber in &world.subscribers {
             if subscriber.character.is_member() {
-                // Whoever has it, has it for all.
+                // A message that one member has received is received for the whole group.
                 let due = of(subscriber);
                 shared = Some(shared.map_or_else(|| due.clone(), |others| &others & &due));
                 each.push(BTreeSet::new());
@@ -90,7 +91,7 @@ impl Due {
         Self { each, shared: shared.unwrap_or_default() }
     }
 
-    /// What has not come since.
+    /// Returns the due messages that have not arrived since.
     fn missing(&self, world: &World) -> Vec<(String, Message)> {
         let mut missing = Vec::new();
         let mut taken_by_members = BTreeSet::new();
@@ -122,7 +123,7 @@ impl Findings {
         }
     }
 
-    /// Everybody comes back, and publishers finish what they have begun.
+    /// Connects all clients, and lets publishers finish their exchanges.
     fn go_on(&mut self, world: &mut World, broker: &Broker, patience: Duration) {
         let had_sessions: Vec<bool> =
             world.subscribers.iter().map(|subscriber| subscriber.history.now().has_session).collect();
@@ -166,8 +167,9 @@ impl Findings {
         }
     }
 
-    /// Publishes what comes last, and waits until it has come; and then for wills, if any is missing. Whether what was to
-    /// show which subscriptions there are has come through.
+    /// Publishes the last messages, and waits for them. Also waits for wills that are missing.
+    ///
+    /// Returns whether the messages that show the subscriptions have arrived.
     fn end(&mut self, world: &mut World, broker: &Broker, due: &Due, patience: Duration) -> bool {
         let mut herald = broker.client(Version::V5, "herald");
         for topic in PROBES {
@@ -180,7 +182,7 @@ impl Findings {
         if !has_ended {
             self.lost.push("a subscription: what was published last does not come".to_owned());
         }
-        // What the broker still had on its way has come when it has answered twice.
+        // After two answers, all messages that the broker still had on their way have arrived.
         for _ in 0..2 {
             world.ping();
             world.pump_until(patience, |world| world.subscribers.iter_mut().all(Subscriber::has_pong));
@@ -219,7 +221,7 @@ impl Findings {
         self.twice.extend(often.map(|(message, _)| format!("{message}, to two members")));
     }
 
-    /// What is certainly subscribed to has come, and what certainly is not has not.
+    /// Checks that certain subscriptions have received their messages, and that certainly ended ones have not.
     fn check_subscriptions(&mut self, world: &World) {
         for subscriber in world.subscribers.iter().filter(|one| !one.character.changes.is_empty()) {
             let filters = &subscriber.history.now().filters;
@@ -238,7 +240,7 @@ impl Findings {
         }
     }
 
-    /// Messages of one topic and QoS come in their order, and none that nobody has published. [MQTT-4.6.0-6]
+    /// Messages of one topic and QoS arrive in order, and all of them were published. [MQTT-4.6.0-6]
     fn check_order(&mut self, world: &World) {
         let repeated: BTreeSet<Message> =
             world.publishers.iter().flat_map(|one| one.history.now().repeated.iter().copied()).collect();
@@ -248,7 +250,7 @@ impl Findings {
             let mut last: BTreeMap<(String, u8), Message> = BTreeMap::new();
             for delivery in &subscriber.received {
                 let message = delivery.message;
-                // A publisher that repeats some, or tries again, does so behind others.
+                // A publisher may send a repeated message, or a second attempt, after later messages.
                 let is_out_of_order =
                     message.qos() == 1 && repeated.contains(&message) || world.refused.contains(&message);
                 if !seen.insert(message) || is_out_of_order || subscriber.character.is_member() {
@@ -267,7 +269,7 @@ impl Findings {
     }
 }
 
-/// Publishes, until the broker has the space for it: segments may be made ready still.
+/// Publishes until the broker has the space for the message. The broker may still be preparing segments.
 fn announce(herald: &mut Client, qos: u8, topic: &str, payload: &[u8]) {
     until("a message is accepted", || {
         herald.publish_at(qos, 1, topic, payload);
@@ -280,7 +282,7 @@ fn announce(herald: &mut Client, qos: u8, topic: &str, payload: &[u8]) {
     }
 }
 
-/// Whether what was published last has come to everybody who is to get it.
+/// Whether the last messages have arrived at all clients that must receive them.
 fn has_ended(world: &mut World) -> bool {
     let has_last = |subscriber: &Subscriber| {
         [1, 2]
@@ -305,12 +307,12 @@ fn has_ended(world: &mut World) -> bool {
     others.into_iter().all(has_last) && (members.is_empty() || [1, 2].map(Message::last).iter().all(of_group))
 }
 
-/// What may be retained on one topic.
+/// The values that may be retained on one topic.
 struct Bounds {
     topic: String,
-    /// Published with this QoS, and not earlier than the last that was acknowledged.
+    /// Values with this QoS from the last acknowledged one on.
     values: Vec<Message>,
-    /// One was acknowledged.
+    /// One of the values was acknowledged.
     is_certain: bool,
 }
 
@@ -325,7 +327,7 @@ impl Bounds {
         Self { topic: format!("kept/{publisher}/{qos}"), values, is_certain: last.is_some() }
     }
 
-    /// Whether there has to be one.
+    /// Whether the topic must have a retained value.
     fn is_needed(&self) -> bool {
         self.is_certain && !self.values.iter().any(|value| value.is_clearing())
     }
@@ -343,7 +345,7 @@ impl Bounds {
     }
 }
 
-/// All retained values of publishers; it waits for those that are needed.
+/// Returns all retained values of publishers, and waits for the needed ones.
 fn retained(
     broker: &Broker,
     needed: &BTreeSet<&str>,
@@ -367,7 +369,7 @@ fn retained(
         if is_closed {
             break;
         }
-        // What else there is comes before the answer to this, or does no harm.
+        // PINGRESP follows all other retained values that the broker sends. Values after it do no harm.
         if !is_asked && needed.iter().all(|topic| found.contains_key(*topic)) {
             is_asked = true;
             line.send(&[0xC0, 0x00]);

@@ -1,4 +1,4 @@
-//! Clients on their connections.
+//! The clients, each with its connection and its history.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,10 +14,10 @@ use crate::{Broker, Random, RawClient, Version};
 const CONNACK: u8 = 0x20;
 const SUBACK: u8 = 0x90;
 const UNSUBACK: u8 = 0xB0;
-/// Subscribers have one request at a time.
+/// The packet identifier of all requests. A subscriber has only one request at a time.
 const REQUEST_ID: u16 = 60_000;
 
-/// A client with a connection, or without one at the moment.
+/// A client, which may have no connection at the moment.
 pub(crate) trait Party {
     fn line(&mut self) -> &mut Option<RawClient>;
     fn hear(&mut self, packet: &[u8], clock: &Clock);
@@ -27,26 +27,27 @@ pub(crate) struct Publisher {
     pub(crate) id: u8,
     pub(crate) history: History<Publishing>,
     line: Option<RawClient>,
-    /// What CONNACK has said, on this connection.
+    /// The content of CONNACK on this connection, after it has arrived.
     pub(crate) greeting: Option<Greeting>,
 }
 
-/// Who subscribes to what, and how it behaves.
+/// The subscriptions and the behaviour of a subscriber.
 #[derive(Debug)]
 pub(crate) struct Character {
     pub(crate) client_id: &'static str,
     version: Version,
     pub(crate) filters: &'static [&'static str],
     pub(crate) qos: u8,
-    /// Once in so many turns it leaves; never, if that is 0.
+    /// The subscriber leaves with a probability of 1 in this number per turn; 0 means never.
     leaves_one_in: usize,
-    /// Once in so many turns it comes back; never, if that is 0.
+    /// The subscriber returns with a probability of 1 in this number per turn; 0 means never.
     returns_one_in: usize,
-    /// It changes its subscriptions to these now and then.
+    /// Filters that the subscriber adds and removes at random.
     pub(crate) changes: &'static [&'static str],
 }
 
-/// All subscribers. Who is away is what queues are for; who never comes back is why old segments have to be copied.
+/// All subscribers. Queues fill up for subscribers that are away. The broker has to copy old segments for a
+/// subscriber that never returns.
 pub(crate) const CHARACTERS: &[Character] = &[
     Character { leaves_one_in: 300, returns_one_in: 10, ..character("heron", &["data/#", "will/#"]) },
     Character {
@@ -86,12 +87,12 @@ const fn character(client_id: &'static str, filters: &'static [&'static str]) ->
 }
 
 impl Character {
-    /// The filters of groups count together for all members.
+    /// Whether the subscriber is in the group. All members receive the group's messages together.
     pub(crate) fn is_member(&self) -> bool {
         self.filters.contains(&SHARED)
     }
 
-    /// The topic is one of ours.
+    /// Whether the topic matches one of the permanent filters.
     pub(crate) fn is_for(&self, topic: &str) -> bool {
         self.filters.iter().any(|filter| match *filter {
             "data/#" | SHARED => topic.starts_with("data/"),
@@ -105,18 +106,18 @@ pub(crate) struct Subscriber {
     pub(crate) character: &'static Character,
     pub(crate) history: History<Subscribing>,
     line: Option<RawClient>,
-    /// What CONNACK has said, on this connection.
+    /// The content of CONNACK on this connection, after it has arrived.
     pub(crate) greeting: Option<Greeting>,
-    /// Nothing where it only goes on with what there is.
+    /// The wanted filters. `None` for a subscriber that only continues its subscriptions.
     pub(crate) wanted: Option<BTreeSet<&'static str>>,
     asked: Option<String>,
-    /// Not answered yet.
+    /// Messages that the subscriber has not acknowledged yet.
     waiting: VecDeque<Delivery>,
-    /// In their order, on this connection.
+    /// Messages on this connection, in the order of arrival.
     pub(crate) received: Vec<Delivery>,
-    /// Topics of messages that are none of ours, on this connection.
+    /// Topics of unknown messages on this connection.
     pub(crate) strange: Vec<String>,
-    /// PINGREQ that were not answered.
+    /// Number of PINGREQ without an answer.
     pings: usize,
 }
 
@@ -131,7 +132,7 @@ pub(crate) struct Ghost {
     line: Option<RawClient>,
 }
 
-/// What a ghost knows.
+/// The knowledge of a ghost, a client whose only message is its will.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Haunting {
     pub(crate) last: u32,
@@ -175,7 +176,7 @@ impl Publisher {
         self.line = Some(line);
     }
 
-    /// Publishes what the window has room for.
+    /// Publishes up to `count` messages, as long as the window has room.
     pub(crate) fn publish(&mut self, count: usize, clock: &Clock) {
         for _ in 0..count {
             let now = self.history.now();
@@ -204,7 +205,7 @@ impl Publisher {
         line.send(bytes);
     }
 
-    /// What was not finished is sent again, in its order [MQTT-4.4.0-1, MQTT-4.6.0-1].
+    /// Repeats unfinished exchanges in their order [MQTT-4.4.0-1, MQTT-4.6.0-1].
     fn go_on(&mut self, clock: &Clock) {
         for unfinished in self.history.now().unfinished.clone() {
             if unfinished.is_received {
@@ -273,7 +274,7 @@ impl Subscriber {
         self.pings = 0;
     }
 
-    /// Leaves, comes back, or changes its mind, as it is its way.
+    /// Leaves, returns, or changes a subscription, at random according to the character.
     pub(crate) fn live(&mut self, random: &mut Random, broker: &Broker, clock: &Clock) {
         let Character { leaves_one_in, returns_one_in, changes, .. } = *self.character;
         let happens = |random: &mut Random, one_in| one_in > 0 && random.one_in(one_in);
@@ -293,12 +294,12 @@ impl Subscriber {
         }
     }
 
-    /// Whether all that it wants is acknowledged.
+    /// Whether the broker has acknowledged all wanted changes of subscriptions.
     pub(crate) fn is_settled(&self) -> bool {
         self.greeting.is_some() && self.asked.is_none() && self.next_request().is_none()
     }
 
-    /// Answers what waits for it, in its order; all but a few, so that something is always in flight.
+    /// Acknowledges waiting messages in order, except the last `left`, so that some messages remain in flight.
     pub(crate) fn answer(&mut self, left: usize, clock: &Clock) {
         while self.waiting.len() > left
             && let Some(line) = &mut self.line
@@ -317,7 +318,7 @@ impl Subscriber {
         }
     }
 
-    /// Whether all that it has asked for an answer has come, or cannot come.
+    /// Whether all PINGREQ are answered, or no answer can arrive.
     pub(crate) fn has_pong(&mut self) -> bool {
         self.pings == 0 || self.line.is_none()
     }
@@ -377,7 +378,8 @@ impl Party for Subscriber {
                 self.ask(clock);
             }
             SUBACK | UNSUBACK => {
-                // The reason code is the last byte, where there is one; who is refused asks again, but not at once.
+                // The reason code, if there is one, is the last byte. A refused subscriber repeats the request, but
+                // not at once.
                 let has_reason = packet[0] == SUBACK || self.character.version.is_5();
                 let is_refused = has_reason && packet.last().is_some_and(|reason| *reason >= 0x80);
                 if let Some(filter) = self.asked.take().filter(|_| !is_refused) {
@@ -399,7 +401,7 @@ impl Party for Subscriber {
     }
 }
 
-/// A Will Delay Interval of a second, which is over before anybody looks: wills that are due while nobody is there.
+/// A Will Delay Interval of one second. The delay ends before the check, and possibly while the broker is down.
 const DELAYED: &[u8] = b"\x18\x00\x00\x00\x01";
 
 impl Ghost {
@@ -407,13 +409,14 @@ impl Ghost {
         Self { id, history, line: None }
     }
 
-    /// The will that is published if nothing is heard of it any more; and whether it was acknowledged that there is one.
+    /// The will that must be published if the ghost is not heard of again. `None` if the broker has not
+    /// acknowledged it.
     pub(crate) fn will(&self) -> Option<Message> {
         let Haunting { last, is_certain } = *self.history.now();
         is_certain.then(|| Message::of_ghost(self.id, last))
     }
 
-    /// Comes with another will, or goes without a word.
+    /// Connects with another will, or disconnects without DISCONNECT, at random.
     pub(crate) fn live(&mut self, random: &mut Random, broker: &Broker, clock: &Clock) {
         if let Some(line) = self.line.take_if(|_| random.one_in(20)) {
             line.reset();

@@ -1,21 +1,21 @@
-//! What one client has sent and received, and when.
+//! The packets that one client has sent and received, with their times.
 
 use crate::trace::Position;
 
-/// Something that a client did, or that was done to it.
+/// An action of a client, or an event at a client.
 pub(crate) trait Step: Clone {
-    /// Whether the client did it: then the broker cannot have known of it before.
+    /// Whether the step is an action of the client. The broker cannot have known about it before.
     fn is_sent(&self) -> bool;
 }
 
-/// What a client knows, from what has happened to it.
+/// The knowledge of a client, as a result of its steps.
 pub(crate) trait Knowledge: Default {
     type Step: Step;
 
     fn learn(&mut self, step: &Self::Step);
 }
 
-/// All steps of a client in their order, and what follows from them.
+/// All steps of a client in order, and the resulting knowledge.
 #[derive(Debug, Clone)]
 pub(crate) struct History<K: Knowledge> {
     steps: Vec<(Position, K::Step)>,
@@ -29,7 +29,7 @@ impl<K: Knowledge> Default for History<K> {
 }
 
 impl<K: Knowledge> History<K> {
-    /// A position is that of the trace before a client sends, and after it has received.
+    /// Adds a step. `at` is the position in the trace before the client sends, or after it has received.
     pub(crate) fn note(&mut self, at: Position, step: K::Step) {
         self.now.learn(&step);
         self.steps.push((at, step));
@@ -39,9 +39,10 @@ impl<K: Knowledge> History<K> {
         &self.now
     }
 
-    /// The client as it may have been when the broker's disk was as a cut of the trace leaves it: it has sent all that can
-    /// have had a consequence there, and has received all whose cause is there for certain. What else it has received in
-    /// truth is taken for lost on its way.
+    /// Returns the client as it may have been at a cut of the trace.
+    ///
+    /// The client has sent all packets that can have had consequences on the broker's disk at that time. It has
+    /// received only the packets whose cause was certainly on the disk. Later packets count as lost on their way.
     pub(crate) fn cut(&self, at: Position) -> Self {
         let is_before = |(position, step): &&(Position, K::Step)| {
             if step.is_sent() { *position < at } else { *position <= at }
@@ -53,7 +54,7 @@ impl<K: Knowledge> History<K> {
         history
     }
 
-    /// Where something was received.
+    /// Returns the positions of the packets that the client received.
     pub(crate) fn received_at(&self) -> impl Iterator<Item = Position> {
         self.steps.iter().filter(|(_, step)| !step.is_sent()).map(|(position, _)| *position)
     }

@@ -1,4 +1,4 @@
-//! A broker that is killed again and again, under load and while it starts, with another number of shards each time.
+//! Kills a broker repeatedly, under load and during its start, and restarts it with another number of shards.
 
 use std::time::Duration;
 
@@ -6,22 +6,24 @@ use super::check::{Findings, check};
 use super::world::{Clock, World};
 use crate::{Broker, DEADLINE, Options, Random, data_dir};
 
-/// So many turns of the load are the most between two kills.
+/// Maximum number of turns of the load between two kills.
 const TURNS_MAX: usize = 150;
-/// Who has less time than this to start is killed while it does, or just behind it.
+/// Maximum time for a start in microseconds, before the broker is killed. A kill can hit the start or the time
+/// after it.
 const START_MICROS_MAX: usize = 40_000;
 
-/// What came of many kills.
+/// Result of a series of kills.
 #[derive(Debug)]
 pub struct Killed {
-    /// How many of them ended a broker that did not listen yet.
+    /// Number of kills that ended a broker before it listened.
     pub at_start: usize,
-    /// What the last broker has kept.
+    /// Findings about the data that the last broker has kept.
     pub findings: Findings,
 }
 
-/// How a broker is started whose segments are used again and again, because they are small; and most of whose messages wait
-/// on disk alone, sometimes.
+/// Returns settings with small segments, which the broker reuses often.
+///
+/// The memory for queues varies, so that sometimes most messages wait on disk only.
 pub fn small_segments(random: &mut Random) -> String {
     let (least, most) = random.of_list(&[(64, 64), (64, 64), (64, 64), (64, 256), (128, 128), (128, 1024)]);
     let in_memory = random.of_list(&[0, 16, 65_536]);
@@ -31,7 +33,7 @@ pub fn small_segments(random: &mut Random) -> String {
     )
 }
 
-/// Kills a broker so many times, and checks the one that comes last. `tell` hears how far it is.
+/// Kills a broker `kills` times, and checks the last one. `tell` receives the progress.
 pub fn kill(kills: usize, seed: u64, mut tell: impl FnMut(&str)) -> Killed {
     let directory = data_dir();
     let mut random = Random::of(seed, 0);
@@ -59,7 +61,7 @@ pub fn kill(kills: usize, seed: u64, mut tell: impl FnMut(&str)) -> Killed {
             world.turn(&broker);
         }
         drop(broker);
-        // What it had still said was a promise.
+        // Packets that the broker had sent before the kill count as promises.
         world.hang_up();
         tell(&format!("{} kills, {} messages acknowledged", killed + 1, world.acknowledged()));
     }

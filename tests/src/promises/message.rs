@@ -1,21 +1,21 @@
-//! Messages of which everything follows from a number.
+//! Messages whose content follows from their number.
 
 use std::fmt;
 
-/// Who publishes these; each has topics of its own.
+/// Number of publishers of these messages. Each publisher has its own topics.
 pub(crate) const PUBLISHERS: u8 = 3;
-/// Those whose only messages are their wills.
+/// Number of ghosts, which are clients whose only messages are their wills.
 pub(crate) const GHOSTS: u8 = 2;
 const FIRST_GHOST: u8 = 100;
 const CHECK: u8 = 200;
-/// Of as many messages as this, one sets or clears a retained value.
+/// One message in this number sets or clears a retained value.
 const ONE_IN_RETAINED: u64 = 6;
 const LONG_BYTES_MAX: u64 = 9_000;
 
-/// A message: whose it is, and which one of theirs.
+/// A message, identified by its source and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Message {
-    /// A publisher, a ghost, or the check.
+    /// The source: a publisher, a ghost, or the check.
     from: u8,
     number: u32,
 }
@@ -31,17 +31,18 @@ impl Message {
         Self { from: FIRST_GHOST + ghost, number }
     }
 
-    /// What ends a check: one of each QoS, behind which nothing more of that QoS is to come.
+    /// The last message of a check. There is one for QoS 1 and one for QoS 2, and no other message of that QoS
+    /// follows.
     pub(crate) fn last(qos: u8) -> Self {
         Self { from: CHECK, number: u32::from(qos) }
     }
 
-    /// Which one of its publisher's or ghost's.
+    /// The number of the message at its publisher or ghost.
     pub(crate) fn number(self) -> u32 {
         self.number
     }
 
-    /// Where it is published.
+    /// The topic name of the message.
     pub(crate) fn topic(self) -> String {
         match self.from {
             CHECK => "data/0/last".to_owned(),
@@ -51,7 +52,8 @@ impl Message {
         }
     }
 
-    /// 1 or 2. Values of one retained topic are all of one QoS: their acknowledgements have one order.
+    /// The QoS, 1 or 2. All values of a retained topic have the same QoS, so that their acknowledgements have an
+    /// order.
     pub(crate) fn qos(self) -> u8 {
         match self.from {
             CHECK => {
@@ -72,17 +74,18 @@ impl Message {
         }
     }
 
-    /// Whether RETAIN is 1.
+    /// Whether the RETAIN flag is 1.
     pub(crate) fn is_retained(self) -> bool {
         self.from < FIRST_GHOST && (self.chance() >> 16).is_multiple_of(ONE_IN_RETAINED)
     }
 
-    /// Whether it clears what is retained.
+    /// Whether the message clears a retained value.
     pub(crate) fn is_clearing(self) -> bool {
         self.is_retained() && (self.chance() >> 32).is_multiple_of(4)
     }
 
-    /// What it says: which one it is, and a length of its own of what follows from that.
+    /// The payload: source and number, and filling bytes that follow from them. The length differs between
+    /// messages.
     pub(crate) fn payload(self) -> Vec<u8> {
         if self.is_clearing() {
             return Vec::new();
@@ -96,7 +99,7 @@ impl Message {
         payload
     }
 
-    /// Which message this is, if it is one, as it was published.
+    /// Recognises a message by topic and payload. Returns `None` if they are not exactly as published.
     pub(crate) fn parse(topic: &str, payload: &[u8]) -> Option<Self> {
         let mut words = payload.splitn(3, |byte| *byte == b' ').map(str::from_utf8);
         let from = words.next()?.ok()?.parse().ok()?;
@@ -105,7 +108,7 @@ impl Message {
         (message.topic() == topic && message.payload() == payload).then_some(message)
     }
 
-    /// A number without a pattern.
+    /// A random number that follows from source and number.
     fn chance(self) -> u64 {
         let mut bits =
             (u64::from(self.from) << 32 | u64::from(self.number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);

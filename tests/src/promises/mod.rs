@@ -1,6 +1,7 @@
-//! Clients that note what a broker promises them, and when: each acknowledgement with the place where the trace of its
-//! journal was then. And the check of another broker, on what a crash has left, against what had been promised by that
-//! time.
+//! Clients that record the promises of a broker, and the check of these promises after a crash.
+//!
+//! Each acknowledgement is recorded with the position in the journal's trace at that time. The check starts another
+//! broker on the data that a crash has left, and compares its state with the promises up to the crash.
 
 mod check;
 mod clients;

@@ -1,35 +1,35 @@
-//! Who publishes, at QoS 1 and 2, and goes on after each end of its connection where it was.
+//! A publisher at QoS 1 and 2, which continues its exchanges after each loss of its connection.
 
 use std::collections::BTreeSet;
 
 use super::history::{Knowledge, Step};
 use super::message::Message;
 
-/// So many messages are not acknowledged at a time.
+/// Maximum number of messages without a complete acknowledgement.
 pub(crate) const WINDOW: usize = 16;
 
 #[derive(Debug, Clone)]
 pub(crate) enum PublisherStep {
     Connected,
     Published(Message, u16),
-    /// PUBACK or PUBREC: the promise.
+    /// PUBACK or PUBREC, which is the broker's promise.
     Acknowledged(u16),
     Refused(u16),
     Releasing,
     Completed(u16),
 }
 
-/// What a publisher knows.
+/// The knowledge of a publisher.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Publishing {
     pub(crate) has_session: bool,
     pub(crate) last: u32,
-    /// In the order in which they were published.
+    /// Messages in flight, in the order of publication.
     pub(crate) unfinished: Vec<Unfinished>,
     pub(crate) acknowledged: BTreeSet<Message>,
-    /// Published more than once, because nobody had said that it had arrived.
+    /// Messages that were published more than once, because no acknowledgement had arrived.
     pub(crate) repeated: BTreeSet<Message>,
-    /// The broker has not taken them.
+    /// Messages that the broker has refused.
     pub(crate) refused: BTreeSet<Message>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Publishing {
 pub(crate) struct Unfinished {
     pub(crate) message: Message,
     pub(crate) packet_id: u16,
-    /// PUBREC has come.
+    /// PUBREC has arrived for this message.
     pub(crate) is_received: bool,
 }
 

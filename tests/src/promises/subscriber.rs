@@ -1,4 +1,4 @@
-//! Who receives, in a session that lasts.
+//! A subscriber with a lasting session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +7,19 @@ use super::message::Message;
 
 #[derive(Debug, Clone)]
 pub(crate) enum SubscriberStep {
-    /// CONNACK.
+    /// CONNACK of success has arrived.
     Connected,
     Asked {
         filter: String,
         is_wanted: bool,
     },
-    /// SUBACK or UNSUBACK.
+    /// SUBACK or UNSUBACK of success has arrived.
     Granted {
         filter: String,
     },
     Delivered(Delivery),
     Answered(Delivery),
-    /// PUBREL.
+    /// PUBREL with this packet identifier has arrived.
     Released(u16),
 }
 
@@ -31,35 +31,35 @@ pub(crate) struct Delivery {
     pub(crate) packet_id: u16,
 }
 
-/// What a subscriber knows.
+/// The knowledge of a subscriber.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Subscribing {
     pub(crate) has_session: bool,
     pub(crate) filters: BTreeMap<String, Filter>,
-    /// Those that it owns since it has received them, because it has said that it has, or at QoS 2 will not take them twice.
+    /// Messages that the subscriber owns: acknowledged ones, and messages of QoS 2 that it would not accept again.
     pub(crate) owned: BTreeSet<Message>,
-    /// Those received at QoS 2.
+    /// Messages that the subscriber received at QoS 2.
     pub(crate) exactly_once: BTreeSet<Message>,
-    /// At QoS 2, and not released yet.
+    /// Messages at QoS 2 whose PUBREL has not arrived, by packet identifier.
     pub(crate) unreleased: BTreeMap<u16, Message>,
-    /// What should not have come.
+    /// Messages that must not have arrived.
     pub(crate) faults: Vec<Fault>,
 }
 
-/// How it stands with a subscription.
+/// State of a subscription.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Filter {
     pub(crate) is_wanted: bool,
-    /// The broker has acknowledged that it is so.
+    /// The broker has acknowledged this state.
     pub(crate) is_certain: bool,
 }
 
-/// What should not have come.
+/// A message that must not have arrived.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
-    /// At QoS 2, once more.
+    /// The message arrived again at QoS 2.
     Twice(Message),
-    /// At QoS 2 under a packet identifier that stands for another message still: a client takes it for that one.
+    /// The message arrived at QoS 2 with the packet identifier of an unreleased message. A client confuses the two.
     Confused { is: Message, was: Message },
 }
 
@@ -97,7 +97,8 @@ impl Knowledge for Subscribing {
 }
 
 impl Subscribing {
-    /// Whether this is a message that it has not seen; at QoS 2 as a client of the standard knows that.
+    /// Records a message at QoS 2, by the rules for a client in the standard. Records a fault if the message is not
+    /// new.
     fn receive(&mut self, delivery: &Delivery) {
         let message = delivery.message;
         match self.unreleased.insert(delivery.packet_id, message) {

@@ -1,4 +1,4 @@
-//! All clients, and the load that they make.
+//! All clients, and the load that they generate.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,12 +13,12 @@ use super::message::{GHOSTS, Message, PUBLISHERS};
 use crate::trace::Position;
 use crate::{Broker, DEADLINE, Random, RawClient, Version, packet};
 
-/// What time it is for the broker's disk.
+/// Clock for the state of the broker's disk.
 #[derive(Debug)]
 pub enum Clock {
-    /// As its trace says.
+    /// The time is the length of the trace.
     Trace(File),
-    /// Always the same, where nothing is traced: everything counts.
+    /// The time never changes. Without a trace all steps count.
     None,
 }
 
@@ -31,20 +31,20 @@ impl Clock {
     }
 }
 
-/// All clients, with what they know.
+/// All clients with their knowledge.
 pub struct World {
     clock: Clock,
     random: Random,
     pub(crate) publishers: Vec<Publisher>,
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) ghosts: Vec<Ghost>,
-    /// Messages that the broker has not taken, if not before a cut, then behind it: who does not know of that sends them
-    /// again, behind others.
+    /// Messages that the broker has refused, before or after a cut. A client that does not know of the refusal
+    /// publishes such a message again, after later ones.
     pub(crate) refused: BTreeSet<Message>,
 }
 
 impl World {
-    /// Nobody knows anything yet.
+    /// Makes clients without any knowledge.
     pub fn new(random: Random, clock: Clock) -> Self {
         let subscriber = |character| Subscriber::new(character, History::default(), true);
         Self {
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// The clients as they may have been when the disk was as a cut of the trace leaves it. They ask for nothing new.
+    /// Returns the clients as they may have been at a cut of the trace. They make no new requests.
     pub fn cut(&self, at: Position) -> Self {
         let subscriber = |of: &Subscriber| Subscriber::new(of.character, of.history.cut(at), false);
         Self {
@@ -70,10 +70,10 @@ impl World {
         }
     }
 
-    /// Connects everybody but the ghosts, and waits until all have what they want.
+    /// Connects all clients except ghosts, and waits until the broker has granted all their requests.
     ///
     /// # Panics
-    /// When they have not before the deadline.
+    /// If the broker has not granted them before the deadline.
     pub fn gather(&mut self, broker: &Broker) {
         self.connect(broker);
         let is_settled = |world: &mut Self| {
@@ -83,7 +83,7 @@ impl World {
         assert!(self.pump_until(DEADLINE, is_settled), "not everybody is let in:\n{}", broker.log());
     }
 
-    /// Something happens everywhere.
+    /// Carries out one turn of every client, and then reads packets.
     pub fn turn(&mut self, broker: &Broker) {
         let Self { clock, random, publishers, subscribers, ghosts, .. } = self;
         for publisher in publishers {
@@ -102,19 +102,20 @@ impl World {
         self.pump(Duration::from_millis(20));
     }
 
-    /// Hears what a broker that has ended had still said.
+    /// Reads the last packets of a broker that has ended.
     ///
     /// # Panics
-    /// When its connections do not close.
+    /// If the connections do not close.
     pub fn hang_up(&mut self) {
         let is_quiet = |world: &mut Self| world.parties().all(|party| party.line().is_none());
         assert!(self.pump_until(DEADLINE, is_quiet), "connections of a broker that was killed are open");
     }
 
-    /// Ends the session of every client, and clears what they have retained: the broker holds nothing for them any more.
+    /// Ends the session of every client, and clears their retained values, so that the broker stores nothing for
+    /// them.
     ///
     /// # Panics
-    /// When a client is not let in, or a value cannot be cleared, before the deadline.
+    /// If the broker does not accept a client, or does not close its connection, before the deadline.
     pub fn retire(self, broker: &Broker) {
         let publishers = (0..PUBLISHERS).map(|id| format!("publisher {id}"));
         let subscribers = CHARACTERS.iter().map(|character| character.client_id.to_owned());
@@ -131,7 +132,7 @@ impl World {
         herald.leave();
     }
 
-    /// Where a client received something: what is promised changes there.
+    /// Positions at which a client received a packet. The promises change at these positions.
     pub fn moments(&self) -> Vec<Position> {
         let subscribers = self.subscribers.iter().flat_map(|subscriber| subscriber.history.received_at());
         let publishers = self.publishers.iter().flat_map(|publisher| publisher.history.received_at());
@@ -139,17 +140,17 @@ impl World {
         publishers.chain(subscribers).chain(ghosts).collect()
     }
 
-    /// How many messages were acknowledged.
+    /// Number of messages that were acknowledged.
     pub fn acknowledged(&self) -> usize {
         self.publishers.iter().map(|publisher| publisher.history.now().acknowledged.len()).sum()
     }
 
-    /// Those that the broker has not taken.
+    /// The messages that the broker has refused.
     fn refused(&self) -> BTreeSet<Message> {
         self.publishers.iter().flat_map(|one| one.history.now().refused.iter().copied()).collect()
     }
 
-    /// How many messages the broker has not taken, because it had no space.
+    /// Number of messages that the broker has refused, because it had no space.
     pub fn refusals(&self) -> usize {
         self.refused().len()
     }
@@ -167,8 +168,8 @@ impl World {
         }
     }
 
-    /// Everything is heard and answered until it is as somebody wishes; whether it is, before nobody has heard anything for
-    /// so long.
+    /// Reads and acknowledges packets until `is_so` returns true. Returns false if no packet arrives for
+    /// `patience`.
     pub(crate) fn pump_until(
         &mut self,
         patience: Duration,
@@ -189,7 +190,7 @@ impl World {
         }
     }
 
-    /// Hears what there is, and whether there was anything; waits for it if there is nothing.
+    /// Reads all available packets, and waits up to `patience` for the first one. Returns whether there was any.
     fn pump(&mut self, patience: Duration) -> bool {
         let lines: Vec<&RawClient> = self.parties().filter_map(|party| party.line().as_ref()).collect();
         wait_for_any(&lines, patience);
@@ -230,14 +231,14 @@ fn parties<'a>(
     publishers.chain(subscribers).chain(ghosts.iter_mut().map(|party| party as &mut dyn Party))
 }
 
-/// Returns when one of them has something to read, or after this time.
+/// Waits until one of the connections can be read, or `patience` is over.
 ///
 /// # Panics
-/// When the time is too long for the system.
+/// If `patience` is too long for the system.
 pub fn wait_for_any(lines: &[&RawClient], patience: Duration) {
     let mut descriptors: Vec<PollFd<'_>> =
         lines.iter().map(|line| PollFd::from_borrowed_fd(line.as_fd(), PollFlags::IN)).collect();
     let patience = Timespec::try_from(patience).expect("a patience is short");
-    // An interrupted one is tried again by who wants more.
+    // An interrupted wait ends early. A caller that needs more calls again.
     let _ = poll(&mut descriptors, Some(&patience));
 }
