@@ -1,4 +1,4 @@
-//! What a client does at random.
+//! The random actions of a client.
 
 use pondhawk_tests::conversation;
 use pondhawk_tests::{Broker, Random, packet};
@@ -6,15 +6,15 @@ use pondhawk_tests::{Broker, Random, packet};
 use crate::line::{Pace, Publishing, Request};
 use crate::walker::{Arrival, Walker};
 
-/// A client with more subscriptions than this ends some.
+/// A client with this many subscriptions ends some instead of adding others.
 const SUBSCRIPTIONS_MAX: usize = 10;
-/// At most so many PUBLISH packets of a client are not acknowledged.
+/// Maximum number of unacknowledged PUBLISH packets of a client.
 const UNACKNOWLEDGED_MAX: usize = 8;
-/// What a client that does not read is sent, in pieces of this length.
+/// Length of the pieces in bytes that are sent to a client that does not read.
 const FLOOD_PIECE_BYTES: usize = 60_000;
 const FLOOD_PIECES: usize = 60;
 
-/// A filter that some of the crowd's topics match.
+/// Returns a filter that matches some of the crowd's topics.
 fn any_filter(random: &mut Random) -> String {
     let (a, b) = (random.below(4), random.below(6));
     let plain = match random.below(12) {
@@ -30,14 +30,14 @@ fn any_filter(random: &mut Random) -> String {
     if random.one_in(4) { format!("$share/g{}/{plain}", random.below(3)) } else { plain }
 }
 
-/// A topic of the crowd.
+/// Returns a topic of the crowd.
 pub(crate) fn any_topic(random: &mut Random) -> String {
     let (a, b) = (random.below(4), random.below(6));
     if random.one_in(8) { format!("soak/{a}/{b}/deep/er/deeper/end") } else { format!("soak/{a}/{b}") }
 }
 
 impl Walker {
-    /// Does something, or nothing.
+    /// Carries out one random action, or none.
     pub(crate) fn act(&mut self, broker: &Broker) {
         let Some(line) = &self.line else { return self.act_away(broker) };
         if !line.rest.is_empty() {
@@ -71,7 +71,7 @@ impl Walker {
         }
     }
 
-    /// It waits for CONNACK, for the end of the connection, or for room to send.
+    /// Acts while the client waits for CONNACK, for the end of the connection, or for room to send.
     fn act_unfree(&mut self, broker: &Broker) {
         match self.random.below(40) {
             0 => self.cut(),
@@ -91,14 +91,14 @@ impl Walker {
     fn arrive_any(&mut self, broker: &Broker) {
         let random = &mut self.random;
         let lasts = random.one_in(2);
-        // Before MQTT 5 the two are one.
+        // Before MQTT 5 one flag stands for both.
         let is_clean = if self.version.is_5() { random.one_in(3) } else { !lasts };
         let is_brief = self.version.is_5() && lasts && random.one_in(4);
         let has_will = random.one_in(3);
         self.connect(broker, Arrival { is_clean, lasts, is_brief, has_will });
     }
 
-    /// Everything of a short conversation in one segment: CONNECT, SUBSCRIBE, a message, UNSUBSCRIBE, DISCONNECT.
+    /// Sends a short session in one segment: CONNECT, SUBSCRIBE, sometimes UNSUBSCRIBE, a message and DISCONNECT.
     fn visit(&mut self, broker: &Broker) {
         let lasts = self.version.is_5() && self.random.one_in(3);
         let mut bytes = self.arrive(broker, Arrival { is_clean: true, lasts, ..Arrival::default() });
@@ -140,7 +140,7 @@ impl Walker {
         self.unsubscribe(filters);
     }
 
-    /// Ends these subscriptions.
+    /// Sends an UNSUBSCRIBE from these filters.
     pub(crate) fn unsubscribe(&mut self, filters: Vec<String>) {
         let bytes = self.unsubscribing(filters);
         self.send(&bytes);
@@ -152,14 +152,14 @@ impl Walker {
         }
     }
 
-    /// A SUBSCRIBE, which is noted as asked for. `$share` has no No Local.
+    /// Encodes a SUBSCRIBE, and records the request. Shared subscriptions must not have No Local.
     fn subscribing(&mut self, filters: Vec<String>, is_fancy: bool) -> Vec<u8> {
         let Some(line) = &mut self.line else { return Vec::new() };
         let packet_id = line.next_packet_id();
         let is_5 = self.version.is_5();
         let random = &mut self.random;
         let is_shared = filters.iter().any(|filter| filter.starts_with("$share/"));
-        // What a group's members are granted decides whether anything waits for them.
+        // The granted QoS of a group's members decides whether messages wait for the group.
         let qos = if is_shared { 1 + random.byte() % 2 } else { random.byte() % 3 };
         let mut options = qos;
         if is_5 && is_fancy && !is_shared {
@@ -199,7 +199,8 @@ impl Walker {
         self.send(&bytes);
     }
 
-    /// Sets or clears a value. One that expires is nobody's: it has to go by itself.
+    /// Sets or clears a retained value. Values that expire are not recorded, because they must vanish by
+    /// themselves.
     fn retain_any(&mut self) {
         let number = self.number;
         let place = self.random.below(3);
@@ -225,7 +226,8 @@ impl Walker {
         self.send(&bytes);
     }
 
-    /// A PUBLISH, which is noted where it is to be acknowledged; nothing where too many are not yet.
+    /// Encodes a PUBLISH, and records it if it needs an acknowledgement. Returns nothing if too many messages are
+    /// unacknowledged.
     pub(crate) fn publishing(
         &mut self,
         qos: u8,
@@ -263,8 +265,9 @@ impl Walker {
         conversation::publish(self.version, first, packet_id, written, &properties, payload)
     }
 
-    /// Leaves in order: alone, or in one segment with requests that the broker has to carry out first. Those bring nothing
-    /// that is retained.
+    /// Leaves with DISCONNECT, alone or in one segment with requests that the broker must carry out first.
+    ///
+    /// The requests do not make the broker send retained messages.
     pub(crate) fn leave_any(&mut self) {
         let mut bytes = Vec::new();
         match self.random.below(4) {
@@ -285,7 +288,7 @@ impl Walker {
         self.leave(bytes, ends_session);
     }
 
-    /// Sends DISCONNECT behind these bytes, in one segment.
+    /// Sends DISCONNECT after these bytes, in one segment.
     pub(crate) fn leave(&mut self, mut bytes: Vec<u8>, ends_session: bool) {
         let Some(line) = &mut self.line else { return };
         if ends_session {
@@ -306,7 +309,7 @@ impl Walker {
         self.cut();
     }
 
-    /// A packet of which the rest comes later, or never.
+    /// Sends the beginning of a packet. The rest follows later, or never.
     fn begin_packet(&mut self) {
         let topic = any_topic(&mut self.random);
         let qos = self.random.byte() % 2;
@@ -331,12 +334,12 @@ impl Walker {
         self.set_pace(Pace::Stuck(turns));
     }
 
-    /// Whom it may flood: a client that does not read.
+    /// Whether the client is connected and does not read, and can therefore be flooded.
     pub(crate) fn is_stuck(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.is_in() && !line.is_reading())
     }
 
-    /// Publishes more to a client that does not read than its connection takes.
+    /// Publishes more bytes to a client that does not read than its connection can buffer.
     pub(crate) fn flood(&mut self, victim: usize) {
         let Some(line) = self.line.as_mut().filter(|line| line.is_free()) else { return };
         let topic = format!("flood/{victim}");

@@ -1,4 +1,4 @@
-//! All clients of the crowd, and what the broker has to hold for them together.
+//! All clients of the crowd, and the state that the broker must store for them together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,31 +12,31 @@ use crate::session::Presence;
 use crate::walker::{Arrival, Walker};
 use crate::{acts, filter};
 
-/// So many clients.
+/// Number of clients in the crowd.
 const WALKERS: usize = 40;
-/// Everything that was asked for is answered in this time after the load has stopped.
+/// Time limit for answers to all requests, after the load has stopped.
 const SETTLING: Duration = Duration::from_secs(30);
 
-/// The clients.
+/// All clients of the crowd.
 pub(crate) struct Crowd {
     pub(crate) walkers: Vec<Walker>,
     random: Random,
 }
 
-/// What the crowd has at the broker.
+/// The state that the broker must store for the crowd.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     pub(crate) connected: usize,
-    /// Sessions that last, and those of them with a connection.
+    /// Number of lasting sessions. `sessions_connected` counts the ones that have a connection.
     pub(crate) sessions: usize,
     pub(crate) sessions_connected: usize,
-    /// Each with its subscriber: of a group, the group.
+    /// Number of pairs of a filter and a subscriber. A group counts as one subscriber.
     pub(crate) subscriptions: usize,
-    /// The same once more for each member of a group.
+    /// Number of subscriptions, with one for each member of a group.
     pub(crate) accounted: usize,
-    /// The bytes of the filters of those.
+    /// Length of the filters of all accounted subscriptions in bytes.
     pub(crate) filter_bytes: usize,
-    /// What index entries stand under: a group's filter without its name.
+    /// Keys of the index: the filters without the names of groups.
     pub(crate) filters: BTreeSet<String>,
     pub(crate) groups: BTreeSet<String>,
     pub(crate) retained: usize,
@@ -50,7 +50,7 @@ impl Crowd {
         Self { walkers: (0..WALKERS).map(walker).collect(), random: Random::of(seed, 2) }
     }
 
-    /// From now on clients may go in ways that publish their wills, some of which are retained.
+    /// Allows clients to leave in ways that publish their wills, some of which are retained.
     pub(crate) fn release_wills(&mut self) {
         for walker in &mut self.walkers {
             let has_will = walker.line.as_ref().is_some_and(|line| line.will.is_some());
@@ -60,7 +60,7 @@ impl Crowd {
         }
     }
 
-    /// So many acts, of anybody.
+    /// Carries out `acts` actions of random clients.
     pub(crate) fn turn(&mut self, acts: usize, broker: &Broker) {
         for _ in 0..acts {
             let number = self.random.below(WALKERS);
@@ -74,7 +74,7 @@ impl Crowd {
         }
     }
 
-    /// Takes what has arrived; waits for it if there is nothing.
+    /// Reads packets that have arrived, and waits up to `patience` for the first one.
     pub(crate) fn pump(&mut self, patience: Duration) {
         let lines = self.walkers.iter().filter_map(|walker| walker.line.as_ref());
         let lines: Vec<&RawClient> = lines.filter(|line| line.is_reading()).map(|line| &line.raw).collect();
@@ -82,15 +82,15 @@ impl Crowd {
         self.walkers.iter_mut().for_each(Walker::hear);
     }
 
-    /// The broker has ended.
+    /// Handles the end of the broker at every client.
     pub(crate) fn survive(&mut self) {
         self.walkers.iter_mut().for_each(Walker::survive);
     }
 
-    /// Waits until nothing is on its way, everything is certain, and everybody who has a session is connected.
+    /// Waits until nothing is on its way, all state is certain, and all clients with a session are connected.
     ///
     /// # Errors
-    /// Who still waits for what when it takes too long.
+    /// If that takes too long: the clients that still wait, and the answers that they wait for.
     pub(crate) fn settle(&mut self, broker: &Broker) -> Result<(), Vec<String>> {
         let end = Instant::now() + SETTLING;
         self.walkers.iter_mut().for_each(|walker| walker.calm(broker));
@@ -112,7 +112,7 @@ impl Crowd {
         }
     }
 
-    /// Everything that may be retained under a topic of the crowd is set or cleared once more.
+    /// Sets or clears each retained value of the crowd's topics that is uncertain.
     pub(crate) fn settle_values(&mut self, warden: &mut Client) {
         for walker in &mut self.walkers {
             for (topic, value) in &mut walker.retained {
@@ -126,7 +126,7 @@ impl Crowd {
         }
     }
 
-    /// Some leave, each in another way. What they leave behind is certain.
+    /// Lets some clients leave in different ways. Their remaining state is certain.
     pub(crate) fn depart(&mut self) {
         for walker in &mut self.walkers {
             let Some(line) = walker.line.as_ref().filter(|line| line.is_idle()) else { continue };
@@ -140,7 +140,7 @@ impl Crowd {
         }
     }
 
-    /// Waits until the connections of those who leave are closed.
+    /// Waits until the connections of leaving clients are closed.
     pub(crate) fn see_off(&mut self) -> Result<(), Vec<String>> {
         let end = Instant::now() + SETTLING;
         let is_leaving = |walker: &&Walker| walker.line.as_ref().is_some_and(|line| !line.is_in());
@@ -153,7 +153,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Ends all sessions, and clears all that is retained.
+    /// Ends all sessions, and clears all retained values.
     pub(crate) fn disband(&mut self, broker: &Broker, warden: &mut Client) -> Result<(), Vec<String>> {
         self.release_wills();
         for walker in &mut self.walkers {
@@ -172,7 +172,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// Publishes messages of which it is certain who has to get them: whoever is away later. How many wait then.
+    /// Publishes messages whose receivers are certain, including absent clients. Returns the number of messages
+    /// that wait.
     pub(crate) fn owe(&mut self, warden: &mut Client, name: &str) -> usize {
         let mut waiting = 0;
         for number in 0..4 + self.random.below(12) {
@@ -210,7 +211,7 @@ impl Crowd {
         waiting + groups.values().filter(|has_member| !**has_member).count()
     }
 
-    /// What was owed to those who are all back, and has not come.
+    /// Returns the messages that were owed to clients and have not arrived. All clients must be connected.
     pub(crate) fn check_owed(&mut self) -> Vec<String> {
         let mut missing = Vec::new();
         for walker in &mut self.walkers {
@@ -222,7 +223,7 @@ impl Crowd {
         missing
     }
 
-    /// What the broker has to hold for them; everything is certain.
+    /// Returns the state that the broker must store. All state of the clients must be certain.
     pub(crate) fn holdings(&self) -> Holdings {
         let mut all = Holdings::default();
         for walker in &self.walkers {
@@ -256,12 +257,12 @@ impl Crowd {
         all
     }
 
-    /// Everything has been seen to be as it should be.
+    /// Marks all state as confirmed by a comparison.
     pub(crate) fn confirm(&mut self) {
         self.walkers.iter_mut().for_each(|walker| walker.session.confirm());
     }
 
-    /// What should not have happened since the last time.
+    /// Returns all faults since the last call.
     pub(crate) fn take_findings(&mut self) -> Vec<String> {
         self.walkers.iter_mut().flat_map(|walker| std::mem::take(&mut walker.findings)).collect()
     }

@@ -1,4 +1,4 @@
-//! What a broker has to say of itself at a quiet point, and what it says.
+//! The figures of a broker at a quiet point, and their expected values.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use crate::crowd::Holdings;
 use crate::filter;
 use crate::watcher::{Descriptors, Watcher};
 
-/// Clients of this program that are always connected: the watcher, which has a subscription, and the warden.
+/// Number of this program's clients that are always connected: the watcher with its subscription, and the warden.
 pub(crate) const STAFF: u64 = 2;
 const WATCHED: &str = "$SYS/#";
 
-/// A number that has to lie between two others.
+/// A number with its permitted range.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -39,33 +39,33 @@ impl fmt::Display for Figure {
     }
 }
 
-/// What is there when nobody but the staff is connected and nothing is kept.
+/// The state of a broker with no clients but the staff, and without sessions and retained values.
 #[derive(Debug, Clone)]
 pub(crate) struct Empty {
     pub(crate) descriptors: Descriptors,
-    /// By purpose, in bytes.
+    /// Memory by purpose, in bytes.
     pub(crate) memory: Vec<(String, u64)>,
-    /// How many topics the broker tells of itself; some come later.
+    /// Number of topics of the broker's own figures. Some topics appear later.
     pub(crate) topics: usize,
 }
 
-/// What is expected at a quiet point.
+/// The expected state at a quiet point.
 pub(crate) struct Expected<'a> {
     pub(crate) holdings: &'a Holdings,
-    /// Messages that wait in queues.
+    /// Number of messages that wait in queues.
     pub(crate) queued: u64,
     pub(crate) empty: &'a Empty,
-    /// Where keys keep their order a group takes more memory.
+    /// Whether dispatch is key-ordered, for which a group needs more memory.
     pub(crate) is_key_ordered: bool,
-    /// Nobody is connected, and nothing is kept: then the account is what it was at first.
+    /// Whether no clients and no stored state are left. The account must then be the same as at first.
     pub(crate) is_disbanded: bool,
 }
 
-/// What the account may differ by when nothing is held: the values under `$SYS` change their lengths.
+/// Permitted difference of an empty account in bytes, because values under `$SYS` change their lengths.
 const SYS_BYTES: u64 = 4_096;
 
 impl Expected<'_> {
-    /// All figures, with what they are.
+    /// Returns all figures with their expected and actual values.
     pub(crate) fn figures(&self, watcher: &Watcher, broker: &Broker, data_dir: &str) -> Vec<Figure> {
         let mut figures = self.counts(watcher);
         figures.extend(self.descriptors(Descriptors::of(broker, data_dir)));
@@ -123,8 +123,10 @@ impl Expected<'_> {
         ]
     }
 
-    /// The account of memory. Connections are exact; what is on its way is nothing; of what is kept the bytes are between
-    /// those that clients know and as many again, with something for each that is kept.
+    /// The account of memory.
+    ///
+    /// The bytes of connections are exact, and nothing is on its way. For stored state, the lower bound is the
+    /// number of bytes that clients know. The upper bound is a multiple of that, with an allowance for each item.
     fn memory(&self, watcher: &Watcher) -> Vec<Figure> {
         let all = self.holdings;
         let number = |count: usize| count as u64;
@@ -173,11 +175,11 @@ impl Expected<'_> {
     }
 }
 
-/// What changes from one moment to the next, since the broker publishes what it says of itself.
+/// Permitted change between two moments in bytes, because the broker publishes its own figures.
 fn slack(purpose: &str) -> u64 {
     match purpose {
         "messages" => SYS_BYTES,
-        // The messages that tell all of this are on their way from one thread to another.
+        // The messages with these figures are on their way from one thread to another.
         "mail" => 64 * 1_024,
         "outputs" => 16 * 1_024,
         "routes" => 2_048,
@@ -186,7 +188,7 @@ fn slack(purpose: &str) -> u64 {
     }
 }
 
-/// What was routed is accounted for, each copy in one place.
+/// Checks that each routed copy is accounted for in exactly one place.
 fn identities(watcher: &Watcher) -> Vec<Figure> {
     const SHARDS: &[&str] = &[
         "account/sent",

@@ -1,11 +1,11 @@
-//! Which topics a filter matches (MQTT 5.0 section 4.7), in the simplest way.
+//! A simple implementation of filter matching (MQTT 5.0 section 4.7).
 
-/// Whether it is a group's.
+/// Whether the filter is shared by a group.
 pub(crate) fn is_shared(filter: &str) -> bool {
     filter.starts_with("$share/")
 }
 
-/// What is behind the name of a group.
+/// The filter after the name of a group.
 pub(crate) fn plain(filter: &str) -> &str {
     let rest = filter.strip_prefix("$share/").and_then(|rest| rest.split_once('/'));
     rest.map_or(filter, |(_, plain)| plain)
@@ -26,7 +26,7 @@ pub(crate) fn matches(filter: &str, topic: &str) -> bool {
     levels.next().is_none()
 }
 
-/// Where the wildcards of a filter are: filters that are alike there have one shape. Nothing without wildcards.
+/// The positions of wildcards in a filter; `None` without wildcards. Filters with equal positions have one shape.
 pub(crate) fn shape(filter: &str) -> Option<String> {
     let level = |level| match level {
         "+" | "#" => level,

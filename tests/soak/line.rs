@@ -1,76 +1,76 @@
-//! One connection of a client: what is on its way on it, in both directions.
+//! A connection of a client, with the packets on their way in both directions.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use pondhawk_tests::RawClient;
 use pondhawk_tests::conversation::{PUBACK, PUBCOMP, PUBREC, PUBREL, ack};
 
-/// How fast a client reads and answers.
+/// The speed at which a client reads and answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Everything at once.
+    /// The client answers all packets at once.
     Swift,
-    /// At most one answer a turn.
+    /// The client sends at most one answer per turn.
     Slow,
-    /// Nothing at all, for so many turns.
+    /// The client does not read, for this number of turns.
     Stuck(u32),
 }
 
-/// A SUBSCRIBE or UNSUBSCRIBE that was not answered.
+/// A SUBSCRIBE or UNSUBSCRIBE without an answer.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) packet_id: u16,
-    /// Each with whether there was such a subscription, where the client can tell.
+    /// The filters. Each has whether the subscription existed before, if that is certain.
     pub(crate) filters: Vec<(String, Option<bool>)>,
-    /// The QoS that a SUBSCRIBE asks for.
+    /// The requested QoS of a SUBSCRIBE; `None` for UNSUBSCRIBE.
     pub(crate) qos: Option<u8>,
 }
 
-/// A PUBLISH that was not answered to the end.
+/// A PUBLISH whose exchange is not complete.
 #[derive(Debug)]
 pub(crate) struct Publishing {
     pub(crate) qos: u8,
-    /// The topic whose value it sets or clears, and the length of the value.
+    /// The topic of the retained value and the length of the value, if the message sets or clears one.
     pub(crate) retained: Option<(String, usize)>,
 }
 
-/// A connection.
+/// A connection and the state of its exchanges.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) raw: RawClient,
-    /// Clean Session, or Clean Start.
+    /// Clean Start, or Clean Session before MQTT 5.
     pub(crate) is_clean: bool,
-    /// CONNACK has come.
+    /// CONNACK of success has arrived.
     pub(crate) is_greeted: bool,
-    /// DISCONNECT was sent: the broker closes.
+    /// DISCONNECT was sent, and the broker will close the connection.
     pub(crate) is_leaving: bool,
-    /// Whether the session outlives it.
+    /// Whether the session outlives the connection.
     pub(crate) lasts: bool,
-    /// Nobody knows when a session of so short an expiry ends.
+    /// Whether the expiry is so short that the end of the session is uncertain.
     pub(crate) is_brief: bool,
     pub(crate) will: Option<Will>,
     pub(crate) pace: Pace,
-    /// Sent, but not taken by the system yet.
+    /// Bytes that the socket has not accepted yet.
     unsent: Vec<u8>,
-    /// The rest of a packet that has begun; nothing else is sent meanwhile.
+    /// The rest of a packet that has begun. No other packet may be sent before it.
     pub(crate) rest: Vec<u8>,
     pub(crate) requests: VecDeque<Request>,
     pub(crate) publishing: BTreeMap<u16, Publishing>,
     answers: VecDeque<Vec<u8>>,
-    /// Topics that stand behind an alias.
+    /// The topics of topic aliases.
     pub(crate) aliases: BTreeMap<u16, String>,
     pub(crate) last_packet_id: u16,
-    /// The last packets in both directions, as far as they are about messages: for whoever looks for what went wrong.
+    /// The last packets of messages in both directions, to help in the analysis of a failure.
     trace: VecDeque<String>,
 }
 
-/// So many packets are remembered.
+/// Number of packets that are remembered.
 const TRACED: usize = 24;
 
-/// What is known of a will.
+/// The knowledge about a will.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Will {
-    /// Its delay is longer than anybody stays away.
+    /// Whether the delay of the will is longer than any absence of a client.
     pub(crate) waits: bool,
 }
 
@@ -96,7 +96,7 @@ impl Line {
         }
     }
 
-    /// Remembers a packet.
+    /// Remembers a packet for the analysis of a failure.
     pub(crate) fn note(&mut self, what: String) {
         if self.trace.len() == TRACED {
             self.trace.pop_front();
@@ -104,18 +104,18 @@ impl Line {
         self.trace.push_back(what);
     }
 
-    /// The last packets.
+    /// The remembered packets as text.
     pub(crate) fn trace(&self) -> String {
         self.trace.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 
-    /// Sends bytes; those that the connection does not take at once with the next turns.
+    /// Sends bytes. Later turns send the bytes that the socket does not accept at once.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.unsent.extend_from_slice(bytes);
         self.flush();
     }
 
-    /// Sends what could not be sent before.
+    /// Sends bytes that the socket did not accept before.
     pub(crate) fn flush(&mut self) {
         if !self.unsent.is_empty() {
             let sent = self.raw.offer(&self.unsent);
@@ -123,25 +123,25 @@ impl Line {
         }
     }
 
-    /// Sends the beginning of a packet, and keeps the rest.
+    /// Sends the beginning of a packet, and stores the rest.
     pub(crate) fn begin(&mut self, packet: &[u8], length: usize) {
         let (begun, rest) = packet.split_at(length.min(packet.len()));
         self.send(begun);
         self.rest = rest.to_vec();
     }
 
-    /// Sends the rest of what has begun.
+    /// Sends the rest of a packet that has begun.
     pub(crate) fn finish_packet(&mut self) {
         let rest = std::mem::take(&mut self.rest);
         self.send(&rest);
     }
 
-    /// Whether the client is connected, and stays.
+    /// Whether the client is connected, and stays connected.
     pub(crate) fn is_in(&self) -> bool {
         self.is_greeted && !self.is_leaving
     }
 
-    /// Whether something else can be sent.
+    /// Whether another packet can be sent.
     pub(crate) fn is_free(&self) -> bool {
         self.is_in() && self.rest.is_empty() && self.unsent.is_empty()
     }
@@ -170,12 +170,12 @@ impl Line {
         }
     }
 
-    /// Notes an answer that a message or its release takes.
+    /// Records an answer that a PUBLISH or PUBREL requires.
     pub(crate) fn owe(&mut self, first: u8, packet_id: u16) {
         self.answers.push_back(ack(first, packet_id));
     }
 
-    /// The answers that a client of this pace gives now, with a packet that has begun before them.
+    /// Sends the answers of this turn according to the pace, unless a packet has begun.
     pub(crate) fn answer(&mut self) {
         if !self.rest.is_empty() || !self.is_in() {
             return self.flush();
@@ -196,13 +196,13 @@ impl Line {
         self.flush();
     }
 
-    /// PUBACK, PUBREC or PUBCOMP of a message of our own. The reason, if the broker has refused it.
+    /// Handles PUBACK, PUBREC or PUBCOMP. Returns the message if its exchange is over, and the reason of a refusal.
     pub(crate) fn acknowledged(&mut self, packet: &[u8]) -> Option<(Publishing, Option<u8>)> {
         let packet_id = u16::from_be_bytes([packet[2], packet[3]]);
         let refusal = packet.get(4).copied().filter(|reason| *reason >= 0x80);
         match packet[0] {
             PUBREC if refusal.is_none() => {
-                // Not within a packet that has begun.
+                // PUBREL must not be sent inside a packet that has begun.
                 self.answers.push_back(ack(PUBREL, packet_id));
                 None
             }

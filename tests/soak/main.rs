@@ -1,17 +1,19 @@
-//! A random mixed load against the real broker, and quiet points in between at which everything that the broker holds is
-//! what its clients explain.
+//! Runs a random mixed load against the real broker. At quiet points in between, compares the broker's state with
+//! the knowledge of its clients.
 //!
-//! The load: forty clients of all versions that connect, subscribe, publish, leave and are cut at random, beside those of
-//! [`promises`](pondhawk_tests::promises), who note what the broker has acknowledged. From time to time the broker is
-//! stopped or killed, and started with another number of shards and another dispatch of shared subscriptions.
+//! The load has forty clients of all versions that connect, subscribe, publish, leave and lose connections at
+//! random. Beside them are the clients of [`promises`](pondhawk_tests::promises), which record the broker's
+//! acknowledgements. From time to time the broker is stopped or killed. It starts again with another number of
+//! shards and another dispatch of shared subscriptions.
 //!
-//! At a quiet point the load has stopped, and everything is settled: each client makes certain what it was cut off from. Then
-//! the broker's gauges, account of memory and descriptors are compared with what the clients know, three times: with
-//! everybody connected; with some away and messages waiting for them; and now and then with nobody left and nothing kept.
-//! Resident memory is a line through all quiet points of a broker's life, which may not rise.
+//! At a quiet point the load has stopped, and each client clears up the doubts that a lost connection has left. The
+//! broker's gauges, account of memory and descriptors are then compared with the knowledge of the clients, twice.
+//! At first all clients are connected. Then messages wait for some absent clients or, at one in four quiet points,
+//! no clients and no state are left. Resident memory is a line through all quiet points of a broker's life, which
+//! must not rise.
 //!
-//! usage: `soak [--minutes N] [--seed S] [--share PERCENT]`. The seed decides what clients do, in what order; when what
-//! happens is the machine's.
+//! usage: `soak [--minutes N] [--seed S] [--share PERCENT]`. The seed determines the actions of clients and their
+//! order. The machine determines their timing.
 #![forbid(unsafe_code)]
 
 mod acts;
@@ -34,9 +36,9 @@ use crate::soak::{Plan, Soak};
 
 const USAGE: &str = "usage: soak [--minutes N] [--seed S] [--share PERCENT]";
 
-/// If nothing else is said.
+/// Default number of minutes for a run.
 const MINUTES: u64 = 5;
-/// Of one core.
+/// Default load in percent of one core.
 const SHARE_PERCENT: u64 = 25;
 
 fn main() -> ExitCode {
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
-    // Another one each time: what nobody has seen yet is what is looked for.
+    // The default seed differs each time, to find faults that no earlier run has found.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let (mut minutes, mut seed, mut share) = (MINUTES, now, SHARE_PERCENT);
     while let Some(argument) = arguments.next() {

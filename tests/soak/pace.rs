@@ -1,21 +1,21 @@
-//! How much load is made: as much as takes a share of one core, of the broker and of this process together.
+//! Controls the load: broker and this process together use a share of one core.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The system counts processors' time in hundredths of a second.
+/// Resolution in which the system counts processor time.
 const TICK: Duration = Duration::from_millis(10);
-/// So often the pace is looked at.
+/// Interval between adjustments of the pace.
 const LOOK: Duration = Duration::from_millis(500);
 const ACTS_MAX: f64 = 40.0;
 const ACTS_MIN: f64 = 0.2;
 
-/// How many acts a turn has.
+/// Controller of the number of actions per turn.
 pub(crate) struct Throttle {
-    /// Of one core, in hundredths.
+    /// Wanted processor time as a fraction of one core.
     share: f64,
     acts: f64,
-    /// What is left of acts that are not whole.
+    /// Remaining fraction of an action.
     rest: f64,
     looked: Instant,
     spent: Duration,
@@ -32,12 +32,12 @@ impl Throttle {
         }
     }
 
-    /// A load begins: nothing that was spent before counts.
+    /// Begins a load. Processor time before this call does not count.
     pub(crate) fn begin(&mut self, broker: u32) {
         (self.looked, self.spent) = (Instant::now(), spent(broker));
     }
 
-    /// How many acts there are in this turn.
+    /// Returns the number of actions in this turn.
     pub(crate) fn acts(&mut self, broker: u32) -> usize {
         let passed = self.looked.elapsed();
         if passed >= LOOK {
@@ -56,20 +56,20 @@ impl Throttle {
         whole
     }
 
-    /// Whether there is room for more than the least.
+    /// Whether the load allows more than the minimum of one action per turn.
     pub(crate) fn is_free(&self) -> bool {
         self.acts >= 1.0
     }
 }
 
-/// The processors' time of the broker and of this process.
+/// Processor time of the broker and of this process.
 pub(crate) fn spent(broker: u32) -> Duration {
     [format!("/proc/{broker}/stat"), "/proc/self/stat".to_owned()].iter().map(|path| ticks(path) * TICK).sum()
 }
 
 fn ticks(path: &str) -> u32 {
     let text = fs::read_to_string(path).unwrap_or_default();
-    // The name of the program, in brackets, may contain anything.
+    // The name of the program, in brackets, may contain any characters.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let of_user_and_system = fields.split_whitespace().skip(11).take(2);
     of_user_and_system.filter_map(|field| field.parse::<u32>().ok()).sum()

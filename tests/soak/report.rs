@@ -1,4 +1,4 @@
-//! What a soak has seen.
+//! The results of a soak.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,29 +6,31 @@ use std::time::Duration;
 
 use crate::figure::Figure;
 
-/// How one figure has been, over all quiet points.
+/// The values of one figure over all quiet points.
 #[derive(Debug, Clone, Default)]
 struct Range {
     compared: u64,
     least: u64,
     most: u64,
-    /// The largest distance between what it might have been at most and at least.
+    /// The largest difference between the permitted maximum and minimum.
     tolerance: u64,
 }
 
-/// Resident memory of one broker over its life, at quiet points that are alike.
+/// Resident memory of one broker over its life, at similar quiet points.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trend {
-    /// Seconds since the broker began, and bytes.
+    /// Pairs of seconds since the start of the broker, and bytes.
     points: Vec<(f64, f64)>,
 }
 
-/// Points at the beginning of a life that do not count: allocators and caches take what they will keep.
+/// Number of points at the beginning of a life that do not count, because allocators and caches are still growing.
 const WARM_UP_POINTS: usize = 3;
-/// Fewer say nothing.
+/// Minimum number of points for a result.
 const POINTS_MIN: usize = 5;
-/// What resident memory may grow by between the first and the last point that counts, as a line through all of them has
-/// it. A load leaves a few MiB behind, and the broker lets up to 16 MiB gather before it gives them back.
+/// Maximum growth of resident memory in bytes between the first and the last point that counts, on a line through
+/// all of them.
+///
+/// A load leaves a few MiB behind, and the broker collects up to 16 MiB before it returns memory to the system.
 pub(crate) const GROWTH_MAX_BYTES: f64 = 12.0 * 1_048_576.0;
 
 impl Trend {
@@ -36,7 +38,7 @@ impl Trend {
         self.points.push((at.as_secs_f64(), bytes as f64));
     }
 
-    /// How many bytes more there are at the end than at the beginning; nothing while that cannot be told.
+    /// Growth in bytes from the first to the last point that counts; `None` if there are too few points.
     pub(crate) fn growth_bytes(&self) -> Option<f64> {
         let points = self.points.get(WARM_UP_POINTS..)?;
         if points.len() < POINTS_MIN {
@@ -66,7 +68,7 @@ impl Trend {
     }
 }
 
-/// Everything that is worth telling at the end.
+/// All results that are printed at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     figures: BTreeMap<String, Range>,
@@ -74,11 +76,11 @@ pub(crate) struct Report {
     pub(crate) quiet_points: u64,
     pub(crate) terminated: u64,
     pub(crate) killed: u64,
-    /// Messages of QoS 1 and 2 whose delivery was checked.
+    /// Number of messages of QoS 1 and 2 whose delivery was checked.
     pub(crate) promised: u64,
     pub(crate) received: u64,
     pub(crate) refused: u64,
-    /// How often the broker has ended a connection, by reason code.
+    /// Number of connections that the broker has ended, by reason code.
     pub(crate) ended: BTreeMap<u8, u64>,
     pub(crate) findings: Vec<String>,
 }

@@ -1,24 +1,24 @@
-//! What the broker has to hold for one client identifier, as far as its client can know.
+//! The state that the broker must store for one client identifier, as far as its client can know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether there is a session.
+/// Whether the session exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     Absent,
     Present,
-    /// The client was cut off from the answer that would tell.
+    /// The connection was lost before an answer that would have told.
     Unknown,
 }
 
-/// A subscription that there is, was, or may be.
+/// A subscription that exists, existed, or may exist.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subscription {
-    /// 0 to 2.
+    /// The granted QoS, from 0 to 2.
     pub(crate) qos: u8,
-    /// Nothing while nobody can tell.
+    /// Whether the subscription exists; `None` if uncertain.
     pub(crate) is_there: Option<bool>,
-    /// The broker has said so, or has been seen to hold it.
+    /// Whether an acknowledgement or a comparison has confirmed the state.
     is_confirmed: bool,
 }
 
@@ -26,24 +26,24 @@ pub(crate) struct Subscription {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) presence: Presence,
-    /// Whether it outlives its connection.
+    /// Whether the session outlives its connection.
     pub(crate) lasts: bool,
-    /// Whether it is among those that the broker counts as such: a client can go on with a session that lasts, and ask for its
-    /// end with this connection.
+    /// Whether the broker counts the session as lasting. A client can continue a lasting session, and let it end
+    /// with this connection.
     pub(crate) is_counted: bool,
-    /// The broker has said so, or has been seen to hold it.
+    /// Whether an acknowledgement or a comparison has confirmed the session.
     is_confirmed: bool,
     pub(crate) subscriptions: BTreeMap<String, Subscription>,
-    /// Packet identifiers of QoS 2 that the broker may have open.
+    /// Packet identifiers of QoS 2 exchanges that the broker may not have completed.
     pub(crate) unreleased: BTreeSet<u16>,
-    /// Messages that wait for it for certain.
+    /// Messages that certainly wait for the session.
     pub(crate) owed: BTreeSet<Vec<u8>>,
-    /// A will waits longer than this soak lasts.
+    /// Whether a will is pending whose delay is longer than this soak.
     pub(crate) has_pending_will: bool,
 }
 
 impl Session {
-    /// There is none.
+    /// Makes the state of a session that does not exist.
     pub(crate) fn absent() -> Self {
         Self {
             presence: Presence::Absent,
@@ -57,7 +57,7 @@ impl Session {
         }
     }
 
-    /// The broker has said that there is one, and whether it is the one that there was.
+    /// Records that CONNACK has confirmed the session. `was_there` says whether the broker continues the old one.
     pub(crate) fn begin(&mut self, was_there: bool, lasts: bool) {
         if !was_there {
             *self = Self::absent();
@@ -69,25 +69,25 @@ impl Session {
         self.has_pending_will = false;
     }
 
-    /// It has ended, though nobody has said so.
+    /// Records the end of the session, without a confirmation.
     pub(crate) fn end(&mut self) {
         *self = Self { is_confirmed: false, ..Self::absent() };
     }
 
-    /// It may have ended.
+    /// Records that the session may have ended.
     pub(crate) fn doubt(&mut self) {
         self.presence = Presence::Unknown;
         self.owed.clear();
     }
 
-    /// A request is sent. Whether there was such a subscription, where anybody can tell.
+    /// Records a request. Returns whether the subscription existed, if that is certain.
     pub(crate) fn ask(&mut self, filter: &str) -> Option<bool> {
         let was_there = self.subscriptions.get(filter).map_or(Some(false), |known| known.is_there);
         self.doubt_subscription(filter);
         was_there
     }
 
-    /// The broker has granted it, or has said that there is none any more.
+    /// Records that the broker has granted or ended a subscription.
     pub(crate) fn confirm_subscription(&mut self, filter: &str, granted: Option<u8>) {
         let subscription = self.subscription(filter);
         *subscription = Subscription {
@@ -97,14 +97,14 @@ impl Session {
         };
     }
 
-    /// The broker has taken the request and the DISCONNECT behind it, but has not answered: it may forget it when it is
-    /// killed.
+    /// Records a request that the broker has read with the DISCONNECT after it, but has not acknowledged. A killed
+    /// broker may lose the request.
     pub(crate) fn assume_subscription(&mut self, filter: &str, asked: Option<u8>) {
         self.confirm_subscription(filter, asked);
         self.subscription(filter).is_confirmed = false;
     }
 
-    /// Nobody can tell.
+    /// Records that the state of a subscription is uncertain.
     pub(crate) fn doubt_subscription(&mut self, filter: &str) {
         let subscription = self.subscription(filter);
         subscription.is_there = None;
@@ -116,32 +116,32 @@ impl Session {
         self.subscriptions.entry(filter.to_owned()).or_insert(unknown)
     }
 
-    /// Filters of which nobody can tell whether there is a subscription.
+    /// The filters of subscriptions whose state is uncertain.
     pub(crate) fn doubtful(&self) -> Vec<String> {
         let doubtful = self.subscriptions.iter().filter(|(_, subscription)| subscription.is_there.is_none());
         doubtful.map(|(filter, _)| filter.clone()).collect()
     }
 
-    /// Filters of subscriptions that there are for certain.
+    /// The filters of subscriptions that certainly exist, with their QoS.
     pub(crate) fn filters(&self) -> impl Iterator<Item = (&str, u8)> {
         let there = self.subscriptions.iter().filter(|(_, subscription)| subscription.is_there == Some(true));
         there.map(|(filter, subscription)| (filter.as_str(), subscription.qos))
     }
 
-    /// Whether nothing is doubtful.
+    /// Whether all state is certain.
     pub(crate) fn is_certain(&self) -> bool {
         self.presence != Presence::Unknown
             && self.subscriptions.values().all(|subscription| subscription.is_there.is_some())
     }
 
-    /// The broker has been seen to hold all of it, long after it was asked for.
+    /// Records that a comparison, long after all requests, has confirmed the whole state.
     pub(crate) fn confirm(&mut self) {
         self.is_confirmed = true;
         self.subscriptions.retain(|_, subscription| subscription.is_there == Some(true));
         self.subscriptions.values_mut().for_each(|subscription| subscription.is_confirmed = true);
     }
 
-    /// The broker has ended: it may have forgotten what it had not confirmed.
+    /// Records the end of the broker, which may have lost all unconfirmed state.
     pub(crate) fn survive(&mut self) {
         if !self.is_confirmed {
             self.doubt();

@@ -1,4 +1,4 @@
-//! The course of a soak: lives of a broker, and in each of them load and quiet points in turn.
+//! The course of a soak: several lives of a broker, each with load and quiet points in alternation.
 
 use std::time::{Duration, Instant};
 
@@ -14,23 +14,23 @@ use crate::report::{GROWTH_MAX_BYTES, Report, Trend};
 use crate::walker::Walker;
 use crate::watcher::{Descriptors, Watcher};
 
-/// The figures have this time to become what they should be: what expires, expires, and what was put off is done.
+/// Time limit for the figures to become correct, which includes expiry and deferred work.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A long life is at least this long, and a sixth of the soak.
+/// Minimum length of a long life. A long life also has at least a sixth of the soak.
 const LONG: Duration = Duration::from_secs(120);
-/// Of so many quiet points, at one everybody goes.
+/// At one in this number of quiet points, all clients leave.
 const ONE_IN_DISBANDS: u64 = 4;
 
-/// What is asked for.
+/// The arguments of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) length: Duration,
     pub(crate) seed: u64,
-    /// Of one core, in hundredths.
+    /// Wanted load in percent of one core.
     pub(crate) share: u64,
 }
 
-/// A soak on its way.
+/// The state of a running soak.
 pub(crate) struct Soak {
     plan: Plan,
     random: Random,
@@ -38,14 +38,14 @@ pub(crate) struct Soak {
     begun: Instant,
     crowd: Crowd,
     world: Option<World>,
-    /// The account when nothing is held, and how many topics told it.
+    /// The account of an empty broker, and the number of topics that reported it.
     memory: Vec<(String, u64)>,
     topics: usize,
     worlds: u64,
     pub(crate) report: Report,
 }
 
-/// One broker from its start to its end, with those who watch it.
+/// One broker from its start to its end, with the clients that observe it.
 struct Life {
     broker: Broker,
     watcher: Watcher,
@@ -58,7 +58,7 @@ struct Life {
     trend: Trend,
 }
 
-/// What differs from what should be: the soak is over.
+/// `Err` contains the differences from the expected state, which end the soak.
 type Outcome = Result<(), Vec<String>>;
 
 impl Soak {
@@ -77,7 +77,7 @@ impl Soak {
         }
     }
 
-    /// Plays until the time is over or something differs.
+    /// Runs until the time is over, or a difference is found.
     pub(crate) fn play(&mut self) {
         for number in 0.. {
             if let Err(findings) = self.live(number) {
@@ -153,7 +153,7 @@ impl Soak {
         self.directory.path().to_string_lossy().into_owned()
     }
 
-    /// Everybody does what they do at random.
+    /// Lets all clients act at random for this time.
     fn load(&mut self, life: &mut Life, length: Duration) -> Outcome {
         let process = life.broker.process_id();
         self.crowd.release_wills();
@@ -181,12 +181,12 @@ impl Soak {
         Ok(())
     }
 
-    /// The load has stopped: everything is compared.
+    /// Compares all state, after the load has stopped.
     fn quiet_point(&mut self, life: &mut Life, is_to_disband: bool) -> Outcome {
         self.check_promises(life)?;
         self.crowd.settle(&life.broker)?;
         self.wait_for_rounds(life, 2)?;
-        // What came late has come.
+        // Packets that arrived late have been read.
         self.crowd.settle(&life.broker)?;
         let missing = self.crowd.check_owed();
         if !missing.is_empty() {
@@ -225,11 +225,12 @@ impl Soak {
         Err(findings.into_iter().chain(lines).collect())
     }
 
-    /// What was acknowledged is delivered, and nothing of QoS 2 twice; whoever checks it leaves nothing behind.
+    /// Checks that acknowledged messages are delivered, and messages of QoS 2 only once. The check leaves no state
+    /// behind.
     fn check_promises(&mut self, life: &mut Life) -> Outcome {
         let Some(world) = self.world.take() else { return Ok(()) };
         let after = world.cut(u64::MAX);
-        // Its connections end.
+        // Dropping the old clients closes their connections.
         drop(world);
         let mut world = after;
         let found = check(&mut world, &life.broker, DEADLINE);
@@ -251,7 +252,7 @@ impl Soak {
         let upto = life.watcher.rounds + rounds;
         let end = Instant::now() + PATIENCE;
         while life.watcher.rounds < upto {
-            // A client with a small window gets what waits for it as fast as it answers.
+            // A client with a small window receives its waiting messages only as fast as it answers.
             self.crowd.pump(Duration::from_millis(20));
             if !life.watcher.hear(Duration::ZERO) || Instant::now() > end {
                 return Err(vec!["the broker does not tell how it is".to_owned()]);
@@ -260,7 +261,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Compares everything, until it is as it should be.
+    /// Compares all figures repeatedly, until they are correct or the time is over.
     fn look(&mut self, life: &mut Life, queued: u64, is_disbanded: bool, which: &str) -> Outcome {
         let data_dir = self.data_dir();
         let holdings: Holdings = self.crowd.holdings();
@@ -291,7 +292,7 @@ impl Soak {
         if complaints.is_empty() { Ok(()) } else { Err(complaints) }
     }
 
-    /// A line for whoever watches.
+    /// Prints a line about the quiet point, and adds its figures to the report.
     fn note(&mut self, life: &mut Life) {
         let resident = life.broker.resident_bytes().unwrap_or(0) as u64;
         life.trend.note(life.begun.elapsed(), resident);
@@ -321,7 +322,7 @@ impl Soak {
         );
     }
 
-    /// The broker ends, by SIGTERM or SIGKILL.
+    /// Ends the broker by SIGTERM or SIGKILL.
     fn end(&mut self, life: Life) -> Outcome {
         let Life { mut broker, watcher, warden, .. } = life;
         drop((watcher, warden));

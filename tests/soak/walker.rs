@@ -1,4 +1,4 @@
-//! One client of the crowd, with its connection or without, and what the broker has to hold for it.
+//! A client of the crowd, with its connection if it has one, and the state that the broker must store for it.
 
 use std::collections::BTreeMap;
 
@@ -14,42 +14,42 @@ const SUBACK: u8 = 0x90;
 const UNSUBACK: u8 = 0xB0;
 const DISCONNECT: u8 = 0xE0;
 const NO_SUBSCRIPTION_EXISTED: u8 = 0x11;
-/// The broker may end a connection because it stops, because too much waits for a client that does not read, and because
-/// another connection has taken the client identifier over.
+/// Reason codes with which the broker may end a connection: it stops, too much waits for a client that does not
+/// read, or another connection has taken over the session.
 const EXPECTED_ENDS: &[u8] = &[0x8B, 0x97, 0x8E];
 
-/// How a connection begins.
+/// The options of a new connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Arrival {
-    /// Clean Session, or Clean Start.
+    /// Clean Start, or Clean Session before MQTT 5.
     pub(crate) is_clean: bool,
     /// Whether the session is to outlive the connection.
     pub(crate) lasts: bool,
-    /// For a second or two.
+    /// Whether the session expires after a second or two.
     pub(crate) is_brief: bool,
     pub(crate) has_will: bool,
 }
 
-/// A client.
+/// A client of the crowd.
 pub(crate) struct Walker {
     pub(crate) number: usize,
     pub(crate) client_id: String,
     pub(crate) version: Version,
     pub(crate) random: Random,
     pub(crate) line: Option<Line>,
-    /// A connection was cut before CONNACK: its CONNECT may come to the ledger behind that of a younger one, from another
-    /// thread. Until that is over nobody can tell which sessions there are.
+    /// Whether a connection was cut before CONNACK. Its CONNECT may reach the ledger after that of a newer
+    /// connection, from another thread. Until then it is uncertain which sessions exist.
     is_haunted: bool,
-    /// Connections that were taken over, which the broker closes.
+    /// Connections that were taken over, and that the broker must close.
     abandoned: Vec<RawClient>,
     pub(crate) session: Session,
-    /// Connections go on counting where the one before has ended.
+    /// The last packet identifier of the previous connection, from which the next one continues.
     last_packet_id: u16,
-    /// The length of what is retained under each of its topics; nothing while nobody can tell.
+    /// The length of the retained value on each of its topics; `None` if uncertain.
     pub(crate) retained: BTreeMap<String, Option<usize>>,
-    /// What should not have happened.
+    /// Faults that the client has found.
     pub(crate) findings: Vec<String>,
-    /// Reason codes with which the broker has ended connections, and refused messages.
+    /// Reason codes with which the broker has ended or refused connections.
     pub(crate) ended: Vec<u8>,
     pub(crate) refused: u64,
     pub(crate) received: u64,
@@ -79,13 +79,13 @@ impl Walker {
         self.line.as_ref().is_some_and(Line::is_in)
     }
 
-    /// Connects; another connection of this client is taken over.
+    /// Connects. The new connection takes over from an existing one.
     pub(crate) fn connect(&mut self, broker: &Broker, arrival: Arrival) {
         let bytes = self.arrive(broker, arrival);
         self.line.as_mut().expect("it has just connected").send(&bytes);
     }
 
-    /// A new connection, with the CONNECT that is still to be sent on it.
+    /// Opens a connection, and returns the CONNECT, which the caller must send.
     pub(crate) fn arrive(&mut self, broker: &Broker, arrival: Arrival) -> Vec<u8> {
         if let Some(line) = self.line.take() {
             let raw = self.lose(line);
@@ -133,12 +133,12 @@ impl Walker {
         format!("lastwill/{}", self.number)
     }
 
-    /// Its will may be retained, or not.
+    /// Records that the will may be retained, or not.
     pub(crate) fn doubt_will(&mut self) {
         self.retained.insert(self.will_topic(), None);
     }
 
-    /// The connection is over, and nobody knows what the broker has read of what was on its way.
+    /// Records the loss of a connection. It is uncertain which of the last packets the broker has read.
     fn lose(&mut self, line: Line) -> RawClient {
         for (filter, _) in line.requests.iter().flat_map(|request| &request.filters) {
             self.session.doubt_subscription(filter);
@@ -156,7 +156,7 @@ impl Walker {
         line.raw
     }
 
-    /// What was not acknowledged stays open: values of topics, and exchanges of QoS 2.
+    /// Keeps unacknowledged exchanges open: retained values, and messages of QoS 2.
     fn leave_open(&mut self, line: &Line) {
         self.last_packet_id = line.last_packet_id;
         self.doubt_values(line);
@@ -178,17 +178,17 @@ impl Walker {
         }
     }
 
-    /// Cuts the connection: the broker reads a reset.
+    /// Resets the connection, without DISCONNECT.
     pub(crate) fn cut(&mut self) {
         if let Some(line) = self.line.take() {
             self.lose(line).reset();
         }
     }
 
-    /// The broker has read DISCONNECT, and everything before it.
+    /// Records that the broker has read DISCONNECT, and all packets before it.
     fn left(&mut self, line: &Line) {
         if !line.is_greeted {
-            // CONNACK was lost with the rest of what the broker had sent.
+            // CONNACK was lost with the rest of the broker's packets.
             if !line.is_clean {
                 self.session.doubt();
             } else {
@@ -204,7 +204,7 @@ impl Walker {
         self.end_unless_lasting(line);
     }
 
-    /// The broker's process has ended: what it had said counts, and nothing else is certain.
+    /// Handles the end of the broker's process. Packets that it had sent count, and all other state is uncertain.
     pub(crate) fn survive(&mut self) {
         if let Some(line) = &mut self.line {
             let (packets, _) = line.raw.arrived();
@@ -217,7 +217,7 @@ impl Walker {
         self.session.survive();
     }
 
-    /// Takes what has arrived.
+    /// Reads and handles packets that have arrived.
     pub(crate) fn hear(&mut self) {
         self.abandoned.retain_mut(|raw| !raw.arrived().1);
         let Some(line) = &mut self.line else { return };
@@ -308,7 +308,7 @@ impl Walker {
         }
     }
 
-    /// SUBACK or UNSUBACK.
+    /// Handles SUBACK or UNSUBACK.
     fn answered(&mut self, packet: &[u8]) {
         let Some(line) = &mut self.line else { return };
         let header = 1 + packet[1..].iter().take_while(|byte| **byte >= 0x80).count() + 1;
@@ -321,7 +321,7 @@ impl Walker {
         for (at, (filter, was_there)) in request.filters.iter().enumerate() {
             let reason = if has_reasons { packet[packet.len() - request.filters.len() + at] } else { 0 };
             if reason >= 0x80 {
-                // Where there was a subscription it may be there still.
+                // A subscription that existed before a refusal may still exist.
                 self.refused += 1;
                 self.session.doubt_subscription(filter);
                 continue;
@@ -366,13 +366,14 @@ impl Walker {
         self.findings.push(format!("{} (MQTT {}): {what}", self.client_id, self.version));
     }
 
-    /// The load has stopped for long enough: what was cut before CONNACK has been read by now, or never will be.
+    /// Clears the doubt after a connection that was cut before CONNACK. The broker has had time to read its
+    /// CONNECT.
     pub(crate) fn calm(&mut self, broker: &Broker) {
         if !std::mem::take(&mut self.is_haunted) {
             return;
         }
         if self.version == Version::V3_1 {
-            // Its CONNACK cannot say whether there was a session.
+            // CONNACK of MQTT 3.1 cannot say whether there was a session.
             self.session.doubt();
             self.connect(broker, Arrival { is_clean: true, ..Arrival::default() });
         } else if self.line.is_none() {
@@ -380,7 +381,7 @@ impl Walker {
         }
     }
 
-    /// Makes whatever is doubtful certain. Whether it is, and nothing is on its way.
+    /// Makes requests that resolve doubts. Returns whether all state is certain, and nothing is on its way.
     pub(crate) fn settle(&mut self, broker: &Broker) -> bool {
         let session = &self.session;
         let Some(line) = &mut self.line else {
@@ -413,7 +414,7 @@ impl Walker {
             && self.abandoned.is_empty()
     }
 
-    /// What it still waits for.
+    /// Describes the client, with the packets for which it waits.
     pub(crate) fn state(&self) -> String {
         let line = self.line.as_ref().map(|line| {
             format!(

@@ -1,4 +1,4 @@
-//! What the broker tells about itself, and what the system tells about its process.
+//! The broker's own figures, and the system's figures about its process.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const PREFIX: &str = "$SYS/broker/";
 pub(crate) struct Watcher {
     line: RawClient,
     told: BTreeMap<String, String>,
-    /// How often the broker has told everything that had changed.
+    /// Number of times that the broker has published all changed figures.
     pub(crate) rounds: u64,
 }
 
@@ -25,7 +25,8 @@ impl Watcher {
         Self { line, told: BTreeMap::new(), rounds: 0 }
     }
 
-    /// Takes what has arrived; waits for it if there is nothing. Whether the broker is still there.
+    /// Reads values that have arrived, and waits up to `patience` for the first one. Returns whether the connection
+    /// is open.
     pub(crate) fn hear(&mut self, patience: Duration) -> bool {
         wait_for_any(&[&self.line], patience);
         let (packets, is_closed) = self.line.arrived();
@@ -33,24 +34,24 @@ impl Watcher {
             let message = Message::parse(Version::V3_1_1, packet);
             let value = String::from_utf8_lossy(&message.payload).into_owned();
             let topic = message.topic.strip_prefix(PREFIX).unwrap_or(&message.topic).to_owned();
-            // Its value changes from one second to the next, and it is among the first.
+            // Uptime changes with every round, and is among the first values.
             self.rounds += u64::from(topic == "uptime");
             self.told.insert(topic, value);
         }
         !is_closed
     }
 
-    /// A number below `$SYS/broker/`, as it was told last.
+    /// The last value of a numeric topic below `$SYS/broker/`.
     pub(crate) fn number(&self, topic: &str) -> Option<u64> {
         self.told.get(topic)?.parse().ok()
     }
 
-    /// How many topics the broker has told.
+    /// Number of topics that the broker has published.
     pub(crate) fn topics(&self) -> usize {
         self.told.len()
     }
 
-    /// Those of them that begin so, with their values.
+    /// The topics that begin with `prefix`, with their values.
     pub(crate) fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
         self.told
             .iter()
@@ -58,21 +59,21 @@ impl Watcher {
     }
 }
 
-/// What a process has open, by kind.
+/// Numbers of open descriptors of a process, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     pub(crate) sockets: u64,
-    /// Files that have a name, but for those of the journal.
+    /// Files that have a name, except the journal's files.
     pub(crate) others: u64,
-    /// Files that were removed or have no name any more.
+    /// Files that were removed.
     pub(crate) deleted: u64,
 }
 
 impl Descriptors {
-    /// Of a running broker whose journal lies in a directory of this name.
+    /// Counts the descriptors of a running broker whose journal is in this directory.
     ///
     /// # Panics
-    /// Where the system has no `/proc`.
+    /// If the system does not have `/proc`.
     pub(crate) fn of(broker: &Broker, data_dir: &str) -> Self {
         let names = broker.open_files().expect("a soak needs /proc");
         let count = |is_so: &dyn Fn(&str) -> bool| names.iter().filter(|name| is_so(name)).count() as u64;
