@@ -128,12 +128,15 @@ impl Cursors {
         !(self.asked.is_empty() && self.closing.is_empty())
     }
 
-    /// One step of each cursor that was asked for one, at most `steps`.
+    /// One step of each cursor that was asked for one, at most `steps`, while the shards have room.
     pub(crate) fn work(&mut self, steps: usize, retained: &Retained, now: Now, to: &mut impl Effects) {
         while let Some((_, key)) = self.later.pop_front_if(|(due_ms, _)| *due_ms <= now.monotonic_ms) {
             self.ask(key);
         }
         for _ in 0..self.asked.len().min(steps) {
+            if !to.has_room() {
+                return;
+            }
             let Some(key) = self.asked.pop_front() else { break };
             if let Some(walk) = self.walks.get_mut(&key) {
                 walk.asked = false;

@@ -313,10 +313,8 @@ impl Ledger {
         self.look_at_timers(&mut units, now, to);
         self.end_some(&mut units, to);
         self.cursors.close_some(&mut units);
-        if to.has_room() {
-            self.fire_wills(&mut units, now, to);
-            self.cursors.work(CURSOR_STEPS_AT_A_TIME, &self.retained, now, to);
-        }
+        self.fire_wills(&mut units, now, to);
+        self.cursors.work(CURSOR_STEPS_AT_A_TIME, &self.retained, now, to);
         self.sweep(now, to);
         self.tell_if_poisoned(to);
         self.show();
@@ -326,14 +324,16 @@ impl Ledger {
     /// Whether [`work`](Self::work) has something to do at once.
     #[must_use]
     pub fn has_work(&self) -> bool {
+        self.has_work_without_room() || self.cursors.has_work() || self.wills.has_work()
+    }
+
+    /// The same while the shards [have no room](Effects::has_room), so that steps of cursors and wills are put off.
+    #[must_use]
+    pub fn has_work_without_room(&self) -> bool {
         let feeds = !self.ready.is_empty() && self.stalled_until_ms.is_none();
-        feeds
-            || self.cursors.has_work()
-            || !self.deciding.is_empty()
-            || !self.endings.is_empty()
-            || !(self.unsettled.is_empty() && self.orphans.is_empty())
-            || self.wills.has_work()
-            || self.sweep.is_under_way()
+        let settles = !self.unsettled.is_empty() || !self.orphans.is_empty();
+        let decides = !self.deciding.is_empty();
+        feeds || settles || decides || !self.endings.is_empty() || self.sweep.is_under_way()
     }
 
     /// When [`work`](Self::work) wants to be called again at the latest, on the monotonic clock.

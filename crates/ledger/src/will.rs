@@ -68,15 +68,16 @@ impl Wills {
 }
 
 impl Ledger {
-    /// Publishes at most `units` of the wills that are due. A will that finds no space is tried again after
-    /// [`RETRY_MS`], behind those that have become due since. When nothing can be recorded any more, only wills that need
-    /// no record are published.
+    /// Publishes at most `units` of the wills that are due, while the shards have room. A will that finds no space is
+    /// tried again after [`RETRY_MS`], behind those that have become due since. When nothing can be recorded any more, only
+    /// wills that need no record are published.
     pub(crate) fn fire_wills(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
         if self.wills.again_ms.is_some_and(|again_ms| again_ms <= now.monotonic_ms) {
             self.wills.again_ms = None;
             self.wills.due.append(&mut self.wills.refused);
         }
         while *units > 0
+            && to.has_room()
             && let Some(will) = self.wills.due.pop_front()
         {
             *units -= 1;

@@ -10,7 +10,7 @@ use ledger::{Address, Command, Keeper, Ledger, Lsn, Patience, Record, Refusal, R
 
 use crate::clock::Clock;
 use crate::inbox::UnderWay;
-use crate::mail::{ANSWERS_BYTES, Switchboard, ToLedger};
+use crate::mail::{ANSWERS_BYTES, Switchboard, ToLedger, UNASKED_BYTES};
 
 /// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
 ///
@@ -46,6 +46,12 @@ impl Replies {
             unread: Arc::clone(unread),
             keeper,
         }
+    }
+
+    /// Whether no shard has more than that to read, what is not posted yet included.
+    fn is_within(&self, bound: usize) -> bool {
+        let mut shards = self.weights.iter().zip(self.unread.iter());
+        shards.all(|(bytes, unread)| bytes + unread.bytes() <= bound)
     }
 
     /// Hands out everything, in an order in which it may be posted. The first to each shard comes with what they all
@@ -100,8 +106,7 @@ impl ledger::Effects for Replies {
     }
 
     fn has_room(&self) -> bool {
-        let mut shards = self.weights.iter().zip(self.unread.iter());
-        shards.all(|(bytes, unread)| bytes + unread.bytes() <= ANSWERS_BYTES)
+        self.is_within(UNASKED_BYTES)
     }
 }
 
@@ -129,7 +134,7 @@ impl Letters {
         self.read.iter().any(|letter| matches!(letter, ToLedger::Stop))
     }
 
-    /// Carries out everything, or until there is no space for more. Returns whether that was the end.
+    /// Carries out everything, or until there is no room for more. Returns whether that was the end.
     fn handle(
         &mut self,
         board: &Switchboard,
@@ -163,8 +168,8 @@ impl Letters {
 
 /// Serves commands until the last shard has ended. `keeper` wakes this thread when it has come further.
 ///
-/// While a shard has much to read that it was answered, nothing is done that would add to it. Shards read their inboxes
-/// whatever they wait for, so that this is never for long. While there is no space for records just now, commands wait, for
+/// While a shard has much to read that it was answered, nothing is done that would add to it: commands wait, and what
+/// nobody waits for is put off earlier. Shards read their inboxes whatever they wait for, so that this is never for long. While there is no space for records just now, commands wait, for
 /// a bounded time ([`Patience`]); what is copied, and what is safe by now, does not.
 pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switchboard>, mut clock: Clock) {
     let (mut letters, mut patience) = (Letters::default(), Patience::default());
@@ -174,15 +179,21 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
     loop {
         letters.take(board);
         let is_last = letters.is_last();
-        if !is_last && !board.has_room_for_replies() {
+        if !is_last && !board.has_room_for_replies(ANSWERS_BYTES) {
             thread::park();
             continue;
         }
+        let may_add = board.has_room_for_replies(UNASKED_BYTES);
         let now_ms = clock.current_ms();
         let waits = patience.waits(replies.keeper.room(), now_ms);
-        let may_go_on = !waits && (!letters.is_empty() || ledger.has_work());
+        let has_work = if may_add { ledger.has_work() } else { ledger.has_work_without_room() };
+        let may_go_on = !waits && (!letters.is_empty() || has_work);
         if !(may_go_on || is_last || is_copying || replies.keeper.has_fetched()) {
-            let timeout_ms = if waits { patience.poll_timeout(now_ms) } else { ledger.poll_timeout() };
+            let timeout_ms = match waits {
+                true => patience.poll_timeout(now_ms),
+                // It is woken when the shards have read: timers may ask for what is put off.
+                false => ledger.poll_timeout().filter(|_| may_add),
+            };
             match timeout_ms {
                 Some(at_ms) => thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(now_ms))),
                 None => thread::park(),
@@ -191,8 +202,10 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
         clock.tick();
         let now = clock.now();
         replies.keeper.begin_turn();
-        let mut has_room =
-            |replies: &mut Replies| is_last || !patience.waits(replies.keeper.room(), now.monotonic_ms);
+        let mut has_room = |replies: &mut Replies| {
+            let has_space = !patience.waits(replies.keeper.room(), now.monotonic_ms);
+            is_last || (has_space && replies.is_within(ANSWERS_BYTES))
+        };
         let each = |from, command, replies: &mut Replies| ledger.handle(from, command, now, replies);
         if letters.handle(board, &mut has_room, &mut replies, each) {
             return;
@@ -217,15 +230,11 @@ mod tests {
     use ledger::{Effects, InMemory};
 
     use super::*;
+    use crate::inbox::{Inbox, Wake};
 
     #[test]
     fn no_shard_hears_that_a_message_is_decided_before_all_have_the_message() {
-        let connection = |slot| ConnectionId { slot, generation: 0 };
-        let live = || Reply::Live {
-            message: Arc::new(session::Message::of_server("t", b"1").expect("a topic")),
-            targets: Arc::new([]),
-            stored: false,
-        };
+        let live = || live_of(1);
         let [first, second] = [ShardId::new(0), ShardId::new(1)];
         let unread: Arc<[UnderWay]> = Arc::new([UnderWay::default(), UnderWay::default()]);
         let mut replies = Replies::new(&unread, Box::new(InMemory::default()));
@@ -256,20 +265,56 @@ mod tests {
     fn there_is_room_again_when_a_shard_has_read_what_it_was_answered() {
         let unread: Arc<[UnderWay]> = Arc::new([UnderWay::default(), UnderWay::default()]);
         let mut replies = Replies::new(&unread, Box::new(InMemory::default()));
-        let payload = vec![0; ANSWERS_BYTES];
-        let message = Arc::new(session::Message::of_server("t", &payload).expect("a topic"));
         assert!(replies.has_room());
-        let targets: Arc<[index::Target]> = Arc::new([]);
-        replies.post(ShardId::new(1), Reply::Live { message, targets, stored: false });
+        replies.post(ShardId::new(1), live_of(UNASKED_BYTES));
         assert!(!replies.has_room(), "what is not posted yet counts");
+        assert!(replies.is_within(ANSWERS_BYTES), "what is waited for goes on");
         let mut posted = 0;
         replies.drain(|shard, _, bytes| {
             unread[shard.number()].add(bytes);
             posted += bytes;
         });
-        assert!(!replies.has_room() && unread[1].wait_above(ANSWERS_BYTES));
+        assert!(!replies.has_room() && unread[1].wait_above(UNASKED_BYTES));
         assert!(unread[1].handled(posted), "the ledger waits, and is told");
         assert!(replies.has_room());
+    }
+
+    /// One command may have an answer of a megabyte, and a shard handles all that it finds in its inbox in one turn.
+    #[test]
+    fn commands_wait_while_a_shard_has_much_to_read() {
+        let wake = || Wake::Thread(thread::current());
+        let board = Switchboard::new(vec![Inbox::new(wake())], Inbox::new(wake()), Arc::default());
+        let mut replies = Replies::new(&board.answers, Box::new(InMemory::default()));
+        let shard = ShardId::new(0);
+        let close = |slot| Command::Close { connection: connection(slot), id: ledger::CursorId(1) };
+        let commands = (0..100).map(close).collect();
+        board.ledger.post(ToLedger::Commands { from: shard, commands, bytes: 0 });
+        let mut letters = Letters::default();
+        letters.take(&board);
+        let mut carried_out = Vec::new();
+        for _ in 0..2 {
+            let mut count = 0;
+            let each = |shard, _, replies: &mut Replies| {
+                count += 1;
+                replies.post(shard, live_of(1 << 20));
+            };
+            letters.handle(&board, |replies| replies.is_within(ANSWERS_BYTES), &mut replies, each);
+            carried_out.push(count);
+            replies.drain(|shard, replies, bytes| board.post_replies(shard, replies, bytes));
+            assert!(!board.has_room_for_replies(ANSWERS_BYTES));
+            board.replies_handled(shard, 4 << 20);
+        }
+        assert_eq!(carried_out, [4, 4], "and the rest waits");
+        assert!(!letters.is_empty());
+    }
+
+    fn connection(slot: u32) -> ConnectionId {
+        ConnectionId { slot, generation: 0 }
+    }
+
+    fn live_of(bytes: usize) -> Reply {
+        let message = session::Message::of_server("t", &vec![0; bytes]).expect("a topic");
+        Reply::Live { message: Arc::new(message), targets: Arc::new([]), stored: false }
     }
 
     fn describe(shard: ShardId, reply: &Reply) -> (ShardId, &'static str, u32) {

@@ -17,6 +17,9 @@ const UNDER_WAY_BYTES: usize = 1024 * 1024;
 /// The ledger may have answered a shard so much that is not read, and then waits before it does anything more. It
 /// answers all that it finds in its inbox at a time, and is not to wait for each shard's turn.
 pub(crate) const ANSWERS_BYTES: usize = 4 * UNDER_WAY_BYTES;
+/// While a shard has more than so much of that to read, the ledger adds nothing that nobody waits for: wills, and steps of
+/// cursors. A shard delivers all that it was answered in one turn, and its clients wait for that turn.
+pub(crate) const UNASKED_BYTES: usize = UNDER_WAY_BYTES / 4;
 /// What an item of mail weighs beside its bytes.
 const ITEM_BYTES: usize = 64;
 /// Batches that are kept for reuse, and the largest that is.
@@ -167,10 +170,10 @@ impl Switchboard {
         }
     }
 
-    /// Whether all shards have read most of what the ledger has answered. If not, it hears
+    /// Whether no shard has more than `bound` bytes to read of what the ledger has answered. If one has, the ledger hears
     /// [`ToLedger::RepliesRead`].
-    pub(crate) fn has_room_for_replies(&self) -> bool {
-        !self.answers.iter().any(|way| way.bytes() > ANSWERS_BYTES && way.wait_above(ANSWERS_BYTES))
+    pub(crate) fn has_room_for_replies(&self, bound: usize) -> bool {
+        !self.answers.iter().any(|way| way.bytes() > bound && way.wait_above(bound))
     }
 }
 

@@ -102,6 +102,27 @@ fn a_cursor_that_finds_nothing_is_over_when_it_is_opened() {
     }
 }
 
+/// A shard delivers all that it is told in one turn.
+#[test]
+fn steps_of_cursors_stop_when_the_shards_have_no_room_for_more() {
+    let mut stage = Stage::new();
+    stage.emit(&retained("t", b"1", QOS_0));
+    for number in 0..4 {
+        let client = stage.client(&format!("c{number}"), &Ask::clean());
+        let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
+        stage.handle(shard, Command::Retained { connection, id, filter: "t".into(), queue: None });
+        stage.handle(shard, Command::Credit { connection, id, queue: None });
+    }
+    for _ in 0..2 {
+        stage.sink.replies.clear();
+        (stage.sink.has_no_room, stage.sink.no_room_after) = (false, Some(2));
+        stage.ledger.work(stage.now, &mut stage.sink);
+        let is_step = |(_, reply): &&(_, Reply)| matches!(reply, Reply::Retained { .. });
+        assert_eq!(stage.sink.replies.iter().filter(is_step).count(), 2);
+    }
+    assert!(!stage.ledger.has_work());
+}
+
 /// Numbers that look random, the same ones for a seed (SplitMix64).
 struct Dice(u64);
 

@@ -33,6 +33,8 @@ pub(crate) struct Sink {
     pub(crate) no_space_after: Option<usize>,
     pub(crate) is_poisoned: bool,
     pub(crate) has_no_room: bool,
+    /// The shards have no room any more when so many replies were posted.
+    pub(crate) no_room_after: Option<usize>,
     /// What is to be read again.
     pub(crate) wanted: Vec<Wanted>,
     last: Lsn,
@@ -44,6 +46,10 @@ const GROUP_BYTES_MAX: usize = 1_500_000;
 impl Effects for Sink {
     fn post(&mut self, to: ShardId, reply: Reply) {
         self.replies.push((to, reply));
+        self.no_room_after = self.no_room_after.map(|left| left - 1).filter(|left| {
+            self.has_no_room |= *left == 0;
+            !self.has_no_room
+        });
     }
 
     fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {

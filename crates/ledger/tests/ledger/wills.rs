@@ -151,6 +151,7 @@ fn a_will_wave_takes_several_turns_and_waits_for_room_in_the_shards() {
     stage.pass_secs(5);
     (0..5).for_each(|_| stage.work());
     assert_eq!(count(&stage.gauges().wills_published), 0);
+    assert!(stage.ledger.has_work() && !stage.ledger.has_work_without_room());
     stage.sink.has_no_room = false;
     stage.ledger.work(stage.now, &mut stage.sink);
     let first = count(&stage.gauges().wills_published);
@@ -159,4 +160,25 @@ fn a_will_wave_takes_several_turns_and_waits_for_room_in_the_shards() {
     assert_eq!(count(&stage.gauges().wills_published), 3_000);
     let live = stage.sink.replies.iter().filter(|(_, reply)| matches!(reply, Reply::Live { .. })).count();
     assert_eq!(live, 3_000);
+}
+
+/// A will is as large as its client likes, and a shard delivers all that it is told in one turn.
+#[test]
+fn wills_stop_when_the_shards_have_no_room_for_more() {
+    let mut stage = Stage::new();
+    let witness = stage.client("witness", &Ask::clean());
+    stage.subscribe(&witness, "will/#", at_qos(wire::Qos::AtMostOnce));
+    let clients: Vec<Client> =
+        (0..100).map(|number| stage.client(&format!("c{number}"), &Ask::clean().will("will/c", 0))).collect();
+    let published = |stage: &Stage| count(&stage.gauges().wills_published);
+    stage.sink.no_room_after = Some(10);
+    clients.iter().for_each(|client| stage.leave(client, Cause::WithWill));
+    assert_eq!(published(&stage), 10, "of connections that end");
+    for times in 2..=10 {
+        stage.sink.has_no_room = false;
+        stage.sink.no_room_after = Some(10);
+        stage.ledger.work(stage.now, &mut stage.sink);
+        assert_eq!(published(&stage), times * 10, "of those that wait");
+    }
+    assert!(!stage.ledger.has_work());
 }
