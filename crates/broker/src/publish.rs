@@ -6,7 +6,7 @@ use index::{
     ConnectionId, Dispatch, Generation, Lane, Level, Member, Place, ShardId, Subscriber, Target, Targets,
 };
 use ledger::{Command, Publish};
-use session::{Incoming, Message, Now, Purpose, Ticket};
+use session::{Budget, Incoming, Message, Now, Purpose, Ticket};
 use wire::{Qos, ReasonCode, numbered_packets, numbered_run, publish_run};
 
 use crate::client::Client;
@@ -138,10 +138,14 @@ impl Shard {
     }
 
     /// Puts on the account what a client makes us remember: topic aliases, and exchanges of QoS 2. Whether it is here
-    /// still: while memory is short there is none for more.
+    /// still: while memory is short there is none for more, and when all clients' together take their share there is
+    /// little for each.
     fn count_inbound(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
         let (before, bytes) = self.note_inbound(id);
-        if bytes > before && self.tally.budget().is_tight() {
+        let budget = self.tally.budget();
+        let is_share_taken =
+            || bytes > Budget::WAITING_BYTES_ALLOWED && budget.is_crowded_by(Purpose::Inbound);
+        if bytes > before && (budget.is_tight() || is_share_taken()) {
             self.end_for_memory(
                 id,
                 "there is no memory for another topic alias or exchange of QoS 2",

@@ -185,6 +185,31 @@ fn all_shards_together_end_no_more_than_is_wanted() {
     assert!(comes(&mut world, "new"));
 }
 
+/// Topic aliases have their share too: nobody is refused because of them, and small ones can always be set up.
+#[test]
+fn topic_aliases_take_half_of_the_memory_at_most() {
+    let mut world = world(1, 2 * MIB);
+    let set_up = |world: &mut World, peer: Peer, alias, topic: &str| {
+        let topic = PublishTopic::NameWithAlias(name(topic), TopicAlias::new(alias).expect("not 0"));
+        world.send(peer, &Publish { topic, ..Publish::new(name("t"), b"x") }.into());
+    };
+    let modest = world.connect(0, Version::V5, "modest");
+    let greedy: Vec<Peer> =
+        (0..40).map(|number| world.connect(0, Version::V5, &format!("c{number}"))).collect();
+    for peer in &greedy {
+        for alias in [1, 2] {
+            set_up(&mut world, *peer, alias, &"a".repeat(40_000));
+            assert!(!world.budget.is_tight(), "{:?}", world.budget);
+        }
+    }
+    assert!(world.budget.held_bytes(Purpose::Inbound) <= MIB + 40_000, "{:?}", world.budget);
+    let open = greedy.iter().filter(|peer| is_open(&mut world, **peer)).count();
+    assert_eq!(open, 13, "the others were ended when they set up another");
+    assert!(comes(&mut world, "new"));
+    [1, 2].into_iter().for_each(|alias| set_up(&mut world, modest, alias, "a/usual/topic"));
+    assert!(is_open(&mut world, modest));
+}
+
 /// The largest first: what the others hold may stay.
 #[test]
 fn the_largest_holder_that_stands_still_is_ended_first() {
