@@ -17,8 +17,8 @@ use crate::{Effects, Shard};
 const LOOK_MS: u64 = 3_000;
 /// Maximum number of connections that are visited in one turn.
 const VISITS_AT_A_TIME: u32 = 4_096;
-/// Maximum number of connections that are ended in one turn.
-const ENDED_AT_A_TIME: usize = 64;
+/// Maximum number of connections that are ended in one turn. Each may hold megabytes in many pieces.
+const ENDED_AT_A_TIME: usize = 8;
 /// Delay before the next slice.
 const SLICE_MS: u64 = 1;
 /// A packet is under way while as much of it comes from one look to the next, as for Keep Alive: 1 KiB/s.

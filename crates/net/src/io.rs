@@ -18,6 +18,7 @@ use crate::connection::{Connection, Connections, Phase};
 use crate::log::Log;
 use crate::mail::Post;
 use crate::output::{Pool, Shared};
+use crate::ready::Ready;
 
 /// Wide fan-outs are written at most this many connections a turn; meanwhile their buffers grow, and
 /// fewer, larger writes are the only way under the kernel's price per call.
@@ -37,13 +38,14 @@ const SMALL_BYTES: usize = 16 * 1024;
 const ALLOWANCE_BYTES: usize = 4 * 1024;
 /// How long a connection that we close may take to accept its last bytes and to close its own side.
 const LINGER_MS: u64 = 3_000;
+/// A turn drops as many that have not.
+const LINGERING_PER_TURN: usize = 64;
 
 pub(crate) struct Io {
     pub(crate) shard: ShardId,
     pub(crate) connections: Connections,
     pub(crate) registry: Registry,
-    /// Connections that may have something to read.
-    pub(crate) ready: VecDeque<ConnectionId>,
+    pub(crate) ready: Ready,
     pub(crate) pool: Pool,
     /// The last payload that many get, which the next one to get something probably gets too.
     shared: Option<Arc<Shared>>,
@@ -75,7 +77,7 @@ impl Io {
             shard,
             connections: Connections::default(),
             registry,
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             pool: Pool::default(),
             shared: None,
             counters,
@@ -134,7 +136,7 @@ impl Io {
             && !connection.queued
         {
             connection.queued = true;
-            self.ready.push_back(id);
+            self.ready.push(id, connection.ending);
         }
     }
 
@@ -214,13 +216,11 @@ impl Io {
         self.lingering.front().map(|(until, _)| *until)
     }
 
-    /// Drops the connections that had their time to close.
+    /// Drops connections that had their time to close, as many as a turn may.
     pub(crate) fn end_lingering(&mut self) {
-        while let Some((until, id)) = self.lingering.front().copied() {
-            if until > self.now_ms {
-                break;
-            }
-            self.lingering.pop_front();
+        let now_ms = self.now_ms;
+        for _ in 0..LINGERING_PER_TURN {
+            let Some((_, id)) = self.lingering.pop_front_if(|(until, _)| *until <= now_ms) else { break };
             self.forget(id);
         }
     }

@@ -23,6 +23,8 @@ mod listener;
 mod log;
 mod mail;
 mod output;
+mod pile;
+mod ready;
 mod shard;
 mod trim;
 

@@ -83,6 +83,10 @@ impl Batch {
         weight
     }
 
+    pub(crate) fn weight_bytes(&self) -> usize {
+        self.weight
+    }
+
     /// Hands each piece of mail to `read`, in the order in which it was written.
     pub(crate) fn drain(&mut self, mut read: impl FnMut(Mail<'_>)) {
         let mut start = 0;

@@ -10,11 +10,11 @@ use mio::{Events, Poll, Token};
 
 use crate::clock::Clock;
 use crate::connection::Phase;
-use crate::inbox::Inbox;
 use crate::io::{Io, connection_of};
 use crate::listener::Accepted;
 use crate::listener::Listeners;
 use crate::mail::Letter;
+use crate::pile::{Piece, Pile};
 
 /// One read takes at most this much.
 const READ_BYTES: usize = 64 * 1024;
@@ -22,8 +22,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// where it is, and what is read next is copied behind it: however few bytes arrive at a time, each read
 /// costs little beyond them.
 const CARRY_BYTES: usize = 4 * 1024;
-/// A turn handles as many socket events, and reads from as many connections.
-const EVENTS_PER_TURN: usize = 64;
+/// A turn hears of as many sockets. Those whose peers are gone are served in turn with others, which are to be known by
+/// then.
+const EVENTS_PER_TURN: usize = 1_024;
 /// It stops reading after about this much, so that what it has read is soon handed on; the rest comes in
 /// the next turn, which then follows at once.
 const READ_BYTES_PER_TURN: u64 = 1024 * 1024;
@@ -39,7 +40,7 @@ pub(crate) struct EventLoop {
     io: Io,
     clock: Clock,
     listeners: Option<Listeners>,
-    letters: Vec<Letter>,
+    pile: Pile,
     buffer: Box<[u8]>,
     /// When a shutdown ends at the latest.
     ends_ms: Option<u64>,
@@ -48,7 +49,7 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     pub(crate) fn new(poll: Poll, brain: Shard, io: Io, clock: Clock, listeners: Option<Listeners>) -> Self {
         let buffer = vec![0; CARRY_BYTES + READ_BYTES].into_boxed_slice();
-        Self { poll, brain, io, clock, listeners, letters: Vec::new(), buffer, ends_ms: None }
+        Self { poll, brain, io, clock, listeners, pile: Pile::default(), buffer, ends_ms: None }
     }
 
     /// Turns until a shutdown is done.
@@ -104,7 +105,7 @@ impl EventLoop {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if self.io.is_busy() || self.brain.has_work() {
+        if self.io.is_busy() || self.brain.has_work() || !self.pile.is_empty() {
             return Some(Duration::ZERO);
         }
         let timers = [
@@ -134,13 +135,24 @@ impl EventLoop {
     }
 
     fn read_letters(&mut self) {
-        let inbox: &Inbox<Letter> = &self.io.post.board().shards[self.io.shard.number()];
-        inbox.take(&mut self.letters);
-        let mut letters = std::mem::take(&mut self.letters);
-        for letter in letters.drain(..) {
-            self.read_letter(letter);
+        let mut pile = std::mem::take(&mut self.pile);
+        pile.take(&self.io.post.board().shards[self.io.shard.number()]);
+        pile.read(|piece| match piece {
+            Piece::Reply(reply) => self.read_reply(reply),
+            Piece::RepliesRead(bytes) => self.io.post.board().replies_handled(self.io.shard, bytes),
+            Piece::Letter(letter) => self.read_letter(letter),
+        });
+        self.pile = pile;
+    }
+
+    fn read_reply(&mut self, reply: Reply) {
+        if let Reply::Evict { connection } = reply
+            && self.io.connections.get(connection).is_some_and(|evicted| evicted.ending && evicted.queued)
+        {
+            // It stands in the queue of those who leave, and the same client is back already: its DISCONNECT counts.
+            self.serve(connection);
         }
-        self.letters = letters;
+        self.brain.reply(reply, self.clock.now(), &mut self.io);
     }
 
     fn read_letter(&mut self, letter: Letter) {
@@ -151,11 +163,7 @@ impl EventLoop {
                 batch.drain(|mail| brain.mail(mail, now, io));
                 io.post.read(from, batch);
             }
-            Letter::Replies { replies, bytes, charge } => {
-                replies.into_iter().for_each(|reply: Reply| brain.reply(reply, now, io));
-                drop(charge);
-                io.post.board().replies_handled(io.shard, bytes);
-            }
+            Letter::Replies { .. } => unreachable!("a pile hands answers out one by one"),
             // Dealt out before the listeners closed: nobody would tell it goodbye any more.
             Letter::Accepted(Accepted { socket, .. }) if self.ends_ms.is_some() => {
                 drop(socket);
@@ -172,12 +180,12 @@ impl EventLoop {
         }
     }
 
-    /// Serves those that may have something to read, in the order in which they announced it.
+    /// Serves those that may have something to read.
     fn serve_some(&mut self) {
         let received = |io: &Io| io.counters.bytes_received.value();
         let before = received(&self.io);
-        for _ in 0..self.io.ready.len().min(EVENTS_PER_TURN) {
-            let Some(id) = self.io.ready.pop_front() else { break };
+        let mut share = self.io.ready.share();
+        while let Some(id) = self.io.ready.next(&mut share) {
             self.serve(id);
             if received(&self.io) - before >= READ_BYTES_PER_TURN {
                 break;

@@ -47,6 +47,31 @@ fn all_that_was_sent_in_one_go_with_the_end_is_handled() {
     broker.stop();
 }
 
+/// Those who leave are served a few at a time. One that is back before its turn has said goodbye all the same.
+#[test]
+fn clients_that_leave_at_once_and_come_back_at_once_have_said_goodbye() {
+    let broker = Broker::start(1);
+    let mut watcher = broker.connect("watcher", None);
+    watcher.subscribe("will");
+    let name = |number| format!("mortal-{number}");
+    for _ in 0..5 {
+        let clients: Vec<Client> =
+            (0..300).map(|number| broker.connect(&name(number), Some("will"))).collect();
+        for mut client in clients {
+            client.write(&[0xE0, 0]);
+        }
+        let mut clients: Vec<Client> = (0..300).map(|_| broker.dial()).collect();
+        for (number, client) in clients.iter_mut().enumerate().rev() {
+            client.write(&connect(&name(number), None));
+        }
+        for client in &mut clients {
+            assert_eq!(client.read_packet(), CONNACK);
+        }
+        watcher.ping();
+    }
+    broker.stop();
+}
+
 #[test]
 fn a_packet_arrives_whole_in_however_many_pieces_it_comes() {
     let broker = Broker::start(1);
