@@ -94,6 +94,26 @@ fn there_is_a_bounded_number_of_groups_on_one_filter() {
     assert_eq!(stage.targets("t").groups.len(), 5);
 }
 
+/// A client that leaves its groups may begin as many new ones.
+#[test]
+fn a_client_that_leaves_its_groups_may_begin_others() {
+    let settings =
+        Settings { groups_per_filter_max: 10, shared_subscriptions_max: 100, ..Settings::default() };
+    let mut stage = Stage::with(settings);
+    let client = stage.client("client", &Ask::clean());
+    for name in ["g", "h", "i"] {
+        let all = groups(name, 5, "t");
+        assert!(subscribe(&mut stage, &client, &all).is_empty(), "{name}: half of the groups are its own");
+        // One group stays, so that the ledger still counts for this client.
+        all[1..].iter().for_each(|filter| stage.unsubscribe(&client, filter));
+        assert_eq!(subscribe(&mut stage, &client, &groups("another", 5, "t")).len(), 1);
+        groups("another", 4, "t")
+            .iter()
+            .chain(&all[..1])
+            .for_each(|filter| stage.unsubscribe(&client, filter));
+    }
+}
+
 /// Keys get their members bit by bit: who joins many groups holds up nobody for long.
 #[test]
 fn joining_many_groups_with_keys_is_spread_over_turns() {
