@@ -111,6 +111,14 @@ impl Session {
         subscription.is_confirmed = false;
     }
 
+    /// Nobody can tell of any of them: the broker may have discarded the session that had them.
+    pub(crate) fn doubt_subscriptions(&mut self) {
+        for subscription in self.subscriptions.values_mut() {
+            subscription.is_there = None;
+            subscription.is_confirmed = false;
+        }
+    }
+
     fn subscription(&mut self, filter: &str) -> &mut Subscription {
         let unknown = Subscription { qos: 0, is_there: Some(false), is_confirmed: true };
         self.subscriptions.entry(filter.to_owned()).or_insert(unknown)
@@ -172,5 +180,16 @@ mod tests {
         session.end();
         session.survive();
         assert_eq!(session.presence, Presence::Unknown);
+    }
+
+    #[test]
+    fn subscriptions_of_a_session_that_may_be_a_new_one_are_doubtful() {
+        let mut session = Session::absent();
+        session.begin(false, true);
+        session.confirm_subscription("a", Some(1));
+        session.doubt();
+        session.doubt_subscriptions();
+        session.begin(true, true);
+        assert_eq!(session.ask("a"), None);
     }
 }

@@ -150,6 +150,10 @@ impl Walker {
             self.session.has_pending_will = line.lasts && line.will.is_some_and(|will| will.waits);
         } else if line.lasts || self.session.lasts || self.session.presence == Presence::Unknown {
             self.session.doubt();
+            if line.is_clean {
+                // The broker may have begun a new session, in which the next connection goes on.
+                self.session.doubt_subscriptions();
+            }
         } else {
             self.session.end();
         }
