@@ -1,4 +1,4 @@
-//! The recorder's end of TLS, and what the other end shows of itself.
+//! The TLS server of the recorder, which also describes the client's TLS.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Who the server is, which is not the same at each door, and who a client may be.
+/// The server's certificates, which differ between doors, and the client's certificate.
 #[derive(Clone)]
 pub(crate) struct Certificates {
     own: Arc<ServerConfig>,
@@ -54,8 +54,9 @@ fn configuration(
     Arc::new(configuration.expect("the key belongs to the certificate"))
 }
 
-/// Takes a connection, and tells what the client has asked for and shown; or why there is none, as far as that can be the
-/// same with any library.
+/// Accepts a connection, and describes the client's requests and certificate.
+///
+/// An error describes why there is no connection, in words that are the same for any TLS library.
 pub(crate) async fn accept(
     stream: TcpStream,
     certificates: &Certificates,

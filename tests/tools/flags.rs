@@ -1,8 +1,8 @@
-//! Which flags Mosquitto's programs have, from what they say themselves; and which are in a row.
+//! Finds the flags of Mosquitto's programs in their help, and the flags in a row.
 
 use std::process::Command;
 
-/// Every flag in the help of this program: in its lines of usage, and with an explanation of its own.
+/// Returns every flag in the help of a program: flags in lines of usage, and flags with an explanation.
 pub(crate) fn of_help(tool: &str) -> Vec<String> {
     let program = format!("mosquitto_{tool}");
     let output =
@@ -25,7 +25,7 @@ fn of_text(help: &str) -> Vec<String> {
     explained.chain(used).collect()
 }
 
-/// Flags that nothing follows; all others have a value.
+/// Flags without a value. All other flags have a value.
 const ALONE: &[&str] = &[
     "-c",
     "--disable-clean-session",
@@ -57,7 +57,7 @@ const ALONE: &[&str] = &[
     "--will-retain",
 ];
 
-/// The words of a row, flag by flag, each with what follows it.
+/// Splits the words of a row into flags, each with its values.
 pub(crate) fn split(words: &[String]) -> Vec<&[String]> {
     let mut rest = words;
     let mut flags = Vec::new();
@@ -75,7 +75,7 @@ pub(crate) fn split(words: &[String]) -> Vec<&[String]> {
     flags
 }
 
-/// The flags alone, and not what looks like one and is a value.
+/// Returns only the flags, without values that look like flags.
 pub(crate) fn of_words(words: &[String]) -> Vec<&String> {
     split(words).into_iter().filter_map(<[String]>::first).filter(|word| word.starts_with('-')).collect()
 }

@@ -1,9 +1,11 @@
-//! `pondhawk pub`, `sub` and `rr` beside the programs that they stand in for: the same arguments, the same broker; then the
-//! same standard output, the same exit code, the same packets to the broker, the same messages from it.
+//! Compares `pondhawk pub`, `sub` and `rr` with the programs of Mosquitto that they replace.
 //!
-//! `rows` is the table. Each row is run with Mosquitto's program and with ours, one after the other, past a `recorder` that
-//! takes apart what they say. Which flags there are, Mosquitto's programs say themselves (`--help`): a flag that no row has,
-//! and that is not refused by name, fails the test. `mutation` shows that rows can fail: it leaves each flag out.
+//! Both programs get the same arguments and the same broker. They must have the same standard output, exit code,
+//! packets to the broker, and messages from it.
+//!
+//! `rows` is the table of comparisons. Each row runs Mosquitto's program and then ours through a `recorder`, which
+//! decodes their packets. The help of Mosquitto's programs (`--help`) lists the flags. The test fails for a flag
+//! that no row has and that is not refused by name. `mutation` shows that rows can fail: it leaves out each flag.
 
 mod encrypted;
 mod flags;
@@ -27,7 +29,7 @@ use programs::{Outcome, Run, Side, words};
 use row::{Row, Server, Standard};
 use rows::ROWS;
 
-/// So many at a time: they wait more than they compute.
+/// Number of rows that run at the same time. Programs wait more than they compute.
 const THREADS: usize = 4;
 
 /// The brokers that rows need.
@@ -65,7 +67,7 @@ fn each_row_comes_to_the_same() {
     assert!(servers.pondhawk.stop().success());
 }
 
-/// Does something for each number below this, some at a time, and returns what came of it in no order.
+/// Calls `work` for each number below `count`, on several threads. Returns the results in any order.
 fn for_each<T: Send>(count: usize, work: impl Fn(usize) -> Option<T> + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let next = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| *number < count);
@@ -76,7 +78,7 @@ fn for_each<T: Send>(count: usize, work: impl Fn(usize) -> Option<T> + Sync) -> 
     })
 }
 
-/// What is not the same on both sides, in words.
+/// Describes the differences between both programs.
 fn differences(row: &Row, theirs: &Outcome, ours: &Outcome) -> String {
     let first_lines = [first_line(theirs), first_line(ours)];
     let is_same_error = match row.error {
@@ -95,7 +97,8 @@ fn differences(row: &Row, theirs: &Outcome, ours: &Outcome) -> String {
     tell("standard error", is_same_error, &theirs.error, &ours.error);
     tell("what others hear", theirs.heard == ours.heard, &theirs.heard, &ours.heard);
     let (theirs, mut ours) = (row.said.of(&theirs.said), row.said.of(&ours.said));
-    // Whether mosquitto_sub says it before it closes the connection is chance, where more comes than it waits for.
+    // mosquitto_sub may or may not send DISCONNECT before it closes the connection, if more messages arrive than it
+    // needs.
     let is_goodbye = |packet: &String| packet.starts_with("Disconnect(");
     if row.tool == "sub" && !theirs.iter().any(is_goodbye) {
         ours.retain(|packet| !is_goodbye(packet));
@@ -107,7 +110,7 @@ fn differences(row: &Row, theirs: &Outcome, ours: &Outcome) -> String {
     lines
 }
 
-/// What an error begins with; behind it comes how to get help, in words of one's own.
+/// The first line of an error. The lines after it explain how to get help, in each program's own words.
 fn first_line(outcome: &Outcome) -> Option<&str> {
     outcome.error.lines().find(|line| !line.is_empty())
 }

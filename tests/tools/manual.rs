@@ -1,4 +1,4 @@
-//! The manual, docs/CLI.md: what its examples show is what happens.
+//! Checks that the examples in docs/CLI.md print what the page shows.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use std::thread;
 use pondhawk_tests::{Broker, Options, Version};
 use tempfile::TempDir;
 
-/// Commands, each with what it prints, of all examples in the order of the page.
+/// Returns the commands of all examples with their output, in the order of the page.
 fn examples(page: &str) -> Vec<(String, String)> {
     let mut examples: Vec<(String, String)> = Vec::new();
     let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split_once("```"));
@@ -23,7 +23,7 @@ fn examples(page: &str) -> Vec<(String, String)> {
     examples
 }
 
-/// A folder with the file of defaults that leads to the broker, and with the program under its name.
+/// Makes a home folder. Its files of defaults name the broker, and a link to the program is in it.
 fn home(broker: &Broker) -> TempDir {
     let home = TempDir::new().expect("there is a place for temporary files");
     let folder = home.path().join(".config");
@@ -37,7 +37,7 @@ fn home(broker: &Broker) -> TempDir {
     home
 }
 
-/// What depends on the day and the time.
+/// Replaces digits, which depend on the date and the time.
 fn without_digits(text: &str) -> String {
     text.replace(|character: char| character.is_ascii_digit(), "9")
 }

@@ -1,4 +1,4 @@
-//! Mosquitto, for what Pondhawk does not serve.
+//! Mosquitto, for features that Pondhawk does not have.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::encrypted::Certificates;
 
-/// A running Mosquitto: plain, with TLS, with a password, with a list of who may do what, over WebSocket, and on a socket.
+/// A running Mosquitto with five ports: plain, TLS, password, access list and WebSocket. It also has a Unix domain
+/// socket.
 pub(crate) struct Mosquitto {
     _program: Program,
     folder: TempDir,
@@ -22,7 +23,7 @@ pub(crate) struct Mosquitto {
 const LISTENERS: usize = 5;
 
 impl Mosquitto {
-    /// Starts it on free ports.
+    /// Starts Mosquitto on free ports.
     pub(crate) fn start() -> Self {
         let folder = TempDir::new().expect("there is a place for temporary files");
         let ports = free_ports();
@@ -38,27 +39,27 @@ impl Mosquitto {
         Self { _program: program, folder, ports, certificates }
     }
 
-    /// Who its clients trust, and who they are.
+    /// The certificates of clients and servers, and of the authority that they trust.
     pub(crate) fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
-    /// The certificate of the authority that has signed them.
+    /// Path of the certificate of the authority that has signed the other certificates.
     pub(crate) fn authority(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// Where it speaks TLS.
+    /// The port for TLS.
     pub(crate) fn tls_port(&self) -> u16 {
         self.ports[1]
     }
 
-    /// Where a password is asked for.
+    /// The port that requires a password.
     pub(crate) fn private_port(&self) -> u16 {
         self.ports[2]
     }
 
-    /// Where not everybody may do everything.
+    /// The port with an access list.
     pub(crate) fn guarded_port(&self) -> u16 {
         self.ports[3]
     }
@@ -67,12 +68,12 @@ impl Mosquitto {
         self.ports[0]
     }
 
-    /// Where it speaks WebSocket.
+    /// The port for WebSocket.
     pub(crate) fn web_port(&self) -> u16 {
         self.ports[4]
     }
 
-    /// What its places are called in a row.
+    /// Names of ports and files in the words of a row, with their values.
     pub(crate) fn names(&self) -> Vec<(&'static str, String)> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         vec![
@@ -87,7 +88,8 @@ impl Mosquitto {
     }
 }
 
-/// Ports that are free now, and below those that the system chooses by itself: it gives many away before Mosquitto listens.
+/// Returns free ports below the range from which the system chooses. The system assigns many of its own before
+/// Mosquitto listens.
 fn free_ports() -> [u16; LISTENERS] {
     const LOWEST: u16 = 10_000;
     const COUNT: u16 = 20_000;
@@ -124,7 +126,7 @@ fn passwords(path: &PathBuf) {
     assert!(status.expect("mosquitto_passwd can be run").success());
 }
 
-/// An authority, and what it signs for the server, for a client, and for a server that is somewhere else.
+/// Makes an authority, and certificates for the server, a client, and a server on another host.
 fn certificates(folder: &Path) {
     let script = "\
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=authority \

@@ -1,8 +1,8 @@
-//! Rows can fail: for each flag there is one that is not the same when our program is not given that flag.
+//! Checks that rows can fail: for each flag, a row must differ if our program does not get the flag.
 //!
-//! Each run has names of its own, so that none finds what another has left. A row counts only if our program with all of its
-//! flags does the same as Mosquitto's in the same place. A run that the time limit ends shows nothing by that: it counts if it
-//! has said or printed by then what Mosquitto's program does not.
+//! Each run has its own names, and is not affected by the remains of another. A row counts only if our program with
+//! all flags does the same as Mosquitto's. A run that the time limit ends counts only if it has already sent or
+//! printed something that Mosquitto's program does not.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -13,14 +13,14 @@ use crate::row::{self, Row};
 use crate::rows::ROWS;
 use crate::{Servers, differences, flags, for_each};
 
-/// Flags that make no difference that could be seen, each with the reason.
+/// Flags without a visible effect, each with the reason.
 const UNSEEN: &[(&str, &[&str], &str)] = &[
     ("--nodelay", &["pub", "sub", "rr"], "when bytes leave, and not which; ours never waits"),
     ("-M", &["sub", "rr"], "they have one message under way at the most"),
     ("-R", &["rr"], "mosquitto_rr does not obey it; `own` has a test of what ours does"),
 ];
 
-/// A flag is noticed because it is missing, and not because runs disturb each other: one that makes no difference is not.
+/// A flag without a visible effect must not be noticed. Otherwise runs would disturb each other.
 #[test]
 fn a_flag_can_be_left_out_unnoticed_exactly_if_it_makes_no_difference() {
     let servers = Servers::start();
@@ -38,7 +38,7 @@ fn is_unseen(tool: &str, flag: &str) -> bool {
     UNSEEN.iter().any(|(name, tools, _)| *name == flag && tools.contains(&tool))
 }
 
-/// All that are in a row, of each tool.
+/// Returns all flags in the rows, with their tools.
 fn flags() -> Vec<(&'static str, String)> {
     let mut flags = BTreeSet::new();
     for row in ROWS {
@@ -47,13 +47,13 @@ fn flags() -> Vec<(&'static str, String)> {
     flags.into_iter().collect()
 }
 
-/// The rows, with what is the same for all flags.
+/// The rows, with the results that all flags share.
 struct Bench<'a> {
     servers: &'a Servers,
     rows: Vec<Tried>,
 }
 
-/// What comes of a row with all of its flags.
+/// Results of a row with all of its flags.
 #[derive(Default)]
 struct Tried {
     theirs: OnceLock<Outcome>,
@@ -66,7 +66,8 @@ impl<'a> Bench<'a> {
     }
 
     fn is_noticed(&self, number: usize, flag_number: usize, tool: &str, flag: &str) -> bool {
-        // What is published is told by the recorder too. Without a word it may be that nothing is, and others would wait for it.
+        // The recorder sees published messages too. A mutated program may publish nothing, and a witness would wait
+        // for it.
         let row = &Row { heard: 0, ..ROWS[number] };
         let rest = if row.tool == tool { without(row, flag) } else { Vec::new() };
         if rest.is_empty() {
@@ -81,12 +82,12 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Whether a run with all flags is what it should be.
+/// Whether a run with all flags has the expected result.
 fn is_same(row: &Row, theirs: &Outcome, ours: &Outcome) -> bool {
     !ours.is_killed() && differences(row, theirs, ours).is_empty()
 }
 
-/// Whether a run shows that it is another one.
+/// Whether a run differs from the one of Mosquitto's program.
 fn is_other(row: &Row, theirs: &Outcome, ours: &Outcome) -> bool {
     if !ours.is_killed() {
         return !differences(row, theirs, ours).is_empty();
@@ -118,7 +119,8 @@ fn a_run_that_was_ended_is_another_one_only_by_what_it_did() {
     assert!(other(Some(0), "", &["Connect"]));
 }
 
-/// The words of a row but for the last time that this flag is there, and what follows it; none if it is not.
+/// Returns the words of a row without the last occurrence of a flag and its values. Empty if the row does not have
+/// it.
 fn without(row: &Row, flag: &str) -> Vec<String> {
     let words = words(row.arguments);
     let split = flags::split(&words);

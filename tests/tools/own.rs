@@ -1,4 +1,4 @@
-//! What Mosquitto's programs do not have.
+//! Tests of features that Mosquitto's programs do not have.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,13 +14,13 @@ use tempfile::TempDir;
 
 use crate::mosquitto::Mosquitto;
 
-/// Runs one of our programs against a broker, to its end.
+/// Runs one of our programs with a broker, and waits for its end.
 fn run(broker: &Broker, tool: &str, arguments: &[&str], input: &[u8]) -> Output {
     let port = broker.address().port().to_string();
     run_anywhere(tool, &[&["-h", "127.0.0.1", "-p", &port], arguments].concat(), input)
 }
 
-/// Runs one of our programs, which is told where to connect, to its end.
+/// Runs one of our programs with arguments that name the server, and waits for its end.
 fn run_anywhere(tool: &str, arguments: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new("timeout");
     command.arg("20").arg(pondhawk_tests::pondhawk()).arg(tool).args(arguments);
@@ -121,7 +121,7 @@ fn the_will_of_a_subscriber_that_is_told_to_end_is_published() {
 
 #[test]
 fn the_time_is_over_also_where_nobody_answers() {
-    // Connections are there as soon as they wait to be taken, and nobody takes them.
+    // A connection exists as soon as it is in the listener's queue. Nobody accepts it from there.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("it is bound").port().to_string();
     for (tool, words) in [("sub", &["-t", "a"][..]), ("rr", &["-t", "a", "-e", "b", "-m", "x"])] {
@@ -163,7 +163,7 @@ fn a_random_filter_lets_the_share_pass_that_it_is_asked_for() {
     }
 }
 
-/// No name has a part of more than 63 letters, so nobody is asked.
+/// A host name that cannot exist, because a label has at most 63 letters. No name server is asked.
 const NO_NAME: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
 #[test]
@@ -214,7 +214,7 @@ fn a_subscriber_says_that_the_broker_is_gone_and_that_it_is_there_again() {
     let mut command = Command::new(pondhawk_tests::pondhawk());
     command.args(["sub", "-h", "127.0.0.1", "-p", &port, "-t", "pond"]);
     let frog = Program::start(command);
-    // The first connection ends when it is dropped.
+    // Dropping a connection closes it.
     for _ in 0..2 {
         let (mut connection, _) = listener.accept().expect("it connects");
         let mut packet = [0; 1_024];
@@ -231,7 +231,7 @@ fn a_subscriber_says_that_the_broker_is_gone_and_that_it_is_there_again() {
 
 #[test]
 fn what_was_kept_is_no_answer_if_only_what_is_new_is_wanted() {
-    // It sends what it has kept before anything else.
+    // Mosquitto sends retained messages before all others.
     let mosquitto = Mosquitto::start();
     let port = mosquitto.port().to_string();
     let place = ["-h", "127.0.0.1", "-p", &port, "-t", "pond", "-m"];
@@ -267,7 +267,7 @@ fn who_closes_the_pipe_makes_no_program_panic() {
         "probe 127.0.0.1:1".to_owned(),
         "tap --listen nowhere --to nowhere".to_owned(),
     ] {
-        // Neither output has a reader when the program begins.
+        // Neither standard output nor standard error has a reader when the program begins.
         let mut command = Command::new("timeout");
         command.arg("20").arg(pondhawk_tests::pondhawk()).args(line.split(' '));
         for is_error in [false, true] {
@@ -309,7 +309,7 @@ fn files_formats_and_defaults_need_not_be_utf_8() {
     let format = OsStr::from_bytes(b"@\xfe%p");
     let printed = run("sub", &[&count[..], &[OsStr::new("-F"), format]].concat());
     assert_eq!(printed.stdout, b"%\xfefrom a file\n");
-    // A file that is there and cannot be read is told of.
+    // A file of defaults that exists and cannot be read is an error.
     fs::create_dir(home.path().join(".config/mosquitto_pub")).expect("a temporary folder can be made");
     let refused = run("pub", &["-m", "x"].map(OsStr::new));
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");

@@ -1,4 +1,4 @@
-//! Runs a row, with Mosquitto's program or with ours.
+//! Runs a row with Mosquitto's program or with ours.
 
 use std::fs;
 use std::io::Write;
@@ -12,21 +12,21 @@ use crate::Servers;
 use crate::recorder::{Conversation, Doors, record};
 use crate::row::Row;
 
-/// What `timeout` exits with when it has ended a program: with SIGTERM, and with SIGKILL if that is what it sends. It may be
-/// killed by that itself, and then there is no code.
+/// Exit codes of `timeout` after it has ended a program, with SIGTERM or with SIGKILL. SIGKILL may also kill
+/// `timeout` itself, and then there is no code.
 const KILLED: [Option<i32>; 3] = [Some(124), Some(128 + 9), None];
 
-/// Whose program.
+/// The program that a run uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Mosquitto,
     Pondhawk,
-    /// Ours, with a word missing.
+    /// Our program with a flag missing.
     Mutated,
 }
 
 impl Side {
-    /// As long as the other ones.
+    /// Part of the names in a run. All marks have the same length.
     fn mark(self) -> &'static str {
         match self {
             Self::Mosquitto => "theirs",
@@ -35,7 +35,8 @@ impl Side {
         }
     }
 
-    /// Nothing in a row takes this long. Without a word a program may never end: it is killed, so that it says nothing more.
+    /// Time limit in seconds, longer than any row needs. A mutated program may never end. SIGKILL then prevents
+    /// further output.
     fn limit(self) -> [&'static str; 2] {
         match self {
             Self::Mosquitto | Self::Pondhawk => ["--kill-after=1", "20"],
@@ -44,37 +45,37 @@ impl Side {
     }
 }
 
-/// What a program has done.
+/// The observable behaviour of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) output: String,
     pub(crate) code: Option<i32>,
     pub(crate) error: String,
-    /// What a third program has heard of it.
+    /// Messages that a third program has received.
     pub(crate) heard: String,
-    /// What it has said to the broker.
+    /// Packets that the program has sent to the broker.
     pub(crate) said: Vec<Conversation>,
 }
 
 impl Outcome {
-    /// Whether the time was over before the program ended. What it has done is then the beginning of what it would have done.
+    /// Whether the time limit ended the program. Its behaviour is then the beginning of the whole behaviour.
     pub(crate) fn is_killed(&self) -> bool {
         KILLED.contains(&self.code)
     }
 }
 
-/// A row, with one of the programs.
+/// A run of a row with one of the programs.
 pub(crate) struct Run<'a> {
     pub(crate) row: &'a Row,
-    /// That no other run of this side has: topics and client identifiers are made of it, so that runs do not meet.
+    /// A number that no other run of this side has. Topics and client identifiers contain it, so that runs do not
+    /// interfere.
     pub(crate) number: usize,
     pub(crate) side: Side,
     pub(crate) servers: &'a Servers,
 }
 
 impl Run<'_> {
-    /// Prepares what the row needs, runs its program with these words, and hears what it says to the broker, and others
-    /// from it.
+    /// Prepares the row, runs its program with these arguments, and records its packets and messages.
     pub(crate) fn of(&self, arguments: &[String]) -> Outcome {
         let Self { row, side, servers, .. } = *self;
         let home = TempDir::new().expect("there is a place for temporary files");
@@ -89,7 +90,7 @@ impl Run<'_> {
         }
         let witness = (row.heard > 0).then(|| witness(row, place, broker));
         let (output, said) = record(broker, servers.mosquitto.certificates(), |doors| {
-            // Some of these begin like some of those.
+            // The recorder's names precede other names, which are prefixes of some of them.
             let names = [names_of(doors), names.clone()].concat();
             let place = Place { names: &names, ..place };
             write_defaults(row, place);
@@ -111,17 +112,17 @@ impl Run<'_> {
         outcome
     }
 
-    /// In all names of this run and in none of another; as long as every other.
+    /// A name that only this run has. All names have the same length.
     fn name(&self) -> String {
         format!("{}{:06}", self.side.mark(), self.number)
     }
 
-    /// As every run would have printed it.
+    /// Replaces the name of this run, so that outputs of different runs can be compared.
     fn neutral(&self, text: &str) -> String {
         text.replace(&self.name(), "either")
     }
 
-    /// What the words of the row stand for.
+    /// Names in the words of the row, with their values.
     fn names(&self) -> Names {
         let mut names = self.servers.mosquitto.names();
         names.push(("$T", format!("row{}", self.name())));
@@ -147,7 +148,7 @@ impl Run<'_> {
 
 type Names = Vec<(&'static str, String)>;
 
-/// Where the recorder is.
+/// Names of the recorder's ports, with their values.
 fn names_of(doors: &Doors) -> Names {
     vec![
         ("$PORT", doors.plain.to_string()),
@@ -157,13 +158,13 @@ fn names_of(doors: &Doors) -> Names {
     ]
 }
 
-/// Where a program runs, and what its words stand for. Each run has a new one, so that nothing is left there from another.
+/// The surroundings of a program. Each run has a new home folder, without remains of another run.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     names: &'a [(&'static str, String)],
-    /// Has no file of defaults, or that of the row.
+    /// Home folder, with the row's file of defaults if it has one.
     home: &'a Path,
-    /// Whom the system trusts there.
+    /// The certificate that the system trusts.
     authority: &'a Path,
 }
 
@@ -173,7 +174,8 @@ impl Place<'_> {
         self.names.iter().fold(text.to_owned(), named)
     }
 
-    /// A program with its words, and, if it is to be told, the port of the broker before them.
+    /// Completes a command with the words of the row. `port` is the broker's port, if the program gets one before
+    /// the words.
     fn command(&self, mut command: Command, port: Option<u16>, words: &[String]) -> Command {
         if let Some(port) = port {
             command.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
@@ -185,7 +187,7 @@ impl Place<'_> {
     }
 }
 
-/// The words of a line; quotation marks of either kind hold a word together.
+/// Splits a line into words. Quotation marks of either kind enclose a word with spaces.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -215,13 +217,13 @@ fn write_defaults(row: &Row, place: Place<'_>) {
         .expect("a temporary file can be written");
 }
 
-/// Everything about a message that can be the same twice.
+/// A format with all properties of a message that do not change between runs.
 const EVERYTHING: &str = "'> %t|%p|%q|%r|%C|%D|%E|%F|%P|%R'";
 
-/// A program that has subscribed to everything of the row, and ends when it has heard as many messages as the row says.
+/// Starts a program that subscribes to all topics of the row, and ends after the expected number of messages.
 fn witness(row: &Row, place: Place<'_>, broker: u16) -> Program {
     let arguments = words(&format!("-V 5 -q 2 -t $T/# -d -C {} -F {EVERYTHING}", row.heard));
-    // Line by line: what it prints is to be seen when it is printed.
+    // The output is line-buffered, so that each line can be seen when it is printed.
     let mut unbuffered = Command::new("stdbuf");
     unbuffered.args(["--output=L", "mosquitto_sub"]);
     let program = Program::start(place.command(unbuffered, Some(broker), &arguments));
@@ -229,14 +231,14 @@ fn witness(row: &Row, place: Place<'_>, broker: u16) -> Program {
     program
 }
 
-/// The messages that came.
+/// Returns the messages that the witness has received.
 fn heard(witness: Program) -> String {
     let heard = witness.finish();
     let heard: Vec<_> = heard.lines().filter(|line| line.starts_with("> ")).collect();
     heard.join("\n")
 }
 
-/// Our program without a broker.
+/// Makes the command for our program without a broker.
 fn ours_command(tool: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=1", "20"]).arg(pondhawk_tests::pondhawk()).arg(tool);
@@ -246,12 +248,12 @@ fn ours_command(tool: &str) -> Command {
 fn finish(mut command: Command, input: &str) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("a program can be run");
-    // One that has no use for it may be gone already.
+    // A program that does not read its input may have ended already.
     let _ = process.stdin.take().expect("stdin is piped").write_all(input.as_bytes());
     process.wait_with_output().expect("our own child can be waited for")
 }
 
-/// Our program without a broker: its exit code, and what it says.
+/// Runs our program without a broker, and returns its exit code and standard error.
 pub(crate) fn ours(tool: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = ours_command(tool);
     command.args(arguments);
@@ -259,7 +261,7 @@ pub(crate) fn ours(tool: &str, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Our program without a broker: what it prints, and its exit code.
+/// Runs our program without a broker, and returns its standard output and exit code.
 pub(crate) fn output(tool: &str, arguments: &[&str]) -> (String, Option<i32>) {
     let mut command = ours_command(tool);
     command.args(arguments);

@@ -1,4 +1,4 @@
-//! A SOCKS5 proxy (RFC 1928, RFC 1929) that tells who has asked it for what.
+//! A SOCKS5 proxy (RFC 1928, RFC 1929) that reports the user and the destination of each request.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ const USER_NAME: u8 = 2;
 const IPV4: u8 = 1;
 const NAME: u8 = 3;
 
-/// Leads a client to where it asks to go, until either end has enough.
+/// Forwards a client to its destination until either end closes, and describes the request.
 pub(crate) async fn lead(mut client: TcpStream) -> String {
     match greet(&mut client).await {
         Ok((who, host, port)) => {
@@ -20,7 +20,7 @@ pub(crate) async fn lead(mut client: TcpStream) -> String {
             if let Ok(mut server) = TcpStream::connect((host.as_str(), port)).await
                 && client.write_all(&[VERSION, 0, 0, IPV4, 127, 0, 0, 1, 0, 0]).await.is_ok()
             {
-                // How it ends makes no difference.
+                // A failure at the end of the connection has no effect.
                 let _ = copy_bidirectional(&mut client, &mut server).await;
             }
             way
@@ -29,7 +29,7 @@ pub(crate) async fn lead(mut client: TcpStream) -> String {
     }
 }
 
-/// Who it is, and where it wants to go.
+/// Reads the request, and returns user, host and port.
 async fn greet(client: &mut TcpStream) -> io::Result<(String, String, u16)> {
     let [_, count] = take(client).await?;
     let methods = some(client, count).await?;

@@ -1,7 +1,7 @@
-//! Stands between a program and its broker, and tells what the program has said: from where, by which way, in which packets.
+//! Forwards the connections of a program to its broker, and records the origin, the way and the packets of each.
 //!
-//! A flag that changes nothing of what is printed changes something of this, so that a row of the table fails when the flag
-//! is not obeyed.
+//! A flag without an effect on the output has an effect on this record. A row of the table therefore fails if a
+//! program ignores the flag.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -16,28 +16,28 @@ use wire::{Binary, Decoded, Limits, Packet, Role, decode};
 use crate::encrypted::{self, Certificates};
 use crate::proxy;
 
-/// Where a program may connect to, each a port of 127.0.0.1. All of them lead to one broker.
+/// The ports of 127.0.0.1 to which a program may connect. All of them lead to the same broker.
 #[derive(Clone, Copy)]
 pub(crate) struct Doors {
     pub(crate) plain: u16,
-    /// TLS, as localhost.
+    /// A port for TLS, with a certificate for localhost.
     pub(crate) encrypted: u16,
-    /// TLS 1.2 alone, with a certificate of another host.
+    /// A port for TLS 1.2 only, with a certificate for another host.
     pub(crate) foreign: u16,
-    /// SOCKS5; it leads wherever it is asked to.
+    /// A port for SOCKS5, which forwards to any destination.
     pub(crate) proxy: u16,
 }
 
-/// What was said on a connection.
+/// The record of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Conversation {
-    /// From where, and by which way.
+    /// The origin of the connection, and the way that it took.
     pub(crate) way: String,
     pub(crate) packets: Vec<String>,
 }
 
 impl Conversation {
-    /// With each of its lines as this makes it.
+    /// Applies `neutral` to every text in the record.
     pub(crate) fn neutral(self, neutral: impl Fn(&str) -> String) -> Self {
         let packets = self.packets.iter().map(|packet| neutral(packet)).collect();
         Self { way: neutral(&self.way), packets }
@@ -52,8 +52,8 @@ enum Kind {
     Proxy,
 }
 
-/// Runs a program, which is told where the doors are, to its end. Returns also what it has said behind them, each connection
-/// at its door, in the order in which they were made.
+/// Runs a program with the ports of the recorder, and waits for its end. Also returns the record of its
+/// connections, ordered by port and then by time.
 pub(crate) fn record<T: Send>(
     broker: u16,
     certificates: &Certificates,
@@ -89,7 +89,7 @@ pub(crate) fn record<T: Send>(
     })
 }
 
-/// Stands at one of the doors.
+/// Accepts the connections at one of the ports.
 #[derive(Clone)]
 struct Guard {
     kind: Kind,
@@ -99,8 +99,10 @@ struct Guard {
 }
 
 impl Guard {
-    /// Takes connections until the program has ended, which has made them all by then, and hears them to their ends. The last
-    /// one is its own: they are taken in their order, so nobody stands behind it.
+    /// Accepts connections until the program has ended, and forwards each of them to its end.
+    ///
+    /// The guard makes a last connection itself. Connections are accepted in order, so that none of the program's
+    /// follows it.
     async fn receive(
         self,
         listener: TcpListener,
@@ -129,7 +131,7 @@ impl Guard {
         carried.join_all().await
     }
 
-    /// Forwards a connection to its end.
+    /// Forwards a connection to its end, and returns its record.
     async fn carry(self, stream: TcpStream, from: SocketAddr) -> Conversation {
         let from = from.ip();
         match self.kind {
@@ -157,7 +159,7 @@ impl Guard {
     }
 }
 
-/// Forwards both ways, and returns what the client has said.
+/// Forwards bytes in both directions, and returns the bytes of the client.
 async fn forward(client: impl AsyncRead + AsyncWrite, broker: u16) -> Vec<u8> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, broker)).await.expect("the broker listens");
     let (mut from_client, mut to_client) = split(client);
@@ -165,7 +167,7 @@ async fn forward(client: impl AsyncRead + AsyncWrite, broker: u16) -> Vec<u8> {
     let mut said = Vec::new();
     let up = async {
         let mut bytes = [0; 4_096];
-        // How it ends makes no difference.
+        // A failure at the end of the connection has no effect.
         while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
             said.extend_from_slice(&bytes[..count]);
             let _ = to_server.write_all(&bytes[..count]).await;
@@ -180,7 +182,7 @@ async fn forward(client: impl AsyncRead + AsyncWrite, broker: u16) -> Vec<u8> {
     said
 }
 
-/// Everything that is in a client's packets, each as a line.
+/// Returns a line for each packet of a client, with all its fields.
 fn packets(mut said: &[u8]) -> Vec<String> {
     let mut packets = Vec::new();
     let mut version = None;
@@ -203,7 +205,7 @@ fn packets(mut said: &[u8]) -> Vec<String> {
     packets
 }
 
-/// What a packet does not print of itself.
+/// Returns the fields that a packet's debug output hides.
 fn hidden(packet: &Packet<'_>) -> String {
     let shown = |what: &str, bytes: Option<Binary<'_>>| {
         bytes.map_or(String::new(), |bytes| format!(", {what} \"{}\"", bytes.as_bytes().escape_ascii()))
@@ -221,7 +223,7 @@ fn hidden(packet: &Packet<'_>) -> String {
     }
 }
 
-/// For who reads it: most properties are not there.
+/// Removes absent properties, which are the majority, to make the line readable.
 fn without_what_is_not_there(packet: &str) -> String {
     let mut short = packet.to_owned();
     for nothing in ["None", "[]"] {

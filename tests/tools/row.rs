@@ -1,25 +1,26 @@
-//! A row of the table: a comparison, and what of it is not compared.
+//! A row of the table: a comparison, and the parts that are not compared.
 
 use crate::recorder::Conversation;
 
-/// A comparison.
+/// A comparison of two programs.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) tool: &'static str,
     pub(crate) arguments: &'static str,
     pub(crate) server: Server,
-    /// Else the row says itself where to connect, or does not come as far.
+    /// Whether the program gets the broker's address. Otherwise the row names it itself, or fails before it
+    /// connects.
     pub(crate) is_told: bool,
-    /// Mosquitto's programs with their arguments, which run first.
+    /// Commands of Mosquitto's programs that run first.
     pub(crate) before: &'static [&'static str],
-    /// Standard input.
+    /// Text for standard input.
     pub(crate) input: &'static str,
-    /// The file of defaults.
+    /// Content of the file of defaults.
     pub(crate) defaults: &'static str,
-    /// So many messages are published below `$T`, and compared too.
+    /// Number of messages that the program publishes below `$T`. The messages are compared too.
     pub(crate) heard: usize,
     pub(crate) error: Standard,
-    /// Exit codes 1 and 8 are the same.
+    /// Whether exit codes 1 and 8 count as equal.
     pub(crate) lacks_tls: bool,
     pub(crate) normal: Normal,
     pub(crate) said: Said,
@@ -28,33 +29,33 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     Pondhawk,
-    /// For what Pondhawk does not serve.
+    /// Mosquitto, for features that Pondhawk does not have.
     Mosquitto,
-    /// Mosquitto where it asks for a password.
+    /// The port of Mosquitto that requires a password.
     Private,
-    /// Mosquitto where not everybody may do everything.
+    /// The port of Mosquitto with an access list.
     Guarded,
 }
 
-/// How standard error is compared.
+/// Comparison of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standard {
-    /// Its first line is the same.
+    /// The first lines must be equal.
     Same,
-    /// Ours says more, for this reason; both say something, or neither does.
+    /// Our program says more, for this reason. Either both programs write something, or neither does.
     Ours(&'static str),
 }
 
-/// How what is said to the broker is compared.
+/// Comparison of the packets to the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// Packet by packet.
+    /// All packets, in order.
     InOrder,
-    /// But for acknowledgements and DISCONNECT, for this reason.
+    /// All packets except acknowledgements and DISCONNECT, for this reason.
     Asked(&'static str),
-    /// With a topic in place of each topic alias, for this reason.
+    /// All requests, with the topic in place of each topic alias, for this reason.
     Unaliased(&'static str),
-    /// But for the client identifier, for this reason.
+    /// All packets without the client identifier, for this reason.
     Unnamed(&'static str),
 }
 
@@ -80,14 +81,14 @@ impl Said {
     }
 }
 
-/// The text around what stands between these two, and that.
+/// Returns the text before `begin`, the text between `begin` and `end`, and the text after `end`.
 fn around<'a>(line: &'a str, begin: &str, end: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let (before, rest) = line.split_once(begin)?;
     let (between, behind) = rest.split_once(end)?;
     Some((before, between, behind))
 }
 
-/// A client identifier may end with a number that is another each time.
+/// Removes digits at the end of a client identifier, which may be a process id.
 fn without_process_id(line: &str) -> String {
     let Some((before, name, behind)) = around(line, "client_id: \"", "\"") else { return line.to_owned() };
     let name = name.trim_end_matches(|character: char| character.is_ascii_digit());
@@ -99,7 +100,7 @@ fn without_name(line: &str) -> String {
         .map_or(line.to_owned(), |(before, _, behind)| format!("{before}{behind}"))
 }
 
-/// `name` is that of the last alias.
+/// Replaces a topic alias by its topic name. `name` is the name of the last alias.
 fn without_alias(line: &str, name: &mut String) -> String {
     if let Some((before, with_alias, behind)) = around(line, "NameWithAlias(", ")") {
         *name = with_alias.split(", ").next().unwrap_or_default().to_owned();
@@ -136,19 +137,19 @@ fn only_what_is_excepted_is_left_out() {
     );
 }
 
-/// What of the output depends on the time.
+/// The part of the output that depends on the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Normal {
     Nothing,
     /// The time in JSON.
     Json,
-    /// Every digit.
+    /// All digits in the output.
     Digits,
 }
 
 impl Normal {
     pub(crate) fn of(self, output: &str) -> String {
-        // mosquitto_pub prints its help where it is not told enough. Ours says where help is to be found.
+        // mosquitto_pub prints its help if arguments are missing. Our program says where to find help.
         if output.starts_with("mosquitto_pub is a") {
             return String::new();
         }
@@ -186,67 +187,67 @@ const ROW: Row = Row {
     said: Said::InOrder,
 };
 
-/// Publishes; `heard` messages arrive.
+/// A row that publishes. `heard` messages arrive.
 pub(crate) const fn publish(heard: usize, arguments: &'static str) -> Row {
     Row { tool: "pub", arguments, heard, ..ROW }
 }
 
-/// Publishes what comes from standard input.
+/// A row that publishes standard input.
 pub(crate) const fn publish_input(heard: usize, arguments: &'static str, input: &'static str) -> Row {
     Row { tool: "pub", arguments, heard, input, ..ROW }
 }
 
-/// Subscribes, when these programs have run.
+/// A row that subscribes after these programs have run.
 pub(crate) const fn subscribe(before: &'static [&'static str], arguments: &'static str) -> Row {
     Row { tool: "sub", arguments, before, ..ROW }
 }
 
-/// Asks.
+/// A row that sends a request.
 pub(crate) const fn request(arguments: &'static str) -> Row {
     asking(GOODBYE, Row { tool: "rr", arguments, ..ROW })
 }
 
-/// Says no to the arguments.
+/// A row whose arguments are refused.
 pub(crate) const fn refused(tool: &'static str, arguments: &'static str) -> Row {
     untold(Row { tool, arguments, ..ROW })
 }
 
-/// Says itself where to connect.
+/// Changes a row so that its own arguments name the broker.
 pub(crate) const fn untold(row: Row) -> Row {
     Row { is_told: false, ..row }
 }
 
-/// Speaks to Mosquitto where it asks for a password.
+/// Changes a row so that it uses the port of Mosquitto that requires a password.
 pub(crate) const fn in_private(row: Row) -> Row {
     Row { server: Server::Private, ..row }
 }
 
-/// Speaks to Mosquitto where not everybody may do everything.
+/// Changes a row so that it uses the port of Mosquitto with an access list.
 pub(crate) const fn guarded(row: Row) -> Row {
     Row { server: Server::Guarded, ..row }
 }
 
-/// Speaks to Mosquitto.
+/// Changes a row so that it uses Mosquitto.
 pub(crate) const fn with_mosquitto(row: Row) -> Row {
     Row { server: Server::Mosquitto, ..row }
 }
 
-/// Says more on standard error than Mosquitto's program does, for this reason.
+/// Changes a row so that our program may write more to standard error, for this reason.
 pub(crate) const fn better(why: &'static str, row: Row) -> Row {
     Row { error: Standard::Ours(why), ..row }
 }
 
-/// Says the same to the broker but for acknowledgements and DISCONNECT, for this reason.
+/// Changes a row so that acknowledgements and DISCONNECT are not compared, for this reason.
 pub(crate) const fn asking(why: &'static str, row: Row) -> Row {
     Row { said: Said::Asked(why), ..row }
 }
 
-/// Says the same to the broker but for topic aliases.
+/// Changes a row so that topic aliases are compared by their topics.
 pub(crate) const fn unaliased(row: Row) -> Row {
     Row { said: Said::Unaliased("the client library gives aliases by itself, where that saves bytes"), ..row }
 }
 
-/// Gets no TLS: ours exits with 8, Mosquitto's program with that or 1, as it happens.
+/// Changes a row that gets no TLS connection: our program exits with 8, and Mosquitto's program with 8 or 1.
 pub(crate) const fn without_tls(row: Row) -> Row {
     better(WHERE, Row { lacks_tls: true, ..row })
 }

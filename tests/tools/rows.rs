@@ -1,8 +1,8 @@
-//! The table.
+//! The table of comparisons.
 //!
-//! In arguments, `$T` is a root of topics and `$I` a client identifier that no other row has; `$PORT`, `$TLS`, `$FOREIGN` and
-//! `$PROXY` are the ports of the recorder's doors, and the other names are those of `Mosquitto::names`. Behind `-h` and `-p` of
-//! the broker, which each program gets first, the last word counts.
+//! In arguments, `$T` is a root of topics and `$I` a client identifier that no other row has. `$PORT`, `$TLS`,
+//! `$FOREIGN` and `$PROXY` are the ports of the recorder. Other names come from `Mosquitto::names`. Each program
+//! gets `-h` and `-p` of the broker first, and later words override them.
 
 use crate::row::{
     Row, Said, WHERE, asking, better, guarded, in_json, in_private, publish, publish_input, refused, request,
@@ -20,35 +20,35 @@ pub(crate) const REFUSED: &[&str] = &["--psk", "--psk-identity", "--tls-engine",
 /// Values of other flags that are refused by name.
 pub(crate) const REFUSED_VALUES: &[(&str, &str)] = &[("--keyform", "engine"), ("--tls-version", "tlsv1.1")];
 
-/// Flags whose output is our own text, and whose exit code is 0: whoever asks for help and gets it has not failed.
+/// Flags whose output is our own text. The exit code is 0, because a request for help that succeeds is no failure.
 pub(crate) const OWN_TEXT: &[&str] = &["--help", "--version"];
 
-/// A message that the broker keeps.
+/// Commands that publish a retained message.
 const KEPT: &[&str] = &["pub -t $T/a -m abcdef -r"];
 
-/// A message that is JSON.
+/// A retained message in JSON.
 const JSON: &[&str] = &[
     r#"pub -t $T/a -r -m '{"b": 1.50, "a":[1,2,{"c":null}], "s":"é\u00e9\n\/", "e":{}, "f":[], "x":1e30, "a":-0}'"#,
 ];
 
-/// One with every property.
+/// A retained message with every property.
 const PROPERTIES: &[&str] = &["pub -t $T/a -m abc -r -V 5 -D publish payload-format-indicator 1 \
     -D publish message-expiry-interval 86400 -D publish content-type text/plain -D publish response-topic re/ply \
     -D publish correlation-data 4711 -D publish user-property a b -D publish user-property c 'd e'"];
 
-/// A session that waits, and what has come meanwhile.
+/// A session with waiting messages.
 const WAITING: &[&str] = &[
     "sub -t $T/# -q 2 -c -i $I -E",
     "pub -t $T/a -q 1 -m one",
     "pub -t $T/c -q 0 -m three",
     "pub -t $T/d -q 1 -n",
     "pub -t $T/e -q 1 -m 4711",
-    // The last: it is printed when it is received, and by Mosquitto's program when it is released.
+    // This message is the last one. Our program prints it on arrival, and Mosquitto's program after its release.
     "pub -t $T/b -q 2 -m two",
 ];
 
 pub(crate) const ROWS: &[Row] = &[
-    // What is published.
+    // Publishing.
     publish(1, "-t $T/a -m hello"),
     publish(1, "--topic $T/a --message hello --qos 1"),
     publish(1, "-t $T/a -m 'two words' -q 2 -d -i $I"),
@@ -115,7 +115,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     Row { defaults: "# who\n-t $T/a\n-q 1\n-m from the file\n-d\n-i $I", ..publish(1, "") },
     Row { defaults: "-t $T/b\n\n-q 1\n", ..publish(1, "-t $T/a -m x -d -i $I") },
-    // What is printed.
+    // Printing of messages.
     subscribe(KEPT, "-t $T/a -C 1"),
     subscribe(KEPT, "--topic $T/a -C 1 -v --qos 1"),
     subscribe(KEPT, "-t $T/a -C 1 -N --verbose"),
@@ -150,13 +150,13 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     Row { defaults: "-t $T/a\n-v\n-C 1", ..subscribe(KEPT, "") },
     Row { defaults: "-t $T/a\n-C 5", ..subscribe(KEPT, "-C 1 -t $T/b") },
-    // Who is ended by the clock has not done what it was to do, and MQTT 5 can say so.
+    // A program that its time limit ends has not done its work. MQTT 5 can report that.
     Row {
         heard: 1,
         ..subscribe(&[], "-t $T/none -W 1 -V 5 --will-topic $T/will --will-payload gone -d -i $I")
     },
     Row { heard: 2, ..request("-t $T/a -e $T/none -m x -W 1 --will-topic $T/will --will-payload gone") },
-    // A session that was kept.
+    // Sessions that were kept.
     asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -v")),
     asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 --disable-clean-session -i $I -C 4")),
     asking(CROSSED, subscribe(WAITING, "-t $T/# -q 2 -c -i $I -C 4 -F '%t|%p|%q|%r|%l|%x'")),
@@ -235,7 +235,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("rr", "-t a -e b"),
     refused("rr", "-t a -e b+ -m x"),
     refused("rr", "-t a -e b -m x -W 0"),
-    // What cannot be.
+    // Invalid arguments.
     refused("pub", ""),
     refused("pub", "-t a"),
     refused("pub", "-m a"),
@@ -286,13 +286,13 @@ pub(crate) const ROWS: &[Row] = &[
     refused("pub", "-t a -f /nowhere"),
     refused("pub", "-t a -s"),
     refused("pub", "-t a -m x --unix /nowhere"),
-    // The broker is at another address of this machine.
+    // The broker listens on another address of this machine.
     refused("pub", "-t a -m x --host 127.0.0.2 --port $PORT"),
     refused("sub", "-t a -h 127.0.0.2 -p $PORT"),
     refused("rr", "-t a -e b -m x -h 127.0.0.2 -p $PORT"),
     refused("pub", "-t a -m x -h 127.0.0.1 -p 1"),
     refused("pub", "-t a -m x -h 127.0.0.1 -p 1 --quiet"),
-    // No name has a part of more than 63 letters, so nobody is asked.
+    // A label of a name has at most 63 letters, so no name server is asked.
     refused("pub", "-t a -m x -h xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
     refused("pub", "-t a -m x --proxy socks5h://127.0.0.1:1"),
     refused("sub", ""),
@@ -313,7 +313,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row { defaults: "-p", ..refused("sub", "-t a") },
     refused("rr", "-t a -e b -m x --unix /nowhere"),
     refused("rr", "-t a -e b -m x --proxy socks5h://127.0.0.1:1"),
-    // What Pondhawk does not serve: sockets of the machine, TLS, passwords, lists of who may do what.
+    // Features that Pondhawk does not have: Unix domain sockets, TLS, passwords and access lists.
     with_mosquitto(publish(1, "-t $T/a -m x --unix $SOCKET")),
     with_mosquitto(subscribe(KEPT, "-t $T/a -C 1 --unix $SOCKET")),
     with_mosquitto(request("-t $T/a -e $T/a -m x --unix $SOCKET")),
@@ -321,7 +321,7 @@ pub(crate) const ROWS: &[Row] = &[
     with_mosquitto(subscribe(KEPT, "-t $T/a -C 1 -p $MOSQUITTO_TLS --cafile $CA --cert $CERT --key $KEY")),
     with_mosquitto(request("-t $T/a -e $T/a -m x -p $MOSQUITTO_TLS --capath $TRUSTED")),
     better(WHERE, with_mosquitto(publish(0, "-t $T/a -m x -p $MOSQUITTO_TLS --cafile /nowhere"))),
-    // Here the recorder does, and tells what it is asked for and shown.
+    // In these rows the recorder has the features, and records the client's requests and certificate.
     publish(1, "-t $T/a -m x -p $TLS --cafile $CA"),
     publish(1, "-t $T/a -m x -p $TLS -h localhost --cafile $CA --tls-alpn mqtt"),
     publish(1, "-t $T/a -m x -p $TLS --cafile $CA --cert $CERT --key $KEY --keyform pem"),
