@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use index::QueueId;
 use session::Now;
 
+use crate::entry::Entry;
 use crate::extent::count_within;
 use crate::gauges::{add, shift, subtract};
 use crate::record::MessageId;
@@ -131,9 +132,14 @@ impl Ledger {
             return None;
         }
         let removed = |message: &MessageId| Record::Removed { queue: incarnation, message: *message };
-        let records: Vec<Record<'_>> = expired.iter().map(removed).collect();
+        let is_recorded = |message: &MessageId| self.is_on_record(queue, *message);
+        let (recorded, mut gone): (Vec<_>, Vec<_>) = expired.into_iter().partition(is_recorded);
+        let records: Vec<Record<'_>> = recorded.iter().map(removed).collect();
         if !records.is_empty() && self.replies.commit(&records, to).is_ok() {
-            for message in expired {
+            gone.extend(recorded);
+        }
+        if !gone.is_empty() {
+            for message in gone {
                 let removed = match queue {
                     QueueOf::Session(id) => {
                         self.sessions.find_mut(id).and_then(|session| session.queue.remove(message))
@@ -155,6 +161,17 @@ impl Ledger {
             self.is_ready(queue);
         }
         next
+    }
+
+    /// Whether the record has to say that a message does not wait any more.
+    fn is_on_record(&self, queue: QueueOf, message: MessageId) -> bool {
+        match queue {
+            QueueOf::Session(id) => {
+                let waiting = self.sessions.find(id).and_then(|session| session.queue.find(message));
+                waiting.is_some_and(Entry::is_recorded)
+            }
+            QueueOf::Group(id) => self.groups.table.find(id).is_some_and(|group| group.keeps(message)),
+        }
     }
 }
 
