@@ -230,8 +230,7 @@ impl Ledger {
         let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
         let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * QUEUED_BYTES;
         let sessions = (self.lasting.len() + self.groups.table.len()) * NAME_BYTES;
-        let retained = self.retained.bytes() - self.retained.places_bytes();
-        self.live.bytes() + places + sessions + self.subscription_bytes / 4 + retained
+        self.live.bytes() + places + sessions + self.subscription_bytes / 4 + self.retained.recorded_bytes()
     }
 
     /// Carries out one command of a shard.

@@ -23,6 +23,8 @@ pub struct Retained {
     bytes: usize,
     /// What of that is beside the messages.
     places_bytes: usize,
+    /// The bytes of the messages of topics of which the record has a value.
+    recorded_bytes: usize,
     bytes_max: usize,
     /// Where the sweep for expired values goes on.
     swept: Option<Box<[u8]>>,
@@ -36,6 +38,12 @@ struct Value {
     id: MessageId,
     /// The record has a value of the topic: this one, or one that it has replaced in memory alone.
     is_on_record: bool,
+}
+
+impl Value {
+    fn recorded_bytes(&self) -> usize {
+        if self.is_on_record { self.message.size_bytes() } else { 0 }
+    }
 }
 
 /// What became of a PUBLISH with RETAIN 1.
@@ -134,6 +142,11 @@ impl Retained {
         self.bytes
     }
 
+    /// The bytes of the messages that the record has, or will have when the record of their topic is copied.
+    pub(crate) fn recorded_bytes(&self) -> usize {
+        self.recorded_bytes
+    }
+
     /// What they take beside their messages, in bytes.
     pub(crate) fn places_bytes(&self) -> usize {
         self.places_bytes
@@ -158,7 +171,7 @@ impl Retained {
         if !has_room {
             return Stored::Full;
         }
-        let is_on_record = was_on_record || !self.unrecorded.contains(&id);
+        let is_on_record = was_on_record || !(self.unrecorded.contains(&id) || is_of_server(message));
         self.insert(key, Value { message: Arc::clone(message), id, is_on_record });
         Stored::Done
     }
@@ -176,6 +189,7 @@ impl Retained {
         let cost = cost(&key, &value.message);
         self.bytes += cost;
         self.places_bytes += cost - value.message.size_bytes();
+        self.recorded_bytes += value.recorded_bytes();
         self.values.insert(key, value);
     }
 
@@ -209,7 +223,9 @@ impl Retained {
     pub(crate) fn note_recorded(&mut self, topic: TopicName<'_>, id: MessageId) {
         self.unrecorded.remove(&id);
         if let Some(value) = self.values.get_mut(&key_of(topic)) {
+            self.recorded_bytes -= value.recorded_bytes();
             value.is_on_record = true;
+            self.recorded_bytes += value.recorded_bytes();
         }
     }
 
@@ -336,6 +352,7 @@ impl Retained {
             let cost = cost(key, &old.message);
             self.bytes -= cost;
             self.places_bytes -= cost - old.message.size_bytes();
+            self.recorded_bytes -= old.recorded_bytes();
             self.unrecorded.remove(&old.id);
         }
     }
