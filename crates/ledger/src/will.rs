@@ -10,7 +10,7 @@ use wire::ReasonCode;
 use crate::gauges::add;
 use crate::publish::Routing;
 use crate::record::MessageId;
-use crate::{Effects, Ledger, RETRY_MS};
+use crate::{Effects, Ledger, RETRY_MS, Record};
 
 /// Wills whose delay is over and that are not published yet.
 #[derive(Debug, Default)]
@@ -94,13 +94,22 @@ impl Ledger {
                 }
                 // It stays recorded, and is published after the restart.
                 Err(_) if self.replies.is_poisoned() => {}
-                // For too many queues. Others need not wait for it.
-                Err(ReasonCode::ImplementationSpecificError) => {}
+                // For too many queues: it can never be published.
+                Err(ReasonCode::ImplementationSpecificError) => self.give_up_will(will.id, to),
                 Err(_) => {
                     self.wills.refused.push_back(will);
                     self.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
                 }
             }
+        }
+    }
+
+    /// A will is over without having been published. If that cannot be recorded, the next process tries it again.
+    fn give_up_will(&mut self, will: Option<MessageId>, to: &mut impl Effects) {
+        if let Some(will) = will
+            && self.replies.commit(&[Record::WillDone { will }], to).is_ok()
+        {
+            self.wills.recorded.remove(&will);
         }
     }
 }
