@@ -155,7 +155,7 @@ impl Recovery {
                 self.given_back = self.given_back.saturating_sub(u64::from(bytes));
                 Ok(true)
             }
-            Err(OpenError::Io { error, .. }) if error.kind() == io::ErrorKind::StorageFull => Ok(false),
+            Err(OpenError::Io { error, .. }) if is_lack_of_space(error.kind()) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -206,4 +206,24 @@ fn rewrite(segment: &Segment, from: u32, upto: u32) -> io::Result<()> {
         segment.file.write_at(u64::from(at), &piece[..read])?;
     }
     segment.file.sync_data()
+}
+
+/// Whether a file could not be made for want of space, on the disk or in the quota of the user.
+fn is_lack_of_space(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_quota_that_is_used_up_is_a_lack_of_space() {
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        const EIO: i32 = 5;
+        let is_lack = |error| is_lack_of_space(io::Error::from_raw_os_error(error).kind());
+        assert!(is_lack(ENOSPC) && is_lack(EDQUOT) && !is_lack(EIO));
+    }
 }
