@@ -1,6 +1,7 @@
 //! Messages that get their place in the order: whom they go to, and what is recorded of them.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ use crate::replies::{Answer, Brake, QueueOf};
 use crate::retained::{Stored, behind_topic, is_of_server};
 use crate::{Address, Effects, Ledger, QueueFull, Record, Refusal};
 
-/// At most so many of the oldest messages of a queue make room for one: each is a record of the same group.
+/// The maximum number of messages that make room for one, in all of its queues, beside one in each queue: each is a record
+/// of the same group.
 const DROPPED_AT_A_TIME: usize = 1_000;
 
 /// While memory is short, a session that lasts may have so many exchanges of QoS 2 open: less than it takes itself.
@@ -93,6 +95,11 @@ impl Planned {
     /// Whether the queue gets the message.
     fn is_taken(&self) -> bool {
         matches!(self.room, Room::Enough | Room::AfterDropping(_) | Room::AfterEnding(_))
+    }
+
+    /// The messages that the queue drops, without the first.
+    fn dropped_beside_one(&self) -> usize {
+        if let Room::AfterDropping(messages) = self.room { messages.saturating_sub(1) } else { 0 }
     }
 }
 
@@ -181,7 +188,9 @@ impl Ledger {
                     self.move_cursor(queue, filter.as_deref(), &from);
                     let routing =
                         Routing { message, targets: &targets, publisher: None, opens: None, will: None };
-                    let recorded = Recorded { id, address: self.address_if_full(message, to) };
+                    // A group of records without the message has nothing that could be read again.
+                    let address = if planned.is_taken() { self.address_if_full(message, to) } else { None };
+                    let recorded = Recorded { id, address };
                     self.enqueue(&routing, recorded, &mut vec![planned], to);
                 }
                 Err(refusal) => {
@@ -203,7 +212,7 @@ impl Ledger {
             queue: QueueOf::Session(queue),
             queued: Queued { queue: session.incarnation?, granted },
             is_recorded: true,
-            room: self.room(&session.queue, session.online.is_some(), message),
+            room: self.room(&session.queue, session.online.is_some(), message, DROPPED_AT_A_TIME),
         })
     }
 
@@ -258,6 +267,7 @@ impl Ledger {
     ) -> Result<(), ReasonCode> {
         let Routing { message, targets, publisher, .. } = *routing;
         let (qos, retain) = (message.qos(), message.retain());
+        let mut dropped_max = DROPPED_AT_A_TIME;
         for target in targets.queued.iter().filter(|target| target.is_queued(qos)) {
             let Some(id) = target.subscriber.queue else { continue };
             let Some(session) = self.sessions.find(id) else { continue };
@@ -276,8 +286,9 @@ impl Ledger {
                 queue: QueueOf::Session(id),
                 queued: Queued { queue, granted },
                 is_recorded: true,
-                room: self.room(&session.queue, session.online.is_some(), message),
+                room: self.room(&session.queue, session.online.is_some(), message, dropped_max),
             });
+            dropped_max -= plan.last().map_or(0, Planned::dropped_beside_one);
         }
         if qos > Qos::AtMostOnce {
             for group in &targets.groups {
@@ -288,8 +299,9 @@ impl Ledger {
                     queue: QueueOf::Group(id),
                     queued: Queued { queue: group.incarnation, granted },
                     is_recorded: group.is_recorded,
-                    room: self.room_in(group, message),
+                    room: self.room_in(group, message, dropped_max),
                 });
+                dropped_max -= plan.last().map_or(0, Planned::dropped_beside_one);
             }
         }
         let refuses = self.settings.queue_full == QueueFull::Refuse && publisher.is_some();
@@ -353,8 +365,8 @@ impl Ledger {
     /// Whether a group has room. Where keys keep their order, the queue fills for a member that takes nothing, although
     /// the others go on: then only that member is ended, and the others get what waits for it. Until they have taken it,
     /// it does not count.
-    fn room_in(&self, group: &Group, message: &Message) -> Room {
-        let room = self.room(&group.queue, group.takes(message), message);
+    fn room_in(&self, group: &Group, message: &Message, dropped_max: usize) -> Room {
+        let room = self.room(&group.queue, group.takes(message), message, dropped_max);
         let Some(lanes) = group.lanes.as_ref().filter(|_| room == Room::Ends) else { return room };
         let (messages_max, bytes_max) = (self.settings.queue_messages_max, self.settings.queue_bytes_max);
         let (messages, bytes) = group.inherited.rest_of(&group.queue);
@@ -373,7 +385,8 @@ impl Ledger {
         lanes.fullest(group.queue.len() < messages_max).map_or(Room::Ends, Room::AfterEnding)
     }
 
-    fn room(&self, queue: &Queue, has_reader: bool, message: &Message) -> Room {
+    /// Whether a queue has room, if at most `dropped_max` of its oldest messages are dropped for it.
+    fn room(&self, queue: &Queue, has_reader: bool, message: &Message, dropped_max: usize) -> Room {
         if !has_reader && !message.may_wait() {
             return Room::Absent;
         }
@@ -391,7 +404,7 @@ impl Ledger {
                 let (mut left, mut left_bytes, mut dropped) = (queue.len(), queue.bytes(), 0);
                 for (_, entry) in queue.iter() {
                     let fits = left < messages_max && left_bytes + bytes <= bytes_max;
-                    if fits || dropped == DROPPED_AT_A_TIME {
+                    if fits || dropped == dropped_max {
                         break;
                     }
                     left -= 1;
@@ -495,7 +508,7 @@ impl Ledger {
     }
 
     /// The sessions that end because a group is full: they are spoken of no more.
-    fn ended_by(&self, plan: &[Planned]) -> Vec<QueueOf> {
+    fn ended_by(&self, plan: &[Planned]) -> BTreeSet<QueueOf> {
         let ended = plan.iter().flat_map(|planned| match (planned.room, planned.queue) {
             (Room::Ends, QueueOf::Group(id)) => self.lasting_members(id),
             (Room::AfterEnding(member), _) => vec![member],

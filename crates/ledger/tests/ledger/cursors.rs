@@ -8,7 +8,9 @@ use ledger::{Cause, Command, CursorId, Delivered, Ledger, Record, Reply, Setting
 use session::Message;
 use wire::{Qos, ReasonCode};
 
-use crate::stage::{Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, payloads, retained, text};
+use crate::stage::{
+    Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, message, payloads, retained, text,
+};
 
 /// What is retained comes at the pace at which the client takes it: it fills no queue.
 #[test]
@@ -358,4 +360,24 @@ fn a_cursor_waits_for_space() {
     reader.stage.pass_secs(1);
     reader.run(&mut Dice(1), u64::MAX);
     assert_eq!((reader.seen.len(), reader.repeated), (600, 0));
+}
+
+/// The end of a session has no message that could be read again.
+#[test]
+fn a_value_that_ends_its_session_has_no_address() {
+    let settings = Settings { queue_messages_max: 3, queued_bytes_in_memory: 0, ..Settings::default() };
+    let mut stage = Stage::with(settings);
+    let client = stage.client("full", &Ask::lasting(60).window(1));
+    stage.subscribe(&client, "a", at_qos(QOS_1));
+    let value = retained("r", b"value", QOS_1);
+    stage.emit(&value);
+    for _ in 0..4 {
+        stage.emit(&message("a", b"x", QOS_1));
+        stage.work();
+    }
+    assert!(stage.ended(&client).is_empty());
+    let (origin, id, interest) = (client.origin(), CursorId(1), at_qos(QOS_1));
+    stage.sink.is_message_asked_for = true;
+    stage.handle(client.place.shard, Command::Queue { origin, id, messages: vec![value], interest });
+    assert_eq!(stage.ended(&client), [ReasonCode::QuotaExceeded]);
 }

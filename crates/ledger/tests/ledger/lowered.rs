@@ -132,3 +132,30 @@ fn a_message_does_not_drop_more_than_a_step_for_itself() {
     assert!(count(&stage.gauges().queued_bytes) <= settings.queue_bytes_max);
     stage.check_account();
 }
+
+/// The messages that one PUBLISH drops are bounded for all of its queues together, and each queue gets the message.
+#[test]
+fn many_queues_far_over_a_lowered_bound_drop_their_oldest_in_steps() {
+    let mut stage = Stage::new();
+    for number in 0..6 {
+        let away = stage.client(&format!("c{number}"), &Ask::lasting(60));
+        stage.subscribe(&away, "a", at_qos(QOS_1));
+        stage.leave(&away, Cause::Normal);
+    }
+    (0..1_500).for_each(|_| stage.emit(&message("a", b"old", QOS_1)));
+    let lower = Settings { queue_messages_max: 10, queue_full: QueueFull::DropOldest, ..Settings::default() };
+    restart(&mut stage, &lower);
+    stage.sink.short_group_bytes = Some(40_000);
+    stage.sink.groups.clear();
+    let publisher = stage.client("publisher", &Ask::clean());
+    for id in 1..=15 {
+        stage.publish(&publisher, id, &message("a", b"new", QOS_1));
+        assert_eq!(stage.stored(&publisher).pop().map(|(_, reason)| reason), Some(ReasonCode::Success));
+    }
+    let most = stage.sink.groups.iter().map(|(_, group)| group.len()).max();
+    assert_eq!(most, Some(1 + 1_000 + 5));
+    assert_eq!(count(&stage.gauges().queued), 6 * 10);
+    let away = stage.client("c5", &Ask::lasting(60));
+    assert_eq!(payloads(&stage.delivered(&away)), ["new"; 10]);
+    stage.check_account();
+}

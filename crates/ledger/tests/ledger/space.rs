@@ -197,3 +197,73 @@ fn clearing_what_is_in_memory_alone_is_not_recorded() {
     assert_eq!(cleared(&stage), 1, "the old value, once");
     assert_eq!(count(&stage.gauges().retained_messages), 0);
 }
+
+/// Nothing of it is on the record, so that nothing has to be said of its end. A peer can repeat this for ever.
+#[test]
+fn a_message_that_was_not_recorded_expires_without_a_record() {
+    for away in [false, true] {
+        let mut stage = stage();
+        let member = stage.client("clean", &Ask::clean().window(1));
+        stage.subscribe(&member, "$share/g/a", at_qos(QOS_1));
+        if away {
+            // From now on the group is recorded, with all that comes into it.
+            let lasting = stage.client("lasting", &Ask::lasting(60).window(1));
+            stage.subscribe(&lasting, "$share/g/a", at_qos(QOS_1));
+        }
+        stage.sink.groups.clear();
+        for _ in 0..10 {
+            stage.emit(&message_with("a", b"brief", QOS_1, false, Some(1)));
+        }
+        stage.work();
+        stage.sink.no_space = true;
+        stage.pass_secs(3);
+        let records = stage.sink.groups.iter().flat_map(|(_, group)| group);
+        let removed = records.filter(|record| matches!(record, Record::Removed { .. })).count();
+        assert_eq!(removed, if away { 8 } else { 0 });
+        assert_eq!(count(&stage.gauges().queued), 0);
+        assert_eq!(count(&stage.gauges().expired), if away { 8 } else { 9 });
+        stage.check_account();
+    }
+}
+
+/// Only the record takes space on the disk.
+#[test]
+fn values_in_memory_alone_are_not_live_on_the_disk() {
+    let mut stage = stage();
+    let clean = stage.client("clean", &Ask::clean());
+    let before = stage.ledger.live_bytes();
+    let uptime = session::Message::of_server("$SYS/broker/uptime", &[b'x'; 1_000]).expect("a topic");
+    stage.emit(&std::sync::Arc::new(uptime));
+    stage.sink.no_space = true;
+    for number in 0..10 {
+        stage.publish(&clean, 1, &retained(&format!("a/{number}"), &[b'x'; 1_000], QOS_0));
+    }
+    assert_eq!(stage.ledger.live_bytes(), before);
+    stage.sink.no_space = false;
+    stage.publish(&clean, 2, &retained("recorded", &[b'x'; 1_000], QOS_1));
+    assert!(stage.ledger.live_bytes() >= before + 1_000);
+    // The record has the topic, and a copy will say what takes its place.
+    stage.sink.no_space = true;
+    stage.publish(&clean, 3, &retained("recorded", &[b'x'; 3_000], QOS_0));
+    assert!(stage.ledger.live_bytes() >= before + 3_000);
+    stage.publish(&clean, 4, &retained("recorded", b"", QOS_1));
+    assert_eq!(stage.ledger.live_bytes(), before);
+}
+
+/// A will that fits into no group is not kept for ever, nor tried again after each restart.
+#[test]
+fn a_will_for_too_many_queues_is_over() {
+    let mut stage = stage();
+    let dying = stage.client("dying", &Ask::lasting(60).will("t", 0));
+    for number in 0..2_500 {
+        let client = stage.client(&format!("c{number}"), &Ask::lasting(60));
+        stage.subscribe(&client, "t", at_qos(QOS_1));
+    }
+    stage.sink.groups.clear();
+    stage.leave(&dying, ledger::Cause::WithWill);
+    stage.work();
+    let records: Vec<_> = stage.sink.groups.iter().flat_map(|(_, group)| group).collect();
+    assert!(matches!(records.last(), Some(Record::WillDone { .. })), "{records:?}");
+    assert_eq!(count(&stage.gauges().queued) + count(&stage.gauges().wills_pending), 0);
+    assert!(count(&stage.gauges().commits_refused) > 0);
+}

@@ -35,6 +35,8 @@ pub(crate) struct Sink {
     pub(crate) has_no_room: bool,
     /// The shards have no room any more when so many replies were posted.
     pub(crate) no_room_after: Option<usize>,
+    /// Only groups that begin with a message may be asked for their address.
+    pub(crate) is_message_asked_for: bool,
     /// What is to be read again.
     pub(crate) wanted: Vec<Wanted>,
     last: Lsn,
@@ -87,7 +89,10 @@ impl Effects for Sink {
     }
 
     fn address(&mut self) -> Option<Address> {
-        address_of(self.last, &self.groups.last()?.1[0])
+        let first = &self.groups.last()?.1[0];
+        let is_message = matches!(first, Record::Enqueue { .. });
+        assert!(is_message || !self.is_message_asked_for, "{first:?} has no address");
+        address_of(self.last, first)
     }
 
     fn fetch(&mut self, wanted: Wanted) {
