@@ -9,6 +9,7 @@ use wire::{DisconnectReason, Publish, Qos, SubscriptionIdentifiers, numbered_pac
 
 use crate::client::Tag;
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
+use crate::retained::Arrival;
 use crate::{Effects, Flush, Room, Run, Shard};
 
 /// From so much behind its window on a client is behind: its publishers get their acknowledgements later.
@@ -49,11 +50,15 @@ impl Shard {
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut dispatch = Dispatch::new(source, flush, now, &mut buffers).with_known(known);
         let mut found = Found::default();
+        let mut arrival = match source {
+            Source::Message { message, stored: true } => Some(Arrival::new(message)),
+            _ => None,
+        };
         for target in targets {
             if target.is_queued(source.qos()) {
                 continue;
             }
-            let Some(receiver) = self.receiver(source, target) else { continue };
+            let Some(receiver) = self.receiver(source, target, &mut arrival) else { continue };
             self.counters.routed.add(u64::from(source.count()));
             if receiver.shape.qos == Qos::AtMostOnce {
                 self.send_once(&mut dispatch, target, &receiver, now, &mut found, to);
@@ -68,7 +73,12 @@ impl Shard {
     }
 
     /// How a target gets the message; `None` if it is gone, or is not to get this one.
-    fn receiver(&mut self, source: Source<'_>, target: &Target) -> Option<Receiver> {
+    fn receiver(
+        &mut self,
+        source: Source<'_>,
+        target: &Target,
+        arrival: &mut Option<Arrival<'_>>,
+    ) -> Option<Receiver> {
         // The ledger has moved a session here before CONNACK says so: until then it gets nothing [MQTT-3.2.0-1].
         let client = self.clients.get_mut(target.connection).filter(|client| client.is_in);
         let Some(client) = client else {
@@ -78,15 +88,14 @@ impl Shard {
         let is_5 = client.session.version()?.is_5();
         let retain = match source {
             Source::Run(_) => false,
-            Source::Message { message, stored } => {
-                let walks = client.walks.as_deref_mut().filter(|_| stored);
-                if let Some(walks) = walks.filter(|walks| walks.will_bring(message, target, &client.filters))
-                {
-                    if source.qos().min(target.qos) == Qos::AtMostOnce {
+            Source::Message { message, .. } => {
+                if let (Some(walks), Some(arrival)) = (client.walks.as_deref_mut(), arrival) {
+                    let bringing = walks.will_bring(arrival, target, &self.index);
+                    if !bringing.is_empty() && source.qos().min(target.qos) == Qos::AtMostOnce {
                         return None;
                     }
-                    // It was acknowledged, and its topic may have another value before the cursor comes to it.
-                    walks.came_live(message);
+                    // At QoS 1 and 2 it was acknowledged, and its topic may have another value before the cursor comes to it.
+                    walks.came_live(message, arrival, &bringing);
                 }
                 message.retain() && target.retain_as_published
             }

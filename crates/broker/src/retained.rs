@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use index::{ConnectionId, Interest, Target};
+use index::{ConnectionId, FilterHash, FilterSum, Interest, MatchingFilters, Subscriptions, Target};
 use ledger::{Command, CursorId};
 use session::{Message, Now};
 use topic::TopicFilter;
 
-use crate::filters::Filters;
 use crate::{Effects, Shard};
 
 /// The answers to one client's subscriptions that are not complete. One step is under way at a time, whatever
@@ -19,82 +18,131 @@ use crate::{Effects, Shard};
 pub(crate) struct Walks {
     walks: BTreeMap<CursorId, Walk>,
     by_filter: BTreeMap<Arc<str>, CursorId>,
+    /// Walks of new subscriptions whose cursors the ledger has not opened.
+    unbegun: BTreeMap<FilterHash, CursorId>,
     /// Those whose next step can be asked for, in turn.
     ready: VecDeque<CursorId>,
     stepping: Option<CursorId>,
-    unbegun: usize,
 }
 
 #[derive(Debug)]
 struct Walk {
     filter: Arc<str>,
     interest: Interest,
-    /// The subscription did not exist before.
-    is_new: bool,
-    /// The ledger has opened the cursor: from then on what is published comes to the subscription live.
-    begun: bool,
-    /// What came live before that, and is not to come again.
-    came_live: Vec<Arc<Message>>,
+    /// Set while the walk is in `unbegun`. Once the ledger has opened the cursor, the subscription gets each later message
+    /// live.
+    unbegun: Option<FilterHash>,
+    /// The last value of each topic that came live before the cursor was opened. The walk leaves these values out.
+    came_live: BTreeMap<FilterHash, Arc<Message>>,
+}
+
+/// A retained message that came live, and the hashes of the filters that match its topic. The hashes are computed once for
+/// all receivers of a shard, and only if one of them has a walk that has not begun.
+pub(crate) struct Arrival<'a> {
+    message: &'a Message,
+    matching: Option<MatchingFilters>,
+}
+
+impl<'a> Arrival<'a> {
+    pub(crate) fn new(message: &'a Message) -> Self {
+        Self { message, matching: None }
+    }
 }
 
 impl Walks {
-    /// Whether a message that came live will come again as a retained one: it was decided before the cursors of all the
-    /// subscriptions that it can have come for. `filters` are those of the client.
-    pub(crate) fn will_bring(&self, message: &Message, target: &Target, filters: &Filters) -> bool {
-        if self.unbegun == 0 {
-            return false;
+    /// The walks that will bring a message again that came live for `target`, which is a target of the client
+    /// `client_id`. There are none unless the message came for new subscriptions only, and none of their cursors was open
+    /// when the ledger decided about the message: then each of these cursors brings it.
+    ///
+    /// The cost is a look-up for each filter that matches the topic, or for each walk that has not begun, whichever are
+    /// fewer. Neither the client's other subscriptions count, nor those of other clients that do not match.
+    pub(crate) fn will_bring(
+        &self,
+        arrival: &mut Arrival<'_>,
+        target: &Target,
+        index: &Subscriptions,
+    ) -> Vec<CursorId> {
+        if self.unbegun.is_empty() {
+            return Vec::new();
         }
-        let brings = |filter: &str| {
-            let walk = self.by_filter.get(filter).and_then(|id| self.walks.get(id));
-            walk.is_some_and(|walk| walk.is_new && !walk.begun)
+        let message = arrival.message;
+        let matching = arrival.matching.get_or_insert_with(|| index.matching_filters(message.topic()));
+        let mut found: Vec<(CursorId, FilterHash)> = if self.unbegun.len() < matching.all().len() {
+            let unbegun = self.unbegun.iter().inspect(|_| count_look());
+            unbegun
+                .filter(|(filter, _)| matching.contains(**filter))
+                .map(|(filter, id)| (*id, *filter))
+                .collect()
+        } else {
+            let matching = matching.all().iter().inspect(|_| count_look());
+            matching.filter_map(|filter| Some((*self.unbegun.get(filter)?, *filter))).collect()
         };
-        let mut brought = 0;
-        for filter in filters.iter().filter(|filter| matches(filter, message)) {
-            if !brings(filter) {
-                return false;
-            }
-            brought += 1;
-        }
-        brought >= target.matches
+        let is_own = message.publisher() == Some(&*target.subscriber.client_id);
+        found.retain(|(id, _)| self.walks.get(id).is_some_and(|walk| !(is_own && walk.interest.no_local())));
+        // The subscriptions of one client come into the index one after another: when the ledger looked, the first of them
+        // were there. Others came later, and the message did not come for them.
+        found.sort_unstable();
+        let mut sum = FilterSum::default();
+        let first = found.iter().position(|(_, filter)| {
+            sum = sum.with(*filter);
+            sum == target.filters
+        });
+        found.truncate(first.map_or(0, |last| last + 1));
+        found.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// The message comes live all the same: no cursor that is to be opened brings it again.
-    pub(crate) fn came_live(&mut self, message: &Arc<Message>) {
-        let unbegun = self.walks.values_mut().filter(|walk| !walk.begun);
-        for walk in unbegun.filter(|walk| matches(&walk.filter, message)) {
-            walk.came_live.push(Arc::clone(message));
+    /// The message goes out live all the same: these walks do not bring it again.
+    pub(crate) fn came_live(&mut self, message: &Arc<Message>, arrival: &Arrival<'_>, walks: &[CursorId]) {
+        let Some(matching) = &arrival.matching else { return };
+        for id in walks {
+            if let Some(walk) = self.walks.get_mut(id) {
+                walk.came_live.insert(matching.topic(), Arc::clone(message));
+            }
         }
     }
 
     /// Frees up to `count` walks of a client that is gone. Returns how many, and whether none is left.
     pub(crate) fn free(&mut self, count: usize) -> (usize, bool) {
         let mut freed = 0;
-        while freed < count && (self.walks.pop_first().is_some() | self.by_filter.pop_first().is_some()) {
+        while freed < count && self.pop() {
             freed += 1;
         }
-        (freed, self.walks.is_empty() && self.by_filter.is_empty())
+        (freed, self.walks.is_empty() && self.by_filter.is_empty() && self.unbegun.is_empty())
     }
 
-    fn insert(&mut self, id: CursorId, filter: &str, interest: Interest, is_new: bool) {
+    fn pop(&mut self) -> bool {
+        let Self { walks, by_filter, unbegun, .. } = self;
+        walks.pop_first().is_some() | by_filter.pop_first().is_some() | unbegun.pop_first().is_some()
+    }
+
+    fn insert(&mut self, id: CursorId, filter: &str, interest: Interest, unbegun: Option<FilterHash>) {
         let filter = Arc::<str>::from(filter);
         self.by_filter.insert(Arc::clone(&filter), id);
-        self.walks.insert(id, Walk { filter, interest, is_new, begun: false, came_live: Vec::new() });
-        self.unbegun += 1;
+        self.walks.insert(id, Walk { filter, interest, unbegun, came_live: BTreeMap::new() });
+        self.unbegun.extend(unbegun.map(|filter| (filter, id)));
     }
 
     fn begin(&mut self, id: CursorId) {
         if let Some(walk) = self.walks.get_mut(&id) {
-            walk.begun = true;
-            self.unbegun -= 1;
+            let filter = walk.unbegun.take();
             self.ready.push_back(id);
+            self.forget_unbegun(filter, id);
         }
     }
 
     fn remove(&mut self, id: CursorId) {
         let Some(walk) = self.walks.remove(&id) else { return };
-        self.unbegun -= usize::from(!walk.begun);
+        self.forget_unbegun(walk.unbegun, id);
         if self.by_filter.get(&walk.filter) == Some(&id) {
             self.by_filter.remove(&walk.filter);
+        }
+    }
+
+    fn forget_unbegun(&mut self, filter: Option<FilterHash>, id: CursorId) {
+        if let Some(filter) = filter
+            && self.unbegun.get(&filter) == Some(&id)
+        {
+            self.unbegun.remove(&filter);
         }
     }
 
@@ -113,8 +161,10 @@ impl Walks {
     }
 }
 
-fn matches(filter: &str, message: &Message) -> bool {
-    TopicFilter::new(filter).is_ok_and(|filter| filter.matches(message.topic()))
+/// A filter or a walk is looked at: tests count that.
+fn count_look() {
+    #[cfg(test)]
+    tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
 }
 
 impl Shard {
@@ -135,7 +185,9 @@ impl Shard {
         self.cursors = self.cursors.wrapping_add(1);
         let id = CursorId(self.cursors);
         let queue = client.queue();
-        client.walks.get_or_insert_default().insert(id, &filter, interest, is_new);
+        let new = TopicFilter::new(&filter).ok().filter(|_| is_new);
+        let unbegun = new.map(|filter| self.index.hash_of_filter(filter));
+        client.walks.get_or_insert_default().insert(id, &filter, interest, unbegun);
         self.changes.opening += 1;
         to.command(Command::Retained { connection, id, filter, queue });
     }
@@ -221,7 +273,12 @@ impl Shard {
         }
         let Some(walk) = walks.walks.get(&id) else { return };
         let interest = walk.interest;
-        messages.retain(|message| !walk.came_live.iter().any(|live| Arc::ptr_eq(live, message)));
+        if !walk.came_live.is_empty() {
+            messages.retain(|message| {
+                let live = walk.came_live.get(&self.index.hash_of_topic(message.topic()));
+                !live.is_some_and(|live| Arc::ptr_eq(live, message))
+            });
+        }
         if done {
             walks.remove(id);
         } else {
@@ -229,5 +286,60 @@ impl Shard {
         }
         self.deliver_retained(connection, id, &messages, interest, now, to);
         self.continue_walks(connection, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use index::{Change, ConnectionId, ShardId, Subscriber, Targets};
+    use wire::Qos;
+
+    use super::*;
+
+    thread_local! {
+        /// How many filters and walks were looked at.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    const FILTERS: usize = 10_000;
+
+    /// A client with so many filters that do not match the topic `hot`, and one that does. A message to `hot` comes live while
+    /// these walks have not begun. Returns how many looks that takes, and how many of the walks will bring it.
+    fn looks(filters: usize, unbegun: impl Fn(usize) -> bool) -> (usize, usize) {
+        let index = Subscriptions::new([1, 2]);
+        let connection = ConnectionId { slot: 0, generation: 0 };
+        let subscriber = Arc::new(Subscriber::new("client".into(), ShardId::new(0), connection));
+        let interest = Interest::new(Qos::AtMostOnce);
+        let texts: Vec<String> =
+            (0..filters).map(|number| format!("some{number}/#")).chain(["hot".to_owned()]).collect();
+        let mut walks = Walks::default();
+        for (number, text) in texts.iter().enumerate() {
+            let filter = TopicFilter::new(text).expect("a filter");
+            let change = Change::Subscribe { filter, subscriber: &subscriber, options: interest };
+            index.apply([change], &mut Vec::new());
+            let id = CursorId(u32::try_from(number).expect("few"));
+            let unbegun = unbegun(number).then(|| index.hash_of_filter(filter));
+            walks.insert(id, text, interest, unbegun);
+        }
+        let message = Message::of_server("hot", b"value").expect("a topic");
+        let targets = Targets::look_up(&index, message.topic(), None);
+        let [target] = targets.on(ShardId::new(0)) else { panic!("one target") };
+        let before = LOOKS.get();
+        let found = walks.will_bring(&mut Arrival::new(&message), target, &index);
+        (LOOKS.get() - before, found.len())
+    }
+
+    #[test]
+    fn a_live_message_costs_the_same_however_many_filters_and_walks_its_receiver_has() {
+        let one_waits = |number| number == FILTERS / 2;
+        for filters in [10, FILTERS] {
+            assert_eq!(looks(filters, |_| true), (2, 1), "all of {filters} wait");
+            assert_eq!(looks(filters, |number| number >= filters / 2), (2, 1), "half of {filters} wait");
+            assert_eq!(looks(filters, |number| number == filters), (1, 1), "one of {filters} waits");
+        }
+        assert_eq!(looks(FILTERS, one_waits), (1, 0), "another one waits");
+        assert_eq!(looks(FILTERS, |_| false), (0, 0), "none waits");
     }
 }

@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod dispatch;
+mod filter_hash;
 mod filters;
 mod generation;
 mod hash;
@@ -51,6 +52,7 @@ mod subscribers;
 mod targets;
 
 pub use dispatch::{Dispatch, Key, Lane};
+pub use filter_hash::{FilterHash, FilterSum, MatchingFilters};
 pub use generation::Generation;
 pub use interest::Interest;
 pub use subscriber::{ConnectionId, Gauge, Level, Member, Members, Place, QueueId, ShardId, Subscriber};
@@ -64,7 +66,7 @@ use hashed_topic::HashedTopic;
 use shapes::Shapes;
 pub use shapes::{DeepShape, SHALLOW_LEVELS_MAX};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use subscribers::Removal;
+use subscribers::{Removal, Subscribers};
 use topic::{TopicFilter, TopicName};
 
 /// Filters, who subscribed to them, and with which options.
@@ -155,18 +157,47 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
     /// A subscriber with several matching filters is visited for each of them. `visit` runs under the read lock: it
     /// must not use this index, and should only note what it is given.
     pub fn for_each_match(&self, topic: TopicName<'_>, mut visit: impl FnMut(&S, &O)) {
+        self.for_each_matching_filter(topic, |_, subscribers| subscribers.for_each(&mut visit));
+    }
+
+    fn for_each_matching_filter(
+        &self,
+        topic: TopicName<'_>,
+        mut visit: impl FnMut(FilterHash, &Subscribers<S, O>),
+    ) {
         let topic = HashedTopic::new(topic, &self.hash);
         let tables = self.read();
         let name = topic.name().as_str();
         if let Some(subscribers) = tables.filters.find(topic.hash(), |filter| filter.as_str() == name) {
-            subscribers.for_each(&mut visit);
+            visit(FilterHash(topic.hash()), subscribers);
         }
         tables.shapes.for_each_fitting(&topic, &self.hash, |filter_hash, shape| {
             if let Some(subscribers) = tables.filters.find(filter_hash, |filter| shape.makes(filter, &topic))
             {
-                subscribers.for_each(&mut visit);
+                visit(FilterHash(filter_hash), subscribers);
             }
         });
+    }
+
+    /// The hashes of all filters of this index that match `topic`, and of others that match it. The cost is an addition for
+    /// each fitting shape; no filter is compared.
+    pub fn matching_filters(&self, topic: TopicName<'_>) -> MatchingFilters {
+        let topic = HashedTopic::new(topic, &self.hash);
+        let mut filters = Vec::new();
+        let tables = self.read();
+        let shapes = &tables.shapes;
+        shapes.for_each_fitting(&topic, &self.hash, |filter, _| filters.push(FilterHash(filter)));
+        MatchingFilters::new(topic.hash(), filters)
+    }
+
+    /// The hash of a filter. Of a shared one, only what follows `$share/{group}/` counts.
+    pub fn hash_of_filter(&self, filter: TopicFilter<'_>) -> FilterHash {
+        FilterHash(self.hash.filter(plain(filter)))
+    }
+
+    /// The hash of a topic name, which is that of the filter with the same text.
+    pub fn hash_of_topic(&self, topic: TopicName<'_>) -> FilterHash {
+        FilterHash(HashedTopic::new(topic, &self.hash).hash())
     }
 
     /// The present generation of everything that can match `topic`. Take it before the lookup that it is kept with.

@@ -7,7 +7,7 @@ use thin_vec::ThinVec;
 use topic::TopicName;
 use wire::Qos;
 
-use crate::{ConnectionId, Identity, Index, Interest, Place, ShardId, Subscriber};
+use crate::{ConnectionId, FilterHash, FilterSum, Identity, Index, Interest, Place, ShardId, Subscriber};
 
 /// The index as the broker and the ledger use it.
 pub type Subscriptions = Index<Arc<Subscriber>, Interest>;
@@ -23,8 +23,8 @@ pub struct Target {
     pub qos: Qos,
     /// Whether one of them wants RETAIN as it was published.
     pub retain_as_published: bool,
-    /// How many of them there are.
-    pub matches: u32,
+    /// Which filters they have. No filter is in the sum for a member of a group.
+    pub filters: FilterSum,
     /// The identifiers of them all [MQTT-3.3.4-4].
     pub identifiers: Identifiers,
 }
@@ -33,7 +33,7 @@ pub struct Target {
 pub type Identifiers = ThinVec<NonZeroU32>;
 
 impl Target {
-    /// A subscriber with one subscription.
+    /// A member of a group.
     #[must_use]
     pub fn one(subscriber: Arc<Subscriber>, connection: ConnectionId, interest: Interest) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Target {
             connection,
             qos: interest.qos(),
             retain_as_published: interest.retain_as_published(),
-            matches: 1,
+            filters: FilterSum::default(),
             identifiers: interest.identifier().into_iter().collect(),
         }
     }
@@ -55,7 +55,7 @@ impl Target {
             connection: place.map_or(ConnectionId::NOWHERE, |place| place.connection),
             qos: interests().map(Interest::qos).max().unwrap_or_default(),
             retain_as_published: interests().any(Interest::retain_as_published),
-            matches: u32::try_from(found.len()).unwrap_or(u32::MAX),
+            filters: found.iter().fold(FilterSum::default(), |sum, found| sum.with(found.filter)),
             identifiers: interests().filter_map(Interest::identifier).collect(),
         }
     }
@@ -89,6 +89,7 @@ struct Found {
     subscriber: Arc<Subscriber>,
     place: Option<Place>,
     interest: Interest,
+    filter: FilterHash,
 }
 
 impl Targets {
@@ -98,13 +99,15 @@ impl Targets {
     pub fn look_up(index: &Subscriptions, topic: TopicName<'_>, publisher: Option<&str>) -> Self {
         let mut targets = Self::default();
         let mut found: Vec<Found> = Vec::new();
-        index.for_each_match(topic, |subscriber, interest| {
-            if subscriber.members().is_some() {
-                targets.groups.push(Arc::clone(subscriber));
-            } else if !(interest.no_local() && publisher == Some(&*subscriber.client_id)) {
-                let place = subscriber.place();
-                found.push(Found { subscriber: Arc::clone(subscriber), place, interest: *interest });
-            }
+        index.for_each_matching_filter(topic, |filter, subscribers| {
+            subscribers.for_each(&mut |subscriber: &Arc<Subscriber>, interest: &Interest| {
+                if subscriber.members().is_some() {
+                    targets.groups.push(Arc::clone(subscriber));
+                } else if !(interest.no_local() && publisher == Some(&*subscriber.client_id)) {
+                    let (subscriber, place) = (Arc::clone(subscriber), subscriber.place());
+                    found.push(Found { subscriber, place, interest: *interest, filter });
+                }
+            });
         });
         found.sort_unstable_by_key(|found| (found.subscriber.identity(), found.interest.identifier()));
         let same = |a: &Found, b: &Found| Arc::ptr_eq(&a.subscriber, &b.subscriber);
@@ -196,7 +199,10 @@ mod tests {
         let targets = Targets::look_up(&index, topic::topic!("x/y"), None);
         assert_eq!(targets.count, 2);
         let [first] = targets.on(ShardId::new(0)) else { panic!("one target on shard 0") };
-        assert_eq!((first.qos, first.matches), (Qos::ExactlyOnce, 3));
+        let filters = ["x/+", "x/#", "x/y"].map(|filter| topic::TopicFilter::new(filter).expect("a filter"));
+        let hashes = filters.map(|filter| index.hash_of_filter(filter));
+        let sum = hashes.into_iter().fold(FilterSum::default(), FilterSum::with);
+        assert_eq!((first.qos, first.filters), (Qos::ExactlyOnce, sum));
         assert_eq!(first.identifiers.iter().map(|i| i.get()).collect::<Vec<_>>(), [3, 7]);
         let [second] = targets.on(ShardId::new(1)) else { panic!("one target on shard 1") };
         assert!(second.retain_as_published && second.identifiers.is_empty());

@@ -77,6 +77,25 @@ proptest! {
             prop_assert_eq!(found(&index, name), expected, "{:?}", name);
         }
     }
+
+    #[test]
+    fn the_hashes_of_the_filters_that_match_are_those_that_the_naive_matcher_says(
+        filters in prop::collection::vec(valid_filter(), 0..60),
+        names in prop::collection::vec(valid_name(), 1..20),
+        seed: u64,
+    ) {
+        let index = index_of(&filters, seed);
+        for name in &names {
+            let name = TopicName::new(name).unwrap();
+            let hashes = index.matching_filters(name);
+            prop_assert_eq!(hashes.topic(), index.hash_of_topic(name));
+            prop_assert!(hashes.all().is_sorted());
+            for filter in &filters {
+                let hash = index.hash_of_filter(TopicFilter::new(filter).unwrap());
+                prop_assert_eq!(hashes.contains(hash), naive(filter, name.as_str()), "{:?} {:?}", filter, name);
+            }
+        }
+    }
 }
 
 #[test]

@@ -282,3 +282,85 @@ fn a_live_copy_of_what_is_not_kept_is_not_left_out() {
     let packets = world.packets(subscriber);
     assert_eq!(packets[1..], ["PUBLISH q0 \"t\" 0 B"], "{packets:?}");
 }
+
+/// SUBSCRIBE to two filters, of which the ledger has not heard. Both match the topic `t`.
+fn subscribe_twice_unheard(world: &mut World, subscriber: Peer, options: [SubscriptionOptions; 2]) {
+    let [first, second] = options;
+    let all = [(topic::filter!("+"), first), (topic::filter!("t"), second)];
+    let all = all.map(|(filter, options)| wire::Subscription::new(filter, options).expect("a subscription"));
+    let subscriptions = wire::OneOrMore::new(&all).expect("two");
+    let properties = SubscribeProperties::default();
+    let packet_id = wire::PacketId::MIN;
+    let subscribe = wire::Subscribe { packet_id, properties, subscriptions };
+    world.feed_only(subscriber, &bytes(&subscribe.into(), Version::V5));
+}
+
+fn publish_retained_only(world: &mut World, publisher: Peer, payload: &[u8], qos: wire::Qos) {
+    let packet_id = wire::PacketId::MIN;
+    let delivery = match qos {
+        wire::Qos::AtMostOnce => wire::Delivery::AtMostOnce,
+        _ => wire::Delivery::AtLeastOnce { dup: false, packet_id },
+    };
+    let publish = wire::Publish { retain: true, delivery, ..wire::Publish::new(name("t"), payload) };
+    world.feed_only(publisher, &bytes(&publish.into(), Version::V5));
+}
+
+#[test]
+fn two_new_subscriptions_bring_a_value_once_each_or_it_comes_live_once() {
+    for (qos, expected) in [
+        (wire::Qos::AtMostOnce, &["PUBLISH q0 retain \"t\" 1 B \"1\""; 2][..]),
+        (wire::Qos::AtLeastOnce, &["PUBLISH q1 id=1 \"t\" 1 B \"1\""]),
+    ] {
+        let mut world = World::new(2);
+        let publisher = world.connect(0, Version::V5, "p");
+        let subscriber = world.connect(1, Version::V5, "s");
+        let options = SubscriptionOptions { qos, ..SubscriptionOptions::default() };
+        subscribe_twice_unheard(&mut world, subscriber, [options; 2]);
+        publish_retained_only(&mut world, publisher, b"1", qos);
+        world.settle();
+        let packets = world.packets(subscriber);
+        assert_eq!(packets[1..], *expected, "{packets:?}");
+    }
+}
+
+#[test]
+fn a_clients_own_value_comes_once_for_a_new_subscription_beside_one_with_no_local() {
+    let mut world = World::new(1);
+    let client = world.connect(0, Version::V5, "client");
+    let quiet = SubscriptionOptions { no_local: true, ..SubscriptionOptions::default() };
+    // The ledger hears of the message first, and finds both subscriptions in the index.
+    publish_retained_only(&mut world, client, b"1", wire::Qos::AtMostOnce);
+    subscribe_twice_unheard(&mut world, client, [quiet, SubscriptionOptions::default()]);
+    world.settle();
+    let packets = world.packets(client);
+    assert_eq!(packets[1..], ["PUBLISH q0 retain \"t\" 1 B \"1\""], "{packets:?}");
+}
+
+#[test]
+fn a_value_that_came_for_an_older_subscription_comes_for_a_new_one_too() {
+    let mut world = World::new(2);
+    let publisher = world.connect(0, Version::V5, "p");
+    let subscriber = world.connect(1, Version::V5, "s");
+    world.subscribe(subscriber, "+");
+    publish_retained_only(&mut world, publisher, b"1", wire::Qos::AtMostOnce);
+    // The ledger decides who gets it before the second subscription is there. Its copy arrives after that.
+    world.carry_commands_and(|world| subscribe_unheard(world, subscriber, wire::Qos::AtMostOnce));
+    world.settle();
+    let mut packets = world.packets(subscriber);
+    packets.retain(|packet| packet.starts_with("PUBLISH"));
+    assert_eq!(packets, ["PUBLISH q0 \"t\" 1 B \"1\"", "PUBLISH q0 retain \"t\" 1 B \"1\""]);
+}
+
+#[test]
+fn a_member_of_a_group_gets_its_copy_beside_what_a_new_subscription_brings() {
+    let mut world = World::new(2);
+    let publisher = world.connect(0, Version::V5, "p");
+    let subscriber = world.connect(1, Version::V5, "s");
+    world.subscribe(subscriber, "$share/g/t");
+    subscribe_unheard(&mut world, subscriber, wire::Qos::AtMostOnce);
+    publish_retained_only(&mut world, publisher, b"1", wire::Qos::AtMostOnce);
+    world.settle();
+    let mut packets = world.packets(subscriber);
+    packets.retain(|packet| packet.starts_with("PUBLISH"));
+    assert_eq!(packets, ["PUBLISH q0 \"t\" 1 B \"1\"", "PUBLISH q0 retain \"t\" 1 B \"1\""]);
+}
