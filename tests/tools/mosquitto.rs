@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use crate::encrypted::Certificates;
 
-/// A running Mosquitto with five ports: plain, TLS, password, access list and WebSocket. It also has a Unix domain
-/// socket.
+/// A running Mosquitto with five ports: plain, TLS, password, access list and WebSocket. A Unix domain socket
+/// leads to it too.
 pub(crate) struct Mosquitto {
     _program: Program,
     folder: TempDir,

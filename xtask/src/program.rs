@@ -23,7 +23,7 @@ pub(crate) struct Program {
 /// The test of power cuts. 60 images take less than a minute on two cores. Kills are part of the end-to-end tests.
 pub(crate) const CRASH: Program = Program { name: "crash", short: &["--images", "60", "--kills", "0"] };
 
-/// The test with a random mixed load. It runs beside the longest steps of CI, with a fifth of one core.
+/// The test with a random mixed load. The short form runs beside the longest steps of CI, with a fifth of one core.
 pub(crate) const SOAK: Program = Program { name: "soak", short: &["--minutes", "5", "--share", "20"] };
 
 impl Program {

@@ -30,8 +30,9 @@ const STEPS: &[(&str, Work)] = &[
     ("conformance", |house, log| conformance::run(house, Aim::Check, log)),
     ("words", words::check),
     ("tools", tools::install),
-    // This step covers the tests of every crate, with doc tests and the check of generated pages. It also runs the
-    // real binary against real clients, in the profile that checks arithmetic, and tests architecture and features.
+    // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
+    // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
+    // features.
     ("tests", |house, log| {
         house.build(log)?;
         let mut tests = house.cargo();
@@ -56,7 +57,7 @@ const STEPS: &[(&str, Work)] = &[
     ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
 
-/// The step that runs beside the later ones. It takes five minutes and a fifth of a core. The later steps use the
+/// The step that runs beside the later ones. The step takes five minutes and a fifth of a core. The later steps use the
 /// processor all the time, and take about as long.
 const BESIDE: &str = "soak";
 

@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Returns the clients as they may have been at a cut of the trace. They make no new requests.
+    /// Returns the clients as they may have been at a cut of the trace. The returned clients make no new requests.
     pub fn cut(&self, at: Position) -> Self {
         let subscriber = |of: &Subscriber| Subscriber::new(of.character, of.history.cut(at), false);
         Self {

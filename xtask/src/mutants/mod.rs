@@ -154,7 +154,7 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Runs the tests of a crate without any change. They must pass, and their duration determines the time limit.
+    /// Runs the tests of a crate without any change. The tests must pass, and their duration determines the time limit.
     fn measure(&mut self, name: &'static str) -> Result<(), String> {
         self.test(name, BUILD_SECS_MAX)?;
         let begun = Instant::now();

@@ -1,6 +1,6 @@
 //! Compares how codecs make, write and read packets: `cargo bench -p pondhawk-wire`.
 //!
-//! The benchmark prints one table. It fails unless Pondhawk takes fewer nanoseconds than every other codec for
+//! The benchmark prints one table. The run fails unless Pondhawk takes fewer nanoseconds than every other codec for
 //! every step of every case, and allocates nothing to write and to read a PUBLISH. A separate program in
 //! `crates/bench/peers/wire` measures the codecs in Go on the same cases; without Go, `-- --no-peers` leaves them
 //! out.

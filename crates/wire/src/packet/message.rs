@@ -70,11 +70,12 @@ impl<'a> MessageProperties<'a> {
     /// Like [`from_bytes`](Self::from_bytes), but trusts that [`write_bytes`](Self::write_bytes) has written
     /// `bytes`.
     ///
-    /// The User Properties are then at the end. They are not read, so that the cost does not depend on their
-    /// number.
+    /// The User Properties are then at the end. This method does not read them, so that the cost does not depend on
+    /// their number.
     ///
     /// # Errors
-    /// If the bytes before the User Properties are not valid properties of a message.
+    /// If the bytes before the User Properties are not valid properties of a message. Bytes from another source may
+    /// be accepted without an error.
     pub fn from_written_bytes(bytes: &'a [u8]) -> Result<Self, Violation> {
         let mut from = Reader::new(bytes, Version::V5);
         while let Some((&id, behind)) = from.rest.split_first()
