@@ -317,10 +317,12 @@ impl Members {
     pub fn next_connected(&self) -> Option<(Member, Place)> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let first = self.next.load(Ordering::Relaxed);
-        let (place, looks) = list.next_from(first)?;
-        // Two shards at a time may choose the same member, which does no harm.
+        let next = list.next_from(first);
+        let looks = next.map_or(LOOKS_MAX, |(_, looks)| looks);
+        // Two shards at a time may choose the same member, which does no harm. If all members that were looked at have just
+        // gone, the next message looks at the members behind them.
         self.next.store(first.wrapping_add(looks), Ordering::Relaxed);
-        let member = &list.members[place];
+        let member = &list.members[next?.0];
         member.subscriber.place().map(|place| (member.clone(), place))
     }
 }
@@ -510,6 +512,23 @@ mod tests {
             (0..8).filter_map(|_| members.next_connected()).map(|(_, place)| place.connection.slot).collect();
         assert_eq!(turns.len(), 8);
         assert!(turns.iter().filter(|slot| **slot == 150).count() >= 2, "{turns:?}");
+    }
+
+    /// The ledger has not heard yet that they have gone.
+    #[test]
+    fn turns_go_on_behind_members_that_have_just_gone() {
+        let at = |slot| ConnectionId { slot, generation: 0 };
+        let all: Vec<_> =
+            (0..200).map(|slot| Arc::new(Subscriber::new("m".into(), ShardId::new(0), at(slot)))).collect();
+        let members = Members::default();
+        all.iter().for_each(|subscriber| {
+            let interest = Interest::new(wire::Qos::AtMostOnce);
+            members.put(Member { subscriber: Arc::clone(subscriber), interest });
+        });
+        all[..150].iter().for_each(|subscriber| subscriber.move_to(None));
+        let receivers: Vec<bool> = (0..100).map(|_| members.next_connected().is_some()).collect();
+        assert_eq!(receivers.iter().position(|is_there| *is_there), Some(2), "64 members for a message");
+        assert!(receivers.iter().filter(|is_there| **is_there).count() > 50, "{receivers:?}");
     }
 
     #[test]
