@@ -5,6 +5,7 @@ use std::sync::Arc;
 use index::ConnectionId;
 use ledger::{Cause, Command, Left};
 use session::{Now, Purpose};
+use topic::TopicFilter;
 use wire::{DisconnectReason, ReasonCode, Violation};
 
 use crate::client::Client;
@@ -84,6 +85,11 @@ impl Shard {
         if client.has_changes {
             // It subscribed or unsubscribed before its end: the ledger hears of that before it hears of the end.
             self.write_changes(now, to);
+        }
+        for (filter, count) in client.joining.take().into_iter().flat_map(|joining| *joining) {
+            // Nobody waits for the answers of the ledger any more.
+            let shape = TopicFilter::new(&filter).ok().and_then(|filter| self.index.deep_shape(filter));
+            (0..count).for_each(|_| self.changes.shapes.forget_shared(shape));
         }
         // Who was never let in leaves nothing behind.
         let cause = if is_in { cause } else { Cause::Normal };

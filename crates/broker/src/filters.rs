@@ -6,6 +6,8 @@ use std::mem;
 
 use index::DeepShape;
 
+use crate::requests::units;
+
 /// What a subscription costs beside its filter: its place here and in the index.
 const SUBSCRIPTION_BYTES: usize = 200;
 
@@ -90,24 +92,83 @@ impl Filters {
         }
     }
 
-    /// Takes up to `count` of them out, in no particular order.
-    pub(crate) fn take(&mut self, count: usize) -> Vec<Box<str>> {
+    /// Takes some of them out, in no particular order, as far as the units reach.
+    pub(crate) fn take(&mut self, left: &mut usize) -> Vec<Box<str>> {
+        let mut reaches = |filter: &str| {
+            let is_left = *left > 0;
+            *left = left.saturating_sub(units(filter));
+            is_left
+        };
         match mem::take(self) {
             Self::None => Vec::new(),
-            Self::One(one) => vec![one],
-            Self::Many(mut all) if all.len() <= count => all.drain().collect(),
+            Self::One(one) => {
+                reaches(&one);
+                vec![one]
+            }
             Self::Many(mut all) => {
-                let first: Vec<Box<str>> = all.iter().take(count).cloned().collect();
+                let first: Vec<Box<str>> = all.iter().take_while(|filter| reaches(filter)).cloned().collect();
                 first.iter().for_each(|filter| drop(all.take(filter)));
-                *self = Self::Many(all);
+                if !all.is_empty() {
+                    *self = Self::Many(all);
+                }
                 first
             }
             Self::VeryMany(mut all) => {
-                let first = (0..count).map_while(|_| all.pop_first()).collect();
+                let next = || all.first().is_some_and(|filter| reaches(filter)).then(|| all.pop_first());
+                let first = std::iter::from_fn(next).flatten().collect();
                 if !all.is_empty() {
                     *self = Self::VeryMany(all);
                 }
                 first
+            }
+        }
+    }
+}
+
+/// Deep shapes that the index does not know yet, because filters that were granted are not written.
+#[derive(Debug, Default)]
+pub(crate) struct PendingShapes(HashMap<DeepShape, Unwritten>);
+
+/// The filters of one shape that are not written.
+#[derive(Debug, Default)]
+struct Unwritten {
+    /// Some are not shared: they are in the index at the end of the turn.
+    has_plain: bool,
+    /// The number of shared ones: the ledger is asked for them first.
+    shared: usize,
+}
+
+impl PendingShapes {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn contains(&self, shape: DeepShape) -> bool {
+        self.0.contains_key(&shape)
+    }
+
+    pub(crate) fn insert(&mut self, shape: DeepShape, is_shared: bool) {
+        let filters = self.0.entry(shape).or_default();
+        filters.has_plain |= !is_shared;
+        filters.shared += usize::from(is_shared);
+    }
+
+    /// All filters of the turn that are not shared are in the index.
+    pub(crate) fn forget_plain(&mut self) {
+        self.0.retain(|_, filters| {
+            filters.has_plain = false;
+            filters.shared > 0
+        });
+    }
+
+    /// The ledger has answered for a shared filter of this shape.
+    pub(crate) fn forget_shared(&mut self, shape: Option<DeepShape>) {
+        if let Some(shape) = shape
+            && let Entry::Occupied(mut filters) = self.0.entry(shape)
+        {
+            filters.get_mut().shared = filters.get().shared.saturating_sub(1);
+            if filters.get().shared == 0 && !filters.get().has_plain {
+                filters.remove();
             }
         }
     }
@@ -160,9 +221,9 @@ mod tests {
         assert!((0..3 * MANY_MAX).all(|number| filters.contains(&name(number))));
         assert_eq!(filters.len(), 3 * MANY_MAX);
         assert!(filters.remove(&name(7)) && !filters.remove(&name(7)));
-        let mut taken = filters.take(MANY_MAX);
+        let mut taken = filters.take(&mut { MANY_MAX });
         assert_eq!((taken.len(), filters.len()), (MANY_MAX, 2 * MANY_MAX - 1));
-        taken.append(&mut filters.take(usize::MAX));
+        taken.append(&mut filters.take(&mut { usize::MAX }));
         taken.sort_unstable();
         taken.dedup();
         assert_eq!((taken.len(), filters.len()), (3 * MANY_MAX - 1, 0));
@@ -177,9 +238,10 @@ mod tests {
         }
         assert!(filters.contains("b") && filters.len() == 3);
         assert!(filters.remove("b") && !filters.remove("nothing"));
-        let mut taken = filters.take(1);
-        assert_eq!((taken.len(), filters.len()), (1, 1));
-        taken.append(&mut filters.take(9));
+        let mut left = 1;
+        let mut taken = filters.take(&mut left);
+        assert_eq!((taken.len(), filters.len(), left), (1, 1, 0));
+        taken.append(&mut filters.take(&mut 9));
         taken.sort_unstable();
         assert_eq!(taken, ["a".into(), "c".into()]);
         assert_eq!(filters.len(), 0);

@@ -59,9 +59,13 @@ impl Request {
     }
 }
 
-/// What it costs to take a filter in.
-fn units(filter: RequestedFilter<'_>) -> usize {
-    1 + filter.map_or(0, |filter| filter.as_str().len() / BYTES_PER_UNIT)
+/// The units that it takes to add a filter to the subscriptions, or to remove it.
+pub(crate) fn units(filter: &str) -> usize {
+    1 + filter.len() / BYTES_PER_UNIT
+}
+
+fn units_of(filter: RequestedFilter<'_>) -> usize {
+    filter.map_or(1, |filter| units(filter.as_str()))
 }
 
 impl Shard {
@@ -204,7 +208,7 @@ impl Shard {
         while *left > 0
             && let Some(subscription) = items.next()
         {
-            *left = left.saturating_sub(units(subscription.filter()));
+            *left = left.saturating_sub(units_of(subscription.filter()));
             let filter = accept(&subscription, identifier.is_some(), version, &self.settings);
             let admitted = filter.and_then(|filter| self.admit(id, filter, is_tight).map(|()| filter));
             if let Ok(filter) = admitted
@@ -245,12 +249,16 @@ impl Shard {
             let is_new = |shape| own.is_none_or(|own| !own.contains(shape));
             let is_over = own.map_or(0, Shapes::len) >= self.settings.deep_shapes_per_client_max;
             let deepens = self.index.would_deepen(filter);
-            let is_full = |deep| deep + self.changes.deep_shapes >= self.settings.deep_shapes_max;
-            if is_over && shape.is_some_and(is_new) || deepens.is_some_and(is_full) {
+            let pending = &mut self.changes.shapes;
+            let is_full = |deep| deep + pending.len() >= self.settings.deep_shapes_max;
+            let is_unknown = shape.is_some_and(|shape| !pending.contains(shape));
+            if is_over && shape.is_some_and(is_new) || is_unknown && deepens.is_some_and(is_full) {
                 self.counters.refused_subscriptions_shapes.add(1);
                 return Err(SubAckReason::QuotaExceeded);
             }
-            self.changes.deep_shapes += usize::from(deepens.is_some());
+            if let Some(shape) = shape.filter(|_| deepens.is_some()) {
+                pending.insert(shape, filter.shared().is_some());
+            }
             client.add_shape(shape);
         }
         let bytes = subscription_bytes(filter.as_str());
@@ -273,7 +281,7 @@ impl Shard {
         while *left > 0
             && let Some(filter) = items.next()
         {
-            *left = left.saturating_sub(units(filter));
+            *left = left.saturating_sub(units_of(filter));
             let known = filter.ok().filter(|filter| client.filters.remove(filter.as_str()));
             filters.push(known.map(|filter| {
                 client.remove_shape(self.index.deep_shape(filter));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::{Applied, Change, ConnectionId, Interest, Subscriber};
+use index::{Applied, Change, ConnectionId, Interest, Subscriber, Subscriptions};
 use ledger::{Cause, Command};
 use session::{Now, Purpose, Settings};
 use topic::TopicFilter;
@@ -14,20 +14,20 @@ use wire::{
 };
 
 use crate::ending::{By, Ending};
-use crate::filters::{Filters, subscription_bytes};
-use crate::requests::UNITS_PER_TURN;
+use crate::filters::{Filters, PendingShapes, subscription_bytes};
+use crate::requests::{UNITS_PER_TURN, units};
 use crate::retained::Walks;
 use crate::{Effects, Notice, Shard};
 
-/// Maximum number of pieces that a turn frees of clients that are gone: filters, which are taken out of the index, and walks
-/// through retained messages.
+/// Maximum number of units that a turn frees of clients that are gone: filters, which are taken out of the index, and
+/// walks through retained messages.
 const FORGOTTEN_PER_TURN: usize = 256;
 /// Maximum number of cursors that wait to be opened by the ledger. With as many, no filters are taken in: commands of other
 /// clients would wait behind them.
 const OPENING_MAX: usize = 1_000;
 
-/// So many changes are written under one lock.
-const CHANGES_PER_LOCK: usize = 256;
+/// Units of work under one lock of the index: filters, and 256 bytes of filter. Others wait for the lock.
+const UNITS_PER_LOCK: usize = 256;
 
 /// What is to be written to the index.
 #[derive(Debug)]
@@ -44,8 +44,7 @@ pub(crate) struct Changes {
     leaving: VecDeque<Leaving>,
     /// Cursors over retained messages that the ledger has been asked to open and has not.
     pub(crate) opening: usize,
-    /// So many of what is pending have a shape that the index does not know yet, and that is deep.
-    pub(crate) deep_shapes: usize,
+    pub(crate) shapes: PendingShapes,
 }
 
 /// The filters and walks of a client that is gone.
@@ -86,10 +85,21 @@ pub(crate) enum Asks {
 pub(crate) struct Recording {
     part: Part,
     answer: Reasons,
-    /// The places in a SUBSCRIBE of those filters that the ledger was asked for.
+    /// The places in the packet of those filters that the ledger was asked for.
     places: Vec<usize>,
     /// The shared ones among them.
     shared: Vec<Box<str>>,
+}
+
+impl Recording {
+    /// A shared filter that an UNSUBSCRIBE has ended was never subscribed to.
+    fn deny(&mut self, filter: &str) {
+        let Reasons::Unsubscribe(reasons) = &mut self.answer else { return };
+        let place = self.shared.iter().position(|shared| **shared == *filter);
+        if let Some(reason) = place.and_then(|place| reasons.get_mut(*self.places.get(place)?)) {
+            *reason = UnsubAckReason::NoSubscriptionExisted;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -189,7 +199,7 @@ impl Default for Changes {
             answers: Vec::new(),
             leaving: VecDeque::new(),
             opening: 0,
-            deep_shapes: 0,
+            shapes: PendingShapes::default(),
         }
     }
 }
@@ -228,15 +238,8 @@ impl Shard {
             return;
         }
         let mut pending = std::mem::take(&mut self.changes.pending);
-        self.changes.deep_shapes = 0;
-        let mut applied = Vec::new();
-        let mut changes = pending.iter().flat_map(Pending::changes).peekable();
-        while changes.peek().is_some() {
-            // Whoever looks a topic up waits for one batch at a time.
-            self.index.apply(changes.by_ref().take(CHANGES_PER_LOCK), &mut applied);
-        }
-        drop(changes);
-        let mut applied = applied.into_iter();
+        self.changes.shapes.forget_plain();
+        let mut applied = apply(&self.index, pending.iter().flat_map(Pending::changes)).into_iter();
         let mut answers = std::mem::take(&mut self.changes.answers);
         for Pending { subscriber, connection: id, part, asks } in pending.drain(..) {
             if let Some(client) = self.clients.get_mut(id) {
@@ -261,7 +264,6 @@ impl Shard {
     /// Frees some filters and walks of clients that are gone, and takes the filters out of the index.
     pub(crate) fn forget_some_filters(&mut self) {
         let mut left = FORGOTTEN_PER_TURN;
-        let mut applied = Vec::new();
         while left > 0
             && let Some(leaving) = self.changes.leaving.front_mut()
         {
@@ -273,14 +275,12 @@ impl Shard {
                 }
                 continue;
             }
-            let taken = leaving.filters.take(left);
-            left -= taken.len().min(left);
+            let taken = leaving.filters.take(&mut left);
             if let Some(subscriber) = &leaving.subscriber {
                 let bytes = taken.iter().map(|filter| subscription_bytes(filter)).sum();
                 self.tally.sub(Purpose::Subscriptions, bytes);
-                let changes =
-                    taken.iter().map(|filter| Change::Unsubscribe { filter: valid(filter), subscriber });
-                self.index.apply(changes, &mut applied);
+                let gone = |filter| Change::Unsubscribe { filter, subscriber };
+                apply(&self.index, taken.iter().map(|filter| gone(valid(filter))));
             }
             if leaving.filters.len() == 0 {
                 self.changes.leaving.pop_front();
@@ -361,16 +361,31 @@ impl Shard {
         now: Now,
         to: &mut impl Effects,
     ) {
+        if !refused.is_empty() && self.clients.get(id).is_some_and(|client| client.has_changes) {
+            // Its UNSUBSCRIBE of what is refused may have been taken in.
+            self.write_changes(now, to);
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(recording) = client.recording.as_mut() else { return };
         let Some(place) = recording.iter().position(|recording| recording.part.packet_id == packet_id) else {
             return;
         };
         let mut answer = recording.remove(place);
+        for (_, filter) in &refused {
+            // The packet that names it next was answered for a subscription that there is not.
+            if let Some(next) = recording[place..].iter_mut().find(|next| next.shared.contains(filter)) {
+                next.deny(filter);
+            }
+        }
         if recording.is_empty() {
             client.recording = None;
         }
-        answer.shared.iter().for_each(|filter| client.end_joining(filter));
+        if let Reasons::Subscribe(_) = &answer.answer {
+            for filter in &answer.shared {
+                client.end_joining(filter);
+                self.changes.shapes.forget_shared(self.index.deep_shape(valid(filter)));
+            }
+        }
         if let Reasons::Subscribe(reasons) = &mut answer.answer {
             self.counters.refused_subscriptions.add(refused.len() as u64);
             for (place, filter) in refused {
@@ -477,6 +492,7 @@ impl Shard {
     ) -> Option<Recording> {
         let mut reasons = Vec::with_capacity(filters.len());
         let mut recorded = Vec::new();
+        let (mut places, mut shared) = (Vec::new(), Vec::new());
         for filter in filters {
             let Some(filter) = filter else {
                 reasons.push(UnsubAckReason::NoSubscriptionExisted);
@@ -491,6 +507,10 @@ impl Shard {
             });
             self.notice_filter(id, &filter, None, to);
             self.close_walk(id, &filter, to);
+            if is_shared {
+                places.push(reasons.len() - 1);
+                shared.push(filter.clone());
+            }
             if is_shared || subscriber.queue.is_some() {
                 recorded.push(filter);
             }
@@ -498,12 +518,7 @@ impl Shard {
         // That there is no such subscription may be because an UNSUBSCRIBE before has ended it, which is not recorded yet.
         let is_recording = self.clients.get(id).is_some_and(|client| client.recording.is_some());
         let packet_id = part.packet_id;
-        let mut answer = Some(Recording {
-            part,
-            answer: Reasons::Unsubscribe(reasons),
-            places: Vec::new(),
-            shared: Vec::new(),
-        });
+        let mut answer = Some(Recording { part, answer: Reasons::Unsubscribe(reasons), places, shared });
         if !recorded.is_empty() || is_recording {
             self.record(id, answer.take());
             let (subscriber, filters) = (Arc::clone(subscriber), recorded);
@@ -530,6 +545,23 @@ impl Shard {
         );
         to.close(id);
     }
+}
+
+/// Writes changes to the index under several locks, one after the other: a look-up of a topic waits for one of them.
+fn apply<'a>(index: &Subscriptions, changes: impl Iterator<Item = ChangeOf<'a>>) -> Vec<Applied<Interest>> {
+    let mut applied = Vec::new();
+    let mut changes = changes.peekable();
+    while changes.peek().is_some() {
+        let mut left = UNITS_PER_LOCK;
+        let some = std::iter::from_fn(|| {
+            let change = changes.next_if(|_| left > 0)?;
+            let (Change::Subscribe { filter, .. } | Change::Unsubscribe { filter, .. }) = &change;
+            left = left.saturating_sub(units(filter.as_str()));
+            Some(change)
+        });
+        index.apply(some, &mut applied);
+    }
+    applied
 }
 
 pub(crate) fn grant(

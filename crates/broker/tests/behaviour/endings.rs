@@ -203,3 +203,28 @@ fn a_shared_filter_that_was_refused_and_asked_for_again_can_be_unsubscribed() {
     world.feed(frog, &unsubscribe(Version::V5, &[other]));
     assert_eq!(world.packets(frog), ["UNSUBACK id=1 Success"]);
 }
+
+/// An UNSUBSCRIBE that was read before the ledger has refused the filter ends no subscription [MQTT-3.11.3-2].
+#[test]
+fn the_end_of_a_shared_subscription_that_was_refused_is_no_success() {
+    let settings = ledger::Settings { shared_subscriptions_max: 1, ..ledger::Settings::default() };
+    let [granted, refused] = ["$share/g/a", "$share/h/a"];
+    let begin = subscribe(Version::V5, &[refused]);
+    let end = unsubscribe(Version::V5, &[refused, granted]);
+    let answers = ["SUBACK id=1 Quota exceeded", "UNSUBACK id=1 No subscription existed, Success"];
+    for is_same_turn in [false, true] {
+        let mut world = World::with_ledger(1, settings.clone());
+        let frog = world.connect(0, Version::V5, "frog");
+        world.subscribe(frog, granted);
+        if is_same_turn {
+            // The answer for SUBSCRIBE arrives in the turn that has read UNSUBSCRIBE.
+            world.feed_only(frog, &begin);
+            world.carry_commands_and(|world| world.read_now(frog, &end));
+            world.settle();
+        } else {
+            world.feed(frog, &[&begin[..], &end].concat());
+        }
+        assert_eq!(world.packets(frog), answers);
+        assert_eq!(world.subscriptions(), 0);
+    }
+}

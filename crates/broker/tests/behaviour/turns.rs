@@ -238,3 +238,56 @@ fn one_client_cannot_use_up_the_arrangements_of_wildcards_that_are_there_for_all
     let last = world.connect(0, Version::V5, "last");
     assert!(!granted(world.subscribe(last, &of_shape(200))), "all together have as many as they may");
 }
+
+#[test]
+fn many_filters_of_one_arrangement_are_one_arrangement() {
+    let all = Settings { deep_shapes_max: 20, subscriptions_max: 1_000, ..settings() };
+    let mut world = World::with(1, all);
+    let names: Vec<String> = (0..100).map(|number| of_shape(1).replace('a', &number.to_string())).collect();
+    let shared = names.iter().map(|name| format!("$share/g/{name}")).collect();
+    for (who, names) in [("plain", names), ("shared", shared)] {
+        let client = world.connect(0, Version::V5, who);
+        world.feed(client, &subscribe(&names, Version::V5));
+        let suback = world.packets(client).remove(0);
+        assert_eq!(suback.matches("Granted").count(), 100, "{suback}");
+    }
+    assert_eq!((world.subscriptions(), world.total(|c| c.refused_subscriptions_shapes.value())), (200, 0));
+}
+
+/// The ledger has not answered yet: the index does not know the filters.
+#[test]
+fn shared_filters_of_several_turns_have_no_more_arrangements_than_all_may() {
+    let all = Settings { deep_shapes_max: 20, subscriptions_max: 1_000, ..settings() };
+    let mut world = World::with(1, all);
+    let clients: Vec<Peer> =
+        (0..4).map(|number| world.connect(0, Version::V5, &format!("c{number}"))).collect();
+    for (client, first) in clients.iter().zip([1, 11, 21, 31]) {
+        let names: Vec<String> =
+            (first..first + 10).map(|number| format!("$share/g/{}", of_shape(number))).collect();
+        world.feed_only(*client, &subscribe(&names, Version::V5));
+    }
+    // One of them goes before the ledger answers: others may have its arrangements.
+    world.hang_up(clients[0]);
+    world.settle();
+    let granted: usize =
+        clients[1..].iter().map(|client| world.packets(*client)[0].matches("Granted").count()).sum();
+    assert_eq!(granted, 10);
+    let names: Vec<String> = (51..81).map(|number| format!("$share/g/{}", of_shape(number))).collect();
+    world.feed(clients[3], &subscribe(&names, Version::V5));
+    assert_eq!(world.packets(clients[3])[0].matches("Granted").count(), 10, "nothing is pending any more");
+}
+
+/// The cost is that of their bytes: each turn takes out about 256 KB of filters.
+#[test]
+fn the_filters_of_a_client_that_has_left_go_over_many_turns() {
+    let mut world = World::with(1, Settings { subscriptions_max: 1_000, ..settings() });
+    let [greedy, other] = ["greedy", "other"].map(|name| world.connect(0, Version::V5, name));
+    for number in 0..40 {
+        world.feed(greedy, &subscribe(&[format!("{number}/{}", "a".repeat(30_000))], Version::V5));
+    }
+    assert_eq!(world.subscriptions(), 40);
+    world.feed_only(greedy, b"\xE0\x00");
+    let (turns, most) = turn_by_turn(&mut world, &[other]);
+    assert!(turns > 1 && most <= 20, "{turns} times two turns, {most} filters in two");
+    assert_eq!((world.subscriptions(), world.budget.held_bytes(Purpose::Subscriptions)), (0, 0));
+}
