@@ -31,7 +31,7 @@ const POINTS_MIN: usize = 5;
 /// all of them.
 ///
 /// A load leaves a few MiB behind, and the broker collects up to 16 MiB before it returns memory to the system.
-pub(crate) const GROWTH_MAX_BYTES: f64 = 12.0 * 1_048_576.0;
+pub(crate) const GROWTH_MAX_BYTES: f64 = 20.0 * 1_048_576.0;
 
 impl Trend {
     pub(crate) fn note(&mut self, at: Duration, bytes: u64) {

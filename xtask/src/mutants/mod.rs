@@ -35,8 +35,11 @@ const CRATES: [(&str, &[&str]); 6] = [
 /// Code in which faults were found before: thresholds, hysteresis, groups and expiry, and reconnecting clients.
 /// Half of a sample comes from these files.
 const FOCUS: &[&str] = &[
+    "crates/broker/src/beginnings.rs",
     "crates/broker/src/flow.rs",
     "crates/broker/src/pressure.rs",
+    "crates/broker/src/relief.rs",
+    "crates/broker/src/requests.rs",
     "crates/index/src/subscriber.rs",
     "crates/ledger/src/group.rs",
     "crates/ledger/src/lanes.rs",
