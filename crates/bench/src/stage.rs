@@ -231,7 +231,7 @@ impl<K: Keeper> Stage<K> {
         }
         self.ledger.work(NOW, &mut self.outside);
         let is_copying =
-            self.turnover.work(&mut self.ledger, &mut self.outside, |outside| &mut outside.keeper);
+            self.turnover.work(&mut self.ledger, NOW, &mut self.outside, |outside| &mut outside.keeper);
         self.outside.keeper.end_turn();
         let progress: Progress = self.outside.keeper.progress();
         self.ledger.progress(progress, NOW, &mut self.outside);

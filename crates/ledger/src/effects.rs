@@ -47,6 +47,11 @@ pub trait Effects {
     fn has_room(&self) -> bool {
         true
     }
+
+    /// Whether there is not even space for what frees space ([`Room::None`](crate::Room::None)). What can be put off is.
+    fn lacks_space(&self) -> bool {
+        false
+    }
 }
 
 /// How far the records have come: grows with each group.

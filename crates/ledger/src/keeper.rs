@@ -81,7 +81,7 @@ pub enum Room {
     Enough,
     /// There will be more soon. News that come before may be refused, and take what is kept for what frees space.
     Little,
-    /// There will be more soon, and not even what frees space may come before.
+    /// There will be more soon, and not even what frees space may come before: what is left is for copies.
     None,
 }
 

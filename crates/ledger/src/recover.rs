@@ -13,7 +13,7 @@ use crate::replay::Replay;
 use crate::replies::QueueOf;
 use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
-use crate::{Address, Addressed, Away, Effects, Ledger, Record, Settings};
+use crate::{Address, Addressed, Away, Effects, Ledger, Record, Settings, UNITS_AT_A_TIME};
 
 /// Where a ledger's records come from when it is [made again](Ledger::recover_from).
 pub trait Source<'a> {
@@ -136,6 +136,13 @@ impl Ledger {
             *units -= 1;
             // A group without members is none; without this record it would be found again, and dropped again.
             let _ = self.replies.commit(&[Record::GroupEnded { group }], to);
+        }
+    }
+
+    /// The same where nothing is copied before all are settled: one piece of it, when the last one is durable.
+    pub(crate) fn settle_before_copies(&mut self, now: Now, to: &mut impl Effects) {
+        if self.replies.is_all_durable() {
+            self.settle_some(&mut { UNITS_AT_A_TIME }, now, to);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use session::Now;
+
 use crate::{Effects, Keeper, Ledger, Record};
 
 /// What was handed out to be copied and was not looked at yet. One for each [`Keeper`].
@@ -19,6 +21,7 @@ impl Turnover {
     pub fn work<E: Effects>(
         &mut self,
         ledger: &mut Ledger,
+        now: Now,
         to: &mut E,
         keeper: for<'a> fn(&'a mut E) -> &'a mut (dyn Keeper + 'a),
     ) -> bool {
@@ -30,6 +33,10 @@ impl Turnover {
             // Mostly none of them is needed: then the next are asked for.
             is_handed = true;
             self.old.extend(records);
+        }
+        if !self.old.is_empty() {
+            // Nothing else may be done before there is space, and there is none before this.
+            ledger.settle_before_copies(now, to);
         }
         ledger.copy_some(&mut self.old, to) || (is_handed && self.old.is_empty())
     }

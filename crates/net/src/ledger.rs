@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use index::ShardId;
-use ledger::{Address, Command, Keeper, Ledger, Lsn, Patience, Record, Refusal, Reply, Turnover, Wanted};
+use ledger::{
+    Address, Command, Keeper, Ledger, Lsn, Patience, Record, Refusal, Reply, Room, Turnover, Wanted,
+};
 
 use crate::clock::Clock;
 use crate::inbox::UnderWay;
@@ -108,6 +110,10 @@ impl ledger::Effects for Replies {
     fn has_room(&self) -> bool {
         self.is_within(UNASKED_BYTES)
     }
+
+    fn lacks_space(&self) -> bool {
+        self.keeper.room() == Room::None
+    }
 }
 
 /// What the shards have asked for, in its order.
@@ -176,6 +182,8 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
     let mut replies = Replies::new(&board.answers, keeper);
     // Of records whose space is wanted, and whether there is more to do about them at once.
     let (mut turnover, mut is_copying) = (Turnover::default(), false);
+    // Without it nothing is cleaned, and commands may wait for that.
+    replies.keeper.set_live_bytes(ledger.live_bytes());
     loop {
         letters.take(board);
         let is_last = letters.is_last();
@@ -216,7 +224,7 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
         if has_room(&mut replies) {
             ledger.work(now, &mut replies);
         }
-        is_copying = turnover.work(&mut ledger, &mut replies, |replies| &mut *replies.keeper);
+        is_copying = turnover.work(&mut ledger, now, &mut replies, |replies| &mut *replies.keeper);
         replies.keeper.end_turn();
         let progress = replies.keeper.progress();
         ledger.progress(progress, now, &mut replies);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ::journal::Journal;
 use index::ShardId;
 use ledger::{
-    Address, Effects, Keeper, Ledger, Lsn, Patience, Progress, Record, Refusal, Reply, Turnover, Wanted,
+    Address, Effects, Keeper, Ledger, Lsn, Patience, Progress, Record, Refusal, Reply, Room, Turnover, Wanted,
 };
 
 use super::post::{Addressed, Board, Commands, Letter};
@@ -87,10 +87,15 @@ impl Effects for Replies<'_> {
     fn has_room(&self) -> bool {
         self.has_room
     }
+
+    fn lacks_space(&self) -> bool {
+        self.keeper.room() == Room::None
+    }
 }
 
 impl LedgerThread {
-    pub(crate) fn new(ledger: Ledger, keeper: Journal, board: Rc<Board>) -> Self {
+    pub(crate) fn new(ledger: Ledger, mut keeper: Journal, board: Rc<Board>) -> Self {
+        Keeper::set_live_bytes(&mut keeper, ledger.live_bytes());
         Self {
             ledger,
             keeper,
@@ -186,7 +191,7 @@ impl LedgerThread {
             self.ledger.work(now, &mut replies);
         }
         self.has_more_to_copy =
-            self.turnover.work(&mut self.ledger, &mut replies, |replies| &mut *replies.keeper);
+            self.turnover.work(&mut self.ledger, now, &mut replies, |replies| &mut *replies.keeper);
         replies.keeper.end_turn();
         self.told = replies.keeper.progress();
         self.ledger.progress(self.told, now, &mut replies);

@@ -416,7 +416,23 @@ fn frames_of_which_nothing_is_needed_are_followed_by_the_next_at_once() {
     };
     let before = frames.sink.groups.len();
     let mut turnover = Turnover::default();
-    while turnover.work(&mut stage.ledger, &mut frames, |frames| frames) {}
+    while turnover.work(&mut stage.ledger, stage.now, &mut frames, |frames| frames) {}
     assert!(frames.frames.is_empty(), "all were asked for");
     assert!(frames.sink.groups.len() > before, "and what is true was copied");
+}
+
+/// Where there is no space after a restart, nothing is done but copying, and nothing is copied before this.
+#[test]
+fn who_was_connected_before_a_restart_is_settled_before_anything_is_copied() {
+    let mut stage = Stage::new();
+    stage.client("lasting", &Ask::lasting(60));
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    let mut again = replay(&groups, &stage);
+    let old = groups.iter().flatten().cloned().collect();
+    let mut frames = Frames { sink: Sink::default(), frames: VecDeque::from([old]) };
+    let mut turnover = Turnover::default();
+    while turnover.work(&mut again, stage.now, &mut frames, |frames| frames) {}
+    let first = frames.sink.groups.first().and_then(|(_, group)| group.first());
+    assert!(matches!(first, Some(Record::Left { .. })), "{first:?}");
+    assert!(frames.sink.groups.len() > 1, "and what is true was copied");
 }

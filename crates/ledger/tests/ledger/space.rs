@@ -55,6 +55,22 @@ fn a_step_of_the_sweep_is_bounded_in_bytes() {
     assert!((200_000..=300_000).contains(&bytes), "{bytes}");
 }
 
+/// The space that is left then is for copies, and what is not cleared now is cleared by the next round.
+#[test]
+fn the_sweep_waits_while_there_is_no_space_for_its_records() {
+    let mut stage = stage();
+    stage.emit(&message_with(&long_topic(1, 16_000), b"x", QOS_0, true, Some(1)));
+    stage.now.unix_ms += 10_000;
+    stage.now.monotonic_ms += 10_000;
+    stage.sink.lacks_space = true;
+    stage.ledger.work(stage.now, &mut stage.sink);
+    assert_eq!(cleared(&stage), 0);
+    stage.sink.lacks_space = false;
+    stage.now.monotonic_ms += 10_000;
+    stage.ledger.work(stage.now, &mut stage.sink);
+    assert_eq!(cleared(&stage), 1);
+}
+
 /// Where much has expired, the sweep goes on with the next step at once.
 #[test]
 fn the_sweep_does_not_rest_while_it_finds_something() {

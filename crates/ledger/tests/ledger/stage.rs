@@ -37,6 +37,8 @@ pub(crate) struct Sink {
     pub(crate) no_room_after: Option<usize>,
     /// Only groups that begin with a message may be asked for their address.
     pub(crate) is_message_asked_for: bool,
+    /// There is not even space for what frees space.
+    pub(crate) lacks_space: bool,
     /// What is to be read again.
     pub(crate) wanted: Vec<Wanted>,
     last: Lsn,
@@ -86,6 +88,10 @@ impl Effects for Sink {
 
     fn has_room(&self) -> bool {
         !self.has_no_room
+    }
+
+    fn lacks_space(&self) -> bool {
+        self.lacks_space
     }
 
     fn address(&mut self) -> Option<Address> {
