@@ -95,6 +95,7 @@ pub(crate) struct Counters {
     pub(crate) news: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) copied_bytes: AtomicU64,
+    pub(crate) beyond_limit: AtomicU64,
     pub(crate) recycled: AtomicU64,
     pub(crate) fetched: AtomicU64,
 }
@@ -106,6 +107,8 @@ pub struct Trouble {
     pub failure: Option<String>,
     /// There is no space for another segment.
     pub no_space: Option<String>,
+    /// Segments that were made beyond the limit, as the last resort.
+    pub beyond_limit: u64,
     /// Something old could not be read again: nothing is cleaned any more, and the next start will refuse it.
     pub damage: Option<String>,
 }
@@ -123,6 +126,8 @@ pub struct Status {
     pub bytes_written: u64,
     /// What was appended as copies, in bytes.
     pub copied_bytes: u64,
+    /// Segments that were made although the others took all that they may: without them nothing would ever be free again.
+    pub beyond_limit: u64,
     /// Segments whose records are needed, the one that is written to included.
     pub segments: u64,
     /// Their length together, in bytes.
@@ -237,8 +242,9 @@ impl Log {
         self.has_room.store(room == Room::Enough, Ordering::Release);
         let wakes = plan.waiter.is_called_by(urgency);
         let has_taken_spare = plan.segment.number != segment;
+        let is_short = room == Room::None || plan.has_held();
         drop(plan);
-        if has_taken_spare {
+        if has_taken_spare || is_short {
             // Another is begun now, and not when this one is written to: the disk may be slow.
             self.prepare();
         }
@@ -300,6 +306,7 @@ impl Log {
     /// The position of the last group; all up to there becomes urgent.
     fn ask_for_all(&self) -> u64 {
         let mut plan = self.plan();
+        plan.put_held(&self.settings);
         if plan.hurry() && plan.waiter.is_called_by(Urgency::Durable) {
             self.commit.notify_one();
         }
@@ -318,6 +325,7 @@ impl Log {
             syncs: count(&self.counters.syncs),
             bytes_written: count(&self.counters.bytes),
             copied_bytes: count(&self.counters.copied_bytes),
+            beyond_limit: count(&self.counters.beyond_limit),
             segments: plan.sealed.len() as u64 + 1,
             log_bytes: plan.log_bytes,
             spares: plan.spares.len() as u64,
@@ -336,7 +344,8 @@ impl Log {
     pub fn trouble(&self) -> Trouble {
         let damage = self.cleaning().damage.as_ref().map(ToString::to_string);
         let plan = self.plan();
-        Trouble { failure: plan.failure.clone(), no_space: self.no_space(&plan), damage }
+        let beyond_limit = self.counters.beyond_limit.load(Ordering::Relaxed);
+        Trouble { failure: plan.failure.clone(), no_space: self.no_space(&plan), beyond_limit, damage }
     }
 
     fn no_space(&self, plan: &Plan) -> Option<String> {
@@ -352,19 +361,20 @@ impl Log {
         self.commit.notify_all();
     }
 
-    /// There is no space for another segment now. If none will come back either, what has waited for one waits no longer:
-    /// it cannot be refused any more.
+    /// There is no space for another segment now. If none will come back either, what waits for one waits no longer: it
+    /// cannot be refused any more.
     pub(crate) fn run_out_of_space(
         &self,
         mut plan: MutexGuard<'_, Plan>,
         error: &io::Error,
-        is_cleaning: bool,
+        may_go_on: bool,
     ) {
         plan.no_space = Some(error.to_string());
-        plan.is_hopeless = !is_cleaning;
-        let is_lost = plan.is_hopeless && plan.has_held();
+        plan.is_hopeless = !may_go_on;
+        plan.is_lost = plan.is_hopeless && plan.is_short();
+        let has_lost = plan.is_lost && plan.has_held();
         drop(plan);
-        if is_lost {
+        if has_lost {
             self.fail(error);
         }
     }

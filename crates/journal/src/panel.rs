@@ -57,6 +57,7 @@ impl Instruments for Panel {
         say("journal/segments", status.segments.to_string());
         say("journal/segments/spare", status.spares.to_string());
         say("journal/segments/recycled", status.recycled.to_string());
+        say("journal/segments/beyond_limit", status.beyond_limit.to_string());
         say("journal/messages_read_back", status.fetched.to_string());
         // 0 or 1, so that an alarm can be set on them.
         say("journal/failed", u8::from(status.failure.is_some()).to_string());

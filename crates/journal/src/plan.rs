@@ -15,12 +15,13 @@ use crate::{Purpose, Settings, Urgency};
 /// A buffer that has grown past this is given back to the allocator.
 const BUFFER_BYTES_MAX: usize = 2 << 20;
 const BUFFERS_MAX: usize = 4;
+/// Pages of the last space for frames without records that say which segment is the oldest that is needed.
 const MARK_PAGES: u32 = 2;
 /// News are refused when what is live takes this part of the space.
 const LIVE_EIGHTHS: (u64, u64) = (5, 8);
-/// The part of the very last segment that copies leave alone, and so much of it at least.
-const KEPT_FROM_COPIES: u32 = 8;
-const KEPT_FROM_COPIES_PAGES: u32 = 6;
+/// A share of the space beside what copies need: this part of a segment, and so many pages at least.
+const SHARE_PART: u32 = 16;
+const SHARE_PAGES: u32 = 1;
 
 /// Groups that are written as one frame.
 pub(crate) struct Batch {
@@ -84,6 +85,10 @@ pub(crate) struct Plan {
     pub(crate) is_near_limit: bool,
     /// There is no space, and no old segment is on its way back either.
     pub(crate) is_hopeless: bool,
+    /// Moreover, not even what frees space can be put off any longer: the file system gives nothing.
+    pub(crate) is_lost: bool,
+    /// So much of the oldest segment was copied since that was begun, in bytes.
+    pub(crate) copied_bytes: u64,
     /// What the ledger said last that is live, in bytes.
     pub(crate) live_bytes: u64,
     pub(crate) failure: Option<String>,
@@ -91,8 +96,8 @@ pub(crate) struct Plan {
     buffers: Vec<Vec<u8>>,
 }
 
-/// Groups that free space and have no place yet, because there is no spare and the disk is slow. Nothing else is appended
-/// before they have one. When there is no space for a spare, they never get one.
+/// Groups that free space and have no place yet: there is no spare and the disk is slow, or what is left is for copies. Nothing
+/// else is appended before they have one. They get it together, in front of the next copy or when there is a spare again.
 #[derive(Default)]
 struct Held {
     bytes: Vec<u8>,
@@ -103,6 +108,15 @@ struct Held {
 
 /// So many bytes of them.
 const HELD_BYTES_MAX: usize = 1 << 20;
+
+/// What is to be appended.
+#[derive(Debug, Clone, Copy)]
+struct Want {
+    bytes: usize,
+    purpose: Purpose,
+    /// It has waited for its place.
+    was_held: bool,
+}
 
 /// What the thread that commits waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +169,8 @@ impl Plan {
             limit_bytes: u64::MAX,
             is_near_limit: false,
             is_hopeless: false,
+            is_lost: false,
+            copied_bytes: 0,
             live_bytes: u64::MAX,
             failure: None,
             held: Held::default(),
@@ -181,7 +197,11 @@ impl Plan {
             return Err(Refusal::NoSpace);
         }
         let lsn = Lsn(self.appended + 1);
-        let at = match self.put(group, lsn, purpose, urgency, settings) {
+        if purpose == Purpose::Copy {
+            self.put_held(settings);
+        }
+        let want = Want { bytes: group.len(), purpose, was_held: false };
+        let at = match self.put(group, lsn, want, urgency, settings) {
             Err(Refusal::NoSpace) if purpose == Purpose::FreesSpace => self.hold(group, urgency)?,
             put => put?,
         };
@@ -194,18 +214,20 @@ impl Plan {
         &mut self,
         group: &[u8],
         lsn: Lsn,
-        purpose: Purpose,
+        want: Want,
         urgency: Urgency,
         settings: &Settings,
     ) -> Result<u64, Refusal> {
         if !self.held.lengths.is_empty() {
             return Err(Refusal::NoSpace);
         }
-        if !self.open_takes(group.len(), purpose, settings) {
-            self.begin_batch(group.len(), purpose)?;
+        if !self.open_takes(want, settings) {
+            self.begin_batch(want)?;
         }
         self.urgency = self.urgency.max(urgency);
-        if purpose != Purpose::Copy {
+        if want.purpose == Purpose::Copy {
+            self.copied_bytes += group.len() as u64;
+        } else {
             self.last_news = self.segment.number;
         }
         let batch = self.open.as_mut().expect("there is one, or it was begun just now");
@@ -220,8 +242,7 @@ impl Plan {
     /// Keeps a group until there is a place for it. It has no message in it that would be read again.
     fn hold(&mut self, group: &[u8], urgency: Urgency) -> Result<u64, Refusal> {
         let Held { bytes, lengths, urgency: most_urgent } = &mut self.held;
-        let is_hopeless = self.no_space.is_some() && self.is_hopeless;
-        if is_hopeless || bytes.len() + group.len() > HELD_BYTES_MAX {
+        if self.is_lost || bytes.len() + group.len() > HELD_BYTES_MAX {
             return Err(Refusal::NoSpace);
         }
         bytes.extend_from_slice(group);
@@ -230,13 +251,14 @@ impl Plan {
         Ok(0)
     }
 
-    /// There is space again: what was held gets its place.
-    fn put_held(&mut self, settings: &Settings) {
+    /// There is space again, or space for copies is about to be used: what was held gets its place.
+    pub(crate) fn put_held(&mut self, settings: &Settings) {
         let Held { bytes, mut lengths, urgency } = std::mem::take(&mut self.held);
         let mut from = 0;
         while let Some(length) = lengths.pop_front() {
             let (group, lsn) = (&bytes[from..from + length], Lsn(self.appended - lengths.len() as u64));
-            if self.put(group, lsn, Purpose::FreesSpace, urgency, settings).is_err() {
+            let want = Want { bytes: length, purpose: Purpose::FreesSpace, was_held: true };
+            if self.put(group, lsn, want, urgency, settings).is_err() {
                 lengths.push_front(length);
                 self.held = Held { bytes: bytes[from..].to_vec(), lengths, urgency };
                 return;
@@ -245,25 +267,70 @@ impl Plan {
         }
     }
 
-    fn open_takes(&self, group_bytes: usize, purpose: Purpose, settings: &Settings) -> bool {
+    fn open_takes(&self, want: Want, settings: &Settings) -> bool {
         self.open.as_ref().is_some_and(|batch| {
-            let bytes = batch.bytes.len() + group_bytes;
+            let bytes = batch.bytes.len() + want.bytes;
+            let more_bytes = || u64::from(pages(bytes) - batch.frame_bytes());
             bytes <= settings.frame_bytes_max()
-                && self.fits(self.offset, bytes, self.kept(group_bytes, purpose))
+                && self.fits(self.offset, bytes, self.kept(want.bytes, want.purpose))
+                && self.leaves_reserve(more_bytes(), want)
         })
+    }
+
+    /// Whether copies still find what they need when so much more of the space is used. What shares a page costs nothing.
+    fn leaves_reserve(&self, used_bytes: u64, want: Want) -> bool {
+        let kept_shares = match want.purpose {
+            Purpose::Copy => return true,
+            Purpose::FreesSpace if want.was_held => 0,
+            Purpose::FreesSpace => 1,
+            Purpose::Return => 2,
+            Purpose::News => 3,
+        };
+        let kept_bytes = kept_shares * self.share_bytes();
+        used_bytes == 0
+            || !self.is_near_limit
+            || self.is_lost
+            || self.room_for_copies() >= self.copies_bytes() + kept_bytes + used_bytes
+    }
+
+    /// What is left of the space in front of what copies need is kept in shares. The last is for what was held, and is used
+    /// with copies; the one before it is for what a turn of the ledger records that has begun when there was room; clients that
+    /// come back leave these two, and news one more.
+    fn share_bytes(&self) -> u64 {
+        u64::from((self.segment.bytes / SHARE_PART).max(SHARE_PAGES * PAGE_BYTES))
+    }
+
+    /// The most that copies of the oldest segment may still take.
+    fn copies_bytes(&self) -> u64 {
+        self.reserve_bytes().saturating_sub(self.copied_bytes)
+    }
+
+    /// Whether there is so little beside what copies need that the oldest segment is cleaned whatever it costs.
+    pub(crate) fn is_short(&self) -> bool {
+        self.has_held() || self.lacks_shares(3)
+    }
+
+    /// What is missing to three shares beside what copies need.
+    pub(crate) fn lacking_bytes(&self) -> u64 {
+        let wanted_bytes = self.copies_bytes() + 3 * self.share_bytes() + self.held_bytes();
+        wanted_bytes.saturating_sub(self.room_for_copies())
+    }
+
+    /// Whether not even this many shares are left beside what copies need.
+    fn lacks_shares(&self, shares: u64) -> bool {
+        let wanted_bytes = self.copies_bytes() + shares * self.share_bytes();
+        self.is_near_limit && self.room_for_copies() < wanted_bytes
     }
 
     /// So much of the segment is kept from these. When there is only one more and no space for another, news leave half, so
     /// that the oldest can be copied whatever is in it. In the very last one some pages are for frames that say that an old
-    /// segment is not needed any more: they have no records, and without them there would never be space again. And copies
-    /// leave some of it to what frees space, which cannot be put off as they can.
+    /// segment is not needed any more: they have no records, and without them there would never be space again.
     fn kept(&self, group_bytes: usize, purpose: Purpose) -> u32 {
         let is_last = self.spares.is_empty() && group_bytes > 0;
         match purpose {
             Purpose::News if self.spares.len() == 1 && self.is_near_limit => self.kept_from_news(),
             Purpose::Return if is_last => self.segment.bytes / 2,
-            Purpose::Copy if is_last => self.kept_from_copies(&self.segment),
-            Purpose::FreesSpace if is_last => MARK_PAGES * PAGE_BYTES,
+            Purpose::Copy | Purpose::FreesSpace if is_last => MARK_PAGES * PAGE_BYTES,
             _ => 0,
         }
     }
@@ -287,17 +354,8 @@ impl Plan {
     /// The most that copies of the oldest segment may take, in bytes: all of it, or all that is live, and what copies have
     /// more than what was copied.
     pub(crate) fn reserve_bytes(&self) -> u64 {
-        let oldest = self.sealed.front().map_or(0, |oldest| u64::from(oldest.room()));
+        let oldest = self.sealed.front().map_or(0, |oldest| u64::from(oldest.used_bytes()));
         oldest.min(self.live_bytes.saturating_add(self.live_bytes / 4).saturating_add(oldest / 8))
-    }
-
-    /// What copies leave of the last segment to what frees space, in bytes; less where all that is live fits into that, since
-    /// with these copies nothing else is needed any more.
-    fn kept_from_copies(&self, last: &Segment) -> u32 {
-        let kept = (last.bytes / KEPT_FROM_COPIES).max(KEPT_FROM_COPIES_PAGES * PAGE_BYTES);
-        let marks = MARK_PAGES * PAGE_BYTES;
-        let live = self.live_bytes.saturating_add(self.live_bytes / 4).saturating_add(u64::from(marks));
-        if live <= u64::from(kept - marks) { marks } else { kept }
     }
 
     /// Whether the spares behind the first are enough for the copies of the oldest segment.
@@ -308,14 +366,19 @@ impl Plan {
 
     /// Whether there is space for what may come next, which is not longer than this.
     pub(crate) fn room(&self, packet_bytes: u32) -> Room {
-        let is_over = self.failure.is_some() || (self.no_space.is_some() && self.is_hopeless);
+        if self.failure.is_some() || self.is_lost {
+            return Room::Enough;
+        }
+        let has_much = self.held.bytes.len() > HELD_BYTES_MAX / 2;
+        if has_much || self.lacks_shares(2) || self.is_near_limit && self.has_held() {
+            return Room::None;
+        }
+        let is_over = self.no_space.is_some() && self.is_hopeless;
         let takes = || self.fits(self.next_offset(), packet_bytes as usize, self.kept(1, Purpose::News));
         if is_over || (!self.has_held() && (self.has_reserve() || (!self.spares.is_empty() && takes()))) {
             Room::Enough
-        } else if self.held.bytes.len() <= HELD_BYTES_MAX / 2 {
-            Room::Little
         } else {
-            Room::None
+            Room::Little
         }
     }
 
@@ -329,8 +392,7 @@ impl Plan {
         let offset = self.next_offset();
         let here = self.segment.room_ends().saturating_sub(offset);
         let spares: u64 = self.spares.iter().map(|spare| u64::from(spare.room())).sum();
-        let last = self.spares.back().unwrap_or(&self.segment);
-        (u64::from(here) + spares).saturating_sub(u64::from(self.kept_from_copies(last)))
+        (u64::from(here) + spares).saturating_sub(u64::from(MARK_PAGES * PAGE_BYTES))
     }
 
     fn fits(&self, offset: u32, batch_bytes: usize, kept: u32) -> bool {
@@ -338,7 +400,8 @@ impl Plan {
     }
 
     /// Closes the open batch and begins the next, in the next segment if it has to be.
-    fn begin_batch(&mut self, group_bytes: usize, purpose: Purpose) -> Result<(), Refusal> {
+    fn begin_batch(&mut self, want: Want) -> Result<(), Refusal> {
+        let Want { bytes: group_bytes, purpose, .. } = want;
         let offset = self.next_offset();
         let kept = self.kept(group_bytes, purpose);
         let is_here = self.fits(offset, HEADER_BYTES as usize + group_bytes, kept);
@@ -348,6 +411,11 @@ impl Plan {
             (false, Purpose::Return | Purpose::FreesSpace | Purpose::Copy) => 1,
         };
         if self.spares.len() < spares_needed || (spares_needed == 2 && !self.has_reserve()) {
+            return Err(Refusal::NoSpace);
+        }
+        let left_bytes = if is_here { 0 } else { self.segment.room_ends().saturating_sub(offset) };
+        let used_bytes = pages(HEADER_BYTES as usize + group_bytes) + left_bytes;
+        if group_bytes > 0 && !self.leaves_reserve(u64::from(used_bytes), want) {
             return Err(Refusal::NoSpace);
         }
         if !is_here && !self.next_holds(group_bytes, purpose) {
@@ -363,6 +431,7 @@ impl Plan {
         self.offset = offset;
         if !is_here {
             let next = self.spares.pop_front().expect("counted just now");
+            self.segment.set_end(offset);
             self.log_bytes += u64::from(next.bytes);
             self.sealed.push_back(std::mem::replace(&mut self.segment, next));
             self.offset = FIRST_FRAME;
@@ -379,7 +448,7 @@ impl Plan {
     fn next_holds(&self, group_bytes: usize, purpose: Purpose) -> bool {
         self.spares.front().is_some_and(|next| {
             let will_be_last = self.spares.len() == 1;
-            let kept = if will_be_last && purpose == Purpose::Copy { self.kept_from_copies(next) } else { 0 };
+            let kept = if will_be_last && purpose == Purpose::Copy { MARK_PAGES * PAGE_BYTES } else { 0 };
             HEADER_BYTES as usize + group_bytes <= (next.room_ends() - kept - FIRST_FRAME) as usize
         })
     }
@@ -409,6 +478,15 @@ impl Plan {
     /// Whether something waits for a spare that has none to wait for when there is no space.
     pub(crate) fn has_held(&self) -> bool {
         !self.held.lengths.is_empty()
+    }
+
+    /// The position of the last group that has its place.
+    pub(crate) fn placed(&self) -> u64 {
+        self.appended - self.held.lengths.len() as u64
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held.bytes.len() as u64
     }
 
     fn first(&self) -> Option<&Batch> {
@@ -455,8 +533,12 @@ impl Plan {
 
     pub(crate) fn add_spare(&mut self, segment: Arc<Segment>, settings: &Settings) {
         self.spares.push_back(segment);
-        self.no_space = None;
+        self.has_space_again();
         self.put_held(settings);
+    }
+
+    pub(crate) fn has_space_again(&mut self) {
+        (self.no_space, self.is_hopeless, self.is_lost) = (None, false, false);
     }
 
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
@@ -469,6 +551,11 @@ impl Plan {
 
 impl Batch {
     fn frame_bytes(&self) -> u32 {
-        padded(u32::try_from(self.bytes.len()).expect("a batch fits into its segment"))
+        pages(self.bytes.len())
     }
+}
+
+/// What a batch of so many bytes takes.
+fn pages(batch_bytes: usize) -> u32 {
+    padded(u32::try_from(batch_bytes).expect("a group fits into a segment"))
 }

@@ -8,20 +8,36 @@
 //!
 //! - News begin another segment only if the spares behind it have room for the copies of the oldest one: for all of it, or
 //!   for all that is live, whichever is less. Near the limit they leave this room and half a segment.
-//! - A step takes at most as much as the segment gives back, which is ready again before the next step.
-//! - What frees space also takes from the reserve. Whoever appends can see that there is no room just now, and wait until the
-//!   next step is made ([`Room`](ledger::Room)).
-//! - News are refused when 5/8 of the limit are live. So a round gives back 3/8 of the limit at least, less the reserve: more
-//!   than what frees space can take from it in the meantime, although a record may take a page.
+//! - What frees space, and who comes back, leave this room too, and some pages ([`Room`](ledger::Room)). When these are used
+//!   up, whoever appends waits, and the oldest segment is cleaned whatever it costs. What comes all the same is held in memory
+//!   and written with the next copies, in the same pages.
+//! - A step takes at most about as much as the segment gives back, which is ready again before the next step.
+//! - News are refused when 5/8 of the limit are live. So a round gives back 3/8 of the limit at least, less the reserve.
 //! - Segments are at most 1/16 of the limit long, unless the shortest are longer: what is in the reserve, or lost at the end
 //!   of a segment because the next record is too long for it, is a small part of the limit.
 //!
-//! A copy that finds no space all the same is tried again: what was copied before it stays copied. If the limit is in the
-//! way and not the disk, it is exceeded then by as much as the oldest segment gives back in the end. That can be needed when
-//! restarts interrupt copies again and again, or where the limit is four segments and records are nearly as long as one.
+//! # Why the journal does not fail while the disk has space
+//! It fails for want of space only when what frees space cannot be held any longer, or nothing can give it a place. While
+//! there is less than two shares beside the reserve, one of these is so:
+//!
+//! - The oldest segment is being cleaned, and each copy finds a place. Then the segment comes back.
+//! - A copy finds no place: records do not go into segments without gaps, a copy may be longer than what was copied, or a
+//!   restart has interrupted other copies. Then [`is_last_resort`](Preparer::is_last_resort) allows a segment beyond the
+//!   limit, long enough for the rest.
+//! - Nothing can be cleaned: all of it was copied since the last news, or the reserve is gone, which an older version has
+//!   used up. Then a segment beyond the limit is allowed too. It is filled with ends of something, which are never copied: so the
+//!   round after that gives at least as much back.
+//! - The ledger does not copy yet, because sessions of the last process are not settled. It settles them first
+//!   ([`Turnover`](ledger::Turnover)), a piece at a time, and each piece is smaller than what may be held.
+//! - An old segment is damaged, or the file system gives no space. Then the disk has failed.
+//!
+//! A segment beyond the limit is made only when nothing else gives space, and it is given back when there is enough without
+//! it. There is no fixed bound for how many are made one after the other: that is better than a journal that fails with each
+//! start.
 //!
 //! Cleaning begins before the space for new segments is used up. A log that takes more than it may, because an operator has
-//! lowered the limit, gives each cleaned segment back, and new ones take at most as much as was given back: it never grows.
+//! lowered the limit, gives each cleaned segment back, and new ones take at most as much as was given back: it never grows,
+//! but for the last resort.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +46,7 @@ use std::sync::atomic::Ordering;
 
 use crate::frame::{FrameReader, Kind};
 use crate::plan::Plan;
-use crate::segment::{FIRST_FRAME, Filling, Segment, name};
+use crate::segment::{BYTES_MOST, FIRST_FRAME, Filling, Segment, name, room_of};
 use crate::{Damage, Fault, Log, Purpose, Urgency};
 
 /// So many segments are ready beside the one that is written to: one for news, and the last for copies and for what frees
@@ -85,7 +101,7 @@ impl Preparer {
         released: VecDeque<Arc<Segment>>,
     ) -> Self {
         let released = released.into_iter().map(|segment| (segment, 0)).collect();
-        Self {
+        let mut preparer = Self {
             log,
             next_number,
             disk_bytes,
@@ -93,7 +109,10 @@ impl Preparer {
             filling: VecDeque::new(),
             reading: None,
             released,
-        }
+        };
+        // What is appended first knows already whether there is little space.
+        preparer.look_at_limit();
+        preparer
     }
 
     /// The log that it prepares for.
@@ -108,6 +127,7 @@ impl Preparer {
             return false;
         }
         self.look_at_limit();
+        self.put_held();
         self.release_copied()
             || self.use_again()
             || self.drop_spare()
@@ -130,6 +150,7 @@ impl Preparer {
         let mut plan = self.log.plan();
         let Some(segment) = plan.sealed.pop_front() else { return false };
         plan.oldest = segment.number + 1;
+        plan.copied_bytes = 0;
         plan.log_bytes -= u64::from(segment.bytes);
         drop(plan);
         // Its file stays as it is until a frame on stable storage says that it is not needed.
@@ -149,7 +170,9 @@ impl Preparer {
         }
         let segment = segment.clone();
         self.released.pop_front();
-        let is_wanted = self.may_begin() && self.needs_spare() && !self.is_over_limit();
+        // What was made as the last resort is given back when there is enough without it.
+        let may_keep = !self.is_over_limit() || self.log.plan().is_short();
+        let is_wanted = self.may_begin() && self.needs_spare() && may_keep;
         let bytes = self.bytes_wanted();
         let least = self.log.settings.segment_bytes_min.max(bytes / 2);
         let done = if is_wanted && (least..=bytes.saturating_mul(2)).contains(&segment.bytes) {
@@ -236,12 +259,13 @@ impl Preparer {
     /// What could not be filled is no spare; if something was to be written to it already, that is lost.
     fn give_up_filling(&mut self, filling: &Filling, error: &io::Error) {
         let Filling { segment, is_reserved, .. } = filling;
+        let may_go_on = self.may_go_on();
         let mut plan = self.log.plan();
         if *is_reserved && plan.spares.pop_back_if(|last| last.number == segment.number).is_none() {
             drop(plan);
             return self.log.fail(error);
         }
-        self.log.run_out_of_space(plan, error, false);
+        self.log.run_out_of_space(plan, error, may_go_on);
         self.next_number = segment.number;
         self.disk_bytes -= u64::from(segment.bytes);
         if let Err(error) = self.remove(segment.number) {
@@ -258,6 +282,16 @@ impl Preparer {
     /// space.
     fn reserve_more(&mut self) -> bool {
         !self.filling.is_empty() && self.begin_spare()
+    }
+
+    /// What frees space and has no place yet gets one, if there is any by now.
+    fn put_held(&self) {
+        let mut plan = self.log.plan();
+        if plan.has_held() {
+            plan.put_held(&self.log.settings);
+            drop(plan);
+            self.log.wake_committer();
+        }
     }
 
     /// Begins another segment if there are too few.
@@ -278,7 +312,7 @@ impl Preparer {
                 if filling.is_reserved {
                     plan.add_spare(filling.segment.clone(), &self.log.settings);
                 }
-                plan.no_space = None;
+                plan.has_space_again();
                 drop(plan);
                 // Something may have waited for it, and have its place in the segment before.
                 self.log.wake_committer();
@@ -290,34 +324,67 @@ impl Preparer {
                 true
             }
             Err(error) => {
-                self.log.run_out_of_space(self.log.plan(), &error, is_cleaning);
+                let may_go_on = self.may_go_on();
+                self.log.run_out_of_space(self.log.plan(), &error, may_go_on);
                 false
             }
         }
     }
 
     fn spare(&self) -> io::Result<Filling> {
-        let bytes = self.log.settings.segment_bytes_within(self.bytes_wanted(), self.room()?);
+        let wanted = self.bytes_wanted();
+        let within = |wanted, room| self.log.settings.segment_bytes_within(wanted, room);
+        let mut bytes = within(wanted, self.room()?);
+        if bytes.is_none() && self.is_last_resort() {
+            bytes = within(self.bytes_lacking(wanted), self.free_bytes()?);
+            self.log.counters.beyond_limit.fetch_add(u64::from(bytes.is_some()), Ordering::Relaxed);
+        }
         let bytes = bytes.ok_or(io::ErrorKind::StorageFull)?;
         Filling::begin(&*self.log.storage, self.next_number, bytes)
     }
 
-    /// What new segments may take, in bytes.
-    fn room(&self) -> io::Result<u64> {
-        let settings = &self.log.settings;
-        let free = self.log.storage.free_bytes()?.saturating_sub(settings.free_bytes_min);
-        let allowed =
-            settings.disk_bytes_max.saturating_add(self.beyond_limit()).saturating_sub(self.disk_bytes);
-        Ok(free.min(allowed.max(self.given_back)))
+    /// The length of a segment after which nothing more is lacking, when another would be so long.
+    fn bytes_lacking(&self, wanted: u32) -> u32 {
+        let lacking = self.log.plan().lacking_bytes();
+        let mut bytes = wanted;
+        while u64::from(room_of(bytes)) < lacking && bytes < BYTES_MOST {
+            bytes = bytes.saturating_mul(2).min(BYTES_MOST);
+        }
+        bytes
     }
 
-    /// The last resort where the copies of the oldest segment found no space, because a restart has interrupted others or
-    /// records do not go into segments without gaps: as much as that segment gives back when it is copied.
-    fn beyond_limit(&self) -> u64 {
-        let is_stalled = self.log.cleaning().is_stalled();
+    /// What new segments may take, in bytes.
+    fn room(&self) -> io::Result<u64> {
+        let allowed = self.log.settings.disk_bytes_max.saturating_sub(self.disk_bytes);
+        Ok(self.free_bytes()?.min(allowed.max(self.given_back)))
+    }
+
+    /// What the file system gives.
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(self.log.storage.free_bytes()?.saturating_sub(self.log.settings.free_bytes_min))
+    }
+
+    /// Whether one segment may be made beyond the limit, because without it there would never be space again: a copy of the
+    /// oldest segment has found none, as records do not go into segments without gaps, or what frees space has none and no
+    /// old segment can be cleaned.
+    fn is_last_resort(&self) -> bool {
+        let cleaning = self.log.cleaning();
+        let is_stalled = cleaning.is_stalled();
+        let waits_for_held = is_stalled || cleaning.copied().is_some() || !self.released.is_empty();
+        drop(cleaning);
+        let is_stuck = !self.may_go_on();
         let plan = self.log.plan();
-        let oldest = plan.sealed.front().filter(|_| is_stalled && plan.spares.is_empty());
-        oldest.map_or(0, |oldest| u64::from(oldest.bytes))
+        // Otherwise something will be durable soon, and may give it its place.
+        let is_held = plan.has_held() && self.log.durable() >= plan.placed();
+        is_stalled && plan.spares.is_empty() || is_held && waits_for_held || is_stuck && plan.is_short()
+    }
+
+    /// Whether an old segment is on its way back, or will be.
+    fn may_go_on(&self) -> bool {
+        let is_damaged = self.log.cleaning().damage.is_some();
+        // Before anybody has said what is live, nothing is cleaned.
+        let is_unknown = self.log.live_bytes() == u64::MAX;
+        self.is_cleaning() || is_unknown || !is_damaged && self.may_clean(&self.log.plan(), Pace::Busy)
     }
 
     fn is_over_limit(&self) -> bool {
@@ -383,18 +450,25 @@ impl Preparer {
             return false;
         }
         drop(cleaning);
-        let plan = self.log.plan();
+        let mut plan = self.log.plan();
         let Some(segment) = plan.sealed.front().cloned() else { return false };
-        // Frames may still have to be written to it; and there is no use in copying copies of what has not changed.
-        let is_worth_it = segment.number < self.log.active() && segment.number <= plan.last_news + 2;
-        let has_room = self.has_room(&plan, &segment);
-        if !is_worth_it || !has_room || !self.is_wanted(&plan, pace) {
+        // Frames may still have to be written to it.
+        if segment.number >= self.log.active() || !self.may_clean(&plan, pace) {
             return false;
         }
+        plan.copied_bytes = 0;
         drop(plan);
         self.log.cleaning().begin();
         self.reading = Some(Reading { segment, offset: FIRST_FRAME, reader: FrameReader::default() });
         true
+    }
+
+    /// Whether the oldest segment is to be cleaned and can be. There is no use in copying copies of what has not changed.
+    fn may_clean(&self, plan: &Plan, pace: Pace) -> bool {
+        plan.sealed.front().is_some_and(|oldest| {
+            let is_worth_it = oldest.number <= plan.last_news + 2;
+            is_worth_it && self.has_room(plan, oldest) && self.is_wanted(plan, pace)
+        })
     }
 
     /// Whether the copies of a segment will probably fit into what there is for them. They fit if all of it is live, or all
@@ -403,7 +477,7 @@ impl Preparer {
         if plan.copy_bytes > 0 && !plan.has_place_for_copy() {
             return false;
         }
-        let room = plan.room_for_copies();
+        let room = plan.room_for_copies().saturating_sub(plan.held_bytes());
         let may_have_more = plan.spares.len() >= SPARES && !plan.is_near_limit;
         if may_have_more || room >= plan.reserve_bytes() {
             return true;
@@ -411,13 +485,19 @@ impl Preparer {
         let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
         let live = u128::from(self.log.live_bytes().min(sealed));
         let expected = u128::from(segment.bytes) * live / u128::from(sealed.max(1));
-        expected + expected / 4 < u128::from(room)
+        // Were there more, a log that is short of room would be worse off than before, and there is a last resort.
+        let margin = if plan.is_short() { expected / 2 } else { expected / 4 };
+        expected + margin < u128::from(room)
     }
 
     /// Whether more space is taken than what is live is worth.
     fn is_wanted(&self, plan: &Plan, pace: Pace) -> bool {
         let live = self.log.live_bytes();
         let bytes = self.log.settings.segment_bytes(plan.log_bytes);
+        if plan.is_short() {
+            // Whatever it costs.
+            return true;
+        }
         let is_short = plan.no_space.is_some() || plan.spares.is_empty();
         if is_short && plan.spares.len() < SPARES && plan.offset() > plan.segment.bytes / 4 {
             // The last one is needed soon: whatever it costs, there has to be another then.

@@ -91,17 +91,18 @@ fn commit(mut committer: Committer, is_closed: &AtomicBool, wake: &dyn Fn()) {
 
 fn prepare(mut preparer: Preparer, is_closed: &AtomicBool, wake: &dyn Fn()) {
     let log = preparer.log().clone();
-    let mut pace = Pace::Busy;
+    let (mut pace, mut room) = (Pace::Busy, log.room());
     while !is_finished(&log, is_closed) {
-        let (had_space, had_room) = (log.has_space(), log.room() == Room::Enough);
+        let had_space = log.has_space();
         let news = log.news();
         while preparer.prepare_once(pace) && !is_finished(&log, is_closed) {
-            if log.has_old_records() || (!had_room && log.room() == Room::Enough) {
+            let before = std::mem::replace(&mut room, log.room());
+            if log.has_old_records() || is_more(room, before) {
                 wake();
             }
         }
-        let has_room = log.room() == Room::Enough;
-        if log.has_old_records() || log.has_space() != had_space || has_room != had_room {
+        let before = std::mem::replace(&mut room, log.room());
+        if log.has_old_records() || log.has_space() != had_space || room != before {
             wake();
         }
         preparer.wake_when_written();
@@ -110,6 +111,11 @@ fn prepare(mut preparer: Preparer, is_closed: &AtomicBool, wake: &dyn Fn()) {
         let is_idle = log.news() == news;
         pace = if is_idle && (is_late || pace == Pace::Idle) { Pace::Idle } else { Pace::Busy };
     }
+}
+
+/// Whether what waits for space may go on.
+fn is_more(room: Room, before: Room) -> bool {
+    room != before && (room == Room::Enough || before == Room::None)
 }
 
 /// It goes on when the log is closed as long as something waits to be written to a segment that is not ready.

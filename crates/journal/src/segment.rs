@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::frame::{PAGE_BYTES, Place};
 use crate::{File, Storage};
@@ -29,6 +29,8 @@ pub(crate) struct Segment {
     pub(crate) file: Arc<dyn File>,
     /// It is full of zeros, or of what it had before, and its own header.
     is_ready: AtomicBool,
+    /// So much of it frames have taken, when that is known; as much as they may before.
+    used_bytes: AtomicU32,
 }
 
 /// What stands at the front of a segment.
@@ -41,7 +43,18 @@ pub(crate) struct SegmentHeader {
 
 impl Segment {
     pub(crate) fn new(number: u64, bytes: u32, file: Arc<dyn File>, is_ready: bool) -> Self {
-        Self { number, bytes, file, is_ready: AtomicBool::new(is_ready) }
+        let (is_ready, used_bytes) = (AtomicBool::new(is_ready), AtomicU32::new(room_of(bytes)));
+        Self { number, bytes, file, is_ready, used_bytes }
+    }
+
+    /// The most that frames have taken of it.
+    pub(crate) fn used_bytes(&self) -> u32 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// No frames come behind this place.
+    pub(crate) fn set_end(&self, offset: u32) {
+        self.used_bytes.store(offset - FIRST_FRAME, Ordering::Relaxed);
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -63,7 +76,7 @@ impl Segment {
 
     /// What frames may take of all of it.
     pub(crate) fn room(&self) -> u32 {
-        self.room_ends() - FIRST_FRAME
+        room_of(self.bytes)
     }
 
     /// Writes the header of a segment whose space is there, and syncs it: from then on it is ready.
@@ -74,6 +87,11 @@ impl Segment {
         self.set_ready();
         Ok(())
     }
+}
+
+/// What frames may take of a segment of this length; nothing of a file that was only begun.
+pub(crate) fn room_of(bytes: u32) -> u32 {
+    bytes.saturating_sub(FIRST_FRAME + PAGE_BYTES)
 }
 
 impl fmt::Debug for Segment {

@@ -121,6 +121,12 @@ impl Watch {
                 _ => {}
             },
         }
+        if told.beyond_limit < now.beyond_limit {
+            tracing::warn!(
+                "the journal in {path} takes more than `disk_bytes` for now: nearly all of it is needed, and without one \
+                 segment more nothing could ever go. A higher limit avoids that"
+            );
+        }
         if let (None, Some(damage)) = (&told.damage, &now.damage) {
             tracing::error!(
                 "the journal in {path} is damaged: {damage}. Make a backup, then stop the broker and see `pondhawk journal check`"

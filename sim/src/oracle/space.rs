@@ -11,6 +11,8 @@ const REFUSED_MS: u64 = 5_000;
 const REFUSED_TURNS: u64 = 20;
 /// A limit has so many of the shortest segments at least.
 const SEGMENTS_MIN: u64 = 8;
+/// So many more segments there may be for a while, as the last resort.
+const BEYOND_LIMIT: u64 = 3;
 /// What is in the directory beside segments, in bytes.
 const OTHER_BYTES: u64 = 4_096;
 
@@ -53,14 +55,14 @@ impl SpaceJudge {
         self.turns += 1;
     }
 
-    /// The directory takes so much now. Where copies of the oldest segment find no space, there may be one more for them, for
-    /// a while: without it there would never be space again.
+    /// The directory takes so much now. Where copies of the oldest segment, or what frees space, find no space, there may be
+    /// some more segments for a while: without them there would never be space again.
     ///
     /// # Errors
     /// More than it may.
     pub(crate) fn takes(&self, bytes: u64, largest_bytes: u64) -> Result<(), String> {
         let Self { limit_bytes, allowed_bytes, .. } = *self;
-        if bytes <= allowed_bytes + largest_bytes + OTHER_BYTES {
+        if bytes <= allowed_bytes + BEYOND_LIMIT * largest_bytes + OTHER_BYTES {
             return Ok(());
         }
         Err(format!("the log takes {bytes} bytes of {limit_bytes}, where {allowed_bytes} are allowed"))
@@ -149,7 +151,7 @@ mod tests {
         let settings =
             Settings { disk_bytes_max: LIMIT_BYTES, segment_bytes_min: 64 << 10, ..Settings::default() };
         judge.begin(&settings, LIMIT_BYTES + (64 << 10));
-        assert!(judge.takes(LIMIT_BYTES + (128 << 10), 64 << 10).is_err());
+        assert!(judge.takes(LIMIT_BYTES + (256 << 10), 64 << 10).is_err());
     }
 
     /// What is said of a second refusal so many milliseconds and turns after the first.
@@ -184,8 +186,8 @@ mod tests {
     #[test]
     fn the_log_is_not_longer_than_it_may_be_unless_it_was() {
         let takes = |begun_bytes, bytes| judge(begun_bytes).takes(bytes, 64 << 10).is_ok();
-        assert!(takes(0, LIMIT_BYTES + (64 << 10)) && !takes(0, LIMIT_BYTES + (128 << 10)));
-        assert!(takes(2_000_000, 2_064_000) && !takes(2_000_000, 2_128_000));
+        assert!(takes(0, LIMIT_BYTES + (192 << 10)) && !takes(0, LIMIT_BYTES + (256 << 10)));
+        assert!(takes(2_000_000, 2_192_000) && !takes(2_000_000, 2_264_000));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use journal::simulated::Simulated;
-use journal::{Log, Pace, Parts, Purpose, Recovery, Settings, Urgency};
+use journal::{Log, Pace, Parts, Purpose, Recovery, Settings, Storage as _, Urgency};
 use ledger::Room;
 
 use crate::scene::{Random, storage};
@@ -413,5 +413,85 @@ fn with_a_lower_limit_the_log_shrinks_and_never_grows() {
         world.settle(Pace::Busy);
         assert!(world.segments_bytes() <= lower_kib * KIB, "{kept} kept: {:?}", world.log().status());
         world.restart(lower_kib);
+    }
+}
+
+impl World {
+    /// Ends a value, and writes that as a frame of its own. Nobody waits while there is only little room, as a reader's
+    /// acknowledgement after some seconds.
+    fn end_in_haste(&mut self, key: u64) {
+        for _ in 0..20_000 {
+            if self.log().room() != Room::None || !(self.step(Pace::Busy) || self.step(Pace::Busy)) {
+                break;
+            }
+        }
+        let group = Group { key, version: self.last_version + 1, bytes: 0 };
+        let ended = self.log().append(&group.encode(), Purpose::FreesSpace, Urgency::Durable);
+        ended.unwrap_or_else(|refusal| panic!("{refusal:?}: {:?}", self.log().status()));
+        self.last_version += 1;
+        self.forget(key);
+        self.tell();
+        self.parts.committer.commit_once();
+    }
+
+    /// As many values as are taken.
+    fn fill(&mut self, bytes: usize) -> u64 {
+        (0..)
+            .find(|key| {
+                let is_taken = self.put(*key, bytes) || {
+                    self.settle(Pace::Busy);
+                    self.put(*key, bytes)
+                };
+                self.step(Pace::Busy);
+                !is_taken
+            })
+            .expect("it is full in the end")
+    }
+}
+
+/// Each acknowledgement takes a page, and they come faster than anything is cleaned.
+#[test]
+fn acknowledgements_do_not_take_the_space_that_copies_need() {
+    for disk_kib in [256, 320, 512, 1_024] {
+        for bytes in [40, 600, 3_000, 12_000] {
+            let mut world = World::new(disk_kib);
+            let keys = world.fill(bytes);
+            for key in 0..keys {
+                world.end_in_haste(key);
+            }
+            world.check_within(disk_kib * KIB + 128 * KIB);
+            world.settle(Pace::Idle);
+            assert!(world.segments_bytes() <= disk_kib * KIB, "{:?}", world.log().status());
+            world.put_patiently(keys, bytes);
+        }
+    }
+}
+
+/// An older version has left a log without a spare, in which nothing can be copied. It is not over the limit for long.
+#[test]
+fn a_log_without_any_space_left_goes_on_after_a_restart() {
+    for bytes in [40, 600, 3_000, 12_000] {
+        let mut world = World::new(512);
+        let keys = world.fill(bytes);
+        world.sync();
+        let spares = world.log().status().spares;
+        let disk = world.disk.after_kill();
+        let mut names = storage(&disk).list().expect("it is in memory");
+        names.retain(|name| name.starts_with("segment"));
+        names.sort_unstable();
+        for name in names.split_off(names.len() - usize::try_from(spares).expect("few")) {
+            storage(&disk).remove(&name).expect("it is there");
+        }
+        let left_kib = (disk.used_bytes() - 28) / KIB;
+        let mut world = World::open(disk, settings(left_kib));
+        assert_eq!(world.log().status().spares, 0, "there is no space for one");
+        for key in 0..keys {
+            world.end_in_haste(key);
+        }
+        world.check_within(left_kib * KIB + 128 * KIB);
+        assert!(world.log().status().beyond_limit > 0, "{:?}", world.log().status());
+        world.settle(Pace::Idle);
+        assert!(world.segments_bytes() <= left_kib * KIB, "{:?}", world.log().status());
+        world.put_patiently(keys, bytes);
     }
 }
