@@ -17,7 +17,9 @@ const ONCE_FAILED: [u64; 24] = [
     2_910, 3_107, 1_000_556, 1_004_196, 1_004_256, 1_013_632, 2_005_930,
 ];
 /// The same of runs in which the space on the disk is what matters.
-const ONCE_FAILED_OF_DISK: [u64; 3] = [78, 351, 365];
+const ONCE_FAILED_OF_DISK: [u64; 11] = [78, 351, 365, 606, 1_412, 1_603, 2_663, 5_092, 7_004, 7_154, 20_692];
+/// Of so many fresh seeds one is a run with a bound on the log, if nothing is said: these take several times as long.
+const FRESH_PER_DISK: u64 = 5;
 /// So many events are shown when a run fails.
 const LAST_EVENTS: usize = 80;
 
@@ -87,7 +89,7 @@ pub(crate) fn run(options: &Options) -> bool {
         (None, None) => {
             let until = begun + Duration::from_secs(options.seconds.unwrap_or(60));
             let mut fixed = fixed_seeds(kind, FIXED_SEEDS);
-            let fresh = fresh_seeds().map(of_kind);
+            let fresh = fresh_seeds().map(|seed| Run { kind: kind_of_fresh(options.only, seed), seed });
             fixed.all(&mut one) && fresh.take_while(|_| Instant::now() < until).all(&mut one)
         }
     };
@@ -147,6 +149,11 @@ fn fresh_seeds() -> impl Iterator<Item = u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let first = u64::try_from(since.as_millis()).unwrap_or(0) * 1_000;
     first..
+}
+
+/// Of both kinds, if nothing is said.
+fn kind_of_fresh(only: Option<Kind>, seed: u64) -> Kind {
+    only.unwrap_or(if seed.is_multiple_of(FRESH_PER_DISK) { Kind::Disk } else { Kind::Ordinary })
 }
 
 fn one(run: Run, mode: Mode, all: &mut Summary) -> bool {
@@ -238,6 +245,12 @@ mod tests {
         };
         let lost = (0..40).filter(is_lost).count();
         assert!(lost > 4, "a disk that does not sync must be seen to lose something: {lost} of 40");
+    }
+
+    #[test]
+    fn fresh_runs_are_of_both_kinds_if_nothing_is_said() {
+        let kinds = |only| (0..100).filter(move |seed| kind_of_fresh(only, *seed) == Kind::Disk).count();
+        assert_eq!([None, Some(Kind::Disk), Some(Kind::Ordinary)].map(kinds), [20, 100, 0]);
     }
 
     #[test]

@@ -52,7 +52,8 @@ const STEPS: &[(&str, Work)] = &[
         // New seeds for every change, and the same seeds for everybody who tests that change.
         let seed = sim::seed_of_tree(house).to_string();
         log.run(sim::command(house).args(["--seed", &seed, "--runs", FRESH_RUNS]))?;
-        log.run(sim::command(house).args(["--only", "disk", "--runs", DISK_RUNS]))
+        log.run(sim::command(house).args(["--only", "disk", "--runs", DISK_RUNS]))?;
+        log.run(sim::command(house).args(["--only", "disk", "--seed", &seed, "--runs", FRESH_DISK_RUNS]))
     }),
     ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
@@ -61,10 +62,12 @@ const STEPS: &[(&str, Work)] = &[
 /// processor all the time, and take about as long.
 const BESIDE: &str = "soak";
 
-/// Number of new seeds, which take about a minute and a half.
-const FRESH_RUNS: &str = "3000";
+/// Number of new seeds, which take about a minute.
+const FRESH_RUNS: &str = "2000";
 /// Number of seeds with a limited log, which take about eight seconds.
 const DISK_RUNS: &str = "40";
+/// Number of new seeds with a limited log, which take about half a minute.
+const FRESH_DISK_RUNS: &str = "200";
 
 /// Runs the steps with these names, or all steps.
 ///
