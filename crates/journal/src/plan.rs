@@ -87,7 +87,7 @@ pub(crate) struct Plan {
     pub(crate) is_hopeless: bool,
     /// Moreover, not even what frees space can be put off any longer: the file system gives nothing.
     pub(crate) is_lost: bool,
-    /// So much of the oldest segment was copied since that was begun, in bytes.
+    /// Bytes of the oldest segment that were copied since its cleaning began.
     pub(crate) copied_bytes: u64,
     /// What the ledger said last that is live, in bytes.
     pub(crate) live_bytes: u64,
@@ -109,7 +109,7 @@ struct Held {
 /// So many bytes of them.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// What is to be appended.
+/// A group that is to be appended.
 #[derive(Debug, Clone, Copy)]
 struct Want {
     bytes: usize,
@@ -277,7 +277,7 @@ impl Plan {
         })
     }
 
-    /// Whether copies still find what they need when so much more of the space is used. What shares a page costs nothing.
+    /// Whether copies still find what they need when so much more of the space is used. A group that shares a page costs nothing.
     fn leaves_reserve(&self, used_bytes: u64, want: Want) -> bool {
         let kept_shares = match want.purpose {
             Purpose::Copy => return true,
@@ -293,9 +293,9 @@ impl Plan {
             || self.room_for_copies() >= self.copies_bytes() + kept_bytes + used_bytes
     }
 
-    /// What is left of the space in front of what copies need is kept in shares. The last is for what was held, and is used
-    /// with copies; the one before it is for what a turn of the ledger records that has begun when there was room; clients that
-    /// come back leave these two, and news one more.
+    /// The space beside what copies need is kept in shares. The last is for groups that were held, and is used with copies. The
+    /// one before it is for a turn of the ledger that has begun when there was room. Clients that come back leave these two,
+    /// and news leave one more.
     fn share_bytes(&self) -> u64 {
         u64::from((self.segment.bytes / SHARE_PART).max(SHARE_PAGES * PAGE_BYTES))
     }
@@ -310,7 +310,7 @@ impl Plan {
         self.has_held() || self.lacks_shares(3)
     }
 
-    /// What is missing to three shares beside what copies need.
+    /// Bytes that are missing to three shares beside what copies need.
     pub(crate) fn lacking_bytes(&self) -> u64 {
         let wanted_bytes = self.copies_bytes() + 3 * self.share_bytes() + self.held_bytes();
         wanted_bytes.saturating_sub(self.room_for_copies())
@@ -555,7 +555,7 @@ impl Batch {
     }
 }
 
-/// What a batch of so many bytes takes.
+/// Bytes of the pages of a batch that is so long.
 fn pages(batch_bytes: usize) -> u32 {
     padded(u32::try_from(batch_bytes).expect("a group fits into a segment"))
 }

@@ -8,11 +8,11 @@
 //!
 //! - News begin another segment only if the spares behind it have room for the copies of the oldest one: for all of it, or
 //!   for all that is live, whichever is less. Near the limit they leave this room and half a segment.
-//! - What frees space, and who comes back, leave this room too, and some pages ([`Room`](ledger::Room)). When these are used
-//!   up, whoever appends waits, and the oldest segment is cleaned whatever it costs. What comes all the same is held in memory
+//! - Groups that free space, and clients that come back, leave this room too, and some pages ([`Room`](ledger::Room)). When these are used
+//!   up, whoever appends waits, and the oldest segment is cleaned whatever it costs. Groups that come all the same are held in memory
 //!   and written with the next copies, in the same pages.
 //! - A step takes at most about as much as the segment gives back, which is ready again before the next step.
-//! - News are refused when 5/8 of the limit are live. So a round gives back 3/8 of the limit at least, less the reserve.
+//! - News are refused when 5/8 of the limit are live. A round gives back 3/8 of the limit at least, less the reserve.
 //! - Segments are at most 1/16 of the limit long, unless the shortest are longer: what is in the reserve, or lost at the end
 //!   of a segment because the next record is too long for it, is a small part of the limit.
 //!
@@ -110,7 +110,7 @@ impl Preparer {
             reading: None,
             released,
         };
-        // What is appended first knows already whether there is little space.
+        // The first group that is appended has to know whether there is little space.
         preparer.look_at_limit();
         preparer
     }
@@ -170,7 +170,7 @@ impl Preparer {
         }
         let segment = segment.clone();
         self.released.pop_front();
-        // What was made as the last resort is given back when there is enough without it.
+        // A segment of the last resort is given back when there is enough without it.
         let may_keep = !self.is_over_limit() || self.log.plan().is_short();
         let is_wanted = self.may_begin() && self.needs_spare() && may_keep;
         let bytes = self.bytes_wanted();
@@ -284,7 +284,7 @@ impl Preparer {
         !self.filling.is_empty() && self.begin_spare()
     }
 
-    /// What frees space and has no place yet gets one, if there is any by now.
+    /// Groups that have waited for a place get one, if there is any by now.
     fn put_held(&self) {
         let mut plan = self.log.plan();
         if plan.has_held() {
@@ -359,14 +359,14 @@ impl Preparer {
         Ok(self.free_bytes()?.min(allowed.max(self.given_back)))
     }
 
-    /// What the file system gives.
+    /// Bytes that the file system still gives.
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(self.log.storage.free_bytes()?.saturating_sub(self.log.settings.free_bytes_min))
     }
 
-    /// Whether one segment may be made beyond the limit, because without it there would never be space again: a copy of the
-    /// oldest segment has found none, as records do not go into segments without gaps, or what frees space has none and no
-    /// old segment can be cleaned.
+    /// Whether one segment may be made beyond the limit, because without it there would never be space again. A copy of the
+    /// oldest segment has found none: records do not go into segments without gaps. Or records that free space have none, and
+    /// no old segment can be cleaned.
     fn is_last_resort(&self) -> bool {
         let cleaning = self.log.cleaning();
         let is_stalled = cleaning.is_stalled();

@@ -29,7 +29,7 @@ pub(crate) struct Segment {
     pub(crate) file: Arc<dyn File>,
     /// It is full of zeros, or of what it had before, and its own header.
     is_ready: AtomicBool,
-    /// So much of it frames have taken, when that is known; as much as they may before.
+    /// Bytes that frames have taken, or may have taken while that is not known.
     used_bytes: AtomicU32,
 }
 
@@ -89,7 +89,7 @@ impl Segment {
     }
 }
 
-/// What frames may take of a segment of this length; nothing of a file that was only begun.
+/// Bytes for frames in a segment of this length; none in a file that was only begun.
 pub(crate) fn room_of(bytes: u32) -> u32 {
     bytes.saturating_sub(FIRST_FRAME + PAGE_BYTES)
 }

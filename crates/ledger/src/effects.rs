@@ -48,7 +48,7 @@ pub trait Effects {
         true
     }
 
-    /// Whether there is not even space for what frees space ([`Room::None`](crate::Room::None)). What can be put off is.
+    /// Whether there is not even space for what frees space ([`Room::None`](crate::Room::None)). Work that can be put off is put off.
     fn lacks_space(&self) -> bool {
         false
     }

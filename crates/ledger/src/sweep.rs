@@ -89,7 +89,7 @@ impl Ledger {
         let (recorded, others): (Vec<_>, Vec<_>) = expired.into_iter().partition(is_on_record);
         has_cleared |= self.clear_expired(&others);
         let mut rest = &recorded[..];
-        // What is left is found again by the next round.
+        // The next round finds the rest again.
         while !rest.is_empty() && !to.lacks_space() {
             let each = rest.iter().map(|topic| cleared(topic).bytes_most());
             let (piece, behind) = rest.split_at(count_within(each, CLEARED_BYTES.min(to.group_bytes_max())));

@@ -11,7 +11,7 @@ const REFUSED_MS: u64 = 5_000;
 const REFUSED_TURNS: u64 = 20;
 /// A limit has so many of the shortest segments at least.
 const SEGMENTS_MIN: u64 = 8;
-/// So many more segments there may be for a while, as the last resort.
+/// Segments that there may be beyond the limit for a while, as the last resort.
 const BEYOND_LIMIT: u64 = 3;
 /// What is in the directory beside segments, in bytes.
 const OTHER_BYTES: u64 = 4_096;
@@ -55,8 +55,8 @@ impl SpaceJudge {
         self.turns += 1;
     }
 
-    /// The directory takes so much now. Where copies of the oldest segment, or what frees space, find no space, there may be
-    /// some more segments for a while: without them there would never be space again.
+    /// The directory takes so much now. If copies of the oldest segment, or records that free space,
+    /// find no space, there may be some more segments for a while. Without them there would never be space again.
     ///
     /// # Errors
     /// More than it may.

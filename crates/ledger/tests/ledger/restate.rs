@@ -421,7 +421,7 @@ fn frames_of_which_nothing_is_needed_are_followed_by_the_next_at_once() {
     assert!(frames.sink.groups.len() > before, "and what is true was copied");
 }
 
-/// Where there is no space after a restart, nothing is done but copying, and nothing is copied before this.
+/// After a restart without space nothing is done but copying, and nothing is copied before this.
 #[test]
 fn who_was_connected_before_a_restart_is_settled_before_anything_is_copied() {
     let mut stage = Stage::new();
