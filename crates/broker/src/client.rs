@@ -13,7 +13,7 @@ use crate::pressure::Blocker;
 use crate::publish::Route;
 use crate::requests::Request;
 use crate::retained::Walks;
-use crate::subscribe::Recording;
+use crate::subscribe::Recordings;
 
 /// A connection with its session. What most connections do not have is behind a pointer.
 #[derive(Debug)]
@@ -39,8 +39,7 @@ pub(crate) struct Client {
     /// A SUBSCRIBE or UNSUBSCRIBE that takes more than one turn; what stands behind it waits.
     pub(crate) request: Option<Box<Request>>,
     /// SUBSCRIBE and UNSUBSCRIBE packets that are answered when the ledger has recorded them.
-    #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
-    pub(crate) recording: Option<Box<Vec<Recording>>>,
+    pub(crate) recording: Option<Box<Recordings>>,
     /// Shared filters that the ledger was asked for, and how many of its answers are still to come.
     #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
     pub(crate) joining: Option<Box<HashMap<Box<str>, u32>>>,

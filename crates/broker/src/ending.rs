@@ -121,6 +121,8 @@ impl Shard {
         self.tally.sub(Purpose::Inbound, client.inbound_bytes);
         let request_bytes = client.request.as_ref().map_or(0, |request| request.size_bytes());
         self.tally.sub(Purpose::Partials, request_bytes);
+        let recording_bytes = client.recording.as_ref().map_or(0, |recording| recording.size_bytes());
+        self.tally.sub(Purpose::Subscriptions, recording_bytes);
     }
 
     /// Memory is short, and too much of it is held for one connection.

@@ -100,6 +100,40 @@ impl Recording {
             *reason = UnsubAckReason::NoSubscriptionExisted;
         }
     }
+
+    /// The memory of the answer, in bytes. Each filter is here, and once more among those that the client is joining.
+    fn size_bytes(&self) -> usize {
+        let filters = self.shared.iter().map(|filter| 2 * filter.len() + size_of::<Box<str>>());
+        let codes = self.part.so_far.len() + self.answer.len();
+        size_of::<Self>() + codes + size_of_val(&*self.places) + filters.sum::<usize>()
+    }
+}
+
+/// The answers of one client that wait for the ledger, which records the changes in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Recordings {
+    answers: VecDeque<Recording>,
+    bytes: usize,
+}
+
+impl Recordings {
+    /// The memory of all answers, in bytes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn push(&mut self, answer: Recording) {
+        self.bytes += answer.size_bytes();
+        self.answers.push_back(answer);
+    }
+
+    /// The first answer to a packet. It is the first of all, so that no other answer moves.
+    fn take(&mut self, packet_id: PacketId) -> Option<Recording> {
+        let place = self.answers.iter().position(|answer| answer.part.packet_id == packet_id)?;
+        let answer = self.answers.remove(place)?;
+        self.bytes -= answer.size_bytes();
+        Some(answer)
+    }
 }
 
 #[derive(Debug)]
@@ -118,6 +152,13 @@ impl Asks {
 }
 
 impl Reasons {
+    fn len(&self) -> usize {
+        match self {
+            Self::Subscribe(reasons) => reasons.len(),
+            Self::Unsubscribe(reasons) => reasons.len(),
+        }
+    }
+
     /// The ledger could not: what was granted is not.
     fn refuse(&mut self, reason: ReasonCode) {
         match self {
@@ -347,6 +388,7 @@ impl Shard {
 
     fn record(&mut self, id: ConnectionId, answer: Option<Recording>) {
         if let (Some(client), Some(answer)) = (self.clients.get_mut(id), answer) {
+            self.tally.add(Purpose::Subscriptions, answer.size_bytes());
             client.recording.get_or_insert_default().push(answer);
         }
     }
@@ -367,17 +409,15 @@ impl Shard {
         }
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(recording) = client.recording.as_mut() else { return };
-        let Some(place) = recording.iter().position(|recording| recording.part.packet_id == packet_id) else {
-            return;
-        };
-        let mut answer = recording.remove(place);
+        let Some(mut answer) = recording.take(packet_id) else { return };
+        self.tally.sub(Purpose::Subscriptions, answer.size_bytes());
         for (_, filter) in &refused {
             // The packet that names it next was answered for a subscription that there is not.
-            if let Some(next) = recording[place..].iter_mut().find(|next| next.shared.contains(filter)) {
+            if let Some(next) = recording.answers.iter_mut().find(|next| next.shared.contains(filter)) {
                 next.deny(filter);
             }
         }
-        if recording.is_empty() {
+        if recording.answers.is_empty() {
             client.recording = None;
         }
         if let Reasons::Subscribe(_) = &answer.answer {
@@ -588,4 +628,36 @@ pub(crate) fn accept<'a>(
     let filter = subscription.filter().map_err(|_| SubAckReason::TopicFilterInvalid)?;
     let refusal = settings.refusal(filter, has_identifier, version.unwrap_or(Version::V3_1_1));
     refusal.map_or(Ok(filter), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(number: u16) -> Recording {
+        let packet_id = PacketId::new(number).expect("not 0");
+        let so_far = Reasons::Unsubscribe(Vec::new());
+        let answer = Reasons::Unsubscribe(vec![UnsubAckReason::Success]);
+        let part = Part { packet_id, is_last: true, so_far };
+        Recording { part, answer, places: Vec::new(), shared: vec!["$share/g/a".into()] }
+    }
+
+    #[test]
+    fn an_answer_of_the_ledger_moves_no_other_answer() {
+        let mut recordings = Recordings::default();
+        (1..=10_000).for_each(|number| recordings.push(answer(number)));
+        let places = |recordings: &Recordings| -> Vec<*const Recording> {
+            recordings.answers.iter().map(std::ptr::from_ref).collect()
+        };
+        let before = places(&recordings);
+        for number in 1..=100 {
+            let packet_id = PacketId::new(number).expect("not 0");
+            assert_eq!(recordings.take(packet_id).expect("it is there").part.packet_id, packet_id);
+        }
+        let after = places(&recordings);
+        let moved = before[100..].iter().zip(&after).filter(|(before, after)| before != after).count();
+        assert_eq!((after.len(), moved), (9_900, 0));
+        (101..=10_000).for_each(|number| drop(recordings.take(PacketId::new(number).expect("not 0"))));
+        assert_eq!(recordings.size_bytes(), 0);
+    }
 }

@@ -291,3 +291,26 @@ fn the_filters_of_a_client_that_has_left_go_over_many_turns() {
     assert!(turns > 1 && most <= 20, "{turns} times two turns, {most} filters in two");
     assert_eq!((world.subscriptions(), world.budget.held_bytes(Purpose::Subscriptions)), (0, 0));
 }
+
+/// They are on the account until the ledger answers, or until the connection ends.
+#[test]
+fn answers_that_wait_for_the_ledger_are_on_the_account() {
+    let held = |world: &World| world.budget.held_bytes(Purpose::Subscriptions);
+    for is_answered in [true, false] {
+        let mut world = world();
+        let client = world.connect(0, Version::V5, "client");
+        let filter = [format!("$share/g/{}", "long".repeat(1_000))];
+        world.feed(client, &subscribe(&filter, Version::V5));
+        let before = held(&world);
+        (0..100).for_each(|_| world.feed_only(client, &subscribe(&filter, Version::V5)));
+        let waiting = held(&world) - before;
+        assert!(waiting > 100 * filter[0].len(), "{waiting} bytes");
+        if is_answered {
+            world.settle();
+            assert_eq!(held(&world), before);
+        }
+        world.hang_up(client);
+        world.settle();
+        assert_eq!(held(&world), 0, "answered: {is_answered}");
+    }
+}
