@@ -29,7 +29,7 @@ gauges! {
     retained_bytes: "retained messages/bytes",
     /// How far they are over `retained_bytes`, which was higher when they were acknowledged.
     retained_over_bytes: "retained messages/bytes_over_limit",
-    /// Messages that were not retained because there was no room.
+    /// Messages that were not retained because there was no room: at QoS 1 and 2 nobody got them.
     retained_refused: "refused/retained",
     /// Retained messages that expired.
     retained_expired: "expired/retained",

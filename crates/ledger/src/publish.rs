@@ -312,7 +312,14 @@ impl Ledger {
         let lacks_memory =
             self.lacks_memory(message, is_retained, plan) || self.has_too_many_open(routing.opens);
         if publisher.is_some() && lacks_memory {
-            add(&self.gauges.publishes_refused_memory, 1);
+            let is_to_retain = message.retain() && !message.payload().is_empty();
+            let is_over_limit = is_to_retain && !self.retained.has_room_for(message);
+            let refused = if is_over_limit {
+                &self.gauges.retained_refused
+            } else {
+                &self.gauges.publishes_refused_memory
+            };
+            add(refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
         Ok(())

@@ -420,3 +420,22 @@ fn when_everybody_has_left_nothing_is_held() {
         assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
     }
 }
+
+/// Memory is not short.
+#[test]
+fn a_message_over_the_limit_of_what_is_retained_is_counted_there_at_every_qos() {
+    let limit = ledger::Settings { retained_bytes_max: 500, ..ledger::Settings::default() };
+    let mut world = World::with_ledger(1, limit);
+    let publisher = world.connect(0, Version::V5, "p");
+    let payload = [b'x'; 1_000];
+    for (refused, delivery) in [
+        (1, wire::Delivery::AtMostOnce),
+        (2, wire::Delivery::AtLeastOnce { dup: false, packet_id: PacketId::MIN }),
+    ] {
+        let publish = Publish { retain: true, delivery, ..Publish::new(name("t"), &payload) };
+        world.send(publisher, &publish.into());
+        let gauges = world.ledger();
+        let counts = [&gauges.retained_refused, &gauges.publishes_refused_memory];
+        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [refused, 0]);
+    }
+}
