@@ -292,6 +292,13 @@ impl Members {
         self.list.read().unwrap_or_else(PoisonError::into_inner).members.clone()
     }
 
+    /// At most so many of them: those that are not connected first.
+    #[must_use]
+    pub fn last(&self, count: usize) -> Vec<Member> {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        list.members[list.members.len().saturating_sub(count)..].to_vec()
+    }
+
     /// Adds a member, or replaces what its subscription asks for.
     pub fn put(&self, member: Member) {
         self.list.write().unwrap_or_else(PoisonError::into_inner).put(member);

@@ -50,6 +50,8 @@ pub(crate) struct Group {
     pub(crate) growth: Growth,
     /// What waited when a member was ended whose keys had filled the queue: the others are given time to take it.
     pub(crate) inherited: Inherited,
+    /// Its queue was full: its members are ended, and nobody joins it.
+    pub(crate) is_ending: bool,
     /// It stands in the line of those that are to be fed.
     pub(crate) is_ready: bool,
     /// It stands in the line of those whose lanes are to get their owners.
@@ -449,6 +451,7 @@ impl Groups {
             connected: 0,
             growth: Growth::default(),
             inherited: Inherited::default(),
+            is_ending: false,
             is_ready: false,
             is_deciding: false,
         });

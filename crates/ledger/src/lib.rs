@@ -27,6 +27,7 @@ mod end;
 mod entry;
 mod extent;
 mod feed;
+mod full;
 mod gauges;
 mod group;
 mod in_flight;
@@ -151,6 +152,8 @@ pub struct Ledger {
     timers: Timers,
     wills: Wills,
     endings: VecDeque<Ending>,
+    /// Groups whose queue is full, and whose members are to be ended.
+    full_groups: VecDeque<QueueId>,
     /// After a restart: sessions that were connected, and groups that have no member any more.
     unsettled: VecDeque<QueueId>,
     orphans: Vec<Incarnation>,
@@ -193,6 +196,7 @@ impl Ledger {
             timers: Timers::default(),
             wills: Wills::default(),
             endings: VecDeque::new(),
+            full_groups: VecDeque::new(),
             unsettled: VecDeque::new(),
             orphans: Vec::new(),
             sweep: Sweep::default(),
@@ -310,6 +314,7 @@ impl Ledger {
         self.settle_some(&mut units, now, to);
         self.feed_all(&mut units, now, to);
         self.look_at_timers(&mut units, now, to);
+        self.end_some_members(&mut units, to);
         self.end_some(&mut units, to);
         self.cursors.close_some(&mut units);
         self.fire_wills(&mut units, now, to);
@@ -332,7 +337,8 @@ impl Ledger {
         let feeds = !self.ready.is_empty() && self.stalled_until_ms.is_none();
         let settles = !self.unsettled.is_empty() || !self.orphans.is_empty();
         let decides = !self.deciding.is_empty();
-        feeds || settles || decides || !self.endings.is_empty() || self.sweep.is_under_way()
+        let ends = !(self.endings.is_empty() && self.full_groups.is_empty());
+        feeds || settles || decides || ends || self.sweep.is_under_way()
     }
 
     /// When [`work`](Self::work) wants to be called again at the latest, on the monotonic clock.

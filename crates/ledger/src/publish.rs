@@ -85,8 +85,11 @@ enum Room {
     None,
     /// Nor one that may not wait, while nobody is there to have it at once.
     Absent,
-    /// None, and that is its end.
+    /// None, and that is the end of its session.
     Ends,
+    /// None, and that is the end of all members of the group, some at a time. Until the last has ended, messages wait with
+    /// the others: after a crash in between, those that are left miss nothing.
+    EndsGroup,
     /// Enough, once this member of the group is ended: its keys fill the queue.
     AfterEnding(QueueId),
 }
@@ -94,7 +97,7 @@ enum Room {
 impl Planned {
     /// Whether the queue gets the message.
     fn is_taken(&self) -> bool {
-        matches!(self.room, Room::Enough | Room::AfterDropping(_) | Room::AfterEnding(_))
+        matches!(self.room, Room::Enough | Room::AfterDropping(_) | Room::AfterEnding(_) | Room::EndsGroup)
     }
 
     /// The messages that the queue drops, without the first.
@@ -374,7 +377,13 @@ impl Ledger {
     /// it does not count.
     fn room_in(&self, group: &Group, message: &Message, dropped_max: usize) -> Room {
         let room = self.room(&group.queue, group.takes(message), message, dropped_max);
-        let Some(lanes) = group.lanes.as_ref().filter(|_| room == Room::Ends) else { return room };
+        if room != Room::Ends {
+            return room;
+        }
+        if group.is_ending {
+            return Room::Enough;
+        }
+        let Some(lanes) = &group.lanes else { return Room::EndsGroup };
         let (messages_max, bytes_max) = (self.settings.queue_messages_max, self.settings.queue_bytes_max);
         let (messages, bytes) = group.inherited.rest_of(&group.queue);
         if messages < messages_max && bytes + message.size_bytes() <= bytes_max {
@@ -382,14 +391,14 @@ impl Ledger {
         }
         let is_taken_over = group.inherited.is_within(messages_max / 2, bytes_max / 2);
         if !is_taken_over || message.size_bytes() > bytes_max {
-            return Room::Ends;
+            return Room::EndsGroup;
         }
         // The messages of a lane without an owner are counted for no member yet.
         let most = Inherited::most(&self.settings);
         if lanes.is_undecided() && most.has_room_for(&group.queue, message.size_bytes()) {
             return Room::Enough;
         }
-        lanes.fullest(group.queue.len() < messages_max).map_or(Room::Ends, Room::AfterEnding)
+        lanes.fullest(group.queue.len() < messages_max).map_or(Room::EndsGroup, Room::AfterEnding)
     }
 
     /// Whether a queue has room, if at most `dropped_max` of its oldest messages are dropped for it.
@@ -437,10 +446,11 @@ impl Ledger {
         let Routing { message, opens, will, .. } = *routing;
         let id = self.next_message();
         let mut group: Vec<Record<'_>> = Vec::with_capacity(2);
-        let ended = self.ended_by(plan);
+        let ended = ended_by(plan);
+        let is_ended = |queue: QueueOf| ended.binary_search(&queue).is_ok();
         let takes = plan
             .iter()
-            .filter(|planned| planned.is_recorded && planned.is_taken() && !ended.contains(&planned.queue));
+            .filter(|planned| planned.is_recorded && planned.is_taken() && !is_ended(planned.queue));
         let queues: Vec<Queued> = takes.map(|planned| planned.queued.clone()).collect();
         let is_queued = !queues.is_empty();
         // The server's own values are those of this process.
@@ -457,6 +467,11 @@ impl Ledger {
         for planned in plan {
             self.record_room(planned, &mut group);
         }
+        let ends = ended.iter().filter_map(|queue| match queue {
+            QueueOf::Session(id) => self.end_of(*id),
+            QueueOf::Group(_) => None,
+        });
+        group.extend(ends);
         // Where there is no value, to record that there is none would only take space.
         let clears = message.retain() && !is_retained && !is_of_server(message);
         if clears && self.retained.is_on_record(message.topic().as_str()) {
@@ -493,7 +508,8 @@ impl Ledger {
     /// What making room comes to.
     fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
         match (planned.room, planned.queue) {
-            (Room::Enough | Room::None | Room::Absent, _) => {}
+            // The ends of members are recorded once, however many groups they are the fullest of.
+            (Room::Enough | Room::None | Room::Absent | Room::EndsGroup | Room::AfterEnding(_), _) => {}
             (Room::AfterDropping(messages), queue) => {
                 let waiting = match queue {
                     QueueOf::Session(id) => self.sessions.find(id).map(|session| &session.queue),
@@ -504,37 +520,15 @@ impl Ledger {
                 let queue = planned.queued.queue;
                 group.extend(recorded.map(|(message, _)| Record::Removed { queue, message }));
             }
-            (Room::Ends, QueueOf::Session(id)) | (Room::AfterEnding(id), _) => group.extend(self.end_of(id)),
-            (Room::Ends, QueueOf::Group(id)) => {
-                group.extend(self.lasting_members(id).into_iter().filter_map(|id| self.end_of(id)));
-                if planned.is_recorded {
-                    group.push(Record::GroupEnded { group: planned.queued.queue });
-                }
-            }
+            (Room::Ends, QueueOf::Session(id)) => group.extend(self.end_of(id)),
+            (Room::Ends, QueueOf::Group(_)) => debug_assert!(false, "a group ends bit by bit"),
         }
     }
 
-    /// The sessions that end because a group is full: they are spoken of no more.
-    fn ended_by(&self, plan: &[Planned]) -> BTreeSet<QueueOf> {
-        let ended = plan.iter().flat_map(|planned| match (planned.room, planned.queue) {
-            (Room::Ends, QueueOf::Group(id)) => self.lasting_members(id),
-            (Room::AfterEnding(member), _) => vec![member],
-            _ => Vec::new(),
-        });
-        ended.map(QueueOf::Session).collect()
-    }
-
-    fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
+    pub(crate) fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
         let session = self.sessions.find(id)?;
         let will = if session.will.is_some() { WillFate::Due } else { WillFate::Dropped };
         session.incarnation.map(|session| Record::Ended { session, will })
-    }
-
-    fn lasting_members(&self, group: QueueId) -> Vec<QueueId> {
-        let group = self.groups.table.find(group);
-        let members = group.and_then(|group| group.subscriber.members());
-        let list = members.map(index::Members::list).unwrap_or_default();
-        list.into_iter().filter_map(|member| member.subscriber.queue).collect()
     }
 
     /// What was recorded happens. Returns a queue that has grown too much.
@@ -553,7 +547,9 @@ impl Ledger {
         add(&self.gauges.routed, plan.len());
         for planned in plan.iter().filter(|planned| planned.room == Room::Ends) {
             add(&self.gauges.discarded, 1);
-            self.end_for_full_queue(planned.queue, to);
+            if let QueueOf::Session(id) = planned.queue {
+                self.end_for_full_queue(id, to);
+            }
         }
         let is_recorded = plan.iter().any(|planned| planned.is_recorded);
         let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.live), address);
@@ -572,6 +568,7 @@ impl Ledger {
                 Room::Enough => {}
                 Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
                 Room::AfterEnding(member) => self.end_fullest(queue, member, to),
+                Room::EndsGroup => self.end_members_of(queue),
             }
             let entry = |stays_away| keeping.one(queued.granted, is_recorded, stays_away);
             self.push(queue, id, routing.message, entry);
@@ -634,7 +631,7 @@ impl Ledger {
 
     /// Ends the member whose keys fill the queue of a group. The others get what waits for it.
     fn end_fullest(&mut self, queue: QueueOf, member: QueueId, to: &mut impl Effects) {
-        self.end_for_full_queue(QueueOf::Session(member), to);
+        self.end_for_full_queue(member, to);
         if let QueueOf::Group(id) = queue
             && let Some(group) = self.groups.table.find_mut(id)
         {
@@ -642,29 +639,14 @@ impl Ledger {
         }
     }
 
-    /// Ends a session whose queue is full, or all of a group's; who is connected is told.
-    fn end_for_full_queue(&mut self, queue: QueueOf, to: &mut impl Effects) {
-        match queue {
-            QueueOf::Session(id) => {
-                let Some(session) = self.sessions.find(id) else { return };
-                if let Some(online) = &session.online {
-                    post_ended(online.place, to);
-                }
-                add(&self.gauges.ended_by_full_queue, usize::from(session.incarnation.is_some()));
-                self.remove_session(id, WillFate::Due);
-            }
-            QueueOf::Group(id) => {
-                for session in self.lasting_members(id) {
-                    self.end_for_full_queue(QueueOf::Session(session), to);
-                }
-                let Some(group) = self.groups.table.find_mut(id) else { return };
-                group.members = 0;
-                let members = group.subscriber.members().map(index::Members::list).unwrap_or_default();
-                let clean = members.iter().filter(|member| member.subscriber.queue.is_none());
-                clean.filter_map(|member| member.subscriber.place()).for_each(|place| post_ended(place, to));
-                self.remove_if_empty(id);
-            }
+    /// Ends a session whose queue is full, and tells its client if that is connected.
+    pub(crate) fn end_for_full_queue(&mut self, id: QueueId, to: &mut impl Effects) {
+        let Some(session) = self.sessions.find(id) else { return };
+        if let Some(online) = &session.online {
+            post_ended(online.place, to);
         }
+        add(&self.gauges.ended_by_full_queue, usize::from(session.incarnation.is_some()));
+        self.remove_session(id, WillFate::Due);
     }
 
     /// Gives those who are connected their copies at once.
@@ -690,7 +672,22 @@ impl Ledger {
     }
 }
 
-fn post_ended(place: Place, to: &mut impl Effects) {
+/// The members that end because their keys fill a group, in an order in which they are found: nothing is recorded for
+/// their own queues any more.
+fn ended_by(plan: &[Planned]) -> Vec<QueueOf> {
+    let mut ended: Vec<QueueOf> = plan
+        .iter()
+        .filter_map(|planned| match planned.room {
+            Room::AfterEnding(member) => Some(QueueOf::Session(member)),
+            _ => None,
+        })
+        .collect();
+    ended.sort_unstable();
+    ended.dedup();
+    ended
+}
+
+pub(crate) fn post_ended(place: Place, to: &mut impl Effects) {
     let reason = ReasonCode::QuotaExceeded;
     to.post(place.shard, Reply::Ended { connection: place.connection, reason });
 }

@@ -109,6 +109,10 @@ impl Ledger {
         if session.shares.len() + joined.len() >= self.settings.shared_subscriptions_max {
             return None;
         }
+        let is_ending = |group: QueueId| self.groups.table.find(group).is_some_and(|group| group.is_ending);
+        if group.is_some_and(is_ending) {
+            return None;
+        }
         if group.is_none() {
             // Who joins a group adds nothing to what a message costs; who begins one does.
             let Begun { groups, of_founder } = self.groups.begun_on_filter_of(filter, id);

@@ -498,9 +498,12 @@ fn restarts_do_not_let_a_group_grow_without_bound() {
             stage.emit(&of(&format!("key{number}-"), message, QOS_1));
             queued_max = queued_max.max(count(&stage.gauges().queued));
         }
+        // The members are ended one after the other.
+        stage.work();
     }
     assert_eq!(count(&stage.gauges().sessions), 0, "its bound is reached, and the policy applies");
-    assert!((50..=70).contains(&queued_max), "{queued_max} messages");
+    // With the messages that come before the next turn.
+    assert!((50..=70 + 15).contains(&queued_max), "{queued_max} messages");
 }
 
 /// Lanes without an owner are nobody's fault: the group waits until it is known who fills it.

@@ -15,6 +15,7 @@ mod restate;
 mod review;
 mod schedules;
 mod sessions;
+mod slices;
 mod space;
 mod stage;
 mod wills;
