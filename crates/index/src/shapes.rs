@@ -242,3 +242,44 @@ fn pluses_in(filter: TopicFilter<'_>) -> Vec<u16> {
     let pluses = levels.filter(|(_, level)| *level == "+").map(|(position, _)| position);
     pluses.map(|position| u16::try_from(position).expect("a filter has at most 65,535 bytes")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use topic::TopicName;
+
+    use super::*;
+
+    /// Every arrangement of `+` in a filter with so many levels of this name, with `#` behind it or not.
+    fn filters(levels: u32, open: bool) -> impl Iterator<Item = String> {
+        (0..1_u32 << levels).map(move |mask| {
+            let level = |position| if mask & (1_u32 << position) == 0 { "elsewhere" } else { "+" };
+            let ending = open.then_some("#");
+            (0..levels).map(level).chain(ending).collect::<Vec<_>>().join("/")
+        })
+    }
+
+    /// A look-up costs a probe for each, whatever clients subscribe to, and whether or not anything matches.
+    #[test]
+    fn a_topic_fits_a_bounded_number_of_shapes_with_few_levels() {
+        let (mut shapes, hash) = (Shapes::default(), LevelHash::new([1, 2]));
+        let all =
+            (1..=6).flat_map(|levels| filters(levels, false)).chain((0..=6).flat_map(|n| filters(n, true)));
+        for filter in all {
+            shapes.add(TopicFilter::new(&filter).expect("a filter"), &hash);
+        }
+        let probes = |name: &str, shapes: &Shapes| {
+            let topic = HashedTopic::new(TopicName::new(name).expect("a topic"), &hash);
+            let mut probes = 0;
+            shapes.for_each_fitting(&topic, &hash, |_, _| probes += 1);
+            probes
+        };
+        assert_eq!(probes("a/b/c/d/e/f", &shapes), 190);
+        assert_eq!(probes("a", &shapes), 4);
+        // Deeper shapes count one by one, for topics with as many levels.
+        for deep in ["+/x/x/x/x/x/x", "x/+/x/x/x/x/x", "x/+/x/x/x/x/x/x"] {
+            shapes.add(TopicFilter::new(deep).expect("a filter"), &hash);
+        }
+        assert_eq!(probes("a/b/c/d/e/f", &shapes), 190);
+        assert_eq!(probes("a/b/c/d/e/f/g", &shapes), 127 + 2);
+    }
+}
