@@ -57,11 +57,13 @@ impl Committer {
             return false;
         }
         let Some((mut batch, oldest)) = self.log.take(least) else { return false };
+        let groups_bytes = batch.bytes.len() as u64 - u64::from(HEADER_BYTES);
         let is_done = self.attempt(|committer| {
             committer.write(&mut batch, oldest)?;
             if batch.urgency == Urgency::Durable { committer.sync() } else { Ok(()) }
         });
         self.log.plan().give_back(batch.bytes);
+        self.log.note_done(groups_bytes);
         if is_done {
             self.log.prepare_if_due();
         }

@@ -401,6 +401,10 @@ impl Keeper for Journal {
     fn set_live_bytes(&mut self, bytes: usize) {
         self.log.set_live_bytes(bytes as u64);
     }
+
+    fn pending_bytes(&self) -> usize {
+        usize::try_from(self.log.pending_bytes()).unwrap_or(usize::MAX)
+    }
 }
 
 /// A client that comes back to its session, or ends it and begins another, is not news: so what fills the disk may go.

@@ -69,6 +69,9 @@ pub struct Log {
     readable: AtomicU64,
     /// What has been written to segments, in bytes.
     position: AtomicU64,
+    /// The bytes of all groups that were appended, and of those that wait in memory no more.
+    appended_bytes: AtomicU64,
+    done_bytes: AtomicU64,
     live_bytes: AtomicU64,
     pub(crate) preparation: Preparation,
     pub(crate) counters: Counters,
@@ -140,6 +143,8 @@ pub struct Status {
     pub fetched: u64,
     /// What the ledger says is live, in bytes; [`u64::MAX`] before it has said anything.
     pub live_bytes: u64,
+    /// Records that were appended and still wait in memory to be written, in bytes.
+    pub pending_bytes: u64,
     /// How long commits took, where threads do them.
     pub latencies: Latencies,
     /// Whether there is no space for another segment at the moment, and why.
@@ -186,6 +191,8 @@ impl Log {
             active: AtomicU64::new(active),
             readable: AtomicU64::new(readable),
             position: AtomicU64::new(0),
+            appended_bytes: AtomicU64::new(0),
+            done_bytes: AtomicU64::new(0),
             // Nothing is cleaned before somebody has said what is live.
             live_bytes: AtomicU64::new(u64::MAX),
             preparation: Preparation {
@@ -240,6 +247,7 @@ impl Log {
         };
         let room = plan.room(self.settings.segment_bytes_min / PACKETS_OF_SEGMENT);
         self.has_room.store(room == Room::Enough, Ordering::Release);
+        self.appended_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
         let wakes = plan.waiter.is_called_by(urgency);
         let has_taken_spare = plan.segment.number != segment;
         let is_short = room == Room::None || plan.has_held();
@@ -332,6 +340,7 @@ impl Log {
             recycled: count(&self.counters.recycled),
             fetched: count(&self.counters.fetched),
             live_bytes: self.live_bytes(),
+            pending_bytes: self.pending_bytes(),
             latencies: self.latency.read(),
             no_space: self.no_space(&plan),
             failure: plan.failure.clone(),
@@ -431,6 +440,18 @@ impl Log {
         self.position.fetch_add(bytes, Ordering::Relaxed);
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A batch with groups of so many bytes is in memory no more.
+    pub(crate) fn note_done(&self, bytes: u64) {
+        self.done_bytes.fetch_add(bytes, Ordering::Release);
+    }
+
+    /// The bytes of the groups that were appended and still wait in memory to be written.
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        // In this order: a batch is done behind its last group.
+        let done = self.done_bytes.load(Ordering::Acquire);
+        self.appended_bytes.load(Ordering::Relaxed).saturating_sub(done)
     }
 
     pub(crate) fn durable(&self) -> u64 {

@@ -52,6 +52,7 @@ impl Instruments for Panel {
         say("journal/syncs", status.syncs.to_string());
         say("journal/bytes/written", status.bytes_written.to_string());
         say("journal/bytes/copied", status.copied_bytes.to_string());
+        say("journal/bytes/pending", status.pending_bytes.to_string());
         say("journal/bytes/live", status.live_bytes.to_string());
         say("journal/bytes/log", status.log_bytes.to_string());
         say("journal/segments", status.segments.to_string());

@@ -72,6 +72,11 @@ pub trait Keeper: Send {
     /// What is still true takes about so much, in bytes ([`Ledger::live_bytes`](crate::Ledger::live_bytes)): it decides
     /// when the space of old records is wanted. One that has space enough need not know.
     fn set_live_bytes(&mut self, _bytes: usize) {}
+
+    /// The memory of records that were taken and wait to be written, in bytes.
+    fn pending_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// The space that there is for more records.

@@ -457,6 +457,14 @@ impl Ledger {
         set(&self.gauges.groups, self.groups.table.len());
     }
 
+    /// Records that were committed and wait to be written take so much memory, in bytes.
+    pub(crate) fn settle_pending(&mut self, bytes: usize) {
+        if bytes != self.tally.held_bytes(Purpose::Journal) {
+            self.tally.set(Purpose::Journal, bytes);
+            self.tally.settle();
+        }
+    }
+
     /// Tells the account what is held by now.
     fn settle_account(&mut self) {
         let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);

@@ -15,7 +15,7 @@ pub struct Turnover {
 impl Turnover {
     /// Goes on with old records whose space is wanted, about a thousand units of work: takes more when all that it has are
     /// done with, since that is what asking for more means. It tells the keeper what is live, by which that decides whether
-    /// there is more. Returns whether it is to be called again at once.
+    /// there is more, and puts the records that wait to be written on the ledger's account. Returns whether it is to be called again at once.
     ///
     /// What can never be copied stays, and nobody waits for it. `keeper` is who keeps the records that go `to` the world.
     pub fn work<E: Effects>(
@@ -26,6 +26,7 @@ impl Turnover {
         keeper: for<'a> fn(&'a mut E) -> &'a mut (dyn Keeper + 'a),
     ) -> bool {
         keeper(to).set_live_bytes(ledger.live_bytes());
+        ledger.settle_pending(keeper(to).pending_bytes());
         let mut is_handed = !self.old.is_empty();
         if self.old.is_empty()
             && let Some(records) = keeper(to).next_to_copy(&mut |queue, id| ledger.needs(queue, id))
@@ -39,5 +40,70 @@ impl Turnover {
             ledger.settle_before_copies(now, to);
         }
         ledger.copy_some(&mut self.old, to) || (is_handed && self.old.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use index::ShardId;
+    use session::{Budget, Purpose};
+
+    use super::*;
+    use crate::{InMemory, Lsn, Needs, Progress, Refusal, Reply, Settings};
+
+    /// A keeper with records that wait to be written.
+    struct Slow {
+        pending_bytes: usize,
+        rest: InMemory,
+    }
+
+    impl Keeper for Slow {
+        fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+            self.rest.commit(group)
+        }
+
+        fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+            self.rest.commit(group)
+        }
+
+        fn progress(&self) -> Progress {
+            self.rest.progress()
+        }
+
+        fn next_to_copy(&mut self, _: Needs<'_>) -> Option<Vec<Record<'static>>> {
+            None
+        }
+
+        fn pending_bytes(&self) -> usize {
+            self.pending_bytes
+        }
+    }
+
+    impl Effects for Slow {
+        fn post(&mut self, _: ShardId, _: Reply) {}
+
+        fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+            self.rest.commit(group)
+        }
+
+        fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+            self.rest.commit(group)
+        }
+    }
+
+    #[test]
+    fn records_that_wait_to_be_written_are_on_the_account() {
+        let budget = Arc::new(Budget::new(1_600));
+        let index = Arc::new(index::Subscriptions::new([1, 2]));
+        let mut ledger = Ledger::new(Settings::default(), index).with_budget(Arc::clone(&budget));
+        let mut turnover = Turnover::default();
+        for (pending_bytes, is_tight) in [(1_000, false), (1_550, true), (0, false)] {
+            let mut slow = Slow { pending_bytes, rest: InMemory::default() };
+            assert!(!turnover.work(&mut ledger, &mut slow, |slow| slow));
+            assert_eq!(budget.held_bytes(Purpose::Journal), pending_bytes);
+            assert_eq!(budget.is_tight(), is_tight, "while much waits, nothing new is admitted");
+        }
     }
 }

@@ -53,6 +53,8 @@ purposes! {
     Routes: "routes",
     /// What is remembered of what clients have sent: topic aliases, and exchanges of QoS 2 that are not over.
     Inbound: "inbound",
+    /// Records that wait in memory to be written to the journal.
+    Journal: "journal",
 }
 
 const PURPOSES: usize = Purpose::ALL.len();

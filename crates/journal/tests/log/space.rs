@@ -153,3 +153,25 @@ fn an_old_segment_is_given_up_when_all_of_its_copies_are_durable() {
     let segments = scene.log().status().segments;
     assert!(segments < 6, "many were given up: {segments} are left");
 }
+
+/// Groups that wait in memory are counted until they are written, however long the disk takes.
+#[test]
+fn groups_that_wait_to_be_written_are_counted_until_they_are_written() {
+    let mut scene = Scene::new(5);
+    let pending = |scene: &Scene| scene.log().status().pending_bytes;
+    for urgency in [Urgency::Durable, Urgency::Written, Urgency::Later] {
+        assert_eq!(pending(&scene), 0);
+        let before = scene.log().status().bytes_written;
+        let puts = (0..5).take_while(|_| scene.put(4_000, urgency)).count();
+        assert!(puts > 0);
+        assert!(pending(&scene) >= 4_000 * puts as u64, "{}", pending(&scene));
+        scene.settle(Pace::Busy);
+        assert!(scene.log().status().bytes_written > before);
+    }
+    assert_eq!(pending(&scene), 0);
+    assert!(scene.put(4_000, Urgency::Durable));
+    scene.disk.fail_after(0, journal::simulated::Failure::Io);
+    scene.parts.committer.commit_once();
+    assert!(scene.log().progress().has_failed);
+    assert_eq!(pending(&scene), 0, "it is not in memory any more");
+}
