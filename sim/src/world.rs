@@ -77,6 +77,7 @@ impl World {
         let mut scenario = Scenario::draw(kind, &mut random);
         if kind == Kind::Ordinary {
             scenario.crowd(seed);
+            scenario.slice(seed);
         }
         let network = Network::new(SHARDS_MAX);
         let disk = Disk::new(random.next(), scenario.disk_reserves);

@@ -111,8 +111,7 @@ impl Shard {
     ) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return true };
         client.session.note_partial(unconsumed);
-        let waits_for_us = client.session.is_claiming() || client.request.is_some();
-        if waits_for_us || unconsumed <= BEGINNING_BYTES_ALLOWED {
+        if client.waits() || unconsumed <= BEGINNING_BYTES_ALLOWED {
             if std::mem::take(&mut client.has_beginning) {
                 self.beginnings.forget(id);
             }

@@ -23,6 +23,9 @@ pub(crate) struct Client {
     pub(crate) durability: Durability,
     /// CONNACK has said that it is let in.
     pub(crate) is_in: bool,
+    /// Its session has subscriptions that go on with what is retained, and the ledger tells of them bit by bit: what stands
+    /// behind CONNECT waits.
+    pub(crate) is_resuming: bool,
     /// Known from CONNECT on.
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     pub(crate) filters: Filters,
@@ -40,9 +43,8 @@ pub(crate) struct Client {
     pub(crate) request: Option<Box<Request>>,
     /// SUBSCRIBE and UNSUBSCRIBE packets that are answered when the ledger has recorded them.
     pub(crate) recording: Option<Box<Recordings>>,
-    /// Shared filters that the ledger was asked for, and how many of its answers are still to come.
-    #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
-    pub(crate) joining: Option<Box<HashMap<Box<str>, u32>>>,
+    /// Shared filters that the ledger was asked for.
+    joining: Option<Box<Joining>>,
     /// What has come out of its queue when its output, or the whole process, had no room.
     #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
     pub(crate) deferred: Option<Box<VecDeque<Deliver>>>,
@@ -82,6 +84,7 @@ impl Client {
             session,
             durability,
             is_in: false,
+            is_resuming: false,
             subscriber: None,
             filters: Filters::default(),
             subscription_bytes: 0,
@@ -110,28 +113,50 @@ impl Client {
         }
     }
 
-    /// The ledger is asked for a shared filter, which it may refuse.
-    pub(crate) fn begin_joining(&mut self, filter: &str) {
-        *self.joining.get_or_insert_default().entry(filter.into()).or_default() += 1;
+    /// Whether what it has sent waits for something that we do first.
+    pub(crate) fn waits(&self) -> bool {
+        self.session.is_claiming() || self.request.is_some() || self.is_resuming
     }
 
-    /// The ledger has answered once for a shared filter.
-    pub(crate) fn end_joining(&mut self, filter: &str) {
-        let Some(joining) = &mut self.joining else { return };
-        if let Some(answers) = joining.get_mut(filter) {
-            *answers -= 1;
-            if *answers == 0 {
-                joining.remove(filter);
-            }
+    /// The ledger is asked for a shared filter, which it may refuse. Returns how much memory that takes, in bytes.
+    pub(crate) fn begin_joining(&mut self, filter: &str) -> usize {
+        let joining = self.joining.get_or_insert_default();
+        *joining.answers.entry(filter.into()).or_default() += 1;
+        let bytes = joining_bytes(filter);
+        joining.bytes += bytes;
+        bytes
+    }
+
+    /// The ledger has answered once for a shared filter. Returns how much memory that gives back, in bytes.
+    pub(crate) fn end_joining(&mut self, filter: &str) -> usize {
+        let Some(joining) = &mut self.joining else { return 0 };
+        let Some(answers) = joining.answers.get_mut(filter) else { return 0 };
+        *answers -= 1;
+        if *answers == 0 {
+            joining.answers.remove(filter);
         }
-        if joining.is_empty() {
+        let bytes = joining_bytes(filter);
+        joining.bytes -= bytes;
+        if joining.answers.is_empty() {
             self.joining = None;
         }
+        bytes
     }
 
     /// Whether another answer of the ledger for a shared filter is still to come.
     pub(crate) fn is_joining(&self, filter: &str) -> bool {
-        self.joining.as_ref().is_some_and(|joining| joining.contains_key(filter))
+        self.joining.as_ref().is_some_and(|joining| joining.answers.contains_key(filter))
+    }
+
+    /// Shared filters that the ledger has not answered for, each with the number of answers that are still to come. The
+    /// connection has ended, and nobody waits for them.
+    pub(crate) fn take_joining(&mut self) -> HashMap<Box<str>, u32> {
+        self.joining.take().map(|joining| joining.answers).unwrap_or_default()
+    }
+
+    /// The memory of the shared filters that the ledger has not answered for, in bytes.
+    pub(crate) fn joining_bytes(&self) -> usize {
+        self.joining.as_ref().map_or(0, |joining| joining.bytes)
     }
 
     /// Where messages wait for its session when it is gone, if the session lasts.
@@ -158,6 +183,21 @@ impl Client {
     pub(crate) fn client_id(&self) -> &str {
         self.subscriber.as_ref().map_or("", |subscriber| &subscriber.client_id)
     }
+}
+
+/// Shared filters that the ledger was asked for.
+#[derive(Debug, Default)]
+struct Joining {
+    /// How many of its answers are still to come, by filter.
+    answers: HashMap<Box<str>, u32>,
+    bytes: usize,
+}
+
+/// The memory of a shared filter until the ledger has answered, in bytes. The copy beside the answer to its packet is
+/// counted there.
+fn joining_bytes(filter: &str) -> usize {
+    const BESIDE_TEXTS: usize = 80;
+    filter.len() + BESIDE_TEXTS
 }
 
 /// A message of a group, as the ledger knows it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Level, Subscriber};
+use index::{ConnectionId, Interest, Level, Subscriber};
 use ledger::{Cause, Claim, Claimed, Command, Will};
 use session::{Accepted, Message, Now, Purpose};
 use topic::TopicFilter;
@@ -52,20 +52,18 @@ impl Shard {
 
     /// The client identifier is this connection's: CONNACK.
     pub(crate) fn claimed(&mut self, claimed: Claimed, now: Now, to: &mut impl Effects) {
-        let Claimed { connection: id, subscriber, session_present, subscriptions, unfinished, unreleased } =
-            claimed;
+        let Claimed {
+            connection: id,
+            subscriber,
+            session_present,
+            subscriptions,
+            unfinished,
+            has_more_unfinished,
+            unreleased,
+        } = claimed;
+        self.restore(id, subscriptions.iter().map(|(filter, _)| &**filter));
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(version) = client.session.version() else { return };
-        for (filter, _) in &subscriptions {
-            if !client.filters.contains(filter) {
-                let bytes = subscription_bytes(filter);
-                self.tally.add(Purpose::Subscriptions, bytes);
-                client.subscription_bytes += bytes;
-                client.filters.insert(filter);
-                let shape = TopicFilter::new(filter).ok().and_then(|filter| self.index.deep_shape(filter));
-                client.add_shape(shape);
-            }
-        }
         subscriber.gauge.set(Level::Open);
         subscriber.gauge.set_behind(false);
         client.subscriber = Some(Arc::clone(&subscriber));
@@ -77,6 +75,7 @@ impl Shard {
             return self.turn_away(id, ReasonCode::PacketTooLarge, why, now, to);
         }
         client.is_in = true;
+        client.is_resuming = has_more_unfinished;
         client.session.touch(now);
         let keep_alive_secs = client.session.keep_alive_secs();
         to.notice(id, Notice::Connected { client_id: &subscriber.client_id, version, keep_alive_secs });
@@ -84,10 +83,39 @@ impl Shard {
         self.counters.clients_connected.add(1);
         to.send(id, &self.scratch);
         self.arm(id, now);
-        for (filter, interest) in unfinished {
+        self.unfinished(id, unfinished, !has_more_unfinished, to);
+    }
+
+    /// A client's session has these filters.
+    pub(crate) fn restore<'a>(&mut self, id: ConnectionId, filters: impl Iterator<Item = &'a str>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        for filter in filters {
+            if !client.filters.contains(filter) {
+                let bytes = subscription_bytes(filter);
+                self.tally.add(Purpose::Subscriptions, bytes);
+                client.subscription_bytes += bytes;
+                client.filters.insert(filter);
+                let shape = TopicFilter::new(filter).ok().and_then(|filter| self.index.deep_shape(filter));
+                client.add_shape(shape);
+            }
+        }
+    }
+
+    /// These of its subscriptions go on with what is retained. The client is read from the last on.
+    pub(crate) fn unfinished(
+        &mut self,
+        id: ConnectionId,
+        subscriptions: Vec<(Box<str>, Interest)>,
+        is_last: bool,
+        to: &mut impl Effects,
+    ) {
+        for (filter, interest) in subscriptions {
             self.open_walk(id, filter, interest, false, to);
         }
-        to.resume(id);
+        if let Some(client) = self.clients.get_mut(id).filter(|_| is_last) {
+            client.is_resuming = false;
+            to.resume(id);
+        }
     }
 
     /// The ledger cannot let the client in.

@@ -86,7 +86,7 @@ impl Shard {
             // It subscribed or unsubscribed before its end: the ledger hears of that before it hears of the end.
             self.write_changes(now, to);
         }
-        for (filter, count) in client.joining.take().into_iter().flat_map(|joining| *joining) {
+        for (filter, count) in client.take_joining() {
             // Nobody waits for the answers of the ledger any more.
             let shape = TopicFilter::new(&filter).ok().and_then(|filter| self.index.deep_shape(filter));
             (0..count).for_each(|_| self.changes.shapes.forget_shared(shape));
@@ -123,6 +123,7 @@ impl Shard {
         self.tally.sub(Purpose::Partials, request_bytes);
         let recording_bytes = client.recording.as_ref().map_or(0, |recording| recording.size_bytes());
         self.tally.sub(Purpose::Subscriptions, recording_bytes);
+        self.tally.sub(Purpose::Subscriptions, client.joining_bytes());
     }
 
     /// Memory is short, and too much of it is held for one connection.

@@ -100,7 +100,7 @@ impl Held {
     fn of(id: ConnectionId, client: &Client, to: &impl Effects) -> Self {
         // A client that waits for others cannot send.
         let waits_for_others = match client.blocked.as_deref() {
-            None => client.session.is_claiming(),
+            None => client.waits(),
             Some(blocker) => !matches!(blocker, Blocker::Itself),
         };
         let (partial, inbound) = (client.session.partial_bytes(), client.inbound_bytes);

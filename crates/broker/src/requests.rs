@@ -215,7 +215,8 @@ impl Shard {
                 && filter.shared().is_some()
                 && let Some(client) = self.clients.get_mut(id)
             {
-                client.begin_joining(filter.as_str());
+                let bytes = client.begin_joining(filter.as_str());
+                self.tally.add(Purpose::Subscriptions, bytes);
             }
             asked
                 .push(admitted.map(|filter| grant(filter, &subscription, identifier, self.settings.qos_max)));

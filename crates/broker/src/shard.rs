@@ -251,6 +251,14 @@ impl Shard {
             Reply::Evict { connection } => self.evict(connection, now, to),
             Reply::Claimed(claimed) => self.claimed(*claimed, now, to),
             Reply::Refused { connection, reason } => self.refused(connection, reason, now, to),
+            Reply::Restore { connection, filters } => {
+                self.restore(connection, filters.iter().map(|filter| &**filter));
+                to.command(Command::Restored { connection });
+            }
+            Reply::Unfinished { connection, subscriptions, is_last } => {
+                self.unfinished(connection, subscriptions, is_last, to);
+                to.command(Command::Restored { connection });
+            }
             Reply::Recorded { connection, packet_id, reason, refused } => {
                 self.recorded(connection, packet_id, (reason, refused), now, to);
             }
@@ -368,7 +376,7 @@ impl Shard {
 
     fn step(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> Step {
         let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
-        if client.session.is_claiming() || client.request.is_some() {
+        if client.waits() {
             return Step::Wait;
         }
         if client.is_in
@@ -504,7 +512,7 @@ impl Shard {
             let why = "a message could not be stored";
             return self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
         }
-        if client.blocked.is_some() {
+        if client.blocked.is_some() || client.is_resuming {
             // We do not read it: what it may have sent is not its fault.
             client.session.touch(now);
         }

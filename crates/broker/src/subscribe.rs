@@ -421,10 +421,12 @@ impl Shard {
             client.recording = None;
         }
         if let Reasons::Subscribe(_) = &answer.answer {
+            let mut bytes = 0;
             for filter in &answer.shared {
-                client.end_joining(filter);
+                bytes += client.end_joining(filter);
                 self.changes.shapes.forget_shared(self.index.deep_shape(valid(filter)));
             }
+            self.tally.sub(Purpose::Subscriptions, bytes);
         }
         if let Reasons::Subscribe(reasons) = &mut answer.answer {
             self.counters.refused_subscriptions.add(refused.len() as u64);

@@ -218,6 +218,11 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         filters.into_iter().for_each(|filter| self.generations.raise(self.concerns(plain(filter))));
     }
 
+    /// Tells all routes to look again, which costs each of them one look-up: for a subscriber with very many filters.
+    pub fn touch_all(&self) {
+        self.generations.raise(Concerns::Everything);
+    }
+
     /// How many subscriptions there are.
     pub fn len(&self) -> usize {
         self.read().subscriptions

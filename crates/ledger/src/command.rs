@@ -19,9 +19,9 @@ pub struct EntryId(pub u64);
 /// A connection with the lasting session on it. Once the connection has left, what it says is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The session's queue.
+    /// The queue of the session.
     pub queue: QueueId,
-    /// The connection.
+    /// The connection that has it.
     pub connection: ConnectionId,
 }
 
@@ -135,6 +135,12 @@ pub enum Command {
         id: CursorId,
         /// Its queue, if its session lasts: the step is made when nothing waits there, and is no larger than half of it.
         queue: Option<QueueId>,
+    },
+    /// A piece of what a session has was taken in ([`Reply::Restore`], [`Reply::Unfinished`]), or there is nobody any more
+    /// to whom it would matter.
+    Restored {
+        /// The connection that was told.
+        connection: ConnectionId,
     },
     /// The cursor is not wanted any more.
     Close {
@@ -279,6 +285,23 @@ pub enum Reply {
     },
     /// The identifier is this connection's.
     Claimed(Box<Claimed>),
+    /// Before that, of a session with many subscriptions: some of their filters. Answered by [`Command::Restored`].
+    Restore {
+        /// The connection that claims the session.
+        connection: ConnectionId,
+        /// Groups included.
+        filters: Vec<Box<str>>,
+    },
+    /// After it, if [`Claimed::has_more_unfinished`] says so: some of the subscriptions that have not been brought
+    /// everything that is retained, as [`Claimed::unfinished`] has them. Answered by [`Command::Restored`].
+    Unfinished {
+        /// The connection that has the session.
+        connection: ConnectionId,
+        /// [`Command::Retained`] goes on with them.
+        subscriptions: Vec<(Box<str>, Interest)>,
+        /// There are no others: the client may be read.
+        is_last: bool,
+    },
     /// The identifier cannot be had: what would have to be recorded cannot be.
     Refused {
         /// The claimant.
@@ -373,6 +396,8 @@ impl Reply {
             | Self::Release { connection, .. }
             | Self::Ended { connection, .. }
             | Self::Begun { connection, .. }
+            | Self::Restore { connection, .. }
+            | Self::Unfinished { connection, .. }
             | Self::Retained { connection, .. } => Some(*connection),
             Self::Claimed(claimed) => Some(claimed.connection),
             Self::Deliver(deliver) => Some(deliver.connection),
@@ -390,13 +415,21 @@ impl Reply {
                 Self::Retained { messages, .. } => {
                     messages.iter().map(|message| size_of::<Arc<Message>>() + message.size_bytes()).sum()
                 }
-                Self::Claimed(claimed) => {
-                    let filters = claimed.subscriptions.iter().map(|(filter, _)| filter.len() + 32);
-                    size_of::<Claimed>() + filters.sum::<usize>()
+                Self::Claimed(claimed) => size_of::<Claimed>() + weight(&claimed.subscriptions),
+                Self::Restore { filters, .. } => {
+                    filters.iter().map(|filter| filter.len() + FILTER_WEIGHT).sum::<usize>()
                 }
+                Self::Unfinished { subscriptions, .. } => weight(subscriptions),
                 _ => 0,
             }
     }
+}
+
+/// The memory of a filter in a message between threads, beside its text, about.
+const FILTER_WEIGHT: usize = 32;
+
+fn weight(subscriptions: &[(Box<str>, Interest)]) -> usize {
+    subscriptions.iter().map(|(filter, _)| filter.len() + FILTER_WEIGHT).sum()
 }
 
 /// What a connection gets with its identifier.
@@ -408,10 +441,13 @@ pub struct Claimed {
     pub subscriber: Arc<Subscriber>,
     /// There was a session, and this connection goes on with it.
     pub session_present: bool,
-    /// Its subscriptions, groups included.
+    /// Its subscriptions, groups included; none if they have come bit by bit ([`Reply::Restore`]).
     pub subscriptions: Vec<(Box<str>, Interest)>,
     /// Those that have not been brought everything that is retained: [`Command::Retained`] goes on with them.
     pub unfinished: Vec<(Box<str>, Interest)>,
+    /// These come bit by bit ([`Reply::Unfinished`]), and the client is not read before the last has come: until then
+    /// nothing about its subscriptions changes.
+    pub has_more_unfinished: bool,
     /// Messages of QoS 2 that the client has published and not released.
     pub unreleased: Vec<PacketId>,
 }

@@ -15,6 +15,7 @@ use crate::gauges::{add, subtract};
 use crate::in_flight::State;
 use crate::record::{Incarnation, WillFate, WillRecord};
 use crate::replies::{Answer, QueueOf};
+use crate::restore::pay;
 use crate::session::{Online, PendingWill, Session};
 use crate::will::DueWill;
 use crate::{Durability, Effects, Ledger, RETRY_MS, Record, Refusal};
@@ -80,10 +81,12 @@ impl Ledger {
         let is_recorded = existing.is_some() || claim.expiry_secs > 0 || self.claims.is_ending(&id);
         let claimed = match existing {
             Some(session) if !claim.clean_start => self.resume(session, place, &claim, to),
-            existing => self.begin(existing, place, claim, to),
+            existing => self.begin(existing, place, claim, to).map(Some),
         };
         match claimed {
-            Ok(claimed) => {
+            // Its shard is told bit by bit what the session has.
+            Ok(None) => {}
+            Ok(Some(claimed)) => {
                 let reply = Reply::Claimed(Box::new(claimed));
                 if is_recorded {
                     self.answer(Answer { shard: place.shard, reply, brake: None }, now, to);
@@ -99,14 +102,15 @@ impl Ledger {
         self.fire_wills(&mut 1, now, to);
     }
 
-    /// Goes on with a session. Its will is not published any more [MQTT-3.1.3-9].
+    /// Goes on with a session. Its will is not published any more [MQTT-3.1.3-9]. Nothing is answered yet if it has many
+    /// subscriptions.
     fn resume(
         &mut self,
         id: QueueId,
         place: Place,
         claim: &Claim,
         to: &mut impl Effects,
-    ) -> Result<Claimed, ReasonCode> {
+    ) -> Result<Option<Claimed>, ReasonCode> {
         if self.tally.budget().is_tight_to_keep() && self.brings_larger_will(Some(id), claim) {
             add(&self.gauges.connects_refused_memory, 1);
             return Err(ReasonCode::QuotaExceeded);
@@ -122,8 +126,9 @@ impl Ledger {
         if session.will.take().is_some_and(|will| will.due_ms.is_some()) {
             subtract(&self.gauges.wills_pending, 1);
         }
+        let is_small = session.is_small(self.settings.units_at_once);
         let subscriptions = session.subscriptions.iter();
-        let claimed = Claimed {
+        let claimed = is_small.then(|| Claimed {
             connection: place.connection,
             subscriber: Arc::clone(&session.subscriber),
             session_present: true,
@@ -133,13 +138,19 @@ impl Ledger {
                 .keys()
                 .filter_map(|filter| Some((filter.clone(), *session.subscriptions.get(filter)?)))
                 .collect(),
+            has_more_unfinished: false,
             unreleased: session.unreleased.iter().copied().collect(),
-        };
+        });
         session.will = will.map(Box::new);
         session.left_unix_ms = None;
         session.expires_ms = None;
         self.timers.set(id, session.timer_ms.take(), None);
         self.come_online(id, place, claim);
+        if !is_small {
+            let online = self.sessions.find_mut(id).and_then(|session| session.online.as_mut());
+            online.into_iter().for_each(|online| online.is_restored = true);
+            self.restore(id, place);
+        }
         Ok(claimed)
     }
 
@@ -188,6 +199,7 @@ impl Ledger {
             session_present: false,
             subscriptions: Vec::new(),
             unfinished: Vec::new(),
+            has_more_unfinished: false,
             unreleased: Vec::new(),
         };
         if !lasts {
@@ -243,6 +255,8 @@ impl Ledger {
         let Some(online) = session.online.as_mut().filter(|online| online.place == place) else { return };
         add(&self.gauges.sessions_connected, 1);
         online.is_open = true;
+        online.opened_behind = self.last_message;
+        let has_more_unfinished = online.is_restored && !session.cursors.is_empty();
         online.growth = Growth::begin(&session.queue);
         for exchange in session.in_flight.in_order() {
             let packet_id = exchange.packet_id;
@@ -254,15 +268,12 @@ impl Ledger {
                 _ => online.again.push_back(packet_id),
             }
         }
-        // What is of QoS 0 comes live from now on, and came to nobody while the client was away.
-        let last = self.last_message;
-        session.cursors.values_mut().for_each(|cursor| cursor.last_at_most_once = Some(last));
         session.subscriber.move_to(Some(place));
         touch(&self.index, session);
-        let shares: Vec<QueueId> = session.shares.keys().copied().collect();
-        for group in shares {
-            self.take_part(id, group);
+        if has_more_unfinished {
+            self.restore_unfinished(id, place);
         }
+        self.move_in_groups(id);
         self.is_ready(QueueOf::Session(id));
     }
 
@@ -347,7 +358,7 @@ impl Ledger {
             }
         }
         lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane, 0));
-        self.part(id);
+        self.move_in_groups(id);
         self.put_away(id);
     }
 }
@@ -370,7 +381,16 @@ fn reason(ledger: &Ledger, refusal: Refusal) -> ReasonCode {
     }
 }
 
-/// Routes through the filters of a session are to look again where it is.
+/// Routes through the filters of a session are to look again where it is. If these are more than this many units, all
+/// routes are: each of them looks once.
+const TOUCHED_AT_ONCE: usize = 1_000;
+
 fn touch(index: &Subscriptions, session: &Session) {
-    index.touch(session.subscriptions.keys().filter_map(|filter| TopicFilter::new(filter).ok()));
+    let mut left = TOUCHED_AT_ONCE;
+    for filter in session.subscriptions.keys() {
+        if pay(&mut left, filter).is_none() {
+            return index.touch_all();
+        }
+        index.touch(TopicFilter::new(filter).ok());
+    }
 }

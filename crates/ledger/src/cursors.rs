@@ -10,7 +10,7 @@ use topic::TopicFilter;
 use crate::command::{CursorId, Reply};
 use crate::queue::Queue;
 use crate::retained::{Cursor, Retained, Step, Stride, Upto};
-use crate::session::Unfinished;
+use crate::session::{Live, Unfinished};
 use crate::{Effects, Ledger, RETRY_MS, Record, Settings};
 
 /// One step of a retained cursor ends with the message that reaches this size, or after looking at as many values, so
@@ -168,7 +168,9 @@ impl Ledger {
     pub(crate) fn begin_cursor(&mut self, queue: QueueId, filter: &str) {
         let Some(session) = self.sessions.find_mut(queue) else { return };
         if session.incarnation.is_some() {
-            let begun = Unfinished::new(filter, self.last_message);
+            let place = session.online.as_ref().map(|online| online.place);
+            let live = place.map_or(Live::SinceOpen, Live::Soon);
+            let begun = Unfinished { live, ..Unfinished::new(filter, self.last_message) };
             let replaced = session.cursors.insert(filter.into(), begun).and_then(|replaced| replaced.running);
             replaced.into_iter().for_each(|key| self.cursors.close(key));
         }
@@ -188,13 +190,13 @@ impl Ledger {
         let session = queue.and_then(|queue| self.sessions.find_mut(queue));
         let unfinished = session.and_then(|session| {
             let granted = session.subscriptions.get(filter.as_str())?.qos();
-            Some((granted, session.cursors.get_mut(filter.as_str())?))
+            Some((granted, session.cursors.get_mut(filter.as_str())?, session.online.as_deref()?))
         });
         let is_remembered = unfinished.is_some();
-        if let Some((granted, unfinished)) = unfinished {
+        if let Some((granted, unfinished, online)) = unfinished {
             unfinished.running = Some(key);
             cursor.from = unfinished.from.clone();
-            let last_at_most_once = *unfinished.last_at_most_once.get_or_insert(last);
+            let last_at_most_once = unfinished.live_behind(online, last);
             cursor.upto = Upto { last: unfinished.last, last_at_most_once, granted };
         } else {
             let Step { messages, done } = self.retained.step(&mut cursor, FIRST_STRIDE, now);

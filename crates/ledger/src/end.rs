@@ -11,13 +11,16 @@ use crate::gauges::{add, shift, subtract};
 use crate::in_flight::State;
 use crate::queue::Queue;
 use crate::record::WillFate;
-use crate::session::Share;
+use crate::restore::pay;
+use crate::session::{Share, Unfinished};
 use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
 use crate::{Effects, Ledger, RETRY_MS, Record};
 
-/// So many filters are taken out of the index under one lock, and so many messages are freed for one unit of work.
+/// The most filters that are taken out of the index under one lock, and messages that are freed at a time.
 const PIECE: usize = 64;
+/// The units of work for that many messages.
+const UNITS_OF_MESSAGES: usize = 4;
 
 /// What an ended session has left.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ pub(crate) struct Ending {
     subscriber: Arc<Subscriber>,
     subscriptions: BTreeMap<Box<str>, Interest>,
     shares: BTreeMap<QueueId, Share>,
+    cursors: BTreeMap<Box<str>, Unfinished>,
     queue: Queue,
 }
 
@@ -56,7 +60,6 @@ impl Ledger {
                 self.wills.push(DueWill { id: Some(old.id), message: old.message });
             }
         }
-        self.part_of(id, &session.subscriber, session.online.as_deref(), &session.shares);
         subtract(&self.gauges.queued_bytes, session.queue.bytes());
         shift(&self.gauges.queued, &self.gauges.discarded, session.queue.len());
         let lanes = session.in_flight.take_lanes();
@@ -80,6 +83,7 @@ impl Ledger {
             subscriber: session.subscriber,
             subscriptions: session.subscriptions,
             shares: session.shares,
+            cursors: session.cursors,
             queue: session.queue,
         });
     }
@@ -90,32 +94,42 @@ impl Ledger {
             && let Some(mut ending) = self.endings.pop_front()
         {
             *units -= 1;
-            if !self.end_step(&mut ending, to) {
+            if !self.end_step(&mut ending, units, to) {
                 self.endings.push_front(ending);
             }
         }
     }
 
     /// One piece of one thing. Whether nothing is left.
-    fn end_step(&mut self, ending: &mut Ending, to: &mut impl Effects) -> bool {
+    fn end_step(&mut self, ending: &mut Ending, units: &mut usize, to: &mut impl Effects) -> bool {
         if let Some((group, share)) = ending.shares.pop_first() {
             let is_last = self.groups.table.find(group).is_some_and(|group| group.members == 1);
             if is_last {
                 // What is refused now is made up for at recovery, where a group without members is none.
                 let _ = self.record_end_of(group, to);
             }
-            self.leave(&ending.subscriber, ending.session, group, &share);
+            let lanes = self.leave(&ending.subscriber, ending.session, group, &share);
+            *units = units.saturating_sub(lanes);
+        } else if !ending.cursors.is_empty() {
+            let _ = ending.cursors.pop_first();
         } else if !ending.subscriptions.is_empty() {
-            self.unsubscribe_piece(ending);
+            self.unsubscribe_piece(ending, units);
         } else {
+            *units = units.saturating_sub(UNITS_OF_MESSAGES);
             return ending.queue.free(PIECE);
         }
         false
     }
 
-    fn unsubscribe_piece(&mut self, ending: &mut Ending) {
-        let piece: Vec<Box<str>> =
-            (0..PIECE).map_while(|_| ending.subscriptions.pop_first()).map(|(filter, _)| filter).collect();
+    fn unsubscribe_piece(&mut self, ending: &mut Ending, units: &mut usize) {
+        let mut piece: Vec<Box<str>> = Vec::new();
+        while piece.is_empty() || piece.len() < PIECE && *units > 0 {
+            let Some((filter, _)) = ending.subscriptions.pop_first() else { break };
+            if pay(units, &filter).is_none() {
+                *units = 0;
+            }
+            piece.push(filter);
+        }
         self.subscription_bytes -= piece.iter().map(|filter| subscription_bytes(filter)).sum::<usize>();
         let filters = piece.iter().filter_map(|filter| TopicFilter::new(filter).ok());
         let plain = filters.filter(|filter| filter.shared().is_none());

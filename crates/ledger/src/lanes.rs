@@ -157,20 +157,23 @@ impl Lanes {
         self.undecided.add(id, subscriber);
     }
 
-    /// A member has gone. Its messages are given back elsewhere. This takes from the `claims` of the turn.
-    pub(crate) fn depart(&mut self, id: QueueId, members: &Members, claims: &mut usize) {
-        let Some(gone) = self.present.remove(&id) else { return };
+    /// A member has gone. Its messages are given back elsewhere. This takes from the `claims` of the turn. Returns how many
+    /// lanes it had.
+    pub(crate) fn depart(&mut self, id: QueueId, members: &Members, claims: &mut usize) -> usize {
+        let Some(gone) = self.present.remove(&id) else { return 0 };
         self.by_waiting.remove(&(gone.waiting, id));
         gone.turn.into_iter().for_each(|turn| self.ring.remove(turn));
         let its = Lane::all().filter(|lane| self.owners[lane.number()] == Some(id));
         let its: Vec<_> = its.map(|lane| (lane, None)).collect();
-        *claims = claims.saturating_sub(SCAN_CLAIMS + its.len());
+        let lanes = its.len();
+        *claims = claims.saturating_sub(SCAN_CLAIMS + lanes);
         self.assign(its, members);
         if self.present.is_empty() {
             self.undecided.end();
         } else {
             self.undecided.begin();
         }
+        lanes
     }
 
     /// Whether there are lanes whose owners are to be found.

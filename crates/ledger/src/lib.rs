@@ -36,6 +36,7 @@ mod lanes;
 mod live;
 mod matching;
 mod patience;
+mod presence;
 mod publish;
 mod queue;
 mod record;
@@ -43,6 +44,7 @@ mod recover;
 mod replay;
 mod replies;
 mod restate;
+mod restore;
 mod retained;
 mod session;
 mod settings;
@@ -95,6 +97,7 @@ use live::Live;
 use publish::Planned;
 use replies::{Answer, QueueOf, Replies};
 use restate::{Copied, Moved};
+use restore::Restoring;
 use session::Session;
 use subscribe::Asked;
 use sweep::Sweep;
@@ -102,8 +105,7 @@ use table::Table;
 use timers::Timers;
 use will::Wills;
 
-/// So many units of work are done before new commands are looked at: a message fed, a subscription ended, a session that
-/// expires.
+/// The units of work that are done for the keeper of records before new commands are looked at.
 const UNITS_AT_A_TIME: usize = 1_000;
 /// How many claims of members to lanes are worked out in one turn, about. One takes some tens of nanoseconds.
 const CLAIMS_AT_A_TIME: usize = 8_192;
@@ -152,6 +154,9 @@ pub struct Ledger {
     timers: Timers,
     wills: Wills,
     endings: VecDeque<Ending>,
+    restoring: Restoring,
+    /// Sessions that have come or gone, and some of whose groups have not heard.
+    moving: VecDeque<QueueId>,
     /// Groups whose queue is full, and whose members are to be ended.
     full_groups: VecDeque<QueueId>,
     /// After a restart: sessions that were connected, and groups that have no member any more.
@@ -196,6 +201,8 @@ impl Ledger {
             timers: Timers::default(),
             wills: Wills::default(),
             endings: VecDeque::new(),
+            restoring: Restoring::default(),
+            moving: VecDeque::new(),
             full_groups: VecDeque::new(),
             unsettled: VecDeque::new(),
             orphans: Vec::new(),
@@ -273,6 +280,7 @@ impl Ledger {
                 self.bring((from, origin.connection, id), origin.queue, &messages, interest, to);
             }
             Command::Credit { connection, id, queue } => self.credit((from, connection, id), queue, now),
+            Command::Restored { .. } => self.restoring.confirm(from),
             Command::Close { connection, id } => self.cursors.close((from, connection, id)),
         }
         self.tell_if_poisoned(to);
@@ -310,13 +318,17 @@ impl Ledger {
         self.replies.withheld.release_due(now.monotonic_ms, to);
         self.claims_left = CLAIMS_AT_A_TIME;
         self.decide_lanes();
-        let mut units = UNITS_AT_A_TIME;
+        self.restore_some(now, to);
+        // For these alone, so that no traffic puts them off.
+        let mut units = self.settings.units_at_a_time;
+        self.move_some(&mut units);
+        self.cursors.close_some(&mut units);
+        let mut units = self.settings.units_at_a_time;
         self.settle_some(&mut units, now, to);
         self.feed_all(&mut units, now, to);
         self.look_at_timers(&mut units, now, to);
         self.end_some_members(&mut units, to);
         self.end_some(&mut units, to);
-        self.cursors.close_some(&mut units);
         self.fire_wills(&mut units, now, to);
         self.cursors.work(CURSOR_STEPS_AT_A_TIME, &self.retained, now, to);
         self.sweep(now, to);
@@ -338,7 +350,8 @@ impl Ledger {
         let settles = !self.unsettled.is_empty() || !self.orphans.is_empty();
         let decides = !self.deciding.is_empty();
         let ends = !(self.endings.is_empty() && self.full_groups.is_empty());
-        feeds || settles || decides || ends || self.sweep.is_under_way()
+        let tells = self.restoring.has_work() || !self.moving.is_empty();
+        feeds || settles || decides || ends || tells || self.sweep.is_under_way()
     }
 
     /// When [`work`](Self::work) wants to be called again at the latest, on the monotonic clock.

@@ -1,7 +1,6 @@
 //! Messages that get their place in the order: whom they go to, and what is recorded of them.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use crate::group::Ring;
 use crate::in_flight::InFlight;
 use crate::live::LiveBytes;
 use crate::matching::any_matches;
+use crate::presence::Moving;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
 use crate::retained::first_key;
@@ -38,6 +39,8 @@ pub(crate) struct Session {
     /// By filter; of a session that ends with its connection, only those it shares.
     pub(crate) subscriptions: BTreeMap<Box<str>, Interest>,
     pub(crate) shares: BTreeMap<QueueId, Share>,
+    /// It has come or gone, and not all groups have heard.
+    pub(crate) moving: Option<Moving>,
     /// What it is to be brought of what is retained, by filter.
     pub(crate) cursors: BTreeMap<Box<str>, Unfinished>,
     pub(crate) online: Option<Box<Online>>,
@@ -65,6 +68,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) interest: Interest,
+    /// The connection on which the group counts it as a member who takes something.
+    pub(crate) present: Option<Place>,
     /// Where it stands in the group's ring of members that take something, if it does.
     pub(crate) turn: Option<u64>,
     /// Where the group stands in the line of those that had something for the member when it took nothing.
@@ -76,16 +81,30 @@ pub(crate) struct Share {
 pub(crate) struct Unfinished {
     pub(crate) from: Box<[u8]>,
     pub(crate) last: MessageId,
-    /// The last before the subscription became live at QoS 0: when the cursor began, or the client came back.
-    pub(crate) last_at_most_once: Option<MessageId>,
+    pub(crate) live: Live,
     /// On this connection it runs under this name.
     pub(crate) running: Option<WalkKey>,
+}
+
+/// Since when the subscription of a cursor is live at QoS 0, on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Live {
+    /// Since its client came back: the cursor was begun before.
+    SinceOpen,
+    /// The cursor was begun on this connection, and not opened yet.
+    Soon(Place),
+    /// Since this was the last message, on this connection.
+    Since(Place, MessageId),
 }
 
 /// A session's connection.
 #[derive(Debug)]
 pub(crate) struct Online {
     pub(crate) place: Place,
+    /// The last message before it was open: messages of QoS 0 come live since then.
+    pub(crate) opened_behind: MessageId,
+    /// Its shard is told its subscriptions bit by bit.
+    pub(crate) is_restored: bool,
     /// The shard has been told, and counts the session as connected.
     pub(crate) is_open: bool,
     window: u16,
@@ -116,7 +135,19 @@ pub(crate) struct PendingWill {
 impl Unfinished {
     /// One that has not begun.
     pub(crate) fn new(filter: &str, last: MessageId) -> Self {
-        Self { from: first_key(filter), last, last_at_most_once: None, running: None }
+        Self { from: first_key(filter), last, live: Live::SinceOpen, running: None }
+    }
+
+    /// The last message before the subscription became live at QoS 0 on this connection. `last` is the last of all.
+    pub(crate) fn live_behind(&mut self, online: &Online, last: MessageId) -> MessageId {
+        let behind = match self.live {
+            Live::Since(place, behind) if place == online.place => behind,
+            Live::Soon(place) if place == online.place => last,
+            // Messages of QoS 0 came to nobody while the client was away.
+            Live::SinceOpen | Live::Soon(_) | Live::Since(..) => online.opened_behind,
+        };
+        self.live = Live::Since(online.place, behind);
+        behind
     }
 }
 
@@ -128,6 +159,7 @@ impl Session {
             expiry_secs: 0,
             subscriptions: BTreeMap::new(),
             shares: BTreeMap::new(),
+            moving: None,
             cursors: BTreeMap::new(),
             online: None,
             queue: Queue::default(),
@@ -169,6 +201,8 @@ impl Online {
     pub(crate) fn new(place: Place, window: u16, packet_bytes_max: u32) -> Self {
         Self {
             place,
+            opened_behind: MessageId(0),
+            is_restored: false,
             is_open: false,
             window,
             packet_bytes_max,

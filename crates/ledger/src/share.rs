@@ -1,7 +1,6 @@
 //! Who is in a group, and which of its messages go to whom (MQTT 5.0, 4.8.2).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -20,7 +19,7 @@ use crate::group::Held;
 use crate::in_flight::State;
 use crate::record::{Granted, Incarnation, MessageId, Queued};
 use crate::replies::{Answer, QueueOf};
-use crate::session::{Online, Share};
+use crate::session::Share;
 use crate::{Effects, Gauges, Ledger, Record, Refusal};
 
 impl Ledger {
@@ -48,7 +47,7 @@ impl Ledger {
             share.interest = interest;
             return;
         }
-        session.shares.insert(group_id, Share { interest, turn: None, hungry: None });
+        session.shares.insert(group_id, Share { interest, present: None, turn: None, hungry: None });
         group.members += 1;
         if group.members == 1
             && let Ok(filter) = TopicFilter::new(&group.subscriber.client_id)
@@ -69,6 +68,8 @@ impl Ledger {
             return;
         };
         let Some(share) = session.shares.get_mut(&group_id) else { return };
+        let Some(online) = &session.online else { return };
+        share.present = Some(online.place);
         // The line in which the group stood was that of another connection.
         share.hungry = None;
         group.set_connected(&session.subscriber, true);
@@ -84,23 +85,22 @@ impl Ledger {
         self.decide_lanes_of(group_id);
     }
 
-    /// A session has gone offline: its groups have one member less who takes something.
-    pub(crate) fn part(&mut self, id: QueueId) {
-        let Some(session) = self.sessions.find(id) else { return };
-        let subscriber = Arc::clone(&session.subscriber);
-        let groups: Vec<QueueId> = session.shares.keys().copied().collect();
-        groups.into_iter().for_each(|group| self.part_from(&subscriber, id, group));
-    }
-
-    /// One group has one member less who takes something.
-    fn part_from(&mut self, subscriber: &Arc<Subscriber>, id: QueueId, group_id: QueueId) {
-        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+    /// A group has one member less who takes something. Returns how many lanes that member had.
+    pub(crate) fn part_from(
+        &mut self,
+        subscriber: &Arc<Subscriber>,
+        id: QueueId,
+        group_id: QueueId,
+    ) -> usize {
+        let Some(group) = self.groups.table.find_mut(group_id) else { return 0 };
         group.set_connected(subscriber, false);
         group.connected = group.connected.saturating_sub(1);
+        let mut lanes_left = 0;
         if let (Some(lanes), Some(members)) = (&mut group.lanes, group.subscriber.members()) {
-            lanes.depart(id, members, &mut self.claims_left);
+            lanes_left = lanes.depart(id, members, &mut self.claims_left);
             self.decide_lanes_of(group_id);
         }
+        lanes_left
     }
 
     /// Members of a group have come or gone: its lanes get their owners, now as far as this turn has time for it.
@@ -142,42 +142,29 @@ impl Ledger {
         }
     }
 
-    /// The same for a session that is not in the table any more.
-    pub(crate) fn part_of(
-        &mut self,
-        id: QueueId,
-        subscriber: &Arc<Subscriber>,
-        online: Option<&Online>,
-        shares: &BTreeMap<QueueId, Share>,
-    ) {
-        if online.is_some_and(|online| online.is_open) {
-            shares.keys().for_each(|group| self.part_from(subscriber, id, *group));
-        }
-    }
-
-    /// Ends a membership. A group without members is none, and its messages go with it.
+    /// Ends a membership. A group without members is none, and its messages go with it. Returns how many lanes the member
+    /// had.
     pub(crate) fn leave(
         &mut self,
         subscriber: &Arc<Subscriber>,
         id: QueueId,
         group_id: QueueId,
         share: &Share,
-    ) {
-        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+    ) -> usize {
+        let Some(group) = self.groups.table.find_mut(group_id) else { return 0 };
         if let Some(members) = group.subscriber.members() {
             members.remove(subscriber);
         }
         share.turn.into_iter().for_each(|turn| group.ring.remove(turn));
         group.members -= 1;
         let online = self.sessions.find_mut(id).and_then(|session| session.online.as_mut());
-        let is_open = online.is_some_and(|online| {
+        // The turn may be one of an earlier connection.
+        if let Some(online) = online.filter(|online| share.present == Some(online.place)) {
             share.hungry.into_iter().for_each(|turn| online.hungry.remove(turn));
-            online.is_open
-        });
-        if is_open {
-            self.part_from(subscriber, id, group_id);
         }
+        let lanes = share.present.map_or(0, |_| self.part_from(subscriber, id, group_id));
         self.remove_if_empty(group_id);
+        lanes
     }
 
     pub(crate) fn record_end_of(&mut self, group: QueueId, to: &mut impl Effects) -> Result<(), Refusal> {

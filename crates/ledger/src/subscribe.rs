@@ -337,7 +337,7 @@ impl Ledger {
         let Some(group) = self.groups.of_filter(filter) else { return };
         if let Some(share) = session.shares.remove(&group) {
             let subscriber = Arc::clone(&session.subscriber);
-            self.leave(&subscriber, id, group, &share);
+            let _ = self.leave(&subscriber, id, group, &share);
         }
     }
 

@@ -15,7 +15,8 @@ pub struct Turnover {
 impl Turnover {
     /// Goes on with old records whose space is wanted, about a thousand units of work: takes more when all that it has are
     /// done with, since that is what asking for more means. It tells the keeper what is live, by which that decides whether
-    /// there is more, and puts the records that wait to be written on the ledger's account. Returns whether it is to be called again at once.
+    /// there is more, and puts the records that wait to be written on the ledger's account. Returns whether it is to be
+    /// called again at once.
     ///
     /// What can never be copied stays, and nobody waits for it. `keeper` is who keeps the records that go `to` the world.
     pub fn work<E: Effects>(
@@ -101,7 +102,7 @@ mod tests {
         let mut turnover = Turnover::default();
         for (pending_bytes, is_tight) in [(1_000, false), (1_550, true), (0, false)] {
             let mut slow = Slow { pending_bytes, rest: InMemory::default() };
-            assert!(!turnover.work(&mut ledger, &mut slow, |slow| slow));
+            assert!(!turnover.work(&mut ledger, Now { monotonic_ms: 0, unix_ms: 0 }, &mut slow, |slow| slow));
             assert_eq!(budget.held_bytes(Purpose::Journal), pending_bytes);
             assert_eq!(budget.is_tight(), is_tight, "while much waits, nothing new is admitted");
         }

@@ -3,11 +3,11 @@
 use session::{Purpose, Settings};
 use topic::TopicFilter;
 use wire::{
-    OneOrMore, PacketId, Qos, RequestedFilter, Subscribe, SubscribeProperties, Subscription, Unsubscribe,
-    UnsubscribeProperties, Version,
+    Connect, ConnectProperties, OneOrMore, PacketId, Qos, RequestedFilter, Subscribe, SubscribeProperties,
+    Subscription, Unsubscribe, UnsubscribeProperties, Version,
 };
 
-use crate::world::{Peer, World, bytes, settings};
+use crate::world::{Peer, World, bytes, settings, utf8};
 
 const FILTERS: usize = 20_000;
 /// What a turn takes in of packets that it has just read, and of packets that wait.
@@ -94,6 +94,111 @@ fn the_filters_of_one_packet_are_taken_in_over_many_turns_and_answered_together(
             let [unsuback, _] = &answers[..] else { panic!("{} packets", answers.len()) };
             assert!(!version.is_5() || count_codes(unsuback) == FILTERS);
         }
+    }
+}
+
+/// A lasting session with very many subscriptions that its client comes back to, and leaves again: the shard takes in, and
+/// forgets, a bounded number of them a turn, and others are served in each. Packets behind CONNECT wait.
+#[test]
+fn a_session_with_many_subscriptions_comes_and_goes_over_many_turns() {
+    let mut world = world();
+    let names = names("t/");
+    let other = world.connect(0, Version::V5, "other");
+    let first = come(&mut world);
+    world.feed(first, &subscribe(&names, Version::V5));
+    world.hang_up(first);
+    let held = |world: &World| world.budget.held_bytes(Purpose::Subscriptions);
+    let away = held(&world);
+    world.publish_retained(other, "t/7", "retained");
+    let back = world.accept(0, Version::V5);
+    world.feed_only(back, &[&connect(), PING].concat());
+    let (turns, most) = count_changes(&mut world, other, held);
+    assert!(turns >= FILTERS / 1_000, "{turns} turns");
+    assert!(most <= 1_000 * BYTES_MAX, "{most} bytes of filters in a turn");
+    let present = held(&world);
+    assert!(present > away);
+    let got = world.packets(back);
+    assert!(got[0].starts_with("CONNACK Success session-present"), "{}", got[0]);
+    assert!(got[1..].iter().any(|packet| packet == "PINGRESP"), "{got:?}");
+    world.publish(other, "t/9", "live");
+    assert!(world.packets(back).iter().any(|packet| packet.contains("live")));
+    world.close_only(back);
+    // Three turns of the shard are counted together.
+    let (turns, _) = count_changes(&mut world, other, held);
+    assert!(turns >= FILTERS / 3_000, "{turns} turns");
+    assert_eq!(held(&world), away);
+    // It comes and goes once more, before all is told.
+    let third = world.accept(0, Version::V5);
+    world.feed_only(third, &connect());
+    (0..3).for_each(|_| assert!(world.carry_commands()));
+    world.close_only(third);
+    count_changes(&mut world, other, held);
+    assert_eq!(held(&world), away);
+    assert_eq!(world.subscriptions(), FILTERS);
+}
+
+/// A subscription to one of the names takes no more on the account.
+const BYTES_MAX: usize = 256;
+
+/// CONNECT of a session that lasts.
+fn connect() -> Vec<u8> {
+    let properties =
+        ConnectProperties { session_expiry_interval_secs: Some(100), ..ConnectProperties::default() };
+    let mut connect = Connect::new(Version::V5, utf8("many subscriptions"));
+    (connect.clean_start, connect.properties) = (false, properties);
+    bytes(&connect.into(), Version::V5)
+}
+
+fn come(world: &mut World) -> Peer {
+    let peer = world.accept(0, Version::V5);
+    world.feed(peer, &connect());
+    assert!(world.packets(peer)[0].starts_with("CONNACK Success"));
+    peer
+}
+
+/// Turn after turn, until nothing is left to do. Returns how many turns that took, and by how much `held` has changed in the
+/// one that changed most.
+fn count_changes(world: &mut World, other: Peer, held: impl Fn(&World) -> usize) -> (usize, usize) {
+    let (mut turns, mut most, mut before) = (0, 0, held(world));
+    while world.has_work() {
+        world.feed_only(other, PING);
+        assert_eq!(world.packets(other), ["PINGRESP"], "others are served in each turn");
+        world.carry_commands();
+        world.read_again();
+        let now = held(world);
+        most = most.max(now.abs_diff(before));
+        (before, turns) = (now, turns + 1);
+        assert!(turns < 10 * FILTERS, "there is an end");
+    }
+    (turns, most)
+}
+
+/// Copies of shared filters wait for the answer of the ledger: they are on the account until then, or until the connection
+/// ends.
+#[test]
+fn filters_that_wait_for_the_ledger_are_on_the_account() {
+    let held = |world: &World| world.budget.held_bytes(Purpose::Subscriptions);
+    for is_answered in [true, false] {
+        let mut world = world();
+        let client = world.connect(0, Version::V5, "client");
+        let before = held(&world);
+        let filter = format!("$share/g/{}", "long".repeat(1_000));
+        // Twice the same: it has one subscription, and two copies until both are answered.
+        for _ in 0..2 {
+            world.feed_only(client, &subscribe(std::slice::from_ref(&filter), Version::V5));
+        }
+        let asked = held(&world);
+        if is_answered {
+            world.settle();
+            assert_eq!(world.packets(client).len(), 2);
+            // What stays is on the account of the shard and of the ledger.
+            assert!(asked - before > 8 * filter.len() && held(&world) - before <= 7 * filter.len());
+            world.feed(client, &unsubscribe(std::slice::from_ref(&filter), Version::V5));
+        }
+        world.hang_up(client);
+        world.settle();
+        assert_eq!(held(&world), before, "answered: {is_answered}");
+        assert_eq!(world.subscriptions(), 0);
     }
 }
 

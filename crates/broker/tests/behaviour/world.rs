@@ -560,6 +560,14 @@ impl World {
         self.outside[shard].commands.len()
     }
 
+    /// The same, and the turn ends; commands stay where they are.
+    pub(crate) fn close_only(&mut self, peer: Peer) {
+        let socket = self.socket(peer);
+        (socket.closed, socket.partial) = (true, None);
+        self.shards[peer.shard].closed(peer.id, &Cause::EndOfStream, self.now, &mut self.outside[peer.shard]);
+        self.end_turn(peer.shard);
+    }
+
     pub(crate) fn wait(&mut self, ms: u64) {
         let until = self.now.monotonic_ms + ms;
         while self.now.monotonic_ms < until {

@@ -252,10 +252,10 @@ fn a_large_session_ends_bit_by_bit_and_is_invisible_at_once() {
     while stage.ledger.has_work() {
         let before = stage.index.len();
         stage.ledger.work(stage.now, &mut stage.sink);
-        assert!(before - stage.index.len() <= 64_000, "a turn has its bounds");
+        assert!(before - stage.index.len() <= 1_000, "a turn has its bounds");
         turns += 1;
     }
-    assert!(turns > 4, "{turns} turns");
+    assert!(turns >= 10, "{turns} turns");
     assert!(stage.index.is_empty());
     assert_eq!(Arc::strong_count(&client.subscriber), 1, "nobody else remembers it");
 }

@@ -195,6 +195,10 @@ pub(crate) struct Stage {
     pub(crate) now: Now,
     /// What is committed is durable at once.
     pub(crate) is_fast: bool,
+    /// The pieces that shards were told bit by bit, which they confirm at once unless they are slow.
+    pub(crate) restored: Vec<(ConnectionId, Vec<Box<str>>)>,
+    pub(crate) unfinished: Vec<(ConnectionId, Vec<Box<str>>, bool)>,
+    pub(crate) confirms: bool,
     /// Commands are printed.
     pub(crate) is_verbose: bool,
     next_slot: u32,
@@ -277,7 +281,9 @@ impl Stage {
         let index = Arc::new(Subscriptions::new([1, 2]));
         let now = Now { monotonic_ms: 1_000, unix_ms: 1_700_000_000_000 };
         let ledger = Ledger::new(Settings { seed: 7, ..settings }, Arc::clone(&index));
-        Self { ledger, index, sink: Sink::default(), now, is_fast: true, is_verbose: false, next_slot: 0 }
+        let (sink, restored, unfinished) = (Sink::default(), Vec::new(), Vec::new());
+        let (is_fast, confirms, is_verbose, next_slot) = (true, true, false, 0);
+        Self { ledger, index, sink, now, is_fast, restored, unfinished, confirms, is_verbose, next_slot }
     }
 
     /// A disk that takes what it is given and is never done before [`sync`](Self::sync).
@@ -298,10 +304,34 @@ impl Stage {
     pub(crate) fn work(&mut self) {
         self.ledger.work(self.now, &mut self.sink);
         self.settle();
+        self.confirm();
         while !self.sink.wanted.is_empty() || (self.ledger.has_work() && !self.sink.has_no_room) {
             self.read();
             self.ledger.work(self.now, &mut self.sink);
             self.settle();
+            self.confirm();
+        }
+    }
+
+    /// Shards take in what they are told bit by bit, and say so.
+    pub(crate) fn confirm(&mut self) {
+        if !self.confirms {
+            return;
+        }
+        let is_piece =
+            |(_, reply): &mut (_, Reply)| matches!(reply, Reply::Restore { .. } | Reply::Unfinished { .. });
+        let pieces: Vec<_> = self.sink.replies.extract_if(.., is_piece).collect();
+        for (shard, reply) in pieces {
+            let connection = connection_of(&reply).expect("it is for one connection");
+            match reply {
+                Reply::Restore { filters, .. } => self.restored.push((connection, filters)),
+                Reply::Unfinished { subscriptions, is_last, .. } => {
+                    let filters = subscriptions.into_iter().map(|(filter, _)| filter).collect();
+                    self.unfinished.push((connection, filters, is_last));
+                }
+                _ => unreachable!("no other reply is a piece"),
+            }
+            self.handle(shard, Command::Restored { connection });
         }
     }
 
@@ -397,8 +427,15 @@ impl Stage {
     /// A CONNECT that is answered at once.
     pub(crate) fn connect(&mut self, client_id: &str, ask: &Ask) -> (Client, Claimed) {
         let mut client = self.claim(client_id, ask);
-        let claimed = self.claimed(&mut client).expect("the identifier is free");
-        (client, claimed)
+        loop {
+            if let Some(claimed) = self.claimed(&mut client) {
+                return (client, claimed);
+            }
+            assert!(self.ledger.has_work(), "the identifier is free");
+            self.ledger.work(self.now, &mut self.sink);
+            self.settle();
+            self.confirm();
+        }
     }
 
     pub(crate) fn client(&mut self, client_id: &str, ask: &Ask) -> Client {
@@ -636,6 +673,8 @@ fn connection_of(reply: &Reply) -> Option<ConnectionId> {
         | Reply::Release { connection, .. }
         | Reply::Ended { connection, .. }
         | Reply::Begun { connection, .. }
+        | Reply::Restore { connection, .. }
+        | Reply::Unfinished { connection, .. }
         | Reply::Retained { connection, .. } => Some(*connection),
         Reply::Claimed(claimed) => Some(claimed.connection),
         Reply::Deliver(deliver) => Some(deliver.connection),

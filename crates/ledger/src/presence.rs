@@ -1,0 +1,71 @@
+//! Groups hear that their members come and go: of a session in many groups, bit by bit.
+//!
+//! A group that has not heard yet finds out when it is the member's turn: one that is gone takes nothing. One that is back
+//! is on another connection, on which it comes into the line anew.
+
+use std::ops::Bound;
+
+use index::QueueId;
+
+use crate::Ledger;
+
+/// How far the groups of a session have heard that it has come or gone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moving {
+    after: Option<QueueId>,
+}
+
+impl Ledger {
+    /// A session has come to a connection, or has left it: its groups hear of it, some now and the others in turn.
+    pub(crate) fn move_in_groups(&mut self, id: QueueId) {
+        let Some(session) = self.sessions.find_mut(id) else { return };
+        let mut units = self.settings.units_at_once;
+        let was_moving = session.moving.replace(Moving { after: None }).is_some();
+        let is_done = self.move_in_some(id, &mut units);
+        if !(is_done || was_moving) {
+            self.moving.push_back(id);
+        }
+    }
+
+    /// Goes on with the sessions that have come or gone.
+    pub(crate) fn move_some(&mut self, units: &mut usize) {
+        while *units > 0
+            && let Some(id) = self.moving.pop_front()
+        {
+            if !self.move_in_some(id, units) {
+                self.moving.push_front(id);
+            }
+            *units = units.saturating_sub(1);
+        }
+    }
+
+    /// Tells some groups. Whether all have heard.
+    fn move_in_some(&mut self, id: QueueId, units: &mut usize) -> bool {
+        while *units > 0 {
+            let Some(session) = self.sessions.find_mut(id) else { return true };
+            let Some(Moving { after }) = session.moving else { return true };
+            let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            let Some((group, share)) = session.shares.range_mut(behind).next() else {
+                session.moving = None;
+                return true;
+            };
+            let group = *group;
+            session.moving = Some(Moving { after: Some(group) });
+            *units -= 1;
+            let online = session.online.as_ref().filter(|online| online.is_open);
+            let is_at = online.map(|online| online.place);
+            if share.present == is_at {
+                continue;
+            }
+            if share.present.take().is_some() {
+                let subscriber = session.subscriber.clone();
+                let lanes = self.part_from(&subscriber, id, group);
+                *units = units.saturating_sub(lanes);
+            }
+            if is_at.is_some() {
+                self.take_part(id, group);
+            }
+        }
+        false
+    }
+}
