@@ -411,7 +411,7 @@ impl Shard {
         let Some(recording) = client.recording.as_mut() else { return };
         let Some(mut answer) = recording.take(packet_id) else { return };
         self.tally.sub(Purpose::Subscriptions, answer.size_bytes());
-        for (_, filter) in &refused {
+        for (_, filter) in refused.iter().filter(|(_, filter)| is_shared(filter)) {
             // The packet that names it next was answered for a subscription that there is not.
             if let Some(next) = recording.answers.iter_mut().find(|next| next.shared.contains(filter)) {
                 next.deny(filter);
@@ -428,23 +428,31 @@ impl Shard {
             }
             self.tally.sub(Purpose::Subscriptions, bytes);
         }
+        if reason.is_error() {
+            answer.answer.refuse(reason);
+        }
+        // Another answer that waits may be one to the same filter, and then it counts.
+        let is_last_answer = client.recording.is_none();
+        let mut ended = Vec::new();
         if let Reasons::Subscribe(reasons) = &mut answer.answer {
             self.counters.refused_subscriptions.add(refused.len() as u64);
             for (place, filter) in refused {
-                if let Some(reason) = answer.places.get(place).and_then(|place| reasons.get_mut(*place)) {
+                if let Some(reason) = answer.places.get(place).and_then(|place| reasons.get_mut(*place))
+                    && !reason.is_error()
+                {
                     *reason = SubAckReason::QuotaExceeded;
                 }
                 // A later SUBSCRIBE may ask for it again: then the answer to that one counts.
-                if !client.is_joining(&filter) && client.filters.remove(&filter) {
+                let is_asked_again =
+                    if is_shared(&filter) { client.is_joining(&filter) } else { !is_last_answer };
+                if !is_asked_again && client.filters.remove(&filter) {
                     client.remove_shape(self.index.deep_shape(valid(&filter)));
                     let bytes = subscription_bytes(&filter);
                     self.tally.sub(Purpose::Subscriptions, bytes);
                     client.subscription_bytes -= bytes;
+                    ended.push(filter);
                 }
             }
-        }
-        if reason.is_error() {
-            answer.answer.refuse(reason);
         }
         let is_5 = client.session.version().is_some_and(Version::is_5);
         if matches!(answer.answer, Reasons::Unsubscribe(_)) && reason.is_error() && !is_5 {
@@ -453,6 +461,7 @@ impl Shard {
             let why = "the end of a subscription could not be recorded";
             return self.give_up(id, reason, why, now, to);
         }
+        ended.iter().for_each(|filter| self.close_walk(id, filter, to));
         self.answer_part(id, answer, now, to);
     }
 

@@ -54,7 +54,7 @@ impl Ledger {
         let Some(id) = self.session_on(subscriber, place) else {
             return self.forget_if_ended(subscriber, subscriptions);
         };
-        let (groups, refused) = self.groups_for(id, subscriptions);
+        let (groups, mut refused) = self.groups_for(id, subscriptions);
         let mut granted = Cow::Borrowed(subscriptions);
         if !refused.is_empty() {
             let mut places = refused.iter().map(|(place, _)| *place).peekable();
@@ -67,6 +67,10 @@ impl Ledger {
             Ok(()) => ReasonCode::Success,
             Err(reason) => {
                 groups.into_iter().flatten().for_each(|group| self.remove_if_empty(group));
+                let known = self.sessions.find(id).map(|session| &session.subscriptions);
+                let is_there = |filter: &str| known.is_some_and(|known| known.contains_key(filter));
+                let lost = subscriptions.iter().enumerate().filter(|(_, (filter, _))| !is_there(filter));
+                refused = lost.map(|(place, (filter, _))| (place, filter.clone())).collect();
                 reason
             }
         };

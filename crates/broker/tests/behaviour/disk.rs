@@ -164,3 +164,26 @@ fn retained_values_of_qos_0_do_without_a_disk() {
         assert_eq!(unrecorded.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 }
+
+#[test]
+fn a_subscription_that_could_not_be_recorded_is_counted_and_takes_nothing() {
+    let mut world = World::new(1);
+    let peer = world.accept(0, Version::V5);
+    let mut connect = wire::Connect::new(Version::V5, crate::world::utf8("client"));
+    connect.properties.session_expiry_interval_secs = Some(60);
+    world.send(peer, &connect.into());
+    world.packets(peer);
+    let held = |world: &World| world.budget.held_bytes(session::Purpose::Subscriptions);
+    let before = held(&world);
+    world.disk = Disk::Full;
+    for number in 0..5 {
+        let suback = world.subscribe(peer, &format!("full/{number}")).remove(0);
+        assert!(!suback.contains("Granted"), "{suback}");
+    }
+    assert_eq!((held(&world), world.subscriptions()), (before, 0));
+    assert_eq!(world.total(|c| c.refused_subscriptions.value()), 5);
+    world.disk = Disk::Fast;
+    let suback = world.subscribe(peer, "t").remove(0);
+    assert!(suback.contains("Granted"), "{suback}");
+    assert_eq!(world.subscriptions(), 1);
+}
