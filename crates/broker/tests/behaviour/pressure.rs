@@ -134,6 +134,24 @@ fn a_client_that_does_not_take_its_answers_is_not_asked_more_questions() {
     assert_eq!(answers, 100_000, "every PINGREQ is answered in the end");
 }
 
+/// Before MQTT 5 a client knows no Receive Maximum of the server: it is read again when half of it is answered.
+#[test]
+fn a_client_with_too_many_unanswered_messages_is_read_again_when_half_are_answered() {
+    for version in [Version::V3_1, Version::V3_1_1] {
+        let mut world = World::with(1, Settings { receive_max: 4, ..settings() });
+        let publisher = world.connect(0, version, "publisher");
+        for packet_id in 1..=9_u8 {
+            // A retained message at QoS 1, which the ledger answers.
+            world.feed_only(publisher, &[0x33, 6, 0, 1, b't', 0, packet_id, b'x']);
+        }
+        assert!(world.socket(publisher).paused, "MQTT {version}");
+        assert_eq!(world.packets(publisher).len(), 0);
+        world.settle();
+        assert!(!world.socket(publisher).paused, "MQTT {version}");
+        assert_eq!(world.packets(publisher).len(), 9, "every message is acknowledged");
+    }
+}
+
 #[test]
 fn a_client_that_takes_nothing_for_a_minute_is_ended() {
     let mut world = World::new(1);

@@ -38,6 +38,22 @@ fn at_qos_0_a_message_is_sent_and_forgotten() {
     }
 }
 
+#[test]
+fn the_server_is_asked_to_retain_a_message_at_every_qos() {
+    for version in Version::ALL {
+        for (qos, expected) in [
+            (Qos::AtMostOnce, r#"PUBLISH q0 retain "a/b" 3 B "hey""#),
+            (Qos::AtLeastOnce, r#"PUBLISH q1 id=1 retain "a/b" 3 B "hey""#),
+            (Qos::ExactlyOnce, r#"PUBLISH q2 id=1 retain "a/b" 3 B "hey""#),
+        ] {
+            let mut world = World::new(version);
+            let retained = session::client::Outgoing { retain: true, ..outgoing(qos) };
+            assert!(world.publish(&retained, "").is_ok());
+            assert_eq!(world.sent(), [expected]);
+        }
+    }
+}
+
 /// [MQTT-4.3.2-1, MQTT-4.3.2-2, MQTT-4.3.2-3, 3.1.1 MQTT-4.3.2-1]
 #[test]
 fn at_qos_1_a_message_is_under_way_until_puback() {
