@@ -254,7 +254,7 @@ impl Scenario {
             return;
         }
         self.ledger.units_at_once = usize::try_from(seed / 4 % 3).expect("small");
-        self.ledger.units_at_a_time = if seed / 12 % 2 == 0 { 2 } else { 7 };
+        self.ledger.units_at_a_time = if (seed / 12).is_multiple_of(2) { 2 } else { 7 };
     }
 
     /// A crash may not lose more than what a listener allows: so crashes are no worse than the weakest one.
