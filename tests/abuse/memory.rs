@@ -89,7 +89,8 @@ fn p_13_every_alias_with_the_longest_topic_on_every_connection() {
         let greedy = within_the_budget(broker, || {
             until_refused(broker, "greedy", &Connect::new(Version::V5, ""), set_all)
         });
-        assert!((10..20).contains(&greedy.len()), "{} connections with a megabyte each", greedy.len());
+        // Aliases take at most half of the budget.
+        assert!((5..10).contains(&greedy.len()), "{} connections with a megabyte each", greedy.len());
         drop(greedy);
         until("memory is given back", || {
             packet::is_accepted(&greet(broker, &lasting(Version::V5, "frog")).1).then_some(())
@@ -173,7 +174,8 @@ fn w_08_a_flood_of_retained_messages_meets_its_bound() {
         assert!(retain(&mut peer, "r/1", b"") < 0x80, "cleared");
         assert!(retain(&mut peer, "r/in its place", &payload) < 0x80, "another in its place");
         let refused = u64::try_from(topics - kept).expect("a count");
-        wait_for_sys(broker, "refused/memory/publishes", |count| count == refused);
+        // The broker's own values find no room either, and are counted too.
+        wait_for_sys(broker, "refused/retained", |count| count >= refused);
         (0..topics).for_each(|number| peer.retain(&format!("r/{number}"), b""));
         peer.retain("r/in its place", b"");
         peer.expect_only_pong();

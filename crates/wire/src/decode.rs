@@ -38,7 +38,7 @@ pub enum Decoded<'a> {
 /// };
 /// assert_eq!(publish.payload, b"hey");
 ///
-/// The first two of ten bytes are enough to know the length.
+/// // The first two of ten bytes are enough to know the length.
 /// let need = decode(&bytes[..2], Some(Version::V3_1_1), &Limits::default())?;
 /// assert_eq!(need, Decoded::Need { total: Some(10) });
 /// # Ok::<(), wire::Violation>(())
