@@ -49,7 +49,7 @@ impl Ledger {
                     self.remove_session(session, WillFate::Dropped);
                 }
                 let will = holder.will.filter(|_| left.cause != Cause::Normal);
-                self.wills.extend(will.map(|will| DueWill { id: None, message: will.message }));
+                self.wills.extend(will.map(|will| DueWill::new(None, will.message)));
             }
         }
         // Wills go out in the order in which they became due: this one's now, unless others still wait before it.
@@ -327,7 +327,7 @@ impl Ledger {
             }
             (WillFate::Due, Some(_)) => {
                 let will = session.will.take();
-                self.wills.extend(will.map(|will| DueWill { id: Some(will.id), message: will.message }));
+                self.wills.extend(will.map(|will| DueWill::new(Some(will.id), will.message)));
             }
             _ => session.will = None,
         }

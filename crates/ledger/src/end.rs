@@ -57,7 +57,7 @@ impl Ledger {
         if let Some(old) = session.will.take() {
             subtract(&self.gauges.wills_pending, usize::from(old.due_ms.is_some()));
             if will != WillFate::Dropped {
-                self.wills.push(DueWill { id: Some(old.id), message: old.message });
+                self.wills.push(DueWill::new(Some(old.id), old.message));
             }
         }
         subtract(&self.gauges.queued_bytes, session.queue.bytes());
@@ -178,7 +178,7 @@ impl Ledger {
                 will.due_ms = Some(now.monotonic_ms + RETRY_MS);
             } else if let Some(will) = session.will.take() {
                 subtract(&self.gauges.wills_pending, 1);
-                self.wills.push(DueWill { id: Some(will.id), message: will.message });
+                self.wills.push(DueWill::new(Some(will.id), will.message));
             }
         }
         let due_ms = session.next_timer_ms();

@@ -161,7 +161,7 @@ impl Replay {
     /// Everything was read.
     pub(crate) fn finish(mut self, now: Now) -> Ledger {
         let due = std::mem::take(&mut self.due).into_iter();
-        self.ledger.wills.extend(due.map(|(id, message)| DueWill { id: Some(id), message }));
+        self.ledger.wills.extend(due.map(|(id, message)| DueWill::new(Some(id), message)));
         let mut sessions: Vec<(Incarnation, QueueId)> =
             self.ledger.lasting.iter().map(|(incarnation, id)| (*incarnation, *id)).collect();
         sessions.sort_unstable_by_key(|(incarnation, _)| *incarnation);

@@ -31,6 +31,14 @@ pub(crate) struct DueWill {
     /// Under which it was recorded; that of a session that ended with its connection was not.
     pub(crate) id: Option<MessageId>,
     pub(crate) message: Arc<Message>,
+    /// It has found no space at least once.
+    pub(crate) was_refused: bool,
+}
+
+impl DueWill {
+    pub(crate) fn new(id: Option<MessageId>, message: Arc<Message>) -> Self {
+        Self { id, message, was_refused: false }
+    }
 }
 
 impl Wills {
@@ -68,13 +76,14 @@ impl Wills {
 }
 
 impl Ledger {
-    /// Publishes at most `units` of the wills that are due, while the shards have room. A will that finds no space is
-    /// tried again after [`RETRY_MS`], behind those that have become due since. When nothing can be recorded any more, only
-    /// wills that need no record are published.
+    /// Publishes at most `units` of the wills that are due, while the shards have room. Of the wills that found no space, one
+    /// is tried again every [`RETRY_MS`], and all of them when that one finds space. When nothing can be recorded any more,
+    /// only wills that need no record are published.
     pub(crate) fn fire_wills(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
         if self.wills.again_ms.is_some_and(|again_ms| again_ms <= now.monotonic_ms) {
-            self.wills.again_ms = None;
-            self.wills.due.append(&mut self.wills.refused);
+            // One will finds out for all whether there is space again.
+            self.wills.again_ms = (self.wills.refused.len() > 1).then_some(now.monotonic_ms + RETRY_MS);
+            self.wills.due.extend(self.wills.refused.pop_front());
         }
         while *units > 0
             && to.has_room()
@@ -90,6 +99,10 @@ impl Ledger {
                     if let Some(will) = will.id {
                         self.wills.recorded.remove(&will);
                     }
+                    if will.was_refused {
+                        self.wills.again_ms = None;
+                        self.wills.due.append(&mut self.wills.refused);
+                    }
                     add(&self.gauges.wills_published, 1);
                 }
                 // It stays recorded, and is published after the restart.
@@ -97,7 +110,7 @@ impl Ledger {
                 // For too many queues: it can never be published.
                 Err(ReasonCode::ImplementationSpecificError) => self.give_up_will(will.id, to),
                 Err(_) => {
-                    self.wills.refused.push_back(will);
+                    self.wills.refused.push_back(DueWill { was_refused: true, ..will });
                     self.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
                 }
             }

@@ -165,6 +165,32 @@ fn a_will_without_space_delays_no_other_will() {
     assert_eq!(count(&stage.gauges().wills_published), 2, "the other will found space");
 }
 
+/// Many wills without space cost one attempt in a tenth of a second, and go together when there is space.
+#[test]
+fn wills_without_space_are_not_all_tried_all_the_time() {
+    const WILLS: usize = 100;
+    let mut stage = Stage::new();
+    let absent = stage.client("absent", &Ask::lasting(60));
+    stage.subscribe(&absent, "stored", at_qos(QOS_1));
+    stage.leave(&absent, Cause::Normal);
+    let name = |number: usize| format!("client {number}");
+    let clients: Vec<_> =
+        (0..WILLS).map(|number| stage.client(&name(number), &Ask::clean().will("stored", 0))).collect();
+    stage.sink.no_space = true;
+    clients.iter().for_each(|client| stage.leave(client, Cause::WithWill));
+    stage.work();
+    let before = count(&stage.gauges().commits_refused);
+    for _ in 0..10 {
+        stage.now.monotonic_ms += 100;
+        stage.work();
+    }
+    let tried = count(&stage.gauges().commits_refused) - before;
+    assert!((5..=10).contains(&tried), "{tried} attempts in a second");
+    stage.sink.no_space = false;
+    stage.pass_secs(1);
+    assert_eq!(count(&stage.gauges().wills_published), WILLS);
+}
+
 /// A will that finds no space is published when there is some.
 #[test]
 fn a_will_waits_for_space() {
