@@ -474,3 +474,34 @@ impl Groups {
         Some(group)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use index::Key;
+
+    /// The account knows about as much memory as the lanes of a group take: each has an owner.
+    #[test]
+    fn the_lanes_of_each_group_are_on_the_account() {
+        let groups_bytes = |dispatch: Dispatch, count: u64| {
+            let mut groups = Groups::new(7, dispatch);
+            for number in 1..=count {
+                groups.insert(&format!("$share/g{number}/a"), Incarnation(number), None);
+            }
+            groups.size_bytes()
+        };
+        for count in [0, 1, 10] {
+            let factor = usize::try_from(count).expect("a small number");
+            let of_one = groups_bytes(Dispatch::RoundRobin, 1);
+            assert!((size_of::<Group>()..10 * size_of::<Group>()).contains(&of_one), "{of_one} bytes");
+            assert_eq!(groups_bytes(Dispatch::RoundRobin, count), factor * of_one);
+            let of_lanes = groups_bytes(Dispatch::KeyOrdered(Key::Publisher), 1) - of_one;
+            let owners = Lane::COUNT * size_of::<Option<QueueId>>();
+            assert!((owners..3 * owners).contains(&of_lanes), "{of_lanes} bytes");
+            assert_eq!(
+                groups_bytes(Dispatch::KeyOrdered(Key::Publisher), count),
+                factor * (of_one + of_lanes)
+            );
+        }
+    }
+}

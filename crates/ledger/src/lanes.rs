@@ -538,6 +538,15 @@ mod tests {
         }
     }
 
+    /// Members that come while others are undecided are listed one by one only up to a bound.
+    #[test]
+    fn the_list_of_newcomers_is_bounded() {
+        let mut lanes = Lanes::new();
+        (0..1_000).for_each(|number| lanes.arrive(id(number), &member(number)));
+        assert_eq!(lanes.undecided.newcomers.len(), NEWCOMERS_MAX);
+        assert!(lanes.undecided.looks_at_all);
+    }
+
     /// A member that goes leaves its lanes behind in one step, which takes from the claims of the turn.
     #[test]
     fn the_lanes_of_a_member_that_goes_are_charged_to_the_turn() {

@@ -145,10 +145,14 @@ fn a_client_with_too_many_unanswered_messages_is_read_again_when_half_are_answer
             world.feed_only(publisher, &[0x33, 6, 0, 1, b't', 0, packet_id, b'x']);
         }
         assert!(world.socket(publisher).paused, "MQTT {version}");
-        assert_eq!(world.packets(publisher).len(), 0);
+        for acknowledged in 0..3 {
+            assert_eq!(world.packets(publisher).len(), usize::from(acknowledged > 0));
+            assert!(world.socket(publisher).paused, "{acknowledged} of 5 are acknowledged in MQTT {version}");
+            world.carry_command(0);
+        }
+        assert!(!world.socket(publisher).paused, "3 of 5 are acknowledged in MQTT {version}");
         world.settle();
-        assert!(!world.socket(publisher).paused, "MQTT {version}");
-        assert_eq!(world.packets(publisher).len(), 9, "every message is acknowledged");
+        assert_eq!(world.packets(publisher).len(), 7, "every message is acknowledged");
     }
 }
 

@@ -467,6 +467,17 @@ impl World {
         carried
     }
 
+    /// The ledger handles the next command of a shard, and its replies arrive.
+    pub(crate) fn carry_command(&mut self, shard: usize) {
+        let mut posted = Posted { progress: self.progress, disk: self.disk, ..Posted::default() };
+        let command = self.outside[shard].commands.pop_front().expect("a command");
+        self.ledger.handle(ShardId::new(shard), command, self.now, &mut posted);
+        let progress = posted.progress();
+        self.ledger.progress(progress, self.now, &mut posted);
+        self.progress = posted.progress;
+        self.deliver(posted);
+    }
+
     /// The ledger works, and something happens before its replies arrive.
     pub(crate) fn carry_commands_and(&mut self, between: impl FnOnce(&mut Self)) {
         let mut posted = Posted { progress: self.progress, disk: self.disk, ..Posted::default() };

@@ -140,6 +140,30 @@ fn joining_many_groups_with_keys_is_spread_over_turns() {
     stage.check_account();
 }
 
+/// A group whose members come all at once is one of the groups to be looked at, however many come.
+#[test]
+fn a_crowd_that_joins_one_group_does_not_put_off_the_keys_of_another() {
+    const CROWD: usize = 100;
+    let dispatch = Dispatch::KeyOrdered(Key::Publisher);
+    let mut stage = Stage::with(Settings { dispatch, ..Settings::default() });
+    let names = (0..CROWD).map(|number| number.to_string());
+    let crowd: Vec<Client> = names.map(|name| stage.client(&name, &Ask::lasting(60))).collect();
+    let alone = stage.client("alone", &Ask::lasting(60));
+    for member in &crowd {
+        assert!(subscribe(&mut stage, member, &groups("g", 1, "t")).is_empty());
+    }
+    assert!(subscribe(&mut stage, &alone, &groups("h", 1, "u")).is_empty());
+    stage.emit(&message("u", b"for one", QOS_1));
+    for _ in 0..4 {
+        stage.ledger.work(stage.now, &mut stage.sink);
+        stage.sync();
+    }
+    assert!(stage.ledger.has_work(), "the crowd takes longer");
+    let is_it = |(_, reply): &(_, Reply)| matches!(reply, Reply::Deliver(deliver) if deliver.connection == alone.place.connection);
+    assert_eq!(stage.sink.replies.iter().filter(|reply| is_it(reply)).count(), 1);
+    stage.check_account();
+}
+
 /// Members that take nothing are found out in their turn, and no turn asks all of them.
 #[test]
 fn a_crowd_without_room_is_asked_bit_by_bit() {
