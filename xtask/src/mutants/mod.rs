@@ -49,7 +49,7 @@ const FOCUS: &[&str] = &[
     "crates/session/src/client/",
 ];
 
-/// Default number of mutants, which fits into the long form of CI.
+/// Default number of mutants. They take about 5 to 30 minutes, so they are not part of `cargo xtask test`.
 const COUNT: usize = 30;
 
 /// Options of a run.
