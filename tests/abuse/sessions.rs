@@ -11,7 +11,7 @@ use crate::stage::{play, sized, wait_for_sys};
 const QUOTA_EXCEEDED: u8 = 0x97;
 const SERVER_UNAVAILABLE: u8 = 0x03;
 
-/// [MQTT-3.2.2-5]
+/// [3.1.1 MQTT-3.2.2-5]
 #[test]
 fn n_04_sessions_for_ever_are_capped_in_time_and_number() {
     let most = sized(30, 1_000_000);

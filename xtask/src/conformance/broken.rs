@@ -128,15 +128,16 @@ fn find<'a>(statements: &'a Statements, id: &str) -> Result<&'a Statement, Strin
 /// Writes all breakages into the copy.
 fn apply(tree: &Tree, breakages: &[Breakage]) -> Result<(), String> {
     let mut files: BTreeMap<&str, String> = BTreeMap::new();
+    let text_of = |files: &mut BTreeMap<&str, String>, path: &str| match files.remove(path) {
+        Some(text) => Ok(text),
+        None => tree.read(path),
+    };
     for breakage in breakages {
-        let text = match files.remove(breakage.path.as_str()) {
-            Some(text) => text,
-            None => tree.read(&breakage.path)?,
-        };
+        let text = text_of(&mut files, &breakage.path)?;
         files.insert(&breakage.path, breakage.apply(&text)?);
     }
     for path in WITHOUT_STD {
-        let text = tree.read(path)?;
+        let text = text_of(&mut files, path)?;
         files.insert(path, text.replacen("extern crate alloc;", "extern crate alloc;\nextern crate std;", 1));
     }
     files.iter().try_for_each(|(path, text)| tree.write(path, text))
