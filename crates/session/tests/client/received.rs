@@ -218,6 +218,32 @@ fn a_message_is_not_released_before_its_pubrec_has_left() {
     assert_eq!(world.refused(pubrel(2)).reason, ReasonCode::ProtocolError);
 }
 
+/// Only packets that are sent postpone PINGREQ. A message that arrives is none, and an acknowledgement that waits for an
+/// earlier one is not sent yet. [MQTT-3.1.2-20, 3.1.1 MQTT-3.1.2-23]
+#[test]
+fn what_is_received_and_not_yet_acknowledged_does_not_postpone_the_ping() {
+    for version in Version::ALL {
+        let mut world = by_application(version);
+        world.client.connection_lost();
+        let mut connect = connect(version);
+        connect.keep_alive_secs = 20;
+        world.connect_with(&connect).expect("in order");
+        world.take(ConnAck::accepted(true)).expect("in order");
+        world.sent();
+        let receipts = [1, 2].map(|packet_id| receipt(&mut world, Qos::AtLeastOnce, packet_id));
+        let due = world.client.poll_timeout();
+        assert!(due.is_some_and(|due| (1..20_000).contains(&(due - world.now_ms))), "MQTT {version}");
+        world.now_ms += 10_000;
+        world.take(publish(Qos::AtMostOnce, 0)).expect("in order");
+        acknowledge(&mut world, receipts[1]);
+        assert!(world.sent().is_empty());
+        assert_eq!(world.client.poll_timeout(), due, "MQTT {version}");
+        acknowledge(&mut world, receipts[0]);
+        assert_eq!(world.sent().len(), 2);
+        assert_eq!(world.client.poll_timeout(), due.map(|due| due + 10_000), "MQTT {version}");
+    }
+}
+
 /// [MQTT-3.3.4-9]
 #[test]
 fn a_server_that_sends_more_than_was_asked_for_is_disconnected() {
