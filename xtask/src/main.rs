@@ -48,9 +48,10 @@ cargo xtask COMMAND
                   point everything that it holds is compared with what its clients explain
   sim [--only ordinary|disk] [--seed S] [--seconds N] [--runs N] [--go-on] [--trace]
                   run the whole broker under the seeded simulator, for a minute if nothing else is said
-  mutants [--count N] [--seed S] [--only TEXT]…
+  mutants [--count N] [--seed S] [--skip N] [--only TEXT]…
                   change the code of the pure crates in 30 random places, one after the other, and see whether a test
-                  notices; --only takes those whose path or description contains this
+                  notices; --only takes those whose path or description contains this; --skip leaves out the first N,
+                  to go on with a run of the same seed
   bench [--short | NAME…]
                   take the figures of docs/BENCHMARKS.md, all or these; or only try each command
   words           count comments and sentences that are hard to read, by folder
