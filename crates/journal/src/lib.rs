@@ -38,7 +38,7 @@ pub use error::{Damage, Fault, OpenError};
 pub use journal::{Journal, Opening, open};
 pub use latency::Latencies;
 pub use log::{Log, Purpose, REST_MS, Status, Trouble, Urgency};
-pub use preparer::{Pace, Preparer};
+pub use preparer::{Pace, Preparer, SEGMENTS_BEYOND_LIMIT};
 pub use recovery::{Parts, Recovery, Report};
 pub use repair::{check, discard_damaged};
 pub use runner::Wake;

@@ -359,7 +359,8 @@ impl Log {
 
     fn no_space(&self, plan: &Plan) -> Option<String> {
         let is_full = || plan.is_full(&self.settings).then(|| "nearly all of it is needed".to_owned());
-        plan.no_space.clone().or_else(is_full)
+        let is_beyond = || plan.is_beyond_limit.then(|| "it takes more than its limit".to_owned());
+        plan.no_space.clone().or_else(is_full).or_else(is_beyond)
     }
 
     /// After a write or sync that failed: nobody knows what is on the disk, so nothing is written any more.

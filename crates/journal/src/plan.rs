@@ -83,6 +83,8 @@ pub(crate) struct Plan {
     pub(crate) limit_bytes: u64,
     /// There is space for few more segments, or for none.
     pub(crate) is_near_limit: bool,
+    /// A segment of the last resort has not been given back yet: no news are taken, so that what is live does not grow.
+    pub(crate) is_beyond_limit: bool,
     /// There is no space, and no old segment is on its way back either.
     pub(crate) is_hopeless: bool,
     /// Moreover, not even what frees space can be put off any longer: the file system gives nothing.
@@ -168,6 +170,7 @@ impl Plan {
             no_space: None,
             limit_bytes: u64::MAX,
             is_near_limit: false,
+            is_beyond_limit: false,
             is_hopeless: false,
             is_lost: false,
             copied_bytes: 0,
@@ -192,7 +195,7 @@ impl Plan {
         if is_too_long {
             return Err(Refusal::TooLong);
         }
-        let has_place = !self.spares.is_empty() && !self.is_full(settings);
+        let has_place = !self.spares.is_empty() && !self.is_full(settings) && !self.is_beyond_limit;
         if purpose == Purpose::News && !has_place {
             return Err(Refusal::NoSpace);
         }

@@ -31,9 +31,24 @@
 //!   ([`Turnover`](ledger::Turnover)), a piece at a time, and each piece is smaller than what may be held.
 //! - An old segment is damaged, or the file system gives no space. Then the disk has failed.
 //!
+//! # Why three segments beyond the limit are enough
 //! A segment beyond the limit is made only when nothing else gives space, and it is given back when there is enough without
-//! it. There is no fixed bound for how many are made one after the other: that is better than a journal that fails with each
-//! start.
+//! it. Until then no news are taken: only copies, records that free space, and clients that come back are appended. The
+//! live records do not grow, but for the wills of clients that come back. Each of the following needs at most one segment ([`SEGMENTS_BEYOND_LIMIT`]):
+//!
+//! - **Copies.** The copies of one segment begin at most one other segment of the same length. When one of them does not fit
+//!   into the segment that is written to, all that are left fit into the next: they had one segment together before. The
+//!   cleaned segment then comes back. Only the very last spare is shorter, by the two pages for frames without records. If
+//!   there are two spares before a segment is cleaned, there are two afterwards; with one segment more there are two.
+//! - **Records that free space.** They may take the second spare, if there is enough room without it. Those that wait in
+//!   memory, at most 1 MiB, get one segment that is long enough for all of them and for the copies of the oldest
+//!   ([`bytes_lacking`](Preparer::bytes_lacking)). They are never copied: the round after that gives all of it back.
+//! - **Copies that take more than what was copied.** A group has at most an eighth of a segment more, which tells how
+//!   messages have left their queues. A group that is written in a frame of its own takes whole pages. A long segment
+//!   needs several short ones, after an operator has lowered their length.
+//!
+//! When all three are there and another one is wanted, the journal does what it does if the file system refuses a segment. A
+//! simulated disk of few segments has not brought a journal there.
 //!
 //! Cleaning begins before the space for new segments is used up. A log that takes more than it may, because an operator has
 //! lowered the limit, gives each cleaned segment back, and new ones take at most as much as was given back: it never grows,
@@ -58,6 +73,10 @@ const SLACK_SEGMENTS: u64 = 6;
 /// With space for fewer segments than this, old ones are cleaned before it is used.
 const SEGMENTS_AHEAD: u64 = 3;
 
+/// The most segments that the last resort makes beyond the limit, until some of them are given back: one for copies, one for
+/// what frees space, and one for copies that take more than what was copied. See above for why no more are needed.
+pub const SEGMENTS_BEYOND_LIMIT: u64 = 3;
+
 /// Makes segments ready, and gives those a new number in which nothing is needed any more; reads the oldest one for the
 /// ledger when its space is wanted.
 #[derive(Debug)]
@@ -70,6 +89,9 @@ pub struct Preparer {
     /// So much was given back while they took more than they may, in bytes: new ones may take as much again, so that the
     /// log can be copied into shorter ones and never grows.
     given_back: u64,
+    /// The most that all segments may take without the last resort, in bytes: the limit; or what the log takes, as long as it is
+    /// shrinking because an operator has lowered the limit.
+    allowed_bytes: u64,
     /// Segments that are being filled, in order; the space of all but the last is reserved.
     filling: VecDeque<Filling>,
     reading: Option<Reading>,
@@ -101,11 +123,18 @@ impl Preparer {
         released: VecDeque<Arc<Segment>>,
     ) -> Self {
         let released = released.into_iter().map(|segment| (segment, 0)).collect();
+        // A little over the limit was made by the last resort of another process; more was allowed then.
+        let settings = &log.settings;
+        let limit_bytes = settings.disk_bytes_max;
+        let segment_bytes = u64::from(settings.segment_bytes(u64::MAX));
+        let is_lowered = disk_bytes > limit_bytes.saturating_add(SEGMENTS_BEYOND_LIMIT * segment_bytes);
+        let allowed_bytes = if is_lowered { disk_bytes } else { limit_bytes };
         let mut preparer = Self {
             log,
             next_number,
             disk_bytes,
             given_back: 0,
+            allowed_bytes,
             filling: VecDeque::new(),
             reading: None,
             released,
@@ -308,7 +337,10 @@ impl Preparer {
         }
         match self.spare() {
             Ok(filling) => {
+                let bytes = u64::from(filling.segment.bytes);
+                self.disk_bytes += bytes;
                 let mut plan = self.log.plan();
+                plan.is_beyond_limit = self.disk_bytes > self.allowed_bytes;
                 if filling.is_reserved {
                     plan.add_spare(filling.segment.clone(), &self.log.settings);
                 }
@@ -317,8 +349,6 @@ impl Preparer {
                 // Something may have waited for it, and have its place in the segment before.
                 self.log.wake_committer();
                 self.next_number += 1;
-                let bytes = u64::from(filling.segment.bytes);
-                self.disk_bytes += bytes;
                 self.given_back = self.given_back.saturating_sub(bytes);
                 self.filling.push_back(filling);
                 true
@@ -336,7 +366,8 @@ impl Preparer {
         let within = |wanted, room| self.log.settings.segment_bytes_within(wanted, room);
         let mut bytes = within(wanted, self.room()?);
         if bytes.is_none() && self.is_last_resort() {
-            bytes = within(self.bytes_lacking(wanted), self.free_bytes()?);
+            let lacking = self.bytes_lacking(wanted);
+            bytes = within(lacking, self.free_bytes()?).filter(|bytes| self.may_exceed_limit_by(*bytes));
             self.log.counters.beyond_limit.fetch_add(u64::from(bytes.is_some()), Ordering::Relaxed);
         }
         let bytes = bytes.ok_or(io::ErrorKind::StorageFull)?;
@@ -362,6 +393,12 @@ impl Preparer {
     /// Bytes that the file system still gives.
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(self.log.storage.free_bytes()?.saturating_sub(self.log.settings.free_bytes_min))
+    }
+
+    /// Whether the last resort has not made all the segments that it may.
+    fn may_exceed_limit_by(&self, segment_bytes: u32) -> bool {
+        let beyond_bytes = self.disk_bytes.saturating_sub(self.allowed_bytes);
+        beyond_bytes <= (SEGMENTS_BEYOND_LIMIT - 1) * u64::from(segment_bytes)
     }
 
     /// Whether one segment may be made beyond the limit, because without it there would never be space again. A copy of the
@@ -517,12 +554,16 @@ impl Preparer {
         if !is_over_limit {
             self.given_back = 0;
         }
+        // It never grows again.
+        let shrunk_bytes = self.disk_bytes.saturating_add(self.given_back);
+        self.allowed_bytes = self.allowed_bytes.min(shrunk_bytes.max(self.log.settings.disk_bytes_max));
         let wanted = SEGMENTS_AHEAD * u64::from(self.bytes_wanted());
         let room = self.room().unwrap_or(u64::MAX);
         let is_near_limit = is_over_limit || room < wanted;
         let mut plan = self.log.plan();
         plan.limit_bytes = self.disk_bytes.saturating_add(room);
         plan.is_near_limit = is_near_limit;
+        plan.is_beyond_limit = self.disk_bytes > self.allowed_bytes;
         plan.live_bytes = self.log.live_bytes();
     }
 

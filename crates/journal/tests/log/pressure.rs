@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use journal::simulated::Simulated;
-use journal::{Log, Pace, Parts, Purpose, Recovery, Settings, Storage as _, Urgency};
+use journal::{Log, Pace, Parts, Purpose, Recovery, SEGMENTS_BEYOND_LIMIT, Settings, Storage as _, Urgency};
 use ledger::Room;
 
 use crate::scene::{Random, storage};
@@ -493,5 +493,61 @@ fn a_log_without_any_space_left_goes_on_after_a_restart() {
         world.settle(Pace::Idle);
         assert!(world.segments_bytes() <= left_kib * KIB, "{:?}", world.log().status());
         world.put_patiently(keys, bytes);
+    }
+}
+
+/// Values of which two fill a segment: much of each segment is lost, and what is live does not fit into the limit. A segment
+/// of the last resort is for what is there already. If news took its space, each round through the log would need another.
+#[test]
+fn news_do_not_take_what_the_last_resort_has_made() {
+    for seed in 1..=12 {
+        let mut world = World::new(14 * 64);
+        let mut random = Random(seed);
+        let (mut keys, mut was_beyond) = (0, false);
+        for _ in 0..3_000 {
+            let key = random.below(keys + 1);
+            let bytes = [12_000, 12_000, 24_000, 36_000][usize::try_from(random.below(4)).expect("small")];
+            let is_beyond = world.segments_bytes() > world.settings.disk_bytes_max;
+            was_beyond |= is_beyond;
+            if world.put(key, bytes) {
+                let is_left = world.segments_bytes() > world.settings.disk_bytes_max;
+                assert!(!(is_beyond && is_left), "{:?}", world.log().status());
+                keys = keys.max(key + 1);
+            } else if random.below(8) == 0 {
+                world.end(key);
+            }
+            for _ in 0..random.below(12) {
+                world.step(Pace::Busy);
+            }
+        }
+        world.check_within((14 + SEGMENTS_BEYOND_LIMIT) * 64 * KIB);
+        assert!(was_beyond, "seed {seed}: nothing was tried");
+    }
+}
+
+/// With more live than the limit promises, messages are refused for good, however often they are tried; but not when some of
+/// it has ended, nor when the limit is higher.
+#[test]
+fn messages_are_refused_for_as_long_as_too_much_is_live() {
+    for (disk_kib, bytes) in [(4 * 64, 36_000), (14 * 64, 2_000)] {
+        let full = || {
+            let mut world = World::new(disk_kib);
+            let keys = world.fill(bytes);
+            for _ in 0..100 {
+                world.settle(Pace::Idle);
+                assert!(!world.put(keys, bytes), "{:?}", world.log().status());
+            }
+            world.check();
+            let percent = 100 * world.live_bytes / (disk_kib * KIB);
+            assert!(percent >= 25, "{percent} of a hundred are live");
+            (world, keys)
+        };
+        let (mut world, keys) = full();
+        (0..keys.div_ceil(2)).for_each(|key| world.end(key));
+        world.settle(Pace::Busy);
+        world.put_patiently(keys, bytes);
+        let (mut world, keys) = full();
+        world.sync();
+        world.restart(4 * disk_kib).put_patiently(keys, bytes);
     }
 }
