@@ -33,6 +33,10 @@ const WITHOUT_DISK_MS: u64 = 10_000;
 const LOAD_MS: u64 = 30_000;
 /// So many pieces of its work the thread does that sees to the space, while the other one commits once.
 const PIECES_MAX: usize = 40;
+/// An operator raises the limit of a log by this factor...
+const TIMES_MORE: u64 = 3;
+/// ... and by so many of the longest segments.
+const SEGMENTS_MORE: u64 = 32;
 /// Rounds without the clock going on: more are a loop without end.
 const ROUNDS_MAX: usize = 100_000;
 
@@ -53,6 +57,8 @@ pub(crate) struct World {
     space: Option<SpaceJudge>,
     /// The disk is slow.
     slow_until_ms: u64,
+    /// An operator has raised the limit of the log to this, in bytes.
+    disk_bytes_least: u64,
     tally: Tally,
 }
 
@@ -68,6 +74,8 @@ pub(crate) struct Tally {
     pub(crate) recycled: u64,
     /// Processes whose journal has failed.
     pub(crate) failures: usize,
+    /// Runs in which the log got more disk in the end, because so much of it was live.
+    pub(crate) given_disk: usize,
     pub(crate) digest: u64,
 }
 
@@ -104,6 +112,7 @@ impl World {
             bound_bytes,
             space: (kind == Kind::Disk).then(SpaceJudge::default),
             slow_until_ms: 0,
+            disk_bytes_least: 0,
             tally: Tally::default(),
         };
         note!(world.scene.trace, ("world"), "{:?}", world.scenario);
@@ -334,6 +343,8 @@ impl World {
         if self.tally.crashes > 0 || self.space.is_none() {
             self.scenario.change_settings(&mut self.random);
         }
+        let journal = &mut self.scenario.journal;
+        journal.disk_bytes_max = journal.disk_bytes_max.max(self.disk_bytes_least);
         if let Some(space) = &mut self.space {
             space.begin(&self.scenario.journal, self.disk.used_bytes());
         }
@@ -438,7 +449,7 @@ impl World {
         note!(self.scene.trace, ("world"), "everybody is well from now on");
         self.disk.heal();
         self.restart_if_failed();
-        let begun_ms = self.scene.now.monotonic_ms;
+        let mut begun_ms = self.scene.now.monotonic_ms;
         let mut rounds = 0;
         loop {
             rounds += 1;
@@ -458,6 +469,9 @@ impl World {
             if healing_ms >= RECOVERY_MS {
                 match self.unfinished() {
                     None => return Ok(()),
+                    Some(_) if healing_ms >= PATIENCE_MS && self.give_more_disk() => {
+                        begun_ms = self.scene.now.monotonic_ms;
+                    }
                     Some(what) if healing_ms >= PATIENCE_MS => return Err(what),
                     Some(_) => {}
                 }
@@ -465,6 +479,25 @@ impl World {
             self.scene.network.reset_silent();
             self.sleep();
         }
+    }
+
+    /// Clients publish for ever what is refused for good, because so much is live: an operator raises the limit, once. Then
+    /// everything has to arrive. Returns whether that was the reason.
+    fn give_more_disk(&mut self) -> bool {
+        let may_refuse = self.space.as_ref().zip(self.process.as_ref());
+        let may_refuse = may_refuse.is_some_and(|(space, process)| space.may_refuse(process.space()));
+        if !may_refuse || self.disk_bytes_least > 0 {
+            return false;
+        }
+        let disk_bytes = self.scenario.journal.disk_bytes_max;
+        let segments_bytes = SEGMENTS_MORE * u64::from(self.scenario.journal.segment_bytes_max);
+        self.disk_bytes_least = TIMES_MORE * disk_bytes + segments_bytes;
+        note!(self.scene.trace, ("world"), "the log gets {} bytes", self.disk_bytes_least);
+        self.tally.given_disk += 1;
+        let crash = self.draw_crash();
+        self.crash(crash);
+        self.restart_if_failed();
+        true
     }
 
     /// The way back from a journal that has failed is another process.

@@ -1,7 +1,7 @@
 //! What a bound on the log must not cost: where there is little that is live, nobody is refused for long, and the log is
 //! no longer than it may be, and not much longer than it has to be when nothing happens.
 
-use journal::Settings;
+use journal::{SEGMENTS_BEYOND_LIMIT, Settings};
 
 use crate::broker::Space;
 
@@ -11,8 +11,8 @@ const REFUSED_MS: u64 = 5_000;
 const REFUSED_TURNS: u64 = 20;
 /// A limit has so many of the shortest segments at least.
 const SEGMENTS_MIN: u64 = 8;
-/// Segments that there may be beyond the limit for a while, as the last resort.
-const BEYOND_LIMIT: u64 = 3;
+/// A limit has so many of the shortest segments at least where half of it may be live.
+const SEGMENTS_OF_HALF: u64 = 32;
 /// What is in the directory beside segments, in bytes.
 const OTHER_BYTES: u64 = 4_096;
 
@@ -22,6 +22,8 @@ pub(crate) struct SpaceJudge {
     limit_bytes: u64,
     /// With less there is no promise: the segment that is written to and two spare ones are most of the log.
     is_fair: bool,
+    /// With more that is live there is no promise either.
+    live_bytes_most: u64,
     /// What the directory may take: more than the limit if an operator has lowered that.
     allowed_bytes: u64,
     /// When somebody was refused for the first time since something was taken.
@@ -42,12 +44,14 @@ impl SpaceJudge {
     pub(crate) fn begin(&mut self, settings: &Settings, begun_bytes: u64) {
         let limit_bytes = settings.disk_bytes_max;
         let is_fair = limit_bytes >= SEGMENTS_MIN * u64::from(settings.segment_bytes_min);
+        let is_long = limit_bytes >= SEGMENTS_OF_HALF * u64::from(settings.segment_bytes_min);
+        let live_bytes_most = if is_long { limit_bytes / 2 } else { limit_bytes / 3 };
         // It does not grow with each restart.
         let allowed_bytes = match limit_bytes == self.limit_bytes {
             true => self.allowed_bytes,
             false => limit_bytes.max(begun_bytes),
         };
-        *self = Self { limit_bytes, is_fair, allowed_bytes, ..Self::default() };
+        *self = Self { limit_bytes, is_fair, live_bytes_most, allowed_bytes, ..Self::default() };
     }
 
     /// Everybody has had a turn, and the disk had the time that it takes.
@@ -62,7 +66,7 @@ impl SpaceJudge {
     /// More than it may.
     pub(crate) fn takes(&self, bytes: u64, largest_bytes: u64) -> Result<(), String> {
         let Self { limit_bytes, allowed_bytes, .. } = *self;
-        if bytes <= allowed_bytes + BEYOND_LIMIT * largest_bytes + OTHER_BYTES {
+        if bytes <= allowed_bytes + SEGMENTS_BEYOND_LIMIT * largest_bytes + OTHER_BYTES {
             return Ok(());
         }
         Err(format!("the log takes {bytes} bytes of {limit_bytes}, where {allowed_bytes} are allowed"))
@@ -75,11 +79,11 @@ impl SpaceJudge {
     pub(crate) fn look(&mut self, space: Space, is_hindered: bool, now_ms: u64) -> Result<(), String> {
         let Self { before, turns, limit_bytes, .. } = *self;
         self.before = space;
-        let is_hindered = is_hindered || !self.is_fair;
-        if is_hindered || space.taken > before.taken || space.live_bytes > limit_bytes / 2 {
+        let is_hindered = is_hindered || self.may_refuse(space);
+        if is_hindered || space.taken > before.taken {
             self.refused = None;
         }
-        if is_hindered || space.refused <= before.refused || space.live_bytes > limit_bytes / 2 {
+        if is_hindered || space.refused <= before.refused {
             return Ok(());
         }
         let Refused { at_ms, turns: at_turn } = *self.refused.get_or_insert(Refused { at_ms: now_ms, turns });
@@ -93,13 +97,19 @@ impl SpaceJudge {
         ))
     }
 
+    /// Whether messages may be refused for as long as nobody takes what is kept: so much of the limit is live, or the limit
+    /// is so low.
+    pub(crate) fn may_refuse(&self, space: Space) -> bool {
+        !self.is_fair || space.live_bytes > self.live_bytes_most
+    }
+
     /// Nothing has happened for a long time.
     ///
     /// # Errors
     /// The log is longer than it should be.
     pub(crate) fn settle(&self, space: Space, largest_bytes: u64, used_bytes: u64) -> Result<(), String> {
         let Space { live_bytes, log_bytes, .. } = space;
-        if live_bytes > self.limit_bytes / 2 || !self.is_fair {
+        if self.may_refuse(space) {
             return Ok(());
         }
         // A quarter may be over by now, and large messages leave up to half of each segment unused.
@@ -169,8 +179,25 @@ mod tests {
         assert!(second(HAPPY, false, ms, 3).is_ok(), "nobody had the time to make room");
         assert!(second(HAPPY, false, 100, turns).is_ok(), "not for long");
         assert!(second(HAPPY, true, ms, turns).is_ok(), "the disk is full");
-        let live_bytes = LIMIT_BYTES / 2 + 1;
+        let live_bytes = LIMIT_BYTES / 3 + 1;
         assert!(second(Space { live_bytes, ..HAPPY }, false, ms, turns).is_ok(), "there is no room");
+    }
+
+    /// Of many segments half may be live, of few a third, and of fewer than eight nothing is promised.
+    #[test]
+    fn refusals_are_excused_by_what_is_live_beside_the_limit() {
+        let may_refuse = |segments: u64, live_percent: u64| {
+            let mut judge = SpaceJudge::default();
+            let disk_bytes_max = segments * (64 << 10);
+            let settings = Settings { disk_bytes_max, segment_bytes_min: 64 << 10, ..Settings::default() };
+            judge.begin(&settings, 0);
+            judge.may_refuse(Space { live_bytes: disk_bytes_max / 100 * live_percent, ..HAPPY })
+        };
+        assert_eq!(
+            [(32, 49), (32, 52), (31, 33), (31, 35), (8, 33), (7, 1)]
+                .map(|(segments, percent)| may_refuse(segments, percent)),
+            [false, true, false, true, false, true]
+        );
     }
 
     #[test]
