@@ -1,6 +1,7 @@
 //! What everybody in a run shares: the time, the network, the judge, the trace.
 
 use session::Now;
+use wire::ReasonCode;
 
 use crate::broker::{Noted, What};
 use crate::network::Network;
@@ -40,6 +41,10 @@ impl Scene {
             What::Connected => self.oracle.broker_connected(client, *link, self.now),
             What::Refused(reason, why) => self.oracle.broker_refused(client, *reason, why),
             What::Disconnected(reason, why) => {
+                if *reason == ReasonCode::KeepAliveTimeout && self.network.broker_may_read(*link) {
+                    self.oracle
+                        .fail(format!("c{client} is ended for silence, and what it has sent was not read"));
+                }
                 self.oracle.broker_disconnected(client, *link, *reason, why, self.now);
             }
         }

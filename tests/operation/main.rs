@@ -3,6 +3,7 @@
 mod descriptors;
 mod limits;
 mod log;
+mod pause;
 mod stop;
 mod sys;
 

@@ -218,6 +218,16 @@ impl Broker {
         self.process.wait().expect("our own child can be waited for")
     }
 
+    /// Stops all threads of the broker (SIGSTOP). The system goes on taking bytes from its clients.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a broker go on that was stopped with [`pause`](Self::pause).
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
     fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         kill_process(id.expect("a process id is positive"), signal).expect("our own child can be signalled");

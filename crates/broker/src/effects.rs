@@ -21,6 +21,9 @@ pub trait Effects {
     /// over its mark is not below a quarter of it.
     fn room(&self, connection: ConnectionId, bytes: usize) -> Room;
 
+    /// Whether a connection has something to be read: bytes, its end, or an error. If so, it is read soon.
+    fn has_unread(&mut self, connection: ConnectionId) -> bool;
+
     /// All bytes that a connection's socket has taken.
     fn taken_bytes(&self, of: ConnectionId) -> u64;
 

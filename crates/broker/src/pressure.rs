@@ -202,6 +202,17 @@ impl Judge {
         }
     }
 
+    /// Nobody could make progress until now: all measures begin anew.
+    pub(crate) fn restart(&mut self, now_ms: u64) {
+        self.next_ms = now_ms + JUDGE_MS;
+        for watched in self.watched.values_mut() {
+            watched.taken.still_ms = now_ms;
+            watched.acknowledged.still_ms = now_ms;
+            (watched.looked_ms, watched.moved_ms) = (now_ms, now_ms);
+            (watched.full_ms, watched.held_ms) = (now_ms, 0);
+        }
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
         (!self.watched.is_empty()).then_some(self.next_ms)
     }

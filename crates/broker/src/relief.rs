@@ -91,6 +91,12 @@ impl Relief {
         self.next_ms.get_or_insert(now.monotonic_ms + LOOK_MS);
     }
 
+    /// Nobody could make progress until now: a look that is under way begins anew.
+    pub(crate) fn restart(&mut self, now: Now) {
+        self.phase = Phase::Resting;
+        self.next_ms = self.next_ms.map(|_| now.monotonic_ms);
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
         self.next_ms
     }

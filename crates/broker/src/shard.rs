@@ -34,6 +34,10 @@ pub(crate) const CONNECTION_BYTES: usize = 1_024;
 /// What a message behind a window takes beside itself.
 const WAITING_BYTES: usize = 64;
 
+/// Minimum lateness of a timer, in milliseconds, from which the shard was absent: the process was stopped, the machine was
+/// suspended, or a turn took very long.
+const ABSENCE_MS: u64 = 1_000;
+
 /// No timer is armed further ahead than this.
 const ARMED_AHEAD_MS_MAX: u64 = 50_000;
 
@@ -63,6 +67,8 @@ pub struct Shard {
     pub(crate) buffers: Buffers,
     wheel: Wheel<ConnectionId>,
     due: Vec<ConnectionId>,
+    /// End of the last absence, in monotonic milliseconds. Silence before it does not count.
+    back_ms: u64,
     sys: Option<SysTopics>,
 }
 
@@ -134,6 +140,7 @@ impl Shard {
             buffers: Buffers::default(),
             wheel: Wheel::new(now.monotonic_ms),
             due: Vec::new(),
+            back_ms: 0,
             sys: peers.map(|peers| SysTopics { sys: Sys::new(), peers, next_ms: 0 }),
         }
     }
@@ -296,6 +303,9 @@ impl Shard {
 
     /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Now, to: &mut impl Effects) {
+        if self.was_absent(now) {
+            self.return_from_absence(now);
+        }
         let mut due = std::mem::take(&mut self.due);
         self.wheel.fire(now.monotonic_ms, &mut due);
         for id in due.drain(..) {
@@ -316,6 +326,22 @@ impl Shard {
         if self.sys.as_ref().is_some_and(|sys| sys.next_ms <= now.monotonic_ms) {
             self.publish_sys(now, to);
         }
+    }
+
+    /// Whether nobody has looked at the clock for a long time, although a timer was due.
+    fn was_absent(&self, now: Now) -> bool {
+        let timers = [self.wheel.next_ms(), self.judge.poll_timeout(), self.relief.poll_timeout()];
+        let awaited_ms = timers.into_iter().flatten().min();
+        awaited_ms.is_some_and(|awaited_ms| awaited_ms + ABSENCE_MS <= now.monotonic_ms)
+    }
+
+    /// What is measured by progress or silence begins anew: during an absence nobody could be heard, and nobody could make
+    /// progress. Deadlines that the standard counts on the clock (session expiry, Will Delay Interval, message expiry) are
+    /// not changed.
+    fn return_from_absence(&mut self, now: Now) {
+        self.back_ms = now.monotonic_ms;
+        self.judge.restart(now.monotonic_ms);
+        self.relief.restart(now);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called, in monotonic milliseconds.
@@ -516,6 +542,7 @@ impl Shard {
             // We do not read it: what it may have sent is not its fault.
             client.session.touch(now);
         }
+        client.session.excuse_until(self.back_ms);
         self.scratch.clear();
         match client.session.handle_timeout(&self.settings, now, &mut self.scratch) {
             Ok(()) => {
@@ -524,6 +551,9 @@ impl Shard {
                 self.unblock_answered(id, now, to);
                 self.arm(id, now);
             }
+            // What has arrived is read before anybody is ended for silence. Each delay costs the peer a byte of a packet
+            // at least, and the length of a packet is bounded.
+            Err(_) if to.has_unread(id) => self.arm(id, now),
             Err(violation) => {
                 if !client.session.is_connected() {
                     self.counters.refused_connect_timeout.add(1);

@@ -110,7 +110,10 @@ keys! {
             bounds: Duration::from_millis(100)..=Duration::from_secs(3_600),
         }
         /// The longest Keep Alive. A client that asks for more, or for none at all, gets this one: MQTT 5.0 clients are
-        /// told as Server Keep Alive, others are held to it in silence. Off: every client gets what it asks for.
+        /// told as Server Keep Alive, others are held to it in silence. Off: every client gets what it asks for. A client is
+        /// ended for silence only when nothing of it waits to be read. After the broker itself has not run for a second or
+        /// more (a suspended machine), silence counts from the end of that time on. Session expiry, Will Delay Interval and
+        /// message expiry go on meanwhile, because MQTT counts them on the clock.
         keep_alive: Option<Duration> {
             kind: OrOff<Time>, default: None, bounds: Duration::from_secs(1)..=Duration::from_secs(65_535)
         }

@@ -358,6 +358,21 @@ impl Effects for Io {
         }
     }
 
+    /// A socket that the kernel has not reported is asked: it may have become readable since the last poll.
+    fn has_unread(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else { return false };
+        let has_arrived = || match connection.socket.peek(&mut [0]) {
+            Ok(_) => true,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
+        let has_unread = connection.readable || has_arrived();
+        connection.readable = has_unread;
+        if has_unread {
+            self.make_ready(id);
+        }
+        has_unread
+    }
+
     fn taken_bytes(&self, of: ConnectionId) -> u64 {
         self.connections.get(of).map_or(0, |connection| connection.taken)
     }

@@ -19,6 +19,11 @@ impl<T> Session<T> {
         }
     }
 
+    /// The silence of the peer before this time does not count, in monotonic milliseconds: nobody could hear it.
+    pub fn excuse_until(&mut self, ms: u64) {
+        self.heard_ms = self.heard_ms.max(ms);
+    }
+
     /// So many bytes of a packet have come that is not complete.
     pub fn note_partial(&mut self, bytes: usize) {
         self.partial_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);

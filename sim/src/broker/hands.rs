@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     is_dirty: bool,
     /// The socket took less than there was.
     pub(crate) is_blocked: bool,
+    /// There is something to be read, when timers are looked at.
+    pub(crate) has_unread: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +119,7 @@ impl Hands {
             is_over: false,
             is_dirty: false,
             is_blocked: false,
+            has_unread: false,
         };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, connection: None });
@@ -143,6 +146,13 @@ impl Hands {
             let id = ConnectionId { slot, generation: place.generation };
             place.connection.as_ref().map(|connection| (id, connection))
         })
+    }
+
+    /// Notes which connections have something to be read.
+    pub(crate) fn look_for_unread(&mut self, network: &Network) {
+        for connection in self.places.iter_mut().filter_map(|place| place.connection.as_mut()) {
+            connection.has_unread = network.broker_may_read(connection.link);
+        }
     }
 
     /// Frees a connection and everything it holds.
@@ -271,6 +281,10 @@ impl Effects for Hands {
             Some(connection) if self.is_full_for(connection, bytes) => Room::Full,
             _ => Room::Open,
         }
+    }
+
+    fn has_unread(&mut self, connection: ConnectionId) -> bool {
+        self.get(connection).is_some_and(|connection| connection.has_unread)
     }
 
     fn taken_bytes(&self, of: ConnectionId) -> u64 {

@@ -71,6 +71,7 @@ impl ShardThread {
             let Some(letter) = self.inbox.pop_front() else { break };
             self.read_letter(letter, scene);
         }
+        self.hands.look_for_unread(&scene.network);
         self.brain.handle_timeout(now, &mut self.hands);
         self.brain.end_turn(now, &mut self.hands);
         self.hands.post();

@@ -1,5 +1,6 @@
 //! What a broker does, seen by its clients: shards and a ledger in one thread, packets in, packets out.
 
+mod absence;
 mod disk;
 mod endings;
 mod lasting;

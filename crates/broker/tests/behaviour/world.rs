@@ -73,6 +73,8 @@ pub(crate) struct Socket {
     /// The client takes nothing: what is sent waits.
     pub(crate) stuck: bool,
     over: bool,
+    /// Something has arrived that was not read.
+    pub(crate) has_unread: bool,
     taken: u64,
     /// What the account has of the packet that has begun to come.
     partial: Option<Charge>,
@@ -117,6 +119,10 @@ impl Effects for Outside {
             Some(socket) if socket.over => Room::Over,
             _ => Room::Open,
         }
+    }
+
+    fn has_unread(&mut self, connection: ConnectionId) -> bool {
+        self.peers.get(&connection).is_some_and(|socket| socket.has_unread)
     }
 
     fn taken_bytes(&self, of: ConnectionId) -> u64 {
@@ -577,6 +583,17 @@ impl World {
         (socket.closed, socket.partial) = (true, None);
         self.shards[peer.shard].closed(peer.id, &Cause::EndOfStream, self.now, &mut self.outside[peer.shard]);
         self.end_turn(peer.shard);
+    }
+
+    /// The process is stopped: time passes, and no shard looks at the clock until the end.
+    pub(crate) fn stop(&mut self, ms: u64) {
+        self.now.monotonic_ms += ms;
+        self.now.unix_ms += ms;
+        for shard in 0..self.shards.len() {
+            self.shards[shard].handle_timeout(self.now, &mut self.outside[shard]);
+            self.end_turn(shard);
+        }
+        self.settle();
     }
 
     pub(crate) fn wait(&mut self, ms: u64) {
