@@ -1,14 +1,15 @@
 //! Relief while memory is short: clients that hold memory and make no progress are ended by the clock, so that memory
 //! comes back even if nobody sends anything.
 //!
-//! A look costs nothing while there is memory. When memory is short, a look visits the connections of the shard in slices,
-//! notes clients that hold more than they need to, and visits the noted clients again after [`LOOK_MS`]. Clients that
-//! have stopped in the middle of a packet are ended first: no correct client does that. The largest of them is the first.
+//! A look costs nothing while there is memory. Memory is short from the mark on at which durable work is refused (14/16 of
+//! the budget): clients that do nothing must not keep others from that either. When memory is short, a look visits the
+//! connections of the shard in slices, notes clients that hold more than they need to, and visits the noted clients again
+//! after [`LOOK_MS`]. Clients that have stopped in the middle of a packet are ended first: no correct client does that. The
+//! largest of them is the first. A round ends when 13/16 are held, so that there is room for a while.
 
 use index::ConnectionId;
 use session::{Budget, Now};
 
-use crate::beginnings::BEGINNING_BYTES_ALLOWED;
 use crate::client::Client;
 use crate::pressure::Blocker;
 use crate::{Effects, Shard};
@@ -23,6 +24,8 @@ const ENDED_AT_A_TIME: usize = 8;
 const SLICE_MS: u64 = 1;
 /// A packet is under way while as much of it comes from one look to the next, as for Keep Alive: 1 KiB/s.
 const PARTIAL_PROGRESS_BYTES: usize = 3 * 1_024;
+/// A beginning of a packet up to this size is not looked at, in bytes: its connection costs several times as much.
+const PARTIAL_BYTES_ALLOWED: usize = 256;
 
 /// What is looked for at the moment.
 #[derive(Debug, Default)]
@@ -118,7 +121,7 @@ impl Held {
     }
 
     fn is_worth_noting(self) -> bool {
-        self.partial > BEGINNING_BYTES_ALLOWED
+        self.partial > PARTIAL_BYTES_ALLOWED
             || self.inbound > Budget::WAITING_BYTES_ALLOWED
             || self.waiting > Budget::WAITING_BYTES_ALLOWED
     }
@@ -132,7 +135,7 @@ impl Noted {
         let is_silent = self.heard_ms == now.heard_ms && came < PARTIAL_PROGRESS_BYTES;
         let is_partial = is_silent && then.partial > 0;
         let of = |is_still: bool, bytes: usize, allowed| if is_still && bytes > allowed { bytes } else { 0 };
-        let partial = of(is_partial, now_held.partial, BEGINNING_BYTES_ALLOWED);
+        let partial = of(is_partial, now_held.partial, PARTIAL_BYTES_ALLOWED);
         // A client that sends packets uses its aliases and ends its exchanges.
         let inbound = of(is_silent, now_held.inbound, Budget::WAITING_BYTES_ALLOWED);
         let waiting = of(self.moved == now.moved, now_held.waiting, Budget::WAITING_BYTES_ALLOWED);
@@ -147,7 +150,12 @@ impl Shard {
         if self.relief.next_ms.is_none_or(|at| at > now.monotonic_ms) {
             return;
         }
-        if !self.tally.budget().is_tight() {
+        let budget = self.tally.budget();
+        let is_over = match self.relief.phase {
+            Phase::Ending(_) => budget.is_relieved(),
+            _ => !budget.is_tight_to_keep(),
+        };
+        if is_over {
             self.relief.phase = Phase::Resting;
             let is_anybody_here = self.counters.sockets.value() > 0;
             self.relief.next_ms = is_anybody_here.then_some(now.monotonic_ms + LOOK_MS);

@@ -202,7 +202,8 @@ impl Shard {
         // What is a lasting session's stays when its client has left; and who has much stays connected as long as it likes.
         let is_kept = client.queue().is_some() || client.subscription_bytes > Budget::WAITING_BYTES_ALLOWED;
         let budget = self.tally.budget();
-        let is_tight = if is_kept { budget.is_tight_to_keep() } else { budget.is_tight() };
+        let is_tight = if is_kept { budget.is_tight_to_keep() } else { budget.is_tight() }
+            || budget.has_share_of_subscriptions(client.subscription_bytes);
         let version = client.session.version();
         let mut asked = Vec::new();
         while *left > 0

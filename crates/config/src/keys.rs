@@ -40,7 +40,7 @@ keys! {
         /// retained messages. One broker at a time uses it. Off: all of that is in memory only, and a restart forgets it.
         data_dir: Option<PathBuf> {
             kind: OrOff<Path>, auto: Some(machine.state_dir.clone()),
-            "`$STATE_DIRECTORY`, `$XDG_STATE_HOME/pondhawk` or `~/.local/state/pondhawk`, whatever there is first",
+            "`$STATE_DIRECTORY`, `$XDG_STATE_HOME/pondhawk`, `~/.local/state/pondhawk` or `/var/lib/pondhawk`, whatever there is first",
         }
     }
 }
@@ -173,18 +173,21 @@ keys! {
         /// wait or are retained, wills, connections, sessions, subscriptions. Of the last sixteenth nothing new is
         /// admitted, and of the one before it nothing that would stay when its client leaves: CONNECT, SUBSCRIBE and such
         /// messages are refused with reason code 0x97, before MQTT 5.0 as far as the version has words for it; QoS 0 is dropped, and counted.
-        /// While nothing new is admitted, clients that make no progress for three seconds are disconnected: first clients
-        /// that have stopped in the middle of a packet, then clients that hold more than 16 KiB. The beginnings of packets
-        /// take at most about half of all memory at any time: a beginning that grows displaces beginnings of more than
-        /// 1 KiB that have not grown for longest, and their clients are disconnected.
+        /// While only the last two sixteenths are left, clients that make no progress for three seconds are disconnected,
+        /// until three sixteenths are free: first clients that have stopped in the middle of a packet, then clients that
+        /// hold more than 16 KiB. The beginnings of packets take at most about half of all memory at any time: a beginning
+        /// that grows displaces beginnings of more than 1 KiB that have not grown for longest, and their clients are
+        /// disconnected. No client is disconnected for its subscriptions. So the subscriptions of one client take at most
+        /// an eighth. While all subscriptions take more than a quarter, a client gets no more when its own take 16 KiB, or
+        /// a 1024th of all memory if that is more.
         /// What frees memory is always carried out. The bounds that follow are shares of it where they are not given.
         memory_budget_bytes: u64 {
             kind: Size<u64>, auto: (machine.memory_bytes / 2).clamp(MEMORY_MIN, MEMORY_MAX),
             "half of the machine's memory, or of the control group's if that is less",
             bounds: MEMORY_MIN..=MEMORY_MAX,
         }
-        /// The memory for all retained messages together, topic names and properties included. A message of QoS 1 or 2
-        /// that does not fit is refused with reason code 0x97 (before MQTT 5.0 its client is disconnected); one of QoS 0
+        /// The memory for all retained messages together, topic names and properties included. `$SYS` does not count.
+        /// A message of QoS 1 or 2 that does not fit is refused with reason code 0x97 (before MQTT 5.0 its client is disconnected); one of QoS 0
         /// is delivered and not retained, and counted. Clearing always works, and so does a value that is no larger than
         /// the one it replaces. After a restart with a lower bound all that was acknowledged is kept; the log says so, and
         /// nothing is added until there is less.

@@ -9,8 +9,16 @@ const TIGHT_SIXTEENTHS: usize = 15;
 /// And above this one nothing is added to what is kept whoever is connected: however much of that there is, somebody can
 /// come and take it, or clear it.
 const KEPT_SIXTEENTHS: usize = 14;
+/// A round of relief ends clients until no more than this share is held.
+const RELIEVED_SIXTEENTHS: usize = 13;
 /// The beginnings of packets take at most one part in so many.
 const CROWDED_PART: usize = 2;
+/// The subscriptions of one client take at most one part in so many.
+const SUBSCRIPTIONS_OF_ONE_PART: usize = 8;
+/// All clients with more than a few subscriptions get no more while all subscriptions take more than one part in so many.
+const SUBSCRIPTIONS_PART: usize = 4;
+/// A client may have as many subscriptions as take one part in so many, however many the others have.
+const FEW_SUBSCRIPTIONS_PART: usize = 1_024;
 
 /// The purposes, each with the topic below `$SYS/broker/memory/` under which it is told.
 macro_rules! purposes {
@@ -134,8 +142,27 @@ impl Budget {
         self.held_bytes(purpose) > self.limit_bytes / CROWDED_PART
     }
 
+    /// Whether a client whose subscriptions take this many bytes has its share of memory for subscriptions. No client can be
+    /// ended for its subscriptions, so they must leave room for everything else.
+    #[must_use]
+    pub fn has_share_of_subscriptions(&self, bytes: usize) -> bool {
+        let few = Self::WAITING_BYTES_ALLOWED.max(self.limit_bytes / FEW_SUBSCRIPTIONS_PART);
+        let is_crowded = || self.held_bytes(Purpose::Subscriptions) > self.limit_bytes / SUBSCRIPTIONS_PART;
+        bytes > few && (bytes > self.limit_bytes / SUBSCRIPTIONS_OF_ONE_PART || is_crowded())
+    }
+
+    /// Whether a round of relief has freed as much as it should: there is room for a while.
+    #[must_use]
+    pub fn is_relieved(&self) -> bool {
+        self.used_bytes() <= self.relieved_bytes()
+    }
+
+    fn relieved_bytes(&self) -> usize {
+        self.limit_bytes / 16 * RELIEVED_SIXTEENTHS
+    }
+
     /// Begins a round in which clients are ended to free memory, unless a round has begun less than `round_ms` ago. A round
-    /// is to end as many bytes as are held above 14/16 of the limit. All threads share it, so that together they do not
+    /// is to end as many bytes as are held above 13/16 of the limit. All threads share it, so that together they do not
     /// end more than that; what ended clients held comes back before the next round.
     pub fn begin_relief(&self, now_ms: u64, round_ms: u64) {
         let ends_ms = self.relief_ends_ms.load(Ordering::Relaxed);
@@ -144,7 +171,7 @@ impl Budget {
         if now_ms >= ends_ms
             && self.relief_ends_ms.compare_exchange(ends_ms, next_ms, order.0, order.1).is_ok()
         {
-            let wanted = self.used_bytes().saturating_sub(self.limit_bytes / 16 * KEPT_SIXTEENTHS);
+            let wanted = self.used_bytes().saturating_sub(self.relieved_bytes());
             self.relief_bytes.store(wanted, Ordering::Relaxed);
         }
     }
@@ -307,13 +334,28 @@ mod tests {
     }
 
     #[test]
+    fn one_client_has_an_eighth_for_its_subscriptions_and_all_with_many_have_a_quarter() {
+        let budget = Arc::new(Budget::new(16 << 20));
+        let has_share = |bytes| budget.has_share_of_subscriptions(bytes);
+        assert!(!has_share(2 << 20) && has_share((2 << 20) + 1));
+        let all = budget.charge(Purpose::Subscriptions, 4 << 20);
+        assert!(!has_share(16 << 10 | 1));
+        let more = budget.charge(Purpose::Subscriptions, 1);
+        assert!(has_share(16 << 10 | 1) && !has_share(16 << 10), "a few are always possible");
+        drop((all, more));
+        let large = Budget::new(1 << 30);
+        large.add(Purpose::Subscriptions, 1 << 29);
+        assert!(!large.has_share_of_subscriptions(1 << 20) && large.has_share_of_subscriptions(1 << 20 | 1));
+    }
+
+    #[test]
     fn all_threads_together_free_what_one_round_wants() {
         let budget = Arc::new(Budget::new(1_600));
         let _most = budget.charge(Purpose::Messages, 1_500);
         budget.begin_relief(1_000, 3_000);
-        assert!(budget.take_relief(60));
+        assert!(budget.take_relief(120));
         budget.begin_relief(3_999, 3_000);
-        assert!(budget.take_relief(60) && !budget.take_relief(60), "100 bytes are wanted");
+        assert!(budget.take_relief(120) && !budget.take_relief(60), "200 bytes are wanted");
         budget.begin_relief(4_000, 3_000);
         assert!(budget.take_relief(60), "nothing came back");
     }

@@ -178,7 +178,7 @@ fn all_shards_together_end_no_more_than_is_wanted() {
         let _lingering = world.budget.charge(Purpose::Outputs, ended(&world) * BYTES);
         world.wait(50);
     }
-    let wanted = limit / 16 * 2 / BYTES;
+    let wanted = limit / 16 * 3 / BYTES;
     assert!((wanted..wanted + 3).contains(&ended(&world)), "{} instead of {wanted}", ended(&world));
     world.wait(10_000);
     assert!((wanted..wanted + 3).contains(&ended(&world)), "memory is not short any more");
@@ -221,8 +221,9 @@ fn the_largest_holder_that_stands_still_is_ended_first() {
     };
     let small: Vec<Peer> = (0..20).map(|number| begin(number, 14_000)).collect();
     let [large, medium] = [(36, 80_000), (37, 79_000)].map(|(number, len)| begin(number, len));
-    let tight = make_tight(&world);
-    let wanted = world.budget.used_bytes() - world.budget.limit_bytes() / 16 * 14;
+    let kept = world.budget.limit_bytes() / 16 * 14;
+    let tight = world.budget.charge(Purpose::Outputs, kept + 10_000 - world.budget.used_bytes());
+    let wanted = world.budget.used_bytes() - world.budget.limit_bytes() / 16 * 13;
     assert!((60_000..80_000).contains(&wanted), "{wanted}: the largest is enough");
     world.wait(20_000);
     assert!(!is_open(&mut world, large) && is_open(&mut world, medium));
@@ -366,4 +367,70 @@ fn a_client_that_acknowledges_nothing_is_ended_though_nothing_more_comes() {
     assert!(!is_open(&mut world, stuck) && is_open(&mut world, well));
     drop(tight);
     world.assert_account();
+}
+
+/// Above 14/16 durable work is refused. Clients that do nothing must not have that effect either.
+#[test]
+fn memory_of_idle_clients_does_not_keep_others_from_durable_work() {
+    let mut world = world(1, MIB);
+    let mut lasting = Connect::new(Version::V5, utf8("lasting"));
+    lasting.properties.session_expiry_interval_secs = Some(1_000);
+    let comes_to_stay = |world: &mut World| {
+        let peer = world.accept(0, Version::V5);
+        world.send(peer, &lasting.into());
+        world.packets(peer)[0].starts_with("CONNACK Success")
+    };
+    let idle = world.connect(0, Version::V5, "idle");
+    world.feed(idle, &beginning(40_000));
+    let kept = world.budget.limit_bytes() / 16 * 14;
+    let others = world.budget.charge(Purpose::Outputs, kept + 10_000 - world.budget.used_bytes());
+    assert!(!world.budget.is_tight() && !comes_to_stay(&mut world));
+    world.wait(10_000);
+    assert!(!is_open(&mut world, idle) && comes_to_stay(&mut world), "{:?}", world.budget);
+    drop(others);
+}
+
+/// Also where each beginning takes less than its connection.
+#[test]
+fn small_beginnings_of_packets_lock_nobody_out() {
+    let mut world = world(1, MIB);
+    let idle: Vec<Peer> = (0..400)
+        .map(|number| {
+            let peer = world.connect(0, Version::V5, &format!("c{number}"));
+            world.feed(peer, &beginning(500));
+            peer
+        })
+        .collect();
+    let _tight = make_tight(&world);
+    assert!(!comes(&mut world, "new"));
+    world.wait(10_000);
+    assert!(comes(&mut world, "new"), "{:?}", world.budget);
+    let open = open_among(&mut world, &idle);
+    assert!((200..350).contains(&open), "{open}: no more are ended than there is need for");
+}
+
+/// Subscribes to filters of 100 bytes, and returns how many were granted until one was refused.
+fn subscribe_to_many(world: &mut World, peer: Peer) -> usize {
+    let granted = |world: &mut World, number: usize| {
+        let filter = format!("{number:0100}");
+        !world.subscribe(peer, &filter)[0].contains("Quota")
+    };
+    (0..10_000).take_while(|number| granted(world, *number)).count()
+}
+
+/// No client is ended for its subscriptions, so they must leave room.
+#[test]
+fn subscriptions_leave_room_for_others() {
+    const BYTES: usize = 600;
+    let settings = Settings { subscriptions_max: 100_000, ..settings() };
+    let mut world = World::with_budget(1, settings, Budget::new(MIB));
+    let peers = ["first", "second", "third"].map(|who| world.connect(0, Version::V5, who));
+    let eighth = MIB / 8 / BYTES;
+    let granted = peers.map(|peer| subscribe_to_many(&mut world, peer));
+    let few = Budget::WAITING_BYTES_ALLOWED / BYTES;
+    assert!(granted[0].abs_diff(eighth) < 3 && granted[1].abs_diff(eighth) < 10, "{granted:?}");
+    assert!(granted[2].abs_diff(few) < 20, "{granted:?}: a few are always possible");
+    assert!(peers.into_iter().all(|peer| is_open(&mut world, peer)));
+    assert!(world.total(|counters| counters.refused_subscriptions_memory.value()) >= 3);
+    assert!(world.budget.used_bytes() < MIB / 2, "{:?}", world.budget);
 }
