@@ -20,8 +20,9 @@ pub struct Retained {
     /// By topic, with U+0000 (which no topic can hold) in place of `/`: a topic's children then follow
     /// it directly, before any sibling.
     values: BTreeMap<Box<[u8]>, Value>,
+    /// Without the server's own values.
     bytes: usize,
-    /// What of that is beside the messages.
+    /// What is beside the messages, of all values.
     places_bytes: usize,
     /// The bytes of the messages of topics of which the record has a value.
     recorded_bytes: usize,
@@ -136,7 +137,7 @@ impl Retained {
         self.values.is_empty()
     }
 
-    /// What the values take, in bytes.
+    /// What the values take, in bytes, without the server's own.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -187,16 +188,19 @@ impl Retained {
 
     fn insert(&mut self, key: Box<[u8]>, value: Value) {
         let cost = cost(&key, &value.message);
-        self.bytes += cost;
+        self.bytes += bounded(cost, &value.message);
         self.places_bytes += cost - value.message.size_bytes();
         self.recorded_bytes += value.recorded_bytes();
         self.values.insert(key, value);
     }
 
     /// Whether [`set`](Self::set) will find room for the message: below the bound, or in the place of a value that is
-    /// not smaller.
+    /// not smaller. The bound is for what clients retain: the server's own values are few, and always find room.
     #[must_use]
     pub fn has_room_for(&self, message: &Message) -> bool {
+        if is_of_server(message) {
+            return true;
+        }
         let key = key_of(message.topic());
         let old = self.values.get(&key).map_or(0, |old| cost(&key, &old.message));
         let new = cost(&key, message);
@@ -350,7 +354,7 @@ impl Retained {
     fn remove(&mut self, key: &[u8]) {
         if let Some(old) = self.values.remove(key) {
             let cost = cost(key, &old.message);
-            self.bytes -= cost;
+            self.bytes -= bounded(cost, &old.message);
             self.places_bytes -= cost - old.message.size_bytes();
             self.recorded_bytes -= old.recorded_bytes();
             self.unrecorded.remove(&old.id);
@@ -424,6 +428,11 @@ fn key_of(topic: TopicName<'_>) -> Box<[u8]> {
 
 fn key_of_text(topic: &str) -> Box<[u8]> {
     topic.bytes().map(|byte| if byte == b'/' { 0 } else { byte }).collect()
+}
+
+/// How much of the cost of a value is below the bound for what clients retain.
+fn bounded(cost: usize, message: &Message) -> usize {
+    if is_of_server(message) { 0 } else { cost }
 }
 
 fn cost(key: &[u8], message: &Message) -> usize {

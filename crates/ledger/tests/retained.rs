@@ -121,3 +121,19 @@ fn without_room_a_topic_has_no_value_rather_than_an_old_one() {
     assert!(store.is_empty() && store.bytes() == 0);
     assert_eq!(set(&mut store, &message("t", b"new", None)), Stored::Done);
 }
+
+/// The server's own values neither need the room of those of clients, nor lack it.
+#[test]
+fn the_servers_own_values_do_not_count() {
+    let of_server =
+        |payload: &[u8]| Arc::new(Message::of_server("$SYS/broker/uptime", payload).expect("a topic"));
+    let mut store = Retained::new(300);
+    assert_eq!(set(&mut store, &of_server(&[b'1'; 1_000])), Stored::Done);
+    assert_eq!((store.bytes(), store.len()), (0, 1));
+    assert_eq!(set(&mut store, &message("t", b"of a client", None)), Stored::Done);
+    assert_eq!(set(&mut store, &message("u", &[7; 300], None)), Stored::Full);
+    assert_eq!(set(&mut store, &of_server(&[b'2'; 2_000])), Stored::Done);
+    let bytes = store.bytes();
+    set(&mut store, &of_server(b""));
+    assert_eq!((store.bytes(), store.len()), (bytes, 1));
+}
