@@ -23,7 +23,8 @@ const UNSPECIFIED: DisconnectReason = DisconnectReason::UnspecifiedError;
 /// ```
 ///
 /// The task that drives the connection calls these methods and waits until each returns. Implementations must
-/// therefore compute and return, without waiting for anything. Data has at most 65,535 bytes.
+/// therefore compute and return, without waiting for anything. Data has at most 65,535 bytes. With more, the connection
+/// ends with [`Ended::AuthenticationUnsent`].
 pub trait Authenticator: Send {
     /// Begins an exchange, and returns the authentication data for CONNECT. When an authentication begins [anew],
     /// the data goes into AUTH instead.
@@ -46,6 +47,11 @@ pub trait Authenticator: Send {
         let _ = data;
         Ok(())
     }
+}
+
+/// The end of a connection whose [`Authenticator`] has returned too much data.
+pub(crate) fn too_long() -> Ended {
+    Ended::AuthenticationUnsent("it has more than 65,535 bytes".to_owned())
 }
 
 /// Factory that makes a new [`Authenticator`] for each connection.
@@ -109,11 +115,10 @@ impl Engine {
         let step = authenticator.step(challenge.map(Binary::as_bytes));
         let data = step.map_err(|text| self.give_up(Ended::NotAuthenticated(text), UNSPECIFIED))?;
         let binary = data.as_deref().map(Binary::new).transpose();
-        let too_long = || Ended::NotAuthenticated("an answer of more than 65,535 bytes".to_owned());
         let binary = binary.map_err(|_| self.give_up(too_long(), UNSPECIFIED))?;
         let now = self.now();
         let sent = self.session.authenticate(binary, now, &mut self.output.bytes);
-        sent.map_err(|error| self.give_up(Ended::NotAuthenticated(error.to_string()), UNSPECIFIED))
+        sent.map_err(|error| self.give_up(Ended::AuthenticationUnsent(error.to_string()), UNSPECIFIED))
     }
 
     /// Completes the exchange, when the server has accepted the client by CONNACK or by AUTH.

@@ -15,7 +15,7 @@ use wire::{
     PacketId, PacketType, PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
 };
 
-use crate::authentication::Exchange;
+use crate::authentication::{Exchange, too_long};
 use crate::buffers::{Input, Output};
 use crate::client::unix_ms;
 use crate::command::{Command, End, Reply};
@@ -141,8 +141,9 @@ impl Engine {
         self.exchange = exchange;
         // The first CONNECT had the same options, and there is no connection. Only an authenticator can make this
         // fail, with data of more than 65,535 bytes.
-        let connect = self.options.connect_again(data.as_deref()).map_err(|_| Ended::ByUs)?;
-        self.session.connect(&connect, now, &mut self.output.bytes).map_err(|_| Ended::ByUs)
+        let connect = self.options.connect_again(data.as_deref()).map_err(|_| too_long())?;
+        let sent = self.session.connect(&connect, now, &mut self.output.bytes);
+        sent.map_err(|error| Ended::AuthenticationUnsent(error.to_string()))
     }
 
     /// Prepares for another connection after this one is lost.
@@ -189,7 +190,10 @@ impl Engine {
                 // Two clients with one identifier would take the session from each other for ever.
                 Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
                 // Another connection would fail for the same reason.
-                Ended::NoAuthenticator | Ended::NotAuthenticated(_) | Ended::Unread => false,
+                Ended::NoAuthenticator
+                | Ended::NotAuthenticated(_)
+                | Ended::AuthenticationUnsent(_)
+                | Ended::Unread => false,
                 Ended::Refused(reason) => may_pass(*reason),
                 _ => true,
             }

@@ -41,9 +41,10 @@ pub enum Ended {
     Closed,
     /// The server asks for another authentication step, and there is no [`Authenticator`](crate::Authenticator).
     NoAuthenticator,
-    /// The [`Authenticator`](crate::Authenticator) has rejected the exchange, or its answer could not be sent. The
-    /// text gives the reason.
+    /// The [`Authenticator`](crate::Authenticator) has rejected what the server sent. The text gives the reason.
     NotAuthenticated(String),
+    /// Data of the [`Authenticator`](crate::Authenticator) cannot be sent. The text gives the reason.
+    AuthenticationUnsent(String),
     /// The server has broken the protocol. The client has told the server so, if the version has a packet for it.
     Violation(Violation),
     /// The server has not answered CONNECT or PINGREQ in time.
@@ -216,7 +217,9 @@ impl Ended {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            Self::ByUs | Self::NoAuthenticator | Self::Unread => Fault::Application,
+            Self::ByUs | Self::NoAuthenticator | Self::AuthenticationUnsent(_) | Self::Unread => {
+                Fault::Application
+            }
             Self::ByServer { .. }
             | Self::Refused(_)
             | Self::Violation(_)
@@ -354,6 +357,9 @@ impl fmt::Display for Ended {
                 f.write_str("the server wants more of an authentication than there is: set an authenticator")
             }
             Self::NotAuthenticated(why) => write!(f, "the authentication has failed here: {why}"),
+            Self::AuthenticationUnsent(why) => {
+                write!(f, "the data of the authenticator cannot be sent: {why}")
+            }
             Self::Violation(violation) => write!(f, "the server has broken the protocol: {violation}"),
             Self::TimedOut(what) => write!(f, "{what}: look at the network, or try again"),
             Self::RequestTimedOut => f.write_str("the server has not answered a request in time"),
@@ -493,6 +499,7 @@ impl std::error::Error for Ended {
             Self::ByUs
             | Self::NoAuthenticator
             | Self::NotAuthenticated(_)
+            | Self::AuthenticationUnsent(_)
             | Self::ByServer { .. }
             | Self::Refused(_)
             | Self::Closed

@@ -90,8 +90,8 @@
 //!
 //! The delay between two attempts doubles up to a maximum. A connection that lasts at least that maximum resets the
 //! delay. The client gives up after DISCONNECT with Session taken over, after a permanent refusal, and after
-//! [`Ended::NoAuthenticator`], [`Ended::NotAuthenticated`] and [`Ended::Unread`]. Refusals that may be temporary
-//! are Server unavailable (in MQTT 3 too), Server busy, Quota exceeded, Connection rate exceeded and Use another
+//! [`Ended::NoAuthenticator`], [`Ended::NotAuthenticated`], [`Ended::AuthenticationUnsent`] and [`Ended::Unread`].
+//! Refusals that may be temporary are Server unavailable (in MQTT 3 too), Server busy, Quota exceeded, Connection rate exceeded and Use another
 //! server. The two errors that say nothing, Unspecified and Implementation specific, count as temporary too.
 //!
 //! # Sessions of earlier programs

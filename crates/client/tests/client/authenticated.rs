@@ -1,6 +1,12 @@
 //! Enhanced authentication, with a method whose answer is the reversed challenge.
 
-use client::{AuthenticateError, Authenticator, Client, ConnectError, Ended, Fault, Options, Version};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use client::{AuthenticateError, Authenticator, Client, ConnectError, Ended, Fault, Options, State, Version};
+use tokio::io::duplex;
+use tokio::sync::mpsc;
 use wire::{Auth, AuthProperties, AuthReason, Binary, ConnAck, ConnAckProperties, Utf8};
 
 use crate::peer::{END, Peer};
@@ -124,6 +130,62 @@ async fn a_server_that_is_not_who_it_says_is_left() {
     assert_eq!(error.fault(), Fault::Server);
     assert_eq!(peer.next().await, "DISCONNECT Unspecified error");
     assert_eq!(peer.next().await, END);
+}
+
+/// Returns more data than a packet can have, from the second challenge or connection on.
+struct TooLong {
+    has_begun: bool,
+}
+
+impl Authenticator for TooLong {
+    fn begin(&mut self) -> Option<Vec<u8>> {
+        Some(if self.has_begun { vec![0; 65_536] } else { b"ann".to_vec() })
+    }
+
+    fn step(&mut self, _: Option<&[u8]>) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(vec![0; 65_536]))
+    }
+}
+
+fn is_unsent(ended: &Ended) -> bool {
+    matches!(ended, Ended::AuthenticationUnsent(_)) && ended.fault() == Fault::Application
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_the_fault_of_the_application() {
+    let options = Options::new(Version::V5).authenticator("MIRROR", || TooLong { has_begun: false });
+    let (mut peer, client) = begun(options).await;
+    peer.send(auth(AuthReason::ContinueAuthentication, b"abcd")).await;
+    let error = client.await.expect("no panic").expect_err("there is no such packet");
+    assert!(matches!(&error, ConnectError::Ended(ended) if is_unsent(ended)), "{error}");
+    assert_eq!(peer.next().await, "DISCONNECT Unspecified error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_that_is_too_long_at_a_reconnect_is_the_fault_of_the_application() {
+    let is_again = AtomicBool::new(false);
+    let make = move || TooLong { has_begun: is_again.swap(true, Ordering::Relaxed) };
+    let (to, mut streams) = mpsc::unbounded_channel();
+    let connector = move || {
+        let (ours, theirs) = duplex(1 << 16);
+        std::future::ready(
+            to.send(ours).map(|()| theirs).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused)),
+        )
+    };
+    let options = Options::new(Version::V5).reconnect(Duration::from_millis(100), Duration::from_secs(1));
+    let accept = async {
+        let mut peer = Peer::on(streams.recv().await.expect("the client connects"), Version::V5);
+        assert!(peer.next().await.starts_with("CONNECT"));
+        peer.send(accepted(b"bob")).await;
+        peer
+    };
+    let connect = Client::connect_by(connector, options.authenticator("MIRROR", make));
+    let (client, peer) = tokio::join!(connect, accept);
+    let client = client.expect("it is accepted");
+    let mut state = client.state();
+    drop(peer);
+    let has_ended = |state: &State| matches!(state, State::Ended(ended) if is_unsent(ended));
+    drop(state.wait_for(has_ended).await.expect("the client says why"));
 }
 
 #[tokio::test]
