@@ -262,15 +262,16 @@ const SHARED_MEMORY_BYTES: u64 = 4 << 30;
 
 /// Makes the command for the broker. A shell starts the broker if it needs a lower limit of open files.
 fn program(options: &Options) -> Command {
-    if let Some(trace) = &options.trace {
-        let mut recorded = Command::new(binary::recorded());
-        recorded.env("PONDHAWK_TRACE", trace);
-        return recorded;
-    }
-    let Some(open_files_max) = options.open_files_max else { return Command::new(binary::pondhawk()) };
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("ulimit -n {open_files_max} && exec \"$0\" \"$@\"")]).arg(binary::pondhawk());
-    shell
+    let binary = if options.trace.is_some() { binary::recorded() } else { binary::pondhawk() };
+    let mut program = if let Some(open_files_max) = options.open_files_max {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {open_files_max} && exec \"$0\" \"$@\"")]).arg(binary);
+        shell
+    } else {
+        Command::new(binary)
+    };
+    program.envs(options.trace.iter().map(|trace| ("PONDHAWK_TRACE", trace)));
+    program
 }
 
 fn configuration(options: &Options) -> String {
