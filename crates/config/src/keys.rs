@@ -174,8 +174,8 @@ keys! {
         /// admitted, and of the one before it nothing that would stay when its client leaves: CONNECT, SUBSCRIBE and such
         /// messages are refused with reason code 0x97, before MQTT 5.0 as far as the version has words for it; QoS 0 is dropped, and counted.
         /// While only the last two sixteenths are left, clients that make no progress for three seconds are disconnected,
-        /// until three sixteenths are free: first clients that have stopped in the middle of a packet, then clients that
-        /// hold more than 16 KiB. The beginnings of packets take at most about half of all memory at any time: a beginning
+        /// until three sixteenths are free. Clients that have stopped in the middle of a packet are the first. Clients that
+        /// hold more than 16 KiB follow. The beginnings of packets take at most about half of all memory at any time: a beginning
         /// that grows displaces beginnings of more than 1 KiB that have not grown for longest, and their clients are
         /// disconnected. No client is disconnected for its subscriptions. So the subscriptions of one client take at most
         /// an eighth. While all subscriptions take more than a quarter, a client gets no more when its own take 16 KiB, or
