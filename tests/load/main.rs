@@ -95,3 +95,18 @@ fn nothing_is_lost_beside_subscribers_that_do_not_keep_up() {
     let each = [&each_version()[..], &[vec!["--qos", "1"]]].concat();
     run(&["slow-consumer", "--conns", "20", "--messages", "2000"], &each);
 }
+
+/// Its limit is so low that the attackers take all connections: nobody else is accepted.
+#[test]
+fn a_server_that_an_attack_hurts_fails_in_the_short_form_too() {
+    let settings = "[limits]\nconnections = 10\n".to_owned();
+    let broker = Broker::start(&Options { settings, ..Options::default() });
+    let mut bench = Command::new(pondhawk());
+    bench.args(["bench", "hostile", "unfinished-packets", "--short", "--duration", "0.4"]);
+    bench.arg("--server").arg(format!("broker={}:{}", broker.address(), broker.process_id()));
+    let output = bench.output().expect("the pondhawk binary can be run");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{report}");
+    assert!(report.contains("FAILED: broker: unfinished-packets: CONNECT keeps"), "{report}");
+    assert!(broker.stop().success());
+}

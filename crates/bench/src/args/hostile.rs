@@ -15,7 +15,8 @@ pub(crate) struct HostileArgs {
     /// Seconds that innocent clients are measured, before each attack and under it
     #[arg(long, value_name = "SECS", default_value = "4", value_parser = seconds)]
     pub(crate) duration: Duration,
-    /// Attacks with a twentieth of the long form's clients and topics, and neither throughput nor latency is judged
+    /// Attacks with a twentieth of the long form's clients and topics; latency is judged coarsely, and what fails is tried
+    /// again
     #[arg(long)]
     pub(crate) short: bool,
     #[command(flatten)]

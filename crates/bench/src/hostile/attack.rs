@@ -65,28 +65,77 @@ impl Arena {
         self.peers.get_mut(at).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Lets `count` attackers begin. The server may end or refuse some of them; the attack goes on with the others.
+    ///
+    /// # Errors
+    /// If nobody is left.
+    fn begin_some(
+        &mut self,
+        count: usize,
+        mut begin: impl FnMut(&mut Self) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut last = Ok(());
+        for _ in 0..count {
+            last = begin(self);
+        }
+        if self.peers.is_empty() { last } else { Ok(()) }
+    }
+
     /// Throws away what has arrived for any attacker, and forgets those whose connection has ended.
     fn discard(&mut self) {
         self.peers.retain_mut(Peer::discard);
     }
 }
 
+/// How an attack was carried out.
+#[derive(Debug, Default)]
+pub(super) struct Conduct {
+    /// Why the attackers could not begin.
+    pub(super) unprepared: Option<String>,
+    /// Number of strikes that succeeded.
+    pub(super) strikes: u64,
+    /// Strikes that failed. The attackers then begin again.
+    pub(super) failed: u64,
+    /// Why the last strike failed that did, or why the attackers could not begin again.
+    pub(super) last_failure: Option<String>,
+}
+
+impl Conduct {
+    /// Why there was no attack, if there was none.
+    pub(super) fn fault(&self) -> Option<String> {
+        if let Some(why) = &self.unprepared {
+            return Some(format!("the attack could not be prepared: {why}"));
+        }
+        let why = self.last_failure.as_deref().unwrap_or("there was no time");
+        (self.strikes == 0).then(|| format!("the attack was never carried out: {why}"))
+    }
+}
+
 impl Attack {
-    /// Attacks until `is_over`. A server that ends its attackers' connections is attacked again.
-    pub(super) fn run(&self, arena: &mut Arena, mut is_over: impl FnMut() -> bool) {
+    /// Attacks until `is_over`. Attackers whose connections the server ends begin again.
+    pub(super) fn carry_out(&self, arena: &mut Arena, mut is_over: impl FnMut() -> bool) -> Conduct {
+        let mut conduct = Conduct::default();
         while !is_over() {
-            if (self.strike)(arena).is_err() {
-                arena.peers.clear();
-                thread::sleep(Duration::from_millis(10));
-                let _ = self.prepare(arena);
+            match (self.strike)(arena) {
+                Ok(()) => conduct.strikes += 1,
+                Err(error) => {
+                    conduct.failed += 1;
+                    conduct.last_failure = Some(error.to_string());
+                    arena.peers.clear();
+                    thread::sleep(Duration::from_millis(10));
+                    if let Err(error) = self.prepare(arena) {
+                        conduct.last_failure = Some(error.to_string());
+                    }
+                }
             }
         }
+        conduct
     }
 
     /// See [`Attack::prepare`].
     ///
     /// # Errors
-    /// If the server defends itself so early: the attack goes on nevertheless.
+    /// If the attackers cannot begin.
     pub(super) fn prepare(&self, arena: &mut Arena) -> io::Result<()> {
         (self.prepare)(arena)
     }
@@ -210,10 +259,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         what: "400 clients send 620 kB of a PUBLISH of 2 MB, and nothing more.",
         prepare: |arena| {
             let unfinished = packets::unfinished_publish(&format!("{ROOT}/unfinished"), 2_000_000, 620_000);
-            for _ in 0..arena.count(400) {
-                arena.join()?.send(&unfinished)?;
-            }
-            Ok(())
+            arena.begin_some(arena.count(400), |arena| arena.join()?.send(&unfinished))
         },
         strike: rest,
     },
@@ -298,16 +344,15 @@ pub(super) const ATTACKS: &[Attack] = &[
         name: "topic-aliases",
         what: "500 clients set up every topic alias that they may, each for a topic of 60,000 bytes.",
         prepare: |arena| {
-            for _ in 0..arena.count(500) {
+            arena.begin_some(arena.count(500), |arena| {
                 let mut batch = Vec::new();
                 for alias in 1..=10 {
                     let topic = long_topic(arena.next(), 60_000);
                     let options = Options { topic_alias: Some(alias), ..Options::default() };
                     batch.extend(packets::publish(&topic, b"", options));
                 }
-                arena.join()?.send(&batch)?;
-            }
-            Ok(())
+                arena.join()?.send(&batch)
+            })
         },
         strike: rest,
     },

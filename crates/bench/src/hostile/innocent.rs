@@ -16,6 +16,9 @@ use crate::load::{latencies, nanos};
 /// The root of the topics of innocent clients. Attackers may subscribe to it.
 pub(super) const TOPICS: &str = "innocent";
 
+/// Payload of a large message, in bytes: it takes the server several reads.
+const LARGE_BYTES: usize = 256 << 10;
+
 /// Time between two attempts of a client that has lost its connection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -26,6 +29,8 @@ pub(super) enum Habit {
     Flow,
     /// The same at QoS 1; it waits for PUBACK as well.
     Acknowledged,
+    /// The same at QoS 1 with messages of 256 KiB.
+    Large,
     /// Publishes a retained message at QoS 1, and waits for PUBACK: the server has to store it.
     Stored,
     /// Connects, subscribes to a filter of nine levels, and disconnects.
@@ -33,25 +38,36 @@ pub(super) enum Habit {
 }
 
 impl Habit {
-    pub(super) const ALL: [Self; 4] = [Self::Flow, Self::Acknowledged, Self::Stored, Self::Caller];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Flow, Self::Acknowledged, Self::Large, Self::Stored, Self::Caller];
 
     /// A name for tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Flow => "QoS 0",
             Self::Acknowledged => "QoS 1",
+            Self::Large => "large",
             Self::Stored => "retained",
             Self::Caller => "CONNECT",
         }
     }
 
     /// Time between two repetitions.
-    fn interval(self) -> Duration {
+    pub(super) fn interval(self) -> Duration {
         match self {
             Self::Flow | Self::Acknowledged => Duration::from_millis(5),
             Self::Stored => Duration::from_millis(10),
             Self::Caller => Duration::from_millis(20),
+            Self::Large => Duration::from_millis(50),
         }
+    }
+
+    /// The payload of a message with this number. It ends with the number.
+    fn payload(self, number: u64) -> Vec<u8> {
+        let len = if self == Self::Large { LARGE_BYTES } else { size_of::<u64>() };
+        let mut payload = vec![b'p'; len - size_of::<u64>()];
+        payload.extend(number.to_be_bytes());
+        payload
     }
 
     fn topic(self) -> String {
@@ -75,8 +91,11 @@ pub(super) struct Account {
     pub(super) done: u64,
     /// Attempts that were refused, or whose connection ended.
     pub(super) refused: u64,
-    /// From when a repetition was due to its end, in nanoseconds.
+    /// From when a repetition was due to its end, in nanoseconds. A repetition that had not ended with the phase counts as
+    /// long as it had taken by then.
     pub(super) latency: Histogram<u64>,
+    /// When the repetition was due that is under way.
+    due: Option<Instant>,
 }
 
 /// The innocent clients of one run, each on a thread of its own. They end when this is dropped.
@@ -108,8 +127,11 @@ impl Innocents {
             .iter()
             .map(|account| {
                 let mut account = lock(account);
-                let habit = account.habit;
-                let past = std::mem::replace(&mut *account, Account::new(habit));
+                let next = Account { due: account.due, ..Account::new(account.habit) };
+                let mut past = std::mem::replace(&mut *account, next);
+                if let Some(due) = past.due {
+                    past.latency.saturating_record(nanos(due.elapsed()));
+                }
                 Account { elapsed: past.began.elapsed(), ..past }
             })
             .collect()
@@ -135,7 +157,16 @@ impl Account {
             done: 0,
             refused: 0,
             latency: latencies(),
+            due: None,
         }
+    }
+
+    /// An account for tests: repetitions that took so long each, within a second.
+    #[cfg(test)]
+    pub(super) fn of(habit: Habit, done: u64, took: Duration) -> Self {
+        let mut account = Self { done, elapsed: Duration::from_secs(1), ..Self::new(habit) };
+        account.latency.record_n(nanos(took), done).expect("a latency within bounds");
+        account
     }
 
     /// The part of what was due in that time that succeeded.
@@ -168,11 +199,13 @@ impl Client {
         let mut due = Instant::now();
         while !self.is_over.load(Ordering::Relaxed) {
             thread::sleep(due.saturating_duration_since(Instant::now()));
+            lock(&self.account).due = Some(due);
             while !self.is_over.load(Ordering::Relaxed) {
                 let result = self.repeat(&mut peer, number);
                 let mut account = lock(&self.account);
                 if result.is_ok() {
                     account.done += 1;
+                    account.due = None;
                     account.latency.saturating_record(nanos(due.elapsed()));
                     break;
                 }
@@ -195,7 +228,7 @@ impl Client {
             Some(peer) => peer,
             None => peer.insert(self.arrive()?),
         };
-        let (topic, payload) = (self.habit.topic(), number.to_be_bytes());
+        let (topic, payload) = (self.habit.topic(), self.habit.payload(number));
         let packet_id = u16::try_from(number % 60_000).expect("less than 60,000") + 1;
         let retain = self.habit == Habit::Stored;
         let qos = u8::from(self.habit != Habit::Flow);
@@ -229,7 +262,7 @@ impl Client {
     fn arrive(&self) -> io::Result<Peer> {
         let mut peer = Peer::connect(self.address, &packets::connect(&self.habit.client_id(), true, 0))?;
         if self.habit != Habit::Stored {
-            let qos = u8::from(self.habit == Habit::Acknowledged);
+            let qos = u8::from(self.habit != Habit::Flow);
             peer.send(&packets::subscribe(1, [self.habit.topic()], qos))?;
             packets::subscribed(&peer.wait_for(packets::SUBACK)?)?;
         }
