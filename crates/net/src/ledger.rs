@@ -14,6 +14,10 @@ use crate::clock::Clock;
 use crate::inbox::UnderWay;
 use crate::mail::{ANSWERS_BYTES, Switchboard, ToLedger, UNASKED_BYTES};
 
+/// Commands that are carried out before they are answered, about. Clients wait for the answers, also to commands of other
+/// shards. Fewer would be synced in more and smaller parts.
+const COMMANDS_PER_TURN: usize = 1_000;
+
 /// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
 ///
 /// A publisher that has heard [`Reply::Decided`] may send the next message of a topic straight, shard to
@@ -140,7 +144,7 @@ impl Letters {
         self.read.iter().any(|letter| matches!(letter, ToLedger::Stop))
     }
 
-    /// Carries out everything, or until there is no room for more. Returns whether that was the end.
+    /// Carries out what one turn does, or until there is no room for more. Returns whether that was the end.
     fn handle(
         &mut self,
         board: &Switchboard,
@@ -148,10 +152,12 @@ impl Letters {
         replies: &mut Replies,
         mut each: impl FnMut(ShardId, Command, &mut Replies),
     ) -> bool {
+        let mut left = COMMANDS_PER_TURN;
         loop {
             if let Some((from, commands, bytes)) = &mut self.begun {
-                while has_room(replies) {
+                while left > 0 && has_room(replies) {
                     let Some(command) = commands.next() else { break };
+                    left -= 1;
                     each(*from, command, replies);
                 }
                 if commands.len() > 0 {
@@ -314,6 +320,30 @@ mod tests {
         }
         assert_eq!(carried_out, [4, 4], "and the rest waits");
         assert!(!letters.is_empty());
+    }
+
+    /// Whoever waits for an answer does not wait for all that the shards have sent meanwhile.
+    #[test]
+    fn a_turn_of_the_ledger_carries_out_a_bounded_number_of_commands() {
+        let wake = || Wake::Thread(thread::current());
+        let board = Switchboard::new(vec![Inbox::new(wake())], Inbox::new(wake()), Arc::default());
+        let mut replies = Replies::new(&board.answers, Box::new(InMemory::default()));
+        let close = |slot| Command::Close { connection: connection(slot), id: ledger::CursorId(1) };
+        for _ in 0..8 {
+            let commands = (0..300).map(close).collect();
+            board.ledger.post(ToLedger::Commands { from: ShardId::new(0), commands, bytes: 0 });
+        }
+        board.ledger.post(ToLedger::Stop);
+        let mut letters = Letters::default();
+        letters.take(&board);
+        let mut carried_out = Vec::new();
+        let mut is_last = false;
+        while !is_last {
+            let mut count = 0;
+            is_last = letters.handle(&board, |_| true, &mut replies, |_, _, _| count += 1);
+            carried_out.push(count);
+        }
+        assert_eq!(carried_out, [COMMANDS_PER_TURN, COMMANDS_PER_TURN, 400]);
     }
 
     fn connection(slot: u32) -> ConnectionId {

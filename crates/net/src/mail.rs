@@ -14,6 +14,11 @@ use crate::listener::Accepted;
 
 /// One sender may have this much under way to one inbox before it stops reading what adds to it.
 const UNDER_WAY_BYTES: usize = 1024 * 1024;
+/// Minimum weight of a command to the ledger, in bytes. The ledger takes a few microseconds for a command, however small it
+/// is, and carries out commands in their order: the sender of a command waits for all that are under way. The ledger
+/// carries out this number of commands in one or two milliseconds.
+const COMMAND_BYTES: usize = UNDER_WAY_BYTES / COMMANDS_UNDER_WAY;
+const COMMANDS_UNDER_WAY: usize = 512;
 /// The ledger may have answered a shard so much that is not read, and then waits before it does anything more. It
 /// answers all that it finds in its inbox at a time, and is not to wait for each shard's turn.
 pub(crate) const ANSWERS_BYTES: usize = 4 * UNDER_WAY_BYTES;
@@ -246,7 +251,7 @@ impl Post {
     }
 
     pub(crate) fn command(&mut self, command: Command) -> Room {
-        let bytes = command.weight_bytes();
+        let bytes = command.weight_bytes().max(COMMAND_BYTES);
         self.command_bytes += bytes;
         self.commands.push(command);
         let under_way = self.board.to_ledger[self.shard.number()].add(bytes);
@@ -302,4 +307,42 @@ impl Post {
 
 fn room(way: &UnderWay) -> Room {
     if way.bytes() > UNDER_WAY_BYTES && way.wait_above(UNDER_WAY_BYTES) { Room::Over } else { Room::Open }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use index::ConnectionId;
+    use ledger::CursorId;
+
+    use super::*;
+    use crate::inbox::Wake;
+
+    /// Each takes the ledger a while, and whoever sends another one waits for all of them.
+    #[test]
+    fn a_shard_has_a_bounded_number_of_commands_under_way_however_small_they_are() {
+        let inbox = || Wake::Thread(thread::current());
+        let board =
+            Arc::new(Switchboard::new(vec![Inbox::new(inbox())], Inbox::new(inbox()), Arc::default()));
+        let shard = ShardId::new(0);
+        let mut post = Post::new(shard, Arc::clone(&board), usize::MAX);
+        let command = |slot| {
+            let connection = ConnectionId { slot, generation: 0 };
+            Command::Close { connection, id: CursorId(1) }
+        };
+        let sent = (0..).take_while(|slot| post.command(command(*slot)) == Room::Open).count();
+        assert_eq!(sent, COMMANDS_UNDER_WAY);
+        post.send();
+        assert_eq!(post.command_room(), Room::Over);
+        let mut letters = Vec::new();
+        board.ledger.take(&mut letters);
+        let Some(ToLedger::Commands { commands, bytes, .. }) = letters.pop() else { panic!("one turn's") };
+        assert_eq!(commands.len(), COMMANDS_UNDER_WAY + 1);
+        board.commands_handled(shard, bytes);
+        assert_eq!(post.command_room(), Room::Open);
+        let mut told = Vec::new();
+        board.shards[0].take(&mut told);
+        assert!(matches!(told[..], [Letter::CommandsRead]), "the shard has waited for that");
+    }
 }
