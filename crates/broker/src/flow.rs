@@ -6,13 +6,22 @@ use index::{ConnectionId, Identity, Level, Subscriber};
 use session::Now;
 use wire::DisconnectReason;
 
-use crate::pressure::{Blocker, Reading, Verdict};
+use crate::pressure::{Blocker, Line, Reading, Verdict};
 use crate::{Effects, Mail, Shard};
 
 impl Shard {
     /// Stops reading a publisher until what blocks it has gone. Returns whether it is stopped: what blocked it
     /// may have gone already.
     pub(crate) fn block(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) -> bool {
+        self.block_in(Line::Served, id, blocker, to)
+    }
+
+    /// The same for a publisher of which nothing was read since its turn came: it goes before those who have been read.
+    pub(crate) fn block_unread(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) -> bool {
+        self.block_in(Line::Unread, id, blocker, to)
+    }
+
+    fn block_in(&mut self, line: Line, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
         if client.blocked.is_some() {
             return true;
@@ -22,7 +31,7 @@ impl Shard {
         {
             return false;
         }
-        self.waiting.add(id, &blocker);
+        self.waiting.add(id, &blocker, line);
         client.blocked = Some(Box::new(blocker));
         let is_publisher = !matches!(client.blocked.as_deref(), Some(Blocker::Request));
         self.counters.paused_publishers.add(u64::from(is_publisher));
@@ -39,7 +48,7 @@ impl Shard {
         if client.request.is_some() {
             self.block(id, Blocker::Request, to);
         } else if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
-            self.block(id, next, to);
+            self.block_unread(id, next, to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
         if client.blocked.is_none() {

@@ -38,6 +38,23 @@ pub(crate) enum Blocker {
     Request,
 }
 
+/// Which of the publishers that wait for a shard or the ledger go first. A publisher that is read may take all the room there
+/// is, and then waits again, before those that stand behind it are read. They find no room, and go before it next time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Nothing was read since the publisher's turn came.
+    Unread,
+    /// The publisher was read, until there was no room.
+    Served,
+}
+
+/// Publishers that wait for a shard or the ledger.
+#[derive(Debug, Default)]
+struct Lines {
+    unread: Vec<ConnectionId>,
+    served: Vec<ConnectionId>,
+}
+
 /// The publishers of one shard that wait, by what they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
@@ -45,8 +62,8 @@ pub(crate) struct Waiting {
     subscribers: HashMap<u64, WaitingFor>,
     /// When it is looked at again what that costs.
     next_ms: u64,
-    shards: HashMap<ShardId, Vec<ConnectionId>>,
-    ledger: Vec<ConnectionId>,
+    shards: HashMap<ShardId, Lines>,
+    ledger: Lines,
 }
 
 /// Those who wait for one subscriber.
@@ -57,11 +74,11 @@ struct WaitingFor {
 }
 
 impl Waiting {
-    pub(crate) fn add(&mut self, publisher: ConnectionId, blocker: &Blocker) {
+    pub(crate) fn add(&mut self, publisher: ConnectionId, blocker: &Blocker, line: Line) {
         match blocker {
             Blocker::Subscriber { subscriber, .. } => self.add_for(publisher, subscriber),
-            Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher),
-            Blocker::Ledger => self.ledger.push(publisher),
+            Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher, line),
+            Blocker::Ledger => self.ledger.push(publisher, line),
             Blocker::Itself | Blocker::Answers | Blocker::Request => {}
         }
     }
@@ -98,11 +115,41 @@ impl Waiting {
     }
 
     pub(crate) fn take_for_shard(&mut self, shard: ShardId) -> Vec<ConnectionId> {
-        self.shards.get_mut(&shard).map(std::mem::take).unwrap_or_default()
+        self.shards.get_mut(&shard).map(Lines::take).unwrap_or_default()
+    }
+
+    /// Whether a publisher waits for that shard. It hears of it when the shard has read its mail.
+    pub(crate) fn has_line_for_shard(&self, shard: ShardId) -> bool {
+        self.shards.get(&shard).is_some_and(|lines| !lines.is_empty())
+    }
+
+    /// Whether a publisher waits for the ledger. It hears of it when the ledger has read its commands.
+    pub(crate) fn has_line_for_ledger(&self) -> bool {
+        !self.ledger.is_empty()
     }
 
     pub(crate) fn take_for_ledger(&mut self) -> Vec<ConnectionId> {
-        std::mem::take(&mut self.ledger)
+        self.ledger.take()
+    }
+}
+
+impl Lines {
+    fn push(&mut self, publisher: ConnectionId, line: Line) {
+        match line {
+            Line::Unread => self.unread.push(publisher),
+            Line::Served => self.served.push(publisher),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.unread.is_empty() && self.served.is_empty()
+    }
+
+    /// Takes everybody, in the order in which they go on.
+    fn take(&mut self) -> Vec<ConnectionId> {
+        let mut all = std::mem::take(&mut self.unread);
+        all.append(&mut self.served);
+        all
     }
 }
 

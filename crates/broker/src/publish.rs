@@ -11,7 +11,7 @@ use wire::{Qos, ReasonCode, numbered_packets, numbered_run, publish_run};
 
 use crate::client::Client;
 use crate::encode::Source;
-use crate::pressure::Blocker;
+use crate::pressure::{Blocker, Waiting};
 use crate::{Effects, Flush, Mail, Room, Run, Shard};
 
 /// While memory is short, no larger route is kept for the next message.
@@ -49,6 +49,14 @@ impl Route {
             }
         }
         (to.command_room() == Room::Over).then_some(Blocker::Ledger)
+    }
+
+    /// Returns a shard or the ledger that this route needs and other publishers wait for. These publishers go first, even if
+    /// there is room by now. Otherwise a publisher that takes all the room with each read would take it again each time.
+    pub(crate) fn line(&self, own: ShardId, waiting: &Waiting) -> Option<Blocker> {
+        let mut shards = self.targets.shards.iter().map(|(shard, _)| *shard);
+        let shard = shards.find(|shard| *shard != own && waiting.has_line_for_shard(*shard));
+        shard.map(Blocker::Shard).or_else(|| waiting.has_line_for_ledger().then_some(Blocker::Ledger))
     }
 
     fn over<'t>(&self, targets: &'t [Target]) -> Option<&'t Target> {

@@ -188,8 +188,10 @@ impl Shard {
                 !self.block(id, Blocker::Answers, to)
             }
             Some(client) => {
-                let full = client.route.as_ref().and_then(|route| route.blocker(self.id, to));
-                full.is_none_or(|blocker| !self.block(id, blocker, to))
+                let full = client.route.as_ref().and_then(|route| {
+                    route.blocker(self.id, to).or_else(|| route.line(self.id, &self.waiting))
+                });
+                full.is_none_or(|blocker| !self.block_unread(id, blocker, to))
             }
             None => true,
         }

@@ -1,5 +1,6 @@
 //! Full subscribers: who waits for them, and who does not.
 
+use index::ShardId;
 use session::Settings;
 use wire::{
     Delivery, PacketId, PubAck, PubAckReason, Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
@@ -34,6 +35,62 @@ fn a_publisher_is_not_read_while_its_subscriber_is_full_and_loses_nothing() {
         let dropped: u64 = world.counters.iter().map(|counters| counters.publish_dropped.value()).sum();
         assert_eq!(dropped, 0);
     }
+}
+
+/// A publisher that fills all the room with each read does not take it again and again while others wait.
+#[test]
+fn publishers_that_wait_for_the_ledger_or_a_shard_are_read_before_others() {
+    for waits_for_ledger in [true, false] {
+        let mut world = World::new(2);
+        let subscriber = world.connect(1, Version::V5, "s");
+        world.subscribe(subscriber, "t");
+        let [greedy, modest] = ["greedy", "modest"].map(|name| world.connect(0, Version::V5, name));
+        for publisher in [greedy, modest] {
+            world.publish(publisher, "t", "first");
+        }
+        let outside = &mut world.outside[0];
+        (outside.ledger_is_over, outside.mail_is_over) = (waits_for_ledger, !waits_for_ledger);
+        world.publish(modest, "t", "waits");
+        let outside = &mut world.outside[0];
+        (outside.ledger_is_over, outside.mail_is_over) = (false, false);
+        world.publish(greedy, "t", "more");
+        assert!(world.socket(modest).paused && world.socket(greedy).paused, "there is room, and a line");
+        let (shard, outside) = (&mut world.shards[0], &mut world.outside[0]);
+        if waits_for_ledger {
+            shard.ledger_resumed(world.now, outside);
+        } else {
+            shard.mail_resumed(ShardId::new(1), world.now, outside);
+        }
+        assert!(!world.socket(modest).paused && !world.socket(greedy).paused);
+        world.settle();
+        let received = world.packets(subscriber);
+        assert_eq!(received.len(), 4, "{received:?}");
+    }
+}
+
+/// The greedy one takes all the room each time that it is read. Then it stands in line before the modest one finds no room.
+#[test]
+fn a_publisher_of_which_nothing_was_read_goes_before_those_that_take_all_the_room() {
+    let mut world = World::new(1);
+    let [greedy, modest] = ["greedy", "modest"].map(|name| world.connect(0, Version::V5, name));
+    let publish = Publish { retain: true, ..Publish::new(name("t"), b"value") };
+    let packet = bytes(&publish.into(), Version::V5);
+    world.feed(greedy, &packet);
+    world.feed(modest, &packet);
+    world.outside[0].commands_max = Some(2);
+    world.feed_only(greedy, &packet.repeat(10));
+    world.feed_only(modest, &packet);
+    for _ in 0..3 {
+        world.carry_commands();
+        world.outside[0].resumed.clear();
+        world.shards[0].ledger_resumed(world.now, &mut world.outside[0]);
+        let resumed = world.outside[0].resumed.clone();
+        if resumed == [modest.id, greedy.id] {
+            return;
+        }
+        resumed.iter().for_each(|id| world.read(0, *id));
+    }
+    panic!("the greedy one is read first each time");
 }
 
 #[test]

@@ -61,6 +61,13 @@ pub(crate) struct Outside {
     pub(crate) notices: Vec<String>,
     /// The whole process is full: what may be refused is.
     pub(crate) full: bool,
+    /// Too much is under way to the ledger, or to other shards.
+    pub(crate) ledger_is_over: bool,
+    pub(crate) mail_is_over: bool,
+    /// The same when so many commands wait.
+    pub(crate) commands_max: Option<usize>,
+    /// Connections that are read again, in their order.
+    pub(crate) resumed: Vec<ConnectionId>,
 }
 
 #[derive(Default)]
@@ -145,7 +152,7 @@ impl Effects for Outside {
     }
 
     fn mail_room(&mut self, _: ShardId) -> Room {
-        Room::Open
+        if self.mail_is_over { Room::Over } else { Room::Open }
     }
 
     fn command(&mut self, command: Command) -> Room {
@@ -154,7 +161,8 @@ impl Effects for Outside {
     }
 
     fn command_room(&mut self) -> Room {
-        Room::Open
+        let is_over = self.commands_max.is_some_and(|most| self.commands.len() >= most);
+        if self.ledger_is_over || is_over { Room::Over } else { Room::Open }
     }
 
     fn pause(&mut self, connection: ConnectionId) {
@@ -162,6 +170,7 @@ impl Effects for Outside {
     }
 
     fn resume(&mut self, connection: ConnectionId) {
+        self.resumed.push(connection);
         self.peers.entry(connection).or_default().paused = false;
     }
 
@@ -416,7 +425,8 @@ impl World {
         self.shards[peer.shard].reply(reply, self.now, &mut self.outside[peer.shard]);
     }
 
-    fn read(&mut self, shard: usize, id: ConnectionId) {
+    /// Reads once what has arrived, if that may be read.
+    pub(crate) fn read(&mut self, shard: usize, id: ConnectionId) {
         let outside = &mut self.outside[shard];
         let socket = outside.peers.entry(id).or_default();
         if socket.paused || socket.closed || socket.unparsed.is_empty() {
