@@ -119,6 +119,8 @@ keys! {
         }
         /// The most connections at a time. The broker raises its open-file limit as far as the system lets it and keeps
         /// 64 files for itself; one connection takes one.
+        /// A connection that does nothing takes about 1.5 KiB of `memory_budget_bytes`, and is never ended for that. So a
+        /// bound that leaves half of that memory for others is wise where strangers can connect.
         connections: u32 {
             kind: Count<u32>,
             auto: u32::try_from(machine.open_files.saturating_sub(RESERVED_FILES))
