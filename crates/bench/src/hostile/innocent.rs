@@ -16,6 +16,9 @@ use crate::load::{latencies, nanos};
 /// The root of the topics of innocent clients. Attackers may subscribe to it.
 pub(super) const TOPICS: &str = "innocent";
 
+/// The root of the topics of large messages.
+const LARGE_TOPICS: &str = "innocent-large";
+
 /// Payload of a large message, in bytes: it takes the server several reads.
 const LARGE_BYTES: usize = 256 << 10;
 
@@ -70,8 +73,11 @@ impl Habit {
         payload
     }
 
+    /// Attackers that subscribe to [`TOPICS`] do not get large messages: how long a broker waits for a subscriber that
+    /// does not keep up depends on the bytes that wait for it.
     fn topic(self) -> String {
-        format!("{TOPICS}/{}", self.name().replace(' ', "-"))
+        let root = if self == Self::Large { LARGE_TOPICS } else { TOPICS };
+        format!("{root}/{}", self.name().replace(' ', "-"))
     }
 
     fn client_id(self) -> String {
