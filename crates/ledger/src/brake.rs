@@ -1,4 +1,5 @@
-//! The brake: while a queue grows, acknowledgements to its publishers are withheld, for as long as that is worth it.
+//! The brake: while a queue grows, acknowledgements to its publishers are withheld. They are withheld for at most a second
+//! each, and only as long as the reader of the queue keeps up with the other receivers ([`Patience`]).
 
 use std::sync::Arc;
 

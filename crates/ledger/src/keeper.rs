@@ -21,7 +21,7 @@ pub trait Keeper: Send {
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
-    /// Whether there is space for more. Whoever commits asks before each command; see [`Patience`](crate::Patience).
+    /// Whether there is space for more. Whoever commits asks before each command; see [`RoomWait`](crate::RoomWait).
     fn room(&self) -> Room {
         Room::Enough
     }

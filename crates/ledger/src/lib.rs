@@ -35,7 +35,6 @@ mod keeper;
 mod lanes;
 mod live;
 mod matching;
-mod patience;
 mod presence;
 mod publish;
 mod queue;
@@ -46,6 +45,7 @@ mod replies;
 mod restate;
 mod restore;
 mod retained;
+mod room_wait;
 mod session;
 mod settings;
 mod share;
@@ -78,10 +78,10 @@ pub use command::{
 pub use effects::{Address, Effects, Lsn, Refusal};
 pub use gauges::Gauges;
 pub use keeper::{InMemory, Instruments, Keeper, Needs, Progress, Room};
-pub use patience::Patience;
 pub use record::{Addressed, Away, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use recover::{Charged, Recovered, Source};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
+pub use room_wait::RoomWait;
 pub use settings::{Durability, QueueFull, Settings};
 pub use turnover::Turnover;
 

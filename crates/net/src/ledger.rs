@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use index::ShardId;
 use ledger::{
-    Address, Command, Keeper, Ledger, Lsn, Patience, Record, Refusal, Reply, Room, Turnover, Wanted,
+    Address, Command, Keeper, Ledger, Lsn, Record, Refusal, Reply, Room, RoomWait, Turnover, Wanted,
 };
 
 use crate::clock::Clock;
@@ -178,13 +178,17 @@ impl Letters {
     }
 }
 
-/// Serves commands until the last shard has ended. `keeper` wakes this thread when it has come further.
+/// Serves commands until the last shard has ended. `keeper` wakes this thread when records have become safe, when there is
+/// space again, and when old records are to be copied.
 ///
-/// While a shard has much to read that it was answered, nothing is done that would add to it: commands wait, and what
-/// nobody waits for is put off earlier. Shards read their inboxes whatever they wait for, so that this is never for long. While there is no space for records just now, commands wait, for
-/// a bounded time ([`Patience`]); what is copied, and what is safe by now, does not.
+/// Commands wait while a shard has more than [`ANSWERS_BYTES`] of answers to read. Wills and steps of cursors, which no
+/// client waits for, are put off above [`UNASKED_BYTES`]. Shards read their answers whatever else they wait for, so this
+/// wait is short.
+///
+/// Commands also wait while the journal has no space for their records, for a bounded time ([`RoomWait`]). Old records
+/// are copied meanwhile, and answers whose records are safe are sent.
 pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switchboard>, mut clock: Clock) {
-    let (mut letters, mut patience) = (Letters::default(), Patience::default());
+    let (mut letters, mut room_wait) = (Letters::default(), RoomWait::default());
     let mut replies = Replies::new(&board.answers, keeper);
     // Of records whose space is wanted, and whether there is more to do about them at once.
     let (mut turnover, mut is_copying) = (Turnover::default(), false);
@@ -199,12 +203,12 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
         }
         let may_add = board.has_room_for_replies(UNASKED_BYTES);
         let now_ms = clock.current_ms();
-        let waits = patience.waits(replies.keeper.room(), now_ms);
+        let waits = room_wait.waits(replies.keeper.room(), now_ms);
         let has_work = if may_add { ledger.has_work() } else { ledger.has_work_without_room() };
         let may_go_on = !waits && (!letters.is_empty() || has_work);
         if !(may_go_on || is_last || is_copying || replies.keeper.has_fetched()) {
             let timeout_ms = match waits {
-                true => patience.poll_timeout(now_ms),
+                true => room_wait.poll_timeout(now_ms),
                 // It is woken when the shards have read: timers may ask for what is put off.
                 false => ledger.poll_timeout().filter(|_| may_add),
             };
@@ -217,7 +221,7 @@ pub(crate) fn run(mut ledger: Ledger, keeper: Box<dyn Keeper>, board: &Arc<Switc
         let now = clock.now();
         replies.keeper.begin_turn();
         let mut has_room = |replies: &mut Replies| {
-            let has_space = !patience.waits(replies.keeper.room(), now.monotonic_ms);
+            let has_space = !room_wait.waits(replies.keeper.room(), now.monotonic_ms);
             is_last || (has_space && replies.is_within(ANSWERS_BYTES))
         };
         let each = |from, command, replies: &mut Replies| ledger.handle(from, command, now, replies);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ::journal::Journal;
 use index::ShardId;
 use ledger::{
-    Address, Effects, Keeper, Ledger, Lsn, Patience, Progress, Record, Refusal, Reply, Room, Turnover, Wanted,
+    Address, Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Reply, Room, RoomWait, Turnover, Wanted,
 };
 
 use super::post::{Addressed, Board, Commands, Letter};
@@ -26,7 +26,7 @@ pub(crate) struct LedgerThread {
     /// Records that are to be copied, as far as they are still true.
     turnover: Turnover,
     /// Commands wait while there is no space just now.
-    patience: RefCell<Patience>,
+    room_wait: RefCell<RoomWait>,
     has_more_to_copy: bool,
     /// It was told how far the journal has come.
     told: Progress,
@@ -103,7 +103,7 @@ impl LedgerThread {
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
             turnover: Turnover::default(),
-            patience: RefCell::default(),
+            room_wait: RefCell::default(),
             has_more_to_copy: false,
             told: Progress::default(),
             taken: 0,
@@ -127,13 +127,13 @@ impl LedgerThread {
 
     /// Whether commands wait for space.
     fn waits(&self, now_ms: u64) -> bool {
-        self.patience.borrow_mut().waits(self.keeper.room(), now_ms)
+        self.room_wait.borrow_mut().waits(self.keeper.room(), now_ms)
     }
 
     /// When it wants to be woken though nothing happens.
     pub(crate) fn poll_timeout(&self, now_ms: u64) -> Option<u64> {
         if self.waits(now_ms) {
-            self.patience.borrow().poll_timeout(now_ms)
+            self.room_wait.borrow().poll_timeout(now_ms)
         } else {
             self.ledger.poll_timeout()
         }
@@ -159,9 +159,9 @@ impl LedgerThread {
             trace: &mut scene.trace,
             has_room: random.chance(900),
         };
-        let patience = &self.patience;
+        let room_wait = &self.room_wait;
         let waits =
-            |replies: &Replies<'_>| patience.borrow_mut().waits(replies.keeper.room(), now.monotonic_ms);
+            |replies: &Replies<'_>| room_wait.borrow_mut().waits(replies.keeper.room(), now.monotonic_ms);
         replies.keeper.begin_turn();
         for _ in 0..random.some_of(self.inbox.len()) {
             let Some(commands) = self.inbox.front_mut() else { break };

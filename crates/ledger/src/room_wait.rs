@@ -5,15 +5,15 @@ use crate::Room;
 /// Commands wait so long for space before they are carried out, and refused where there is none, in milliseconds.
 const WAIT_MS_MAX: u64 = 5_000;
 
-/// Whether whoever commits lets the next command wait because there is no space for its records just now: in a burst, a
-/// disk takes longer to make a segment than it takes to fill one. What is copied meanwhile makes space.
+/// How long commands wait because the journal has no space for their records just now. In a burst, a disk takes longer to make
+/// a segment than it takes to fill one. Old records are copied meanwhile, and that makes space.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct RoomWait {
     /// When there was too little first.
     since_ms: Option<u64>,
 }
 
-impl Patience {
+impl RoomWait {
     /// Whether nothing is to be committed now but copies.
     pub fn waits(&mut self, room: Room, now_ms: u64) -> bool {
         match room {
@@ -43,13 +43,13 @@ mod tests {
 
     #[test]
     fn a_command_waits_for_a_bounded_time_unless_what_frees_space_would_be_lost() {
-        let mut patience = Patience::default();
-        assert!(!patience.waits(Room::Enough, 0) && patience.poll_timeout(0).is_none());
-        assert!(patience.waits(Room::Little, 10) && patience.waits(Room::Little, 5_009));
-        assert_eq!(patience.poll_timeout(5_009), Some(5_010));
-        assert!(!patience.waits(Room::Little, 5_010), "from now on it is refused");
-        assert!(patience.waits(Room::None, 9_000));
-        assert!(!patience.waits(Room::Enough, 9_001));
-        assert!(patience.waits(Room::Little, 9_002), "it was well in between");
+        let mut room_wait = RoomWait::default();
+        assert!(!room_wait.waits(Room::Enough, 0) && room_wait.poll_timeout(0).is_none());
+        assert!(room_wait.waits(Room::Little, 10) && room_wait.waits(Room::Little, 5_009));
+        assert_eq!(room_wait.poll_timeout(5_009), Some(5_010));
+        assert!(!room_wait.waits(Room::Little, 5_010), "from now on it is refused");
+        assert!(room_wait.waits(Room::None, 9_000));
+        assert!(!room_wait.waits(Room::Enough, 9_001));
+        assert!(room_wait.waits(Room::Little, 9_002), "it was well in between");
     }
 }
