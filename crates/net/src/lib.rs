@@ -43,7 +43,7 @@ use crate::clock::Clock;
 use crate::inbox::{Inbox, Wake};
 use crate::io::Io;
 use crate::listener::Listeners;
-use crate::mail::{Letter, Post, Switchboard, ToLedger};
+use crate::mail::{Letter, Note, Post, Switchboard, ToLedger};
 use crate::shard::{EventLoop, new_poll};
 use crate::trim::Trimmer;
 
@@ -191,7 +191,7 @@ impl Server {
     /// # Errors
     /// What a shard failed with.
     pub fn shut_down(self) -> std_io::Result<()> {
-        self.board.shards.iter().for_each(|inbox| inbox.post(Letter::Shutdown));
+        self.board.shards.iter().for_each(|inbox| inbox.post(Letter::Note(Note::Shutdown)));
         let mut outcome = Ok(());
         for shard in self.shards {
             let ended = shard.join().unwrap_or_else(|_| Err(std_io::Error::other("a shard has panicked")));

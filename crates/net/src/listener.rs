@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use wire::ReasonCode;
 
 use crate::log::Log;
-use crate::mail::{Letter, Switchboard};
+use crate::mail::{Letter, Note, Switchboard};
 
 /// The queue of connections that the kernel has accepted and we have not.
 const BACKLOG: i32 = 4096;
@@ -137,7 +137,7 @@ impl Listeners {
                         if shard == own {
                             kept.push(accepted);
                         } else {
-                            board.shards[shard.number()].post(Letter::Accepted(accepted));
+                            board.shards[shard.number()].post(Letter::Note(Note::Accepted(accepted)));
                         }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

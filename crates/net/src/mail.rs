@@ -33,10 +33,16 @@ const SPARE_BYTES: usize = 1024 * 1024;
 
 /// What arrives in a shard's inbox.
 pub(crate) enum Letter {
+    /// What the ledger answered, which weighs so much. It is read piece by piece.
+    Replies { replies: Vec<Reply>, bytes: usize, charge: Charge },
+    /// It is read at once.
+    Note(Note),
+}
+
+/// All that a shard is told beside the answers of the ledger.
+pub(crate) enum Note {
     /// Another shard's turn.
     Mail { from: ShardId, batch: Box<Batch> },
-    /// What the ledger answered, which weighs so much.
-    Replies { replies: Vec<Reply>, bytes: usize, charge: Charge },
     /// A new socket for this shard.
     Accepted(Accepted),
     /// That shard has read our mail; those who waited for it may go on.
@@ -158,7 +164,7 @@ impl Switchboard {
     /// The ledger has carried out a shard's commands.
     pub(crate) fn commands_handled(&self, from: ShardId, bytes: usize) {
         if self.to_ledger[from.number()].handled(bytes) {
-            self.shards[from.number()].post(Letter::CommandsRead);
+            self.shards[from.number()].post(Letter::Note(Note::CommandsRead));
         }
     }
 }
@@ -268,7 +274,7 @@ impl Post {
         for (to, batch) in self.outgoing.iter_mut().enumerate() {
             if let Some(mut batch) = batch.take() {
                 batch.charge = Some(self.board.budget.charge(Purpose::Mail, batch.weight));
-                self.board.shards[to].post(Letter::Mail { from: self.shard, batch });
+                self.board.shards[to].post(Letter::Note(Note::Mail { from: self.shard, batch }));
             }
         }
         if !self.commands.is_empty() {
@@ -292,7 +298,7 @@ impl Post {
         let weight = std::mem::take(&mut batch.weight);
         batch.charge = None;
         if self.board.under_way[from.number()][self.shard.number()].handled(weight) {
-            self.board.shards[from.number()].post(Letter::MailRead(self.shard));
+            self.board.shards[from.number()].post(Letter::Note(Note::MailRead(self.shard)));
         }
         if self.spare.len() < SPARE_BATCHES && batch.bytes.capacity() <= SPARE_BYTES {
             self.spare.push(batch);
@@ -343,6 +349,6 @@ mod tests {
         assert_eq!(post.command_room(), Room::Open);
         let mut told = Vec::new();
         board.shards[0].take(&mut told);
-        assert!(matches!(told[..], [Letter::CommandsRead]), "the shard has waited for that");
+        assert!(matches!(told[..], [Letter::Note(Note::CommandsRead)]), "the shard has waited for that");
     }
 }

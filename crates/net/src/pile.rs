@@ -6,7 +6,7 @@ use ledger::Reply;
 use session::Charge;
 
 use crate::inbox::Inbox;
-use crate::mail::Letter;
+use crate::mail::{Letter, Note};
 
 /// A turn ends its reading with the piece that reaches this weight, in bytes: letters may weigh megabytes, and whoever is
 /// served by this shard waits for the turn. Less would make more and smaller writes where the ledger is busy.
@@ -34,8 +34,7 @@ pub(crate) enum Piece {
     Reply(Reply),
     /// All of a letter of answers, which weighed so much, is read.
     RepliesRead(usize),
-    /// Any letter that has no answers of the ledger.
-    Letter(Letter),
+    Note(Note),
 }
 
 impl Piece {
@@ -43,8 +42,8 @@ impl Piece {
         match self {
             Self::Reply(Reply::Stored { .. } | Reply::Decided { .. }) => PIECE_BYTES,
             Self::Reply(reply) => reply.weight_bytes(),
-            Self::Letter(Letter::Mail { batch, .. }) => batch.weight_bytes(),
-            Self::RepliesRead(_) | Self::Letter(_) => PIECE_BYTES,
+            Self::Note(Note::Mail { batch, .. }) => batch.weight_bytes(),
+            Self::RepliesRead(_) | Self::Note(_) => PIECE_BYTES,
         }
     }
 }
@@ -82,7 +81,7 @@ impl Pile {
                 self.begun = Some(Answers { replies: replies.into_iter(), bytes, _charge: charge });
                 self.next()
             }
-            letter => Some(Piece::Letter(letter)),
+            Letter::Note(note) => Some(Piece::Note(note)),
         }
     }
 }
@@ -105,7 +104,7 @@ mod tests {
             pile.read(|piece| match piece {
                 Piece::Reply(_) => replies += 1,
                 Piece::RepliesRead(bytes) => bytes_read += bytes,
-                Piece::Letter(_) => {}
+                Piece::Note(_) => {}
             });
             turns.push((replies, bytes_read));
         }
@@ -133,23 +132,23 @@ mod tests {
     fn letters_keep_their_order_around_answers() {
         let inbox = Inbox::new(Wake::Thread(std::thread::current()));
         let budget = Arc::new(Budget::default());
-        inbox.post(Letter::MailRead(ShardId::new(1)));
+        inbox.post(Letter::Note(Note::MailRead(ShardId::new(1))));
         let evict = Reply::Evict { connection: index::ConnectionId { slot: 1, generation: 0 } };
         inbox.post(Letter::Replies {
             replies: vec![evict],
             bytes: 9,
             charge: budget.charge(Purpose::Mail, 1),
         });
-        inbox.post(Letter::CommandsRead);
+        inbox.post(Letter::Note(Note::CommandsRead));
         let mut pile = Pile::default();
         pile.take(&inbox);
         let mut read = Vec::new();
         pile.read(|piece| {
             read.push(match piece {
-                Piece::Letter(Letter::MailRead(_)) => "mail",
+                Piece::Note(Note::MailRead(_)) => "mail",
                 Piece::Reply(Reply::Evict { .. }) => "evict",
                 Piece::RepliesRead(9) => "all",
-                Piece::Letter(Letter::CommandsRead) => "commands",
+                Piece::Note(Note::CommandsRead) => "commands",
                 _ => "something else",
             });
         });

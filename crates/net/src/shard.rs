@@ -13,7 +13,7 @@ use crate::connection::Phase;
 use crate::io::{Io, connection_of};
 use crate::listener::Accepted;
 use crate::listener::Listeners;
-use crate::mail::Letter;
+use crate::mail::Note;
 use crate::pile::{Piece, Pile};
 
 /// One read takes at most this much.
@@ -22,8 +22,8 @@ const READ_BYTES: usize = 64 * 1024;
 /// where it is, and what is read next is copied behind it: however few bytes arrive at a time, each read
 /// costs little beyond them.
 const CARRY_BYTES: usize = 4 * 1024;
-/// A turn hears of as many sockets. Those whose peers are gone are served in turn with others, which are to be known by
-/// then.
+/// Maximum number of sockets that a turn hears of. It serves fewer (`STAYING_PER_TURN` and `LEAVING_PER_TURN` in `ready.rs`): to
+/// choose in turn from connections that stay and those whose peers are gone, it has to know of both.
 const EVENTS_PER_TURN: usize = 1_024;
 /// It stops reading after about this much, so that what it has read is soon handed on; the rest comes in
 /// the next turn, which then follows at once.
@@ -140,7 +140,7 @@ impl EventLoop {
         pile.read(|piece| match piece {
             Piece::Reply(reply) => self.read_reply(reply),
             Piece::RepliesRead(bytes) => self.io.post.board().replies_handled(self.io.shard, bytes),
-            Piece::Letter(letter) => self.read_letter(letter),
+            Piece::Note(note) => self.read_note(note),
         });
         self.pile = pile;
     }
@@ -155,24 +155,23 @@ impl EventLoop {
         self.brain.reply(reply, self.clock.now(), &mut self.io);
     }
 
-    fn read_letter(&mut self, letter: Letter) {
+    fn read_note(&mut self, note: Note) {
         let now = self.clock.now();
         let (brain, io) = (&mut self.brain, &mut self.io);
-        match letter {
-            Letter::Mail { from, mut batch } => {
+        match note {
+            Note::Mail { from, mut batch } => {
                 batch.drain(|mail| brain.mail(mail, now, io));
                 io.post.read(from, batch);
             }
-            Letter::Replies { .. } => unreachable!("a pile hands answers out one by one"),
             // Dealt out before the listeners closed: nobody would tell it goodbye any more.
-            Letter::Accepted(Accepted { socket, .. }) if self.ends_ms.is_some() => {
+            Note::Accepted(Accepted { socket, .. }) if self.ends_ms.is_some() => {
                 drop(socket);
                 io.post.left();
             }
-            Letter::Accepted(accepted) => admit(brain, io, &self.clock, accepted),
-            Letter::MailRead(shard) => brain.mail_resumed(shard, now, io),
-            Letter::CommandsRead => brain.ledger_resumed(now, io),
-            Letter::Shutdown => {
+            Note::Accepted(accepted) => admit(brain, io, &self.clock, accepted),
+            Note::MailRead(shard) => brain.mail_resumed(shard, now, io),
+            Note::CommandsRead => brain.ledger_resumed(now, io),
+            Note::Shutdown => {
                 self.listeners = None;
                 brain.shutdown(now, io);
                 self.ends_ms = Some(now.monotonic_ms + GOODBYE_MS);
