@@ -1,6 +1,6 @@
 //! Subscriptions: what was taken in during a turn is written to the index in one batch, then answered.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -101,9 +101,10 @@ impl Recording {
         }
     }
 
-    /// The memory of the answer, in bytes. Each filter is here, and once more among those that the client is joining.
+    /// The memory of the answer, in bytes. Each filter is here, once more among those that the client is joining, and once more
+    /// among those that answers name.
     fn size_bytes(&self) -> usize {
-        let filters = self.shared.iter().map(|filter| 2 * filter.len() + size_of::<Box<str>>());
+        let filters = self.shared.iter().map(|filter| 3 * filter.len() + size_of::<(Box<str>, Naming)>());
         let codes = self.part.so_far.len() + self.answer.len();
         size_of::<Self>() + codes + size_of_val(&*self.places) + filters.sum::<usize>()
     }
@@ -112,9 +113,16 @@ impl Recording {
 /// The answers of one client that wait for the ledger, which records the changes in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Recordings {
-    answers: VecDeque<Recording>,
+    /// Each with its number. They are in the order of their numbers.
+    answers: VecDeque<(u64, Recording)>,
+    last: u64,
+    /// The answers that name a shared filter.
+    naming: HashMap<Box<str>, Naming>,
     bytes: usize,
 }
+
+/// The numbers of the answers that name one shared filter, in their order.
+type Naming = VecDeque<u64>;
 
 impl Recordings {
     /// The memory of all answers, in bytes.
@@ -122,17 +130,45 @@ impl Recordings {
         self.bytes
     }
 
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
     fn push(&mut self, answer: Recording) {
         self.bytes += answer.size_bytes();
-        self.answers.push_back(answer);
+        self.last += 1;
+        for filter in &answer.shared {
+            self.naming.entry(filter.clone()).or_default().push_back(self.last);
+        }
+        self.answers.push_back((self.last, answer));
     }
 
     /// The first answer to a packet. It is the first of all, so that no other answer moves.
     fn take(&mut self, packet_id: PacketId) -> Option<Recording> {
-        let place = self.answers.iter().position(|answer| answer.part.packet_id == packet_id)?;
-        let answer = self.answers.remove(place)?;
+        let place = self.answers.iter().position(|(_, answer)| answer.part.packet_id == packet_id)?;
+        let (number, answer) = self.answers.remove(place)?;
         self.bytes -= answer.size_bytes();
+        for filter in &answer.shared {
+            if let Some(naming) = self.naming.get_mut(filter) {
+                if let Ok(place) = naming.binary_search(&number) {
+                    naming.remove(place);
+                }
+                if naming.is_empty() {
+                    self.naming.remove(filter);
+                }
+            }
+        }
         Some(answer)
+    }
+
+    /// The ledger has refused a shared filter: the packet that names it next was answered for a subscription that there is
+    /// not.
+    fn deny(&mut self, filter: &str) {
+        let Some(number) = self.naming.get(filter).and_then(VecDeque::front) else { return };
+        let place = self.answers.binary_search_by_key(number, |(number, _)| *number);
+        if let Some((_, answer)) = place.ok().and_then(|place| self.answers.get_mut(place)) {
+            answer.deny(filter);
+        }
     }
 }
 
@@ -411,13 +447,8 @@ impl Shard {
         let Some(recording) = client.recording.as_mut() else { return };
         let Some(mut answer) = recording.take(packet_id) else { return };
         self.tally.sub(Purpose::Subscriptions, answer.size_bytes());
-        for (_, filter) in refused.iter().filter(|(_, filter)| is_shared(filter)) {
-            // The packet that names it next was answered for a subscription that there is not.
-            if let Some(next) = recording.answers.iter_mut().find(|next| next.shared.contains(filter)) {
-                next.deny(filter);
-            }
-        }
-        if recording.answers.is_empty() {
+        refused.iter().for_each(|(_, filter)| recording.deny(filter));
+        if recording.is_empty() {
             client.recording = None;
         }
         if let Reasons::Subscribe(_) = &answer.answer {
@@ -658,7 +689,7 @@ mod tests {
         let mut recordings = Recordings::default();
         (1..=10_000).for_each(|number| recordings.push(answer(number)));
         let places = |recordings: &Recordings| -> Vec<*const Recording> {
-            recordings.answers.iter().map(std::ptr::from_ref).collect()
+            recordings.answers.iter().map(|(_, answer)| std::ptr::from_ref(answer)).collect()
         };
         let before = places(&recordings);
         for number in 1..=100 {
@@ -670,5 +701,30 @@ mod tests {
         assert_eq!((after.len(), moved), (9_900, 0));
         (101..=10_000).for_each(|number| drop(recordings.take(PacketId::new(number).expect("not 0"))));
         assert_eq!(recordings.size_bytes(), 0);
+        assert!(recordings.naming.is_empty(), "nothing is left");
+    }
+
+    /// The answers that do not name a filter are not looked at.
+    #[test]
+    fn a_refused_filter_leads_to_the_next_answer_that_names_it() {
+        let naming = |number, filter: &str| Recording {
+            places: vec![0],
+            shared: vec![filter.into()],
+            ..answer(number)
+        };
+        let mut recordings = Recordings::default();
+        for (number, filter) in [(1, "$share/g/a"), (2, "$share/g/b"), (3, "$share/g/a"), (4, "$share/g/b")] {
+            recordings.push(naming(number, filter));
+        }
+        let take = |recordings: &mut Recordings, number| {
+            let taken = recordings.take(PacketId::new(number).expect("not 0")).expect("it is there");
+            matches!(&taken.answer, Reasons::Unsubscribe(reasons) if reasons[0] == UnsubAckReason::NoSubscriptionExisted)
+        };
+        assert!(!take(&mut recordings, 1));
+        recordings.deny("$share/g/a");
+        recordings.deny("$share/g/c");
+        assert_eq!(recordings.naming["$share/g/a"], [3]);
+        assert_eq!([2, 3, 4].map(|number| take(&mut recordings, number)), [false, true, false]);
+        recordings.deny("$share/g/a");
     }
 }
