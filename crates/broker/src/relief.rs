@@ -228,3 +228,22 @@ impl Shard {
         Phase::Ending(stalled)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that keeps within all three bounds is left alone, whatever else changes before the next look.
+    #[test]
+    fn a_client_is_noted_that_holds_more_than_is_allowed() {
+        let allowed = Held {
+            partial: PARTIAL_BYTES_ALLOWED,
+            inbound: Budget::WAITING_BYTES_ALLOWED,
+            waiting: Budget::WAITING_BYTES_ALLOWED,
+        };
+        assert!(!allowed.is_worth_noting());
+        assert!(Held { partial: allowed.partial + 1, ..allowed }.is_worth_noting());
+        assert!(Held { inbound: allowed.inbound + 1, ..allowed }.is_worth_noting());
+        assert!(Held { waiting: allowed.waiting + 1, ..allowed }.is_worth_noting());
+    }
+}
