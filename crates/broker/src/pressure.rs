@@ -402,6 +402,21 @@ mod tests {
         }
     }
 
+    /// However often the judge is called, it looks at everybody once per interval.
+    #[test]
+    fn nobody_is_looked_at_before_it_is_time() {
+        let mut judge = Judge::default();
+        watch(&mut judge, 1, &subscriber(1), 0);
+        for (now_ms, looks) in [(JUDGE_MS - 1, 0), (JUDGE_MS, 1), (2 * JUDGE_MS - 1, 0), (2 * JUDGE_MS, 1)] {
+            let mut count = 0;
+            judge.judge(now_ms, |_| {
+                count += 1;
+                reading(now_ms)
+            });
+            assert_eq!(count, looks, "at {now_ms} ms");
+        }
+    }
+
     #[test]
     fn one_that_lags_behind_its_peers_is_slow_at_once() {
         let mut judge = Judge::default();

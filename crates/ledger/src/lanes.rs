@@ -513,6 +513,8 @@ mod tests {
             assert_eq!((waiting, bytes), (50, (0..50).sum()));
             let known = lanes.present.iter().map(|(id, member)| (member.waiting, *id));
             assert!(lanes.by_waiting.iter().copied().eq(known.collect::<BTreeSet<_>>()));
+            let most = lanes.present.values().map(|member| member.waiting).max().expect("somebody is there");
+            assert_eq!((lanes.has_more_than(most - 1), lanes.has_more_than(most)), (true, false));
         }
     }
 
