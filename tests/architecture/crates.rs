@@ -31,7 +31,7 @@ enum Layer {
     Binary,
 }
 
-const CORE: &[&str] = &["topic", "wire", "index", "session", "ledger", "auth", "broker"];
+const CORE: &[&str] = &["topic", "wire", "index", "session", "ledger", "auth", "broker", "turn"];
 
 const fn rule(name: &'static str, layer: Layer, house: &'static [&'static str]) -> Rule {
     Rule { name, layer, house, foreign: None }
@@ -66,6 +66,8 @@ const RULES: &[Rule] = &[
         &["topic", "wire", "index", "session", "ledger", "auth"],
         &["bytes", "foldhash", "hashbrown", "slab"],
     ),
+    // The event loops: what a thread does in a turn, without the thread.
+    pure("turn", Layer::Core, &["wire", "index", "session", "ledger", "broker"], &[]),
     rule("net", Layer::DataPlane, CORE),
     rule("journal", Layer::DataPlane, &["topic", "wire", "index", "session", "ledger"]),
     rule("config", Layer::ControlPlane, &["topic", "auth"]),
@@ -75,7 +77,11 @@ const RULES: &[Rule] = &[
     rule("cli", Layer::Binary, &["topic", "wire", "client"]),
     // It measures the ledger too, alone and on its journal, without a server around it.
     rule("bench", Layer::Binary, &["topic", "wire", "index", "session", "ledger", "journal", "client"]),
-    rule("sim", Layer::Binary, &["topic", "wire", "index", "session", "ledger", "auth", "broker", "journal"]),
+    rule(
+        "sim",
+        Layer::Binary,
+        &["topic", "wire", "index", "session", "ledger", "auth", "broker", "turn", "journal"],
+    ),
     // It builds the broker once more, with another file layer below the journal.
     rule("tests", Layer::Binary, &["topic", "wire", "session", "client", "journal", "pondhawk"]),
     rule(

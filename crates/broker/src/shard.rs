@@ -110,6 +110,12 @@ pub(crate) enum Step {
 }
 
 impl Shard {
+    /// The number of this shard.
+    #[must_use]
+    pub fn id(&self) -> ShardId {
+        self.id
+    }
+
     /// A shard without connections. The one that gets `peers` publishes `$SYS`.
     #[must_use]
     pub fn new(

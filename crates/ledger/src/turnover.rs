@@ -19,12 +19,12 @@ impl Turnover {
     /// called again at once.
     ///
     /// What can never be copied stays, and nobody waits for it. `keeper` is who keeps the records that go `to` the world.
-    pub fn work<E: Effects>(
+    pub fn work<E: Effects, K: Keeper + ?Sized>(
         &mut self,
         ledger: &mut Ledger,
         now: Now,
         to: &mut E,
-        keeper: for<'a> fn(&'a mut E) -> &'a mut (dyn Keeper + 'a),
+        keeper: for<'a> fn(&'a mut E) -> &'a mut K,
     ) -> bool {
         keeper(to).set_live_bytes(ledger.live_bytes());
         ledger.settle_pending(keeper(to).pending_bytes());

@@ -1,7 +1,7 @@
 //! Mailboxes: every thread has one inbox; whoever writes to it appends a whole batch under one short lock.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
 /// How a sleeping reader of an inbox is woken.
@@ -54,39 +54,6 @@ impl<T> Inbox<T> {
     }
 }
 
-/// The bytes that one sender has under way to one inbox, and whether it waits for them to be read.
-///
-/// The sender adds while it routes, the receiver takes off when it has handled a batch. Nobody ever
-/// waits for an inbox: over the bound the sender stops *reading* what would add to it.
-#[derive(Default)]
-pub(crate) struct UnderWay {
-    bytes: AtomicUsize,
-    waiting: AtomicBool,
-}
-
-impl UnderWay {
-    pub(crate) fn add(&self, bytes: usize) -> usize {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// The sender is going to wait: announces that, then looks again, so that the wake cannot be missed.
-    /// Returns whether it has to wait.
-    pub(crate) fn wait_above(&self, bound: usize) -> bool {
-        self.waiting.store(true, Ordering::SeqCst);
-        self.bytes.load(Ordering::SeqCst) > bound
-    }
-
-    /// The receiver has handled `bytes`. Returns whether the sender waits and is to be told.
-    pub(crate) fn handled(&self, bytes: usize) -> bool {
-        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        self.waiting.swap(false, Ordering::SeqCst)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,15 +80,5 @@ mod tests {
             let numbers: Vec<u32> = received.iter().filter(|l| l.0 == sender).map(|l| l.1).collect();
             assert_eq!(numbers, (0..1_000).collect::<Vec<_>>());
         }
-    }
-
-    #[test]
-    fn a_sender_that_waits_is_told_once() {
-        let under_way = UnderWay::default();
-        under_way.add(100);
-        assert!(under_way.wait_above(50));
-        assert!(under_way.handled(80));
-        assert!(!under_way.handled(20));
-        assert!(!under_way.wait_above(50));
     }
 }

@@ -1,31 +1,21 @@
 //! The data plane: sockets and threads around the pure crates `broker`, `session` and `ledger`.
 //!
 //! Each shard is a thread with one event loop; one more thread runs the ledger. They share the subscription
-//! index and talk by mailboxes; nobody locks a shard. A turn of a shard reads from the connections that have
-//! something, lets its brain route, hands mail over and writes once per connection:
+//! index and talk by mailboxes; nobody locks a shard. What a thread does in a turn is in the crate `turn`; here are the
+//! threads themselves, the poll, sockets, mailboxes, the clock and the log.
 //!
-//! ```text
-//! poll ─► read (64 KiB) ─► broker::Shard ─► output buffers ─► writev
-//!            ▲                 │    ▲
-//!            │ resume          ▼    │ mail, replies
-//!         mailboxes of the other shards and the ledger
-//! ```
 //! Nothing of the protocol lives here.
 
 #![deny(unsafe_code)]
 
 mod clock;
-mod connection;
 mod inbox;
-mod io;
 mod ledger;
 mod listener;
 mod log;
-mod mail;
-mod output;
-mod pile;
-mod ready;
 mod shard;
+mod switchboard;
+mod tcp;
 mod trim;
 
 use std::io as std_io;
@@ -38,13 +28,13 @@ use ::ledger::{Charged, Gauges, InMemory, Instruments, Keeper, Ledger, OverLimit
 use broker::{Counters, Peers, Shard};
 use index::{ShardId, Subscriptions};
 use session::{Budget, Settings};
+use turn::{Board, Bounds, Note, ToLedger};
 
 use crate::clock::Clock;
 use crate::inbox::{Inbox, Wake};
-use crate::io::Io;
 use crate::listener::Listeners;
-use crate::mail::{Letter, Note, Post, Switchboard, ToLedger};
 use crate::shard::{EventLoop, new_poll};
+use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
 
 /// What a server needs to know before it starts.
@@ -110,7 +100,7 @@ pub struct Ended {
 
 /// A server that runs.
 pub struct Server {
-    board: Arc<Switchboard>,
+    switchboard: Arc<Switchboard>,
     shards: Vec<JoinHandle<std_io::Result<()>>>,
     ledger: JoinHandle<()>,
     _trimmer: Trimmer,
@@ -153,18 +143,20 @@ impl Server {
         let (giver, given) = std::sync::mpsc::sync_channel::<Given>(1);
         let ledger_clock = clock.clone();
         let ledger_thread = spawn("ledger", ended, move || {
-            if let Ok((board, keeper)) = given.recv() {
-                ledger::run(ledger, keeper, &board, ledger_clock);
+            if let Ok((switchboard, keeper)) = given.recv() {
+                ledger::run(ledger, keeper, &switchboard, ledger_clock);
             }
         })?;
         let thread = ledger_thread.thread().clone();
         let keeper = store.keep(Arc::new(move || thread.unpark()))?;
         let instruments = keeper.instruments();
-        let inboxes = wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect();
-        let ledger_inbox = Inbox::new(Wake::Thread(ledger_thread.thread().clone()));
-        let board = Arc::new(Switchboard::new(inboxes, ledger_inbox, budget));
+        let switchboard = Arc::new(Switchboard {
+            shards: wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect(),
+            ledger: Inbox::new(Wake::Thread(ledger_thread.thread().clone())),
+            board: Arc::new(Board::new(options.shards, Arc::clone(&budget))),
+        });
         // It waits for this message and for nothing else.
-        let _ = giver.send((Arc::clone(&board), keeper));
+        let _ = giver.send((Arc::clone(&switchboard), keeper));
 
         let mut started = Started {
             options,
@@ -172,7 +164,7 @@ impl Server {
             index,
             gauges,
             instruments,
-            board: Arc::clone(&board),
+            switchboard: Arc::clone(&switchboard),
             counters: Vec::new(),
             listeners,
         };
@@ -182,8 +174,8 @@ impl Server {
             let event_loop = started.event_loop(ShardId::new(number), poll)?;
             shards.push(spawn(&format!("shard-{number}"), ended, move || event_loop.run())?);
         }
-        let trimmer = Trimmer::start(Arc::clone(&board.budget))?;
-        Ok(Self { board, shards, ledger: ledger_thread, _trimmer: trimmer })
+        let trimmer = Trimmer::start(budget)?;
+        Ok(Self { switchboard, shards, ledger: ledger_thread, _trimmer: trimmer })
     }
 
     /// Stops accepting, tells every client goodbye, waits until that is written, and ends all threads.
@@ -191,13 +183,13 @@ impl Server {
     /// # Errors
     /// What a shard failed with.
     pub fn shut_down(self) -> std_io::Result<()> {
-        self.board.shards.iter().for_each(|inbox| inbox.post(Letter::Note(Note::Shutdown)));
+        self.switchboard.shards.iter().for_each(|inbox| inbox.post(Note::Shutdown.into()));
         let mut outcome = Ok(());
         for shard in self.shards {
             let ended = shard.join().unwrap_or_else(|_| Err(std_io::Error::other("a shard has panicked")));
             outcome = outcome.and(ended);
         }
-        self.board.ledger.post(ToLedger::Stop);
+        self.switchboard.ledger.post(ToLedger::Stop);
         outcome.and(self.ledger.join().map_err(|_| std_io::Error::other("the ledger has panicked")))
     }
 }
@@ -226,7 +218,7 @@ struct Started<'a> {
     index: Arc<Subscriptions>,
     gauges: Arc<Gauges>,
     instruments: Option<Arc<dyn Instruments>>,
-    board: Arc<Switchboard>,
+    switchboard: Arc<Switchboard>,
     counters: Vec<Arc<Counters>>,
     listeners: Vec<Listening>,
 }
@@ -251,10 +243,14 @@ impl Started<'_> {
         let settings = Arc::new(self.options.settings.clone());
         let index = Arc::clone(&self.index);
         let brain = Shard::new(id, settings, index, Arc::clone(&counters), peers, self.clock.now());
-        let brain = brain.with_budget(Arc::clone(&self.board.budget));
-        let post = Post::new(id, Arc::clone(&self.board), limits.waiting_bytes_max);
-        let io = Io::new(id, poll.registry().try_clone()?, post, counters, limits);
-        Ok(EventLoop::new(poll, brain, io, self.clock.clone(), listeners))
+        let brain = brain.with_budget(Arc::clone(self.switchboard.board.budget()));
+        let bounds = Bounds {
+            output: limits.high_water_bytes,
+            outputs: limits.waiting_bytes_max,
+            ..Bounds::default()
+        };
+        let switchboard = Arc::clone(&self.switchboard);
+        EventLoop::new(poll, brain, switchboard, (counters, bounds), self.clock.clone(), listeners)
     }
 }
 

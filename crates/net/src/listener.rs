@@ -7,13 +7,15 @@ use std::sync::Arc;
 use broker::{Counters, Notice};
 use index::ShardId;
 use ledger::Durability;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
+use turn::{Accepted, Note, Peer};
 use wire::ReasonCode;
 
 use crate::log::Log;
-use crate::mail::{Letter, Note, Switchboard};
+use crate::switchboard::Switchboard;
+use crate::tcp::Tcp;
 
 /// The queue of connections that the kernel has accepted and we have not.
 const BACKLOG: i32 = 4096;
@@ -56,13 +58,6 @@ pub struct Listening {
     pub socket: std::net::TcpListener,
     /// What acknowledgements to them wait for.
     pub durability: Durability,
-}
-
-/// A connection that has come.
-pub(crate) struct Accepted {
-    pub(crate) socket: TcpStream,
-    pub(crate) peer: SocketAddr,
-    pub(crate) durability: Durability,
 }
 
 pub(crate) struct Listeners {
@@ -113,11 +108,11 @@ impl Listeners {
     /// Takes what waits and deals it out. What falls to `own` comes back, the rest is posted.
     pub(crate) fn accept(
         &mut self,
-        board: &Switchboard,
+        switchboard: &Switchboard,
         own: ShardId,
         log: &mut Log,
         now_ms: u64,
-    ) -> Vec<Accepted> {
+    ) -> Vec<Accepted<Tcp>> {
         let mut kept = Vec::new();
         if self.resume_ms.is_some_and(|resume| now_ms < resume) {
             return kept;
@@ -126,18 +121,19 @@ impl Listeners {
         for listener in self.listeners.iter_mut().filter(|listener| listener.ready) {
             for _ in 0..ACCEPTS_PER_TURN {
                 match listener.socket.accept() {
-                    Ok((socket, peer)) if board.connections() >= self.connections_max => {
+                    Ok((socket, peer)) if switchboard.board.connections() >= self.connections_max => {
                         self.counters.refused_connections_max.add(1);
-                        log.notice(now_ms, peer, FULL);
+                        log.notice(now_ms, &peer.into(), FULL);
                         drop(socket);
                     }
                     Ok((socket, peer)) => {
-                        let shard = board.charge_least_loaded();
-                        let accepted = Accepted { socket, peer, durability: listener.durability };
+                        let shard = switchboard.board.charge_least_loaded();
+                        let (stream, peer) = (Tcp(socket), Peer::from(peer));
+                        let accepted = Accepted { stream, peer, durability: listener.durability };
                         if shard == own {
                             kept.push(accepted);
                         } else {
-                            board.shards[shard.number()].post(Letter::Note(Note::Accepted(accepted)));
+                            switchboard.shards[shard.number()].post(Note::Accepted(accepted).into());
                         }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

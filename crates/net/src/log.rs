@@ -1,9 +1,8 @@
 //! The lines that operators read: one for each connect, refusal and disconnect, as long as there are not too
 //! many to be read.
 
-use std::net::SocketAddr;
-
 use broker::Notice;
+use turn::Peer;
 use wire::{DisconnectReason, ReasonCode};
 
 /// One shard may write so many lines about connections in a second.
@@ -18,7 +17,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// Writes a notice about a connection to the log, if this second has room for it.
-    pub(crate) fn notice(&mut self, now_ms: u64, peer: SocketAddr, notice: Notice<'_>) {
+    pub(crate) fn notice(&mut self, now_ms: u64, peer: &Peer, notice: Notice<'_>) {
         if !is_enabled(&notice) {
             return;
         }
@@ -86,7 +85,7 @@ fn is_enabled(notice: &Notice<'_>) -> bool {
 }
 
 /// Writes a line. What a peer has chosen is escaped.
-fn write(peer: SocketAddr, notice: Notice<'_>) {
+fn write(peer: &Peer, notice: Notice<'_>) {
     match notice {
         Notice::Connected { client_id, version, keep_alive_secs } => {
             tracing::info!(client_id = %Escaped(client_id), %peer, %version, keep_alive_secs, "connected");

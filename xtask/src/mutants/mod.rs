@@ -23,13 +23,14 @@ use crate::tree::{BUILD_SECS_MAX, Ran, Test, Tree};
 
 /// Crates, each with the crates whose tests exercise it. Its own tests run first, and the others only if those
 /// pass.
-const CRATES: [(&str, &[&str]); 6] = [
+const CRATES: [(&str, &[&str]); 7] = [
     ("topic", &["topic", "wire", "index", "session"]),
     ("wire", &["wire", "session", "client"]),
     ("index", &["index", "ledger", "broker"]),
     ("session", &["session", "ledger", "broker", "client"]),
     ("ledger", &["ledger", "broker"]),
     ("broker", &["broker", "net"]),
+    ("turn", &["turn", "net"]),
 ];
 
 /// Code that fewer crates use than the rest of its crate, with the crates whose tests exercise it.

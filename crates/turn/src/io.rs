@@ -2,23 +2,21 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::Shutdown;
 use std::sync::Arc;
 
 use broker::{Counters, Effects, Flush, Mail, Notice, Room};
 use index::{ConnectionId, ShardId};
 use ledger::Command;
-use mio::event::Event;
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
 use session::Purpose;
 
-use crate::Limits;
+use crate::board::Board;
+use crate::bounds::Bounds;
 use crate::connection::{Connection, Connections, Phase};
-use crate::log::Log;
-use crate::mail::Post;
+use crate::host::{Host, Peer, Stream};
 use crate::output::{Pool, Shared};
+use crate::post::Post;
 use crate::ready::Ready;
+use crate::shard::Readiness;
 
 /// Wide fan-outs are written at most this many connections a turn; meanwhile their buffers grow, and
 /// fewer, larger writes are the only way under the kernel's price per call.
@@ -33,90 +31,77 @@ const LARGE_BYTES_PER_TURN: usize = 512 * 1024;
 /// that an output is large, unless it is small.
 const DIRECT_BYTES_PER_TURN: usize = 8 * 1024 * 1024;
 const SMALL_BYTES: usize = 16 * 1024;
-/// Where the process is full, so many bytes may wait for a connection all the same: who takes what it is
-/// sent is not to miss small messages because others do not.
-const ALLOWANCE_BYTES: usize = 4 * 1024;
 /// How long a connection that we close may take to accept its last bytes and to close its own side.
 const LINGER_MS: u64 = 3_000;
 /// A turn drops as many that have not.
 const LINGERING_PER_TURN: usize = 64;
 
-pub(crate) struct Io {
-    pub(crate) shard: ShardId,
-    pub(crate) connections: Connections,
-    pub(crate) registry: Registry,
+/// One shard's connections, and the ways to other threads.
+pub struct Io<H: Host> {
+    pub(crate) connections: Connections<H::Stream>,
     pub(crate) ready: Ready,
     pub(crate) pool: Pool,
     /// The last payload that many get, which the next one to get something probably gets too.
     shared: Option<Arc<Shared>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) post: Post,
-    limits: Limits,
+    pub(crate) host: H,
+    pub(crate) bounds: Bounds,
     direct: Vec<ConnectionId>,
     bulk: VecDeque<ConnectionId>,
     /// Large outputs that are not blocked, each once.
     large: VecDeque<ConnectionId>,
     /// Outputs that a flush has brought below a quarter of the mark, for the brain to hear of.
     pub(crate) drained: Vec<ConnectionId>,
-    /// Connections whose socket failed while it was written.
+    /// Connections whose stream failed while it was written.
     pub(crate) failed: Vec<(ConnectionId, io::Error)>,
     lingering: VecDeque<(u64, ConnectionId)>,
-    pub(crate) log: Log,
     pub(crate) now_ms: u64,
 }
 
-impl Io {
-    pub(crate) fn new(
-        shard: ShardId,
-        registry: Registry,
-        post: Post,
-        counters: Arc<Counters>,
-        limits: Limits,
-    ) -> Self {
+impl<H: Host> Io<H> {
+    /// The connections of a shard that has none yet.
+    pub fn new(shard: ShardId, board: Arc<Board>, host: H, counters: Arc<Counters>, bounds: Bounds) -> Self {
         Self {
-            shard,
             connections: Connections::default(),
-            registry,
             ready: Ready::default(),
             pool: Pool::default(),
             shared: None,
             counters,
-            post,
-            limits,
+            post: Post::new(shard, board, bounds),
+            host,
+            bounds,
             direct: Vec::new(),
             bulk: VecDeque::new(),
             large: VecDeque::new(),
             drained: Vec::new(),
             failed: Vec::new(),
             lingering: VecDeque::new(),
-            log: Log::default(),
             now_ms: 0,
         }
     }
 
-    /// Takes a socket in and registers it. The kernel reports each change once.
-    pub(crate) fn add(&mut self, socket: TcpStream, peer: std::net::SocketAddr) -> io::Result<ConnectionId> {
-        let id = self.connections.insert(Connection::new(socket, peer));
+    /// Takes a stream in, and has it watched.
+    pub(crate) fn add(&mut self, stream: H::Stream, peer: Peer) -> io::Result<ConnectionId> {
+        let id = self.connections.insert(Connection::new(stream, peer));
         let connection = self.connections.get_mut(id).expect("it was put there a line ago");
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.registry.register(&mut connection.socket, token(id), interest) {
+        if let Err(error) = self.host.watch(&mut connection.stream, id) {
             self.connections.remove(id);
             return Err(error);
         }
         Ok(id)
     }
 
-    /// What the kernel says of a socket.
+    /// Notes what the poller says about a stream.
     ///
     /// A paused connection keeps `readable` and `ending` for its resumption, and is not read before: what
     /// its peer sent before it left has been accepted, and is read to the end. A reset does not shorten
     /// that. Pauses are bounded by the judge of slow subscribers, a takeover ends a paused connection as
     /// any other, and where something waits to be written the reset shows in the write.
-    pub(crate) fn woken(&mut self, id: ConnectionId, event: &Event) {
+    pub(crate) fn woken(&mut self, id: ConnectionId, readiness: Readiness) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let ending = event.is_read_closed() || event.is_error();
-        connection.ending |= ending;
-        if event.is_writable() && connection.blocked {
+        connection.ending |= readiness.ending;
+        if readiness.writable && connection.blocked {
             connection.blocked = false;
             if connection.is_large {
                 self.large.push_back(id);
@@ -125,7 +110,7 @@ impl Io {
                 self.direct.push(id);
             }
         }
-        if event.is_readable() || ending {
+        if readiness.readable || readiness.ending {
             connection.readable = true;
             self.make_ready(id);
         }
@@ -197,7 +182,7 @@ impl Io {
         }
     }
 
-    /// The peer sends nothing more. Its output leaves if its socket takes it, then everything is freed.
+    /// The peer sends nothing more. Its output leaves if its stream takes it, then everything is freed.
     pub(crate) fn finish(&mut self, id: ConnectionId) {
         if self.write(id, VISIT_BYTES) < VISIT_BYTES {
             self.forget(id);
@@ -225,11 +210,10 @@ impl Io {
         }
     }
 
-    /// Frees a connection and everything it holds; its socket closes.
+    /// Frees a connection and everything it holds; its stream is dropped.
     pub(crate) fn forget(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(id) else { return };
-        // A socket that cannot be deregistered is gone from the poll all the same once it is closed.
-        drop(self.registry.deregister(&mut connection.socket));
+        self.host.unwatch(&mut connection.stream);
         if let Some(output) = connection.output.take() {
             self.post.tally().sub(Purpose::Outputs, output.own_bytes());
             self.pool.give_output(output);
@@ -249,13 +233,13 @@ impl Io {
         }
     }
 
-    /// Writes at most so many bytes of what waits for a connection. Returns how many its socket has taken.
+    /// Writes at most so many bytes of what waits for a connection. Returns how many its stream has taken.
     pub(crate) fn write(&mut self, id: ConnectionId, bytes_max: usize) -> usize {
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
         let mut written = 0;
         if let Some(output) = connection.output.as_mut().filter(|_| !connection.blocked) {
             let before_bytes = output.own_bytes();
-            let (taken, result) = output.write_to(&mut connection.socket, bytes_max, &mut self.pool);
+            let (taken, result) = output.write_to(&mut connection.stream, bytes_max, &mut self.pool);
             written = taken;
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
@@ -272,14 +256,13 @@ impl Io {
                 Err(error) => self.failed.push((id, error)),
             }
         }
-        if connection.over && connection.waiting_bytes() <= self.limits.high_water_bytes / 4 {
+        if connection.over && connection.waiting_bytes() <= self.bounds.output / 4 {
             connection.over = false;
             self.drained.push(id);
         }
         if connection.phase == Phase::Closing && connection.output.is_none() {
             connection.phase = Phase::Lingering;
-            // The peer may have reset the connection already: then there is nothing to shut.
-            drop(connection.socket.shutdown(Shutdown::Write));
+            connection.stream.shut_down_write();
             connection.readable = true;
             self.make_ready(id);
         }
@@ -301,14 +284,14 @@ impl Io {
                 Flush::Direct | Flush::Bulk => {}
             }
         }
-        if connection.waiting_bytes() > self.limits.high_water_bytes {
+        if connection.waiting_bytes() > self.bounds.output {
             connection.over = true;
         }
         if connection.over { Room::Over } else { Room::Open }
     }
 }
 
-impl Effects for Io {
+impl<H: Host> Effects for Io<H> {
     fn send(&mut self, to: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(to) else { return };
         connection.output(&mut self.pool).append(bytes, &mut self.pool);
@@ -319,7 +302,7 @@ impl Effects for Io {
     fn publish(&mut self, to: ConnectionId, bytes: &[u8], flush: Flush) -> Room {
         let full = self.post.is_full();
         let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
-        if full && connection.waiting_bytes() + bytes.len() > ALLOWANCE_BYTES {
+        if full && connection.waiting_bytes() + bytes.len() > self.bounds.allowance {
             return Room::Full;
         }
         connection.output(&mut self.pool).append(bytes, &mut self.pool);
@@ -331,12 +314,12 @@ impl Effects for Io {
         let full = self.post.is_full();
         let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
         let bytes = head.len() + payload.len();
-        if full && connection.waiting_bytes() + bytes > ALLOWANCE_BYTES {
+        if full && connection.waiting_bytes() + bytes > self.bounds.allowance {
             return Room::Full;
         }
         let shared = match self.shared.take().filter(|shared| shared.is_of(payload)) {
             Some(shared) => shared,
-            None => Arc::new(Shared::new(Arc::clone(payload), &self.post.board().budget)),
+            None => Arc::new(Shared::new(Arc::clone(payload), self.post.board().budget())),
         };
         let output = connection.output(&mut self.pool);
         output.append(head, &mut self.pool);
@@ -350,7 +333,7 @@ impl Effects for Io {
         match self.connections.get(connection) {
             Some(connection) if connection.over => Room::Over,
             Some(connection)
-                if self.post.is_full() && connection.waiting_bytes() + bytes > ALLOWANCE_BYTES =>
+                if self.post.is_full() && connection.waiting_bytes() + bytes > self.bounds.allowance =>
             {
                 Room::Full
             }
@@ -358,14 +341,10 @@ impl Effects for Io {
         }
     }
 
-    /// A socket that the kernel has not reported is asked: it may have become readable since the last poll.
+    /// A stream that the poller has not announced is asked: bytes may have arrived since the last poll.
     fn has_unread(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.connections.get_mut(id) else { return false };
-        let has_arrived = || match connection.socket.peek(&mut [0]) {
-            Ok(_) => true,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        };
-        let has_unread = connection.readable || has_arrived();
+        let has_unread = connection.readable || connection.stream.has_arrived();
         connection.readable = has_unread;
         if has_unread {
             self.make_ready(id);
@@ -378,10 +357,7 @@ impl Effects for Io {
     }
 
     fn random(&mut self) -> u128 {
-        let mut bytes = [0; 16];
-        // Without the kernel's randomness nothing that must not be guessed can be made.
-        getrandom::fill(&mut bytes).expect("the kernel has random numbers");
-        u128::from_ne_bytes(bytes)
+        self.host.random()
     }
 
     fn waiting_bytes(&self, of: ConnectionId) -> usize {
@@ -433,34 +409,21 @@ impl Effects for Io {
         self.note_unparsed(id);
     }
 
-    fn notice(&mut self, connection: ConnectionId, notice: Notice<'_>) {
-        if let Some(connection) = self.connections.get(connection) {
-            self.log.notice(self.now_ms, connection.peer, notice);
+    fn notice(&mut self, id: ConnectionId, notice: Notice<'_>) {
+        if let Some(connection) = self.connections.get(id) {
+            self.host.notice(self.now_ms, id, &connection.peer, notice);
         }
     }
 }
 
-pub(crate) fn token(id: ConnectionId) -> Token {
-    Token((id.generation as usize) << 32 | id.slot as usize)
-}
-
-pub(crate) fn connection_of(token: Token) -> ConnectionId {
-    let [slot, generation] = [token.0 & 0xffff_ffff, token.0 >> 32];
-    let half = |number| u32::try_from(number).expect("half of a token");
-    ConnectionId { slot: half(slot), generation: half(generation) }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::net::TcpListener;
-
-    use mio::Poll;
     use session::Budget;
 
     use super::*;
-    use crate::inbox::{Inbox, Wake};
-    use crate::mail::Switchboard;
+    use crate::double::{Double, Pipe};
+
+    const ALLOWANCE: usize = 4 << 10;
 
     #[test]
     fn when_the_process_is_full_a_connection_gets_no_more_than_its_allowance() {
@@ -469,12 +432,12 @@ mod tests {
         let io = &mut bench.io;
         assert_eq!(io.publish(busy, &[0; 100_001], Flush::Direct), Room::Open);
         assert_eq!(io.publish(busy, b"1", Flush::Direct), Room::Full);
-        assert_eq!(io.publish(idle, &[0; ALLOWANCE_BYTES + 1], Flush::Direct), Room::Full);
+        assert_eq!(io.publish(idle, &[0; ALLOWANCE + 1], Flush::Direct), Room::Full);
         assert_eq!(io.waiting_bytes(idle), 0);
-        assert_eq!(io.publish(idle, &[0; ALLOWANCE_BYTES - 1], Flush::Direct), Room::Open);
+        assert_eq!(io.publish(idle, &[0; ALLOWANCE - 1], Flush::Direct), Room::Open);
         assert_eq!(io.publish(idle, b"12", Flush::Direct), Room::Full);
         assert_eq!(io.publish(idle, b"1", Flush::Direct), Room::Open);
-        assert_eq!(io.waiting_bytes(idle), ALLOWANCE_BYTES);
+        assert_eq!(io.waiting_bytes(idle), ALLOWANCE);
     }
 
     #[test]
@@ -492,7 +455,7 @@ mod tests {
     fn when_memory_is_short_nobody_gets_more_than_the_allowance_whatever_it_is_held_for() {
         let mut bench = Bench::with_memory(usize::MAX, 160_000);
         let busy = bench.connection();
-        let budget = Arc::clone(&bench.io.post.board().budget);
+        let budget = Arc::clone(bench.io.post.board().budget());
         let held = budget.charge(Purpose::Messages, 140_000);
         let io = &mut bench.io;
         io.post.look();
@@ -510,7 +473,7 @@ mod tests {
     fn what_many_wait_for_is_held_once() {
         let mut bench = Bench::with_memory(usize::MAX, 1 << 30);
         let waiting = [(); 3].map(|()| bench.connection());
-        let budget = Arc::clone(&bench.io.post.board().budget);
+        let budget = Arc::clone(bench.io.post.board().budget());
         let io = &mut bench.io;
         let payload: Arc<[u8]> = vec![7; 100_000].into();
         for to in waiting {
@@ -527,16 +490,15 @@ mod tests {
     /// Between the mark and a quarter of it nothing changes: publishers do not go on for each packet that leaves.
     #[test]
     fn an_output_that_was_over_its_mark_has_room_again_at_a_quarter_of_it() {
-        // More than the kernel takes at once.
-        const MARK: usize = 64 << 20;
+        const MARK: usize = 4 << 20;
         let mut bench = Bench::new(usize::MAX);
-        bench.io.limits.high_water_bytes = MARK;
+        bench.io.bounds.output = MARK;
         let id = bench.connection();
-        let (io, peer) = (&mut bench.io, &mut bench.peers[0]);
+        let (io, peer) = (&mut bench.io, &bench.peers[0]);
         assert_eq!(io.publish(id, &vec![7; MARK + MARK / 4], Flush::Direct), Room::Over);
-        let (mut buffer, mut between) = (vec![0; 1 << 20], 0);
+        let mut between = 0;
         loop {
-            io.connections.get_mut(id).expect("it is there").blocked = false;
+            io.woken(id, WRITABLE);
             io.write(id, MARK);
             let waiting = io.waiting_bytes(id);
             if waiting <= MARK / 4 {
@@ -544,26 +506,20 @@ mod tests {
             }
             between += usize::from(waiting <= MARK);
             assert!(io.drained.is_empty() && io.room(id, 0) == Room::Over, "{waiting} bytes wait");
-            assert!(peer.read(&mut buffer).expect("it was sent") > 0);
+            assert!(!peer.take_written().is_empty());
         }
         assert!(between > 0, "it was looked at in between");
         assert_eq!((&io.drained[..], io.room(id, 0)), (&[id][..], Room::Open));
     }
 
     /// Returns how many bytes a call of `flush` writes.
-    fn written_in_a_turn(io: &mut Io) -> u64 {
+    fn written_in_a_turn(io: &mut Io<Double>) -> u64 {
         let before = io.counters.bytes_sent.value();
         io.flush();
         io.counters.bytes_sent.value() - before
     }
 
-    /// Does as the poll when a socket takes more.
-    fn take_more(io: &mut Io, id: ConnectionId) {
-        let connection = io.connections.get_mut(id).expect("it is there");
-        if std::mem::take(&mut connection.blocked) {
-            if connection.is_large { io.large.push_back(id) } else { io.direct.push(id) }
-        }
-    }
+    const WRITABLE: Readiness = Readiness { readable: false, writable: true, ending: false };
 
     #[test]
     fn a_turn_writes_a_bounded_number_of_bytes_however_much_waits_and_small_outputs_all_the_same() {
@@ -581,15 +537,12 @@ mod tests {
             assert!(written_in_a_turn(io) <= bound, "{flush:?}");
             assert_eq!(io.waiting_bytes(small), 0, "it does not wait for others");
             let mut received = vec![Vec::new(); many.len()];
-            let (mut turns, mut buffer) = (0, vec![0; 1 << 20]);
+            let mut turns = 0;
             while received.iter().any(|received: &Vec<u8>| received.len() < large.len() + 4) {
                 assert!(written_in_a_turn(io) <= bound, "{flush:?}");
-                for (id, (received, peer)) in many.iter().zip(received.iter_mut().zip(&mut bench.peers)) {
-                    peer.set_nonblocking(true).expect("a socket");
-                    while let Ok(count) = peer.read(&mut buffer) {
-                        received.extend_from_slice(&buffer[..count]);
-                    }
-                    take_more(io, *id);
+                for (id, (received, peer)) in many.iter().zip(received.iter_mut().zip(&bench.peers)) {
+                    received.extend(peer.take_written());
+                    io.woken(*id, WRITABLE);
                 }
                 turns += 1;
                 assert!(turns < 10_000, "there is an end");
@@ -628,55 +581,39 @@ mod tests {
         let before = io.counters.bytes_sent.value();
         io.finish(id);
         assert!(io.counters.bytes_sent.value() - before <= VISIT_BYTES as u64);
-        let (peer, mut received) = (&mut bench.peers[0], vec![0; message.len()]);
-        for part in received.chunks_mut(VISIT_BYTES / 2) {
+        let mut received = Vec::new();
+        for _ in 0..8 {
+            received.extend(bench.peers[0].take_written());
+            io.woken(id, WRITABLE);
             io.flush();
-            take_more(io, id);
-            peer.read_exact(part).expect("it leaves");
         }
         assert_eq!(received, message);
     }
 
-    /// One shard's hands with real sockets, which nobody writes to.
+    /// One shard's connections with their other ends.
     struct Bench {
-        io: Io,
-        listener: TcpListener,
-        peers: Vec<std::net::TcpStream>,
-        _poll: Poll,
+        io: Io<Double>,
+        peers: Vec<Pipe>,
     }
 
     impl Bench {
-        fn new(waiting_bytes_max: usize) -> Self {
-            Self::with_memory(waiting_bytes_max, usize::MAX)
+        fn new(outputs: usize) -> Self {
+            Self::with_memory(outputs, usize::MAX)
         }
 
-        fn with_memory(waiting_bytes_max: usize, memory_bytes_max: usize) -> Self {
-            let poll = Poll::new().expect("a poll");
-            let inbox = || Wake::Thread(std::thread::current());
-            let budget = Arc::new(Budget::new(memory_bytes_max));
-            let board = Arc::new(Switchboard::new(vec![Inbox::new(inbox())], Inbox::new(inbox()), budget));
-            let shard = ShardId::new(0);
-            let limits = Limits {
-                connections_max: 10,
-                high_water_bytes: 1024 * 1024,
-                waiting_bytes_max,
-                memory_bytes_max,
-            };
-            let registry = poll.registry().try_clone().expect("a registry");
-            let post = Post::new(shard, board, waiting_bytes_max);
-            let io = Io::new(shard, registry, post, Arc::default(), limits);
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            Self { io, listener, peers: Vec::new(), _poll: poll }
+        fn with_memory(outputs: usize, memory_bytes_max: usize) -> Self {
+            let board = Arc::new(Board::new(1, Arc::new(Budget::new(memory_bytes_max))));
+            let bounds = Bounds { outputs, output: 1 << 20, ..Bounds::default() };
+            let io = Io::new(ShardId::new(0), board, Double::default(), Arc::default(), bounds);
+            Self { io, peers: Vec::new() }
         }
 
+        /// Its stream takes twice as many bytes as one visit writes that its peer has not read.
         fn connection(&mut self) -> ConnectionId {
-            let address = self.listener.local_addr().expect("it is bound");
-            let socket = std::net::TcpStream::connect(address).expect("it listens");
-            let (peer, _) = self.listener.accept().expect("somebody has connected");
-            self.peers.push(peer);
-            socket.set_nonblocking(true).expect("a socket");
+            let peer = Pipe::new(2 * VISIT_BYTES);
+            self.peers.push(peer.clone());
             self.io.post.board().charge_least_loaded();
-            self.io.add(TcpStream::from_std(socket), address).expect("a place in the poll")
+            self.io.add(peer, Peer::Simulated(0)).expect("it can be watched")
         }
     }
 }

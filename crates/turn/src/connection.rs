@@ -1,31 +1,29 @@
-//! The connections of one shard: sockets, what was read and not understood yet, what waits to be written.
-
-use std::net::SocketAddr;
+//! The connections of one shard: streams, what was read and not understood yet, what waits to be written.
 
 use index::ConnectionId;
-use mio::net::TcpStream;
 
+use crate::host::Peer;
 use crate::output::{Output, Pool};
 
-/// A socket with its buffers. An idle one holds no memory beyond this.
-pub(crate) struct Connection {
-    pub(crate) socket: TcpStream,
-    pub(crate) peer: SocketAddr,
+/// A stream with its buffers. An idle one holds no memory beyond this.
+pub(crate) struct Connection<S> {
+    pub(crate) stream: S,
+    pub(crate) peer: Peer,
     /// The beginning of a packet, or what was read while the connection was paused.
     pub(crate) unparsed: Vec<u8>,
-    /// What that is on the account with.
+    /// The bytes of `unparsed` that are on the account of memory.
     pub(crate) unparsed_charged: usize,
     /// `None` while nothing waits.
     pub(crate) output: Option<Box<Output>>,
-    /// All bytes that the socket has taken.
+    /// All bytes that the stream has taken.
     pub(crate) taken: u64,
     pub(crate) phase: Phase,
-    /// The socket may hold bytes that we have not read.
+    /// The stream may hold bytes that we have not read.
     pub(crate) readable: bool,
-    /// The peer has closed its direction or the socket has failed. The kernel says so once, perhaps
+    /// The peer has closed its direction or the stream has failed. The poller says so once, perhaps
     /// together with the last data: from then on only the end itself, or an error, stops the reading.
     pub(crate) ending: bool,
-    /// The socket took less than we had; a writable event is due.
+    /// The stream took less than we had; a writable event is due.
     pub(crate) blocked: bool,
     pub(crate) paused: bool,
     /// `unparsed` holds whole packets that waited for the end of a pause.
@@ -49,10 +47,10 @@ pub(crate) enum Phase {
     Lingering,
 }
 
-impl Connection {
-    pub(crate) fn new(socket: TcpStream, peer: SocketAddr) -> Self {
+impl<S> Connection<S> {
+    pub(crate) fn new(stream: S, peer: Peer) -> Self {
         Self {
-            socket,
+            stream,
             peer,
             unparsed: Vec::new(),
             unparsed_charged: 0,
@@ -82,19 +80,24 @@ impl Connection {
 }
 
 /// Places for connections, reused; each new tenant of a place has another generation.
-#[derive(Default)]
-pub(crate) struct Connections {
-    places: Vec<Place>,
+pub(crate) struct Connections<S> {
+    places: Vec<Place<S>>,
     free: Vec<u32>,
 }
 
-struct Place {
+struct Place<S> {
     generation: u32,
-    connection: Option<Connection>,
+    connection: Option<Connection<S>>,
 }
 
-impl Connections {
-    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
+impl<S> Default for Connections<S> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<S> Connections<S> {
+    pub(crate) fn insert(&mut self, connection: Connection<S>) -> ConnectionId {
         if let Some(slot) = self.free.pop() {
             let place = &mut self.places[slot as usize];
             place.connection = Some(connection);
@@ -105,17 +108,17 @@ impl Connections {
         ConnectionId { slot, generation: 0 }
     }
 
-    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection<S>> {
         let place = self.places.get(id.slot as usize)?;
         if place.generation == id.generation { place.connection.as_ref() } else { None }
     }
 
-    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
         let place = self.places.get_mut(id.slot as usize)?;
         if place.generation == id.generation { place.connection.as_mut() } else { None }
     }
 
-    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection<S>> {
         let place = self.places.get_mut(id.slot as usize)?;
         if place.generation != id.generation {
             return None;
@@ -128,5 +131,13 @@ impl Connections {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.places.len() == self.free.len()
+    }
+    /// All connections, with their names.
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection<S>)> {
+        self.places.iter().zip(0..).filter_map(|(place, slot)| {
+            let id = ConnectionId { slot, generation: place.generation };
+            place.connection.as_ref().map(|connection| (id, connection))
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use index::ConnectionId;
 
-/// A turn hears of at most 1,024 sockets (`EVENTS_PER_TURN` in `shard.rs`), and reads from as many connections...
+/// A turn hears of at most 1,024 sockets (`EVENTS_PER_TURN` in `net::shard`), and reads from as many connections...
 const STAYING_PER_TURN: usize = 64;
 /// ... and from as many whose peer has closed its direction. To end a connection costs many times what it costs to read
 /// from one, and thousands may end at once: others do not wait for all of them.

@@ -1,10 +1,12 @@
-//! What waits to be written to one connection, and the pool that its memory comes from.
+//! Bytes that wait to be written to one connection, and the pool of their memory.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use session::{Budget, Charge, Purpose};
+
+use crate::host::Stream;
 
 /// One piece is at most this large, so that a growing backlog is never moved in memory.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -24,7 +26,7 @@ pub(crate) struct Output {
     /// How much of the first piece is written already.
     written: usize,
     len: usize,
-    /// What it holds of memory alone.
+    /// Memory that this output holds alone, in bytes.
     own: usize,
 }
 
@@ -69,7 +71,7 @@ impl Output {
         self.len == 0
     }
 
-    /// What it holds of memory, in bytes; what it shares with others not counted.
+    /// Memory that this output holds alone, in bytes, without shared payloads.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own
     }
@@ -99,17 +101,17 @@ impl Output {
         }
     }
 
-    /// Writes until everything is out, `bytes_max` bytes are, or the socket takes no more. Returns how many bytes it took,
+    /// Writes until everything is out, `bytes_max` bytes are, or the stream takes no more. Returns how many bytes it took,
     /// and the error that ended it; `WouldBlock` is one.
     pub(crate) fn write_to(
         &mut self,
-        socket: &mut impl Write,
+        stream: &mut impl Stream,
         bytes_max: usize,
         pool: &mut Pool,
     ) -> (usize, io::Result<()>) {
         let mut total = 0;
         while self.len > 0 && total < bytes_max {
-            match self.write_once(socket, bytes_max - total) {
+            match self.write_once(stream, bytes_max - total) {
                 Ok(0) => return (total, Err(io::ErrorKind::WriteZero.into())),
                 Ok(taken) => {
                     total += taken;
@@ -126,10 +128,10 @@ impl Output {
         self.consume(self.len, pool);
     }
 
-    fn write_once(&self, socket: &mut impl Write, bytes_max: usize) -> io::Result<usize> {
+    fn write_once(&self, stream: &mut impl Stream, bytes_max: usize) -> io::Result<usize> {
         let first = &self.pieces[0].bytes()[self.written..];
         if self.pieces.len() == 1 || first.len() >= bytes_max {
-            return socket.write(&first[..first.len().min(bytes_max)]);
+            return stream.write(&[IoSlice::new(&first[..first.len().min(bytes_max)])]);
         }
         let mut slices = [IoSlice::new(&[]); PIECES_PER_WRITE];
         slices[0] = IoSlice::new(first);
@@ -143,7 +145,7 @@ impl Output {
                 break;
             }
         }
-        socket.write_vectored(&slices[..count])
+        stream.write(&slices[..count])
     }
 
     fn consume(&mut self, taken: usize, pool: &mut Pool) {
@@ -209,6 +211,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Received;
 
     /// Takes at most `room` bytes a call, then would block.
     struct Trickle {
@@ -217,20 +220,26 @@ mod tests {
         taken: Vec<u8>,
     }
 
-    impl Write for Trickle {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    impl Stream for Trickle {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<Received> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+
+        fn has_arrived(&mut self) -> bool {
+            false
+        }
+
+        fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
             if self.calls == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             self.calls -= 1;
-            let count = bytes.len().min(self.room);
-            self.taken.extend_from_slice(&bytes[..count]);
-            Ok(count)
+            let before = self.taken.len();
+            self.taken.extend(pieces.iter().flat_map(|piece| piece.iter()).take(self.room));
+            Ok(self.taken.len() - before)
         }
 
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+        fn shut_down_write(&mut self) {}
     }
 
     #[test]

@@ -1,0 +1,27 @@
+//! The inboxes of all threads.
+
+use std::sync::Arc;
+
+use index::ShardId;
+use turn::{Answers, Board, LedgerHost, Letter, Note, ToLedger};
+
+use crate::inbox::Inbox;
+use crate::tcp::Tcp;
+
+/// Where letters are posted.
+pub(crate) struct Switchboard {
+    pub(crate) shards: Vec<Inbox<Letter<Tcp>>>,
+    pub(crate) ledger: Inbox<ToLedger>,
+    pub(crate) board: Arc<Board>,
+}
+
+/// The ledger's side of it.
+impl LedgerHost for &Switchboard {
+    fn post_answers(&mut self, to: ShardId, answers: Answers) {
+        self.shards[to.number()].post(Letter::Answers(answers));
+    }
+
+    fn post_commands_read(&mut self, to: ShardId) {
+        self.shards[to.number()].post(Note::CommandsRead.into());
+    }
+}

@@ -1,0 +1,155 @@
+//! How full the ways between threads are, and how many connections each shard has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use broker::Room;
+use index::ShardId;
+use session::Budget;
+
+/// Gauges that all threads of a process share.
+pub struct Board {
+    /// By sender, then receiver.
+    mail: Vec<Vec<Way>>,
+    commands: Vec<Way>,
+    /// Answers of the ledger, by shard.
+    answers: Vec<Way>,
+    budget: Arc<Budget>,
+    /// Connections of each shard, lingering ones included.
+    loads: Vec<AtomicUsize>,
+}
+
+impl Board {
+    /// A board for a process with this number of shards.
+    #[must_use]
+    pub fn new(shards: usize, budget: Arc<Budget>) -> Self {
+        let ways = || (0..shards).map(|_| Way::default()).collect::<Vec<_>>();
+        Self {
+            mail: (0..shards).map(|_| ways()).collect(),
+            commands: ways(),
+            answers: ways(),
+            budget,
+            loads: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// The account of memory.
+    #[must_use]
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// All connections of the process.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Charges the shard with the fewest connections for one more, and returns its number.
+    pub fn charge_least_loaded(&self) -> ShardId {
+        let loads = self.loads.iter().map(|load| load.load(Ordering::Relaxed));
+        let least = loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(number, _)| number);
+        let shard = ShardId::new(least);
+        self.charge(shard);
+        shard
+    }
+
+    /// A shard is charged for one more connection.
+    pub fn charge(&self, shard: ShardId) {
+        self.loads[shard.number()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection of a shard is gone.
+    pub fn discharge(&self, shard: ShardId) {
+        self.loads[shard.number()].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Mail from one shard to another.
+    pub(crate) fn mail(&self, from: ShardId, to: ShardId) -> &Way {
+        &self.mail[from.number()][to.number()]
+    }
+
+    /// Commands of a shard to the ledger.
+    pub(crate) fn commands(&self, from: ShardId) -> &Way {
+        &self.commands[from.number()]
+    }
+
+    /// Answers of the ledger to a shard.
+    pub(crate) fn answers(&self, to: ShardId) -> &Way {
+        &self.answers[to.number()]
+    }
+
+    /// Whether no shard has more than `bound` bytes of answers to read. If one has, the ledger receives
+    /// [`ToLedger::AnswersRead`](crate::ToLedger::AnswersRead).
+    pub(crate) fn has_room_for_answers(&self, bound: usize) -> bool {
+        self.answers.iter().all(|way| way.room(bound) == Room::Open)
+    }
+
+    /// The fullest way to a shard from another one, and the fullest to the ledger, in bytes.
+    #[must_use]
+    pub fn fullest(&self) -> (usize, usize) {
+        let most = |ways: &[Way]| ways.iter().map(Way::bytes).max().unwrap_or(0);
+        (self.mail.iter().map(|ways| most(ways)).max().unwrap_or(0), most(&self.commands))
+    }
+}
+
+/// The bytes that one sender has under way to one inbox, and whether the sender waits until they are read.
+///
+/// The sender adds while it routes. The receiver subtracts when it has handled a batch. No thread ever blocks on an
+/// inbox: over the bound the sender stops *reading* clients whose packets would add to it.
+#[derive(Default)]
+pub(crate) struct Way {
+    bytes: AtomicUsize,
+    waiting: AtomicBool,
+}
+
+impl Way {
+    /// Adds bytes. Returns whether the way is over its bound now; nothing is refused.
+    pub(crate) fn add(&self, bytes: usize, bound: usize) -> Room {
+        let under_way = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if under_way > bound { Room::Over } else { Room::Open }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the sender may go on. After `Over` the sender waits, and the receiver tells it when to go on.
+    pub(crate) fn room(&self, bound: usize) -> Room {
+        if self.bytes() > bound && self.wait_above(bound) { Room::Over } else { Room::Open }
+    }
+
+    /// Announces that the sender is going to wait, then looks again, so that the wake-up cannot be missed.
+    /// Returns whether the sender has to wait.
+    pub(crate) fn wait_above(&self, bound: usize) -> bool {
+        self.waiting.store(true, Ordering::SeqCst);
+        self.bytes.load(Ordering::SeqCst) > bound
+    }
+
+    /// Subtracts `bytes` that the receiver has handled. Returns whether the sender waits, and must be told.
+    pub(crate) fn handled(&self, bytes: usize) -> bool {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.waiting.swap(false, Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_waits_is_told_once() {
+        let way = Way::default();
+        way.add(100, 50);
+        assert!(way.wait_above(50));
+        assert!(way.handled(80));
+        assert!(!way.handled(20));
+        assert!(!way.wait_above(50));
+    }
+}

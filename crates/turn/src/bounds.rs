@@ -1,0 +1,45 @@
+//! How much a turn does, and how much may wait between threads.
+
+/// Bounds of one process, all in bytes. The simulator makes them small, so that they are reached.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// One shard may have this much mail under way to another one before it stops reading what adds to it; the same for
+    /// commands to the ledger.
+    pub under_way: usize,
+    /// The ledger may have answered a shard this much that is not read; then the ledger does nothing that adds to it. The
+    /// ledger answers all that it finds in its inbox at a time, and is not to wait for each shard's turn.
+    pub answers: usize,
+    /// While a shard has more than this to read of that, the ledger adds nothing that nobody waits for: wills, and steps
+    /// of cursors. A shard delivers all that it was answered, and its clients wait meanwhile.
+    pub unasked: usize,
+    /// A turn of a shard ends its reading of letters with the piece that reaches this.
+    pub letters: usize,
+    /// An output with more waiting is over its mark, and its publishers are not read.
+    pub output: usize,
+    /// While more waits in the outputs of the process, more is dropped where it can be.
+    pub outputs: usize,
+    /// Then this much may wait for a connection all the same: a client that takes its messages does not miss small ones
+    /// because of others.
+    pub allowance: usize,
+    /// One read takes at most this much.
+    pub read: usize,
+    /// The beginning of a packet up to this size is copied in front of what is read next. A longer one stays where it is,
+    /// and what is read next is copied behind it: a read costs little beyond its bytes, however few arrive at a time.
+    pub carry: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            under_way: 1 << 20,
+            answers: 4 << 20,
+            unasked: 256 << 10,
+            letters: 1 << 20,
+            output: 256 << 10,
+            outputs: usize::MAX,
+            allowance: 4 << 10,
+            read: 64 << 10,
+            carry: 4 << 10,
+        }
+    }
+}

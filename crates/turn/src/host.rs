@@ -1,0 +1,109 @@
+//! The traits that a turn calls: streams, the poller, the ways between threads.
+
+use core::net::SocketAddr;
+use std::fmt;
+use std::io::{self, IoSlice};
+
+use broker::Notice;
+use index::{ConnectionId, ShardId};
+
+use crate::letter::{Answers, Letter, ToLedger};
+
+/// The broker's end of a connection: two streams of bytes, neither of which ever blocks.
+pub trait Stream {
+    /// Reads bytes that have arrived, as many as `buffer` takes.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing now, [`Interrupted`](io::ErrorKind::Interrupted) if
+    /// the call is to be repeated; any other error ends the connection.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received>;
+
+    /// Whether a read would give anything but [`WouldBlock`](io::ErrorKind::WouldBlock): bytes, the end, or an error.
+    fn has_arrived(&mut self) -> bool;
+
+    /// Writes the pieces, in their order, or a part of them. Returns how many bytes were written.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read); [`WouldBlock`](io::ErrorKind::WouldBlock) if the stream takes nothing now.
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Tells the peer that nothing more is written. The peer may be gone already.
+    fn shut_down_write(&mut self);
+}
+
+/// The outcome of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes that were read; 0 is the end of the stream.
+    pub bytes: usize,
+    /// There was nothing more to read: bytes that arrive from now on are announced anew, see [`Host::watch`].
+    pub is_drained: bool,
+}
+
+/// The outside of a shard beside its streams: the poller, the ways to other threads, random numbers, the log.
+pub trait Host {
+    /// Connections of this shard.
+    type Stream: Stream;
+
+    /// Begins to watch a stream. Each change is announced once ([`ShardLoop::woken`](crate::ShardLoop::woken)): bytes have
+    /// arrived, the peer has closed its direction, or the stream takes bytes again after it would have blocked.
+    ///
+    /// # Errors
+    /// The stream cannot be watched.
+    fn watch(&mut self, stream: &mut Self::Stream, id: ConnectionId) -> io::Result<()>;
+
+    /// Stops watching a stream, which is dropped next.
+    fn unwatch(&mut self, stream: &mut Self::Stream);
+
+    /// Appends a letter to a shard's inbox, and wakes the shard.
+    fn post(&mut self, to: ShardId, letter: Letter<Self::Stream>);
+
+    /// The same for the ledger.
+    fn post_to_ledger(&mut self, letter: ToLedger);
+
+    /// Moves the letters that have arrived to the end of `into`, in the order in which they were posted.
+    fn take_letters(&mut self, into: &mut Vec<Letter<Self::Stream>>);
+
+    /// A number that nobody can guess.
+    fn random(&mut self) -> u128;
+
+    /// A line for the log, at this moment of the monotonic clock.
+    fn notice(&mut self, now_ms: u64, connection: ConnectionId, peer: &Peer, notice: Notice<'_>);
+
+    /// A new connection cannot be watched; it is closed.
+    fn not_watched(&mut self, peer: &Peer, error: &io::Error);
+}
+
+/// The outside of the ledger: the ways to the shards.
+pub trait LedgerHost {
+    /// Appends answers to a shard's inbox, and wakes the shard.
+    fn post_answers(&mut self, to: ShardId, answers: Answers);
+
+    /// The same for [`Note::CommandsRead`](crate::Note::CommandsRead).
+    fn post_commands_read(&mut self, to: ShardId);
+}
+
+/// The other end of a connection, as the log names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Peer {
+    /// An address and port of a network.
+    Inet(SocketAddr),
+    /// A connection of a simulated network.
+    Simulated(usize),
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        Self::Inet(address)
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => address.fmt(f),
+            Self::Simulated(link) => write!(f, "link {link}"),
+        }
+    }
+}

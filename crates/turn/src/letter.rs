@@ -1,0 +1,76 @@
+//! The letters that threads send each other.
+
+use index::ShardId;
+use ledger::{Command, Durability, Reply};
+use session::Charge;
+
+use crate::batch::Batch;
+use crate::host::Peer;
+
+/// A letter to a shard.
+pub enum Letter<S> {
+    /// Replies of the ledger.
+    Answers(Answers),
+    /// A letter without replies, which is handled in one piece.
+    Note(Note<S>),
+}
+
+/// Replies of the ledger to one shard, in their order.
+pub struct Answers {
+    pub(crate) replies: Vec<Reply>,
+    /// Weight of all replies, in bytes.
+    pub(crate) bytes: usize,
+    pub(crate) charge: Charge,
+}
+
+/// A letter without replies of the ledger.
+pub enum Note<S> {
+    /// The mail of one turn of another shard.
+    Mail {
+        /// The shard that sent it.
+        from: ShardId,
+        /// Its mail for this shard.
+        batch: Box<Batch>,
+    },
+    /// A new connection for this shard.
+    Accepted(Accepted<S>),
+    /// That shard has read this one's mail; publishers that waited for this go on.
+    MailRead(ShardId),
+    /// The ledger has read this shard's commands.
+    CommandsRead,
+    /// Say goodbye to all clients and end.
+    Shutdown,
+}
+
+/// A connection that a listener has accepted.
+pub struct Accepted<S> {
+    /// The broker's end of the connection.
+    pub stream: S,
+    /// The address of the other end.
+    pub peer: Peer,
+    /// The durability that acknowledgements to this client wait for.
+    pub durability: Durability,
+}
+
+/// A letter to the ledger.
+pub enum ToLedger {
+    /// The commands of one turn of a shard.
+    Commands {
+        /// The shard that sent them.
+        from: ShardId,
+        /// The commands in the order in which the shard gave them.
+        commands: Vec<Command>,
+        /// Weight of all commands, in bytes.
+        bytes: usize,
+    },
+    /// A shard has read answers, and the ledger waits for that.
+    AnswersRead,
+    /// All shards have ended.
+    Stop,
+}
+
+impl<S> From<Note<S>> for Letter<S> {
+    fn from(note: Note<S>) -> Self {
+        Self::Note(note)
+    }
+}

@@ -1,0 +1,177 @@
+//! Mail and commands of a shard, collected during a turn and posted at its end.
+
+use std::sync::Arc;
+
+use broker::{Mail, Room};
+use index::ShardId;
+use ledger::Command;
+use session::{Purpose, Tally};
+
+use crate::batch::Batch;
+use crate::board::Board;
+use crate::bounds::Bounds;
+use crate::host::Host;
+use crate::letter::{Note, ToLedger};
+
+/// Batches that are kept for reuse, and the largest that is.
+const SPARE_BATCHES: usize = 8;
+const SPARE_BYTES: usize = 1024 * 1024;
+
+/// A command to the ledger weighs at least this part of the bound of commands. The ledger takes a few microseconds for a
+/// command, however small it is, and carries out commands in their order: the sender of a command waits for all that are
+/// under way. The ledger carries out this number of commands in one or two milliseconds.
+const COMMANDS_UNDER_WAY: usize = 512;
+
+/// One shard's outgoing mail.
+pub(crate) struct Post {
+    shard: ShardId,
+    board: Arc<Board>,
+    outgoing: Vec<Option<Box<Batch>>>,
+    commands: Vec<Command>,
+    command_bytes: usize,
+    /// Boxed as they travel.
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<Batch>>,
+    /// Memory that buffers of this shard's connections hold.
+    tally: Tally,
+    bounds: Bounds,
+    /// Bytes that waited in outputs of other shards, and all memory but this shard's outputs, at the last look.
+    others_waiting_bytes: usize,
+    others_bytes: usize,
+}
+
+impl Post {
+    pub(crate) fn new(shard: ShardId, board: Arc<Board>, bounds: Bounds) -> Self {
+        let outgoing = (0..board.shards()).map(|_| None).collect();
+        let tally = Tally::new(Arc::clone(board.budget()));
+        Self {
+            shard,
+            board,
+            outgoing,
+            commands: Vec::new(),
+            command_bytes: 0,
+            spare: Vec::new(),
+            tally,
+            bounds,
+            others_waiting_bytes: 0,
+            others_bytes: 0,
+        }
+    }
+
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    /// Whether messages of QoS 0 are dropped because outputs are at their limit or memory is short.
+    pub(crate) fn is_full(&self) -> bool {
+        let own_bytes = self.tally.held_bytes(Purpose::Outputs);
+        self.others_waiting_bytes + own_bytes > self.bounds.outputs
+            || self.others_bytes.saturating_add(own_bytes) > self.board.budget().tight_bytes()
+    }
+
+    pub(crate) fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {
+        let place = &mut self.outgoing[to.number()];
+        let batch = place.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
+        let weight = batch.push(mail);
+        self.board.mail(self.shard, to).add(weight, self.bounds.under_way)
+    }
+
+    pub(crate) fn mail_room(&self, to: ShardId) -> Room {
+        self.board.mail(self.shard, to).room(self.bounds.under_way)
+    }
+
+    pub(crate) fn command(&mut self, command: Command) -> Room {
+        let bytes = command.weight_bytes().max(self.bounds.under_way / COMMANDS_UNDER_WAY);
+        self.command_bytes += bytes;
+        self.commands.push(command);
+        self.board.commands(self.shard).add(bytes, self.bounds.under_way)
+    }
+
+    pub(crate) fn command_room(&self) -> Room {
+        self.board.commands(self.shard).room(self.bounds.under_way)
+    }
+
+    /// Posts what the turn has collected: to the shards first, so that what happened before a command
+    /// is handled before the ledger's answer to it.
+    pub(crate) fn send(&mut self, host: &mut impl Host) {
+        let from = self.shard;
+        for (to, batch) in self.outgoing.iter_mut().enumerate() {
+            if let Some(mut batch) = batch.take() {
+                batch.charge = Some(self.board.budget().charge(Purpose::Mail, batch.weight_bytes()));
+                host.post(ShardId::new(to), Note::Mail { from, batch }.into());
+            }
+        }
+        if !self.commands.is_empty() {
+            let commands = std::mem::take(&mut self.commands);
+            let bytes = std::mem::take(&mut self.command_bytes);
+            host.post_to_ledger(ToLedger::Commands { from, commands, bytes });
+        }
+        self.look();
+    }
+
+    /// Looks how full the process is. Other shards have run while this one slept.
+    pub(crate) fn look(&mut self) {
+        self.tally.settle();
+        let (budget, own_bytes) = (self.board.budget(), self.tally.held_bytes(Purpose::Outputs));
+        self.others_waiting_bytes = budget.held_bytes(Purpose::Outputs).saturating_sub(own_bytes);
+        self.others_bytes = budget.used_bytes().saturating_sub(own_bytes);
+    }
+
+    /// Notes that a batch of another shard was read, and keeps its memory for reuse.
+    pub(crate) fn mail_read(&mut self, from: ShardId, mut batch: Box<Batch>, host: &mut impl Host) {
+        if self.board.mail(from, self.shard).handled(batch.reset()) {
+            host.post(from, Note::MailRead(self.shard).into());
+        }
+        if self.spare.len() < SPARE_BATCHES && batch.capacity_bytes() <= SPARE_BYTES {
+            self.spare.push(batch);
+        }
+    }
+
+    /// Notes that answers of the ledger were read.
+    pub(crate) fn answers_read(&self, bytes: usize, host: &mut impl Host) {
+        if self.board.answers(self.shard).handled(bytes) {
+            host.post_to_ledger(ToLedger::AnswersRead);
+        }
+    }
+
+    /// Notes that a connection of this shard is gone.
+    pub(crate) fn left(&self) {
+        self.board.discharge(self.shard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use index::ConnectionId;
+    use ledger::CursorId;
+
+    use super::*;
+    use crate::double::Double;
+
+    /// Each takes the ledger a while, and whoever sends another one waits for all of them.
+    #[test]
+    fn a_shard_has_a_bounded_number_of_commands_under_way_however_small_they_are() {
+        let shard = ShardId::new(0);
+        let board = Arc::new(Board::new(1, Arc::default()));
+        let mut post = Post::new(shard, Arc::clone(&board), Bounds::default());
+        let command = |slot| {
+            let connection = ConnectionId { slot, generation: 0 };
+            Command::Close { connection, id: CursorId(1) }
+        };
+        let sent = (0..).take_while(|slot| post.command(command(*slot)) == Room::Open).count();
+        assert_eq!(sent, COMMANDS_UNDER_WAY);
+        let mut host = Double::default();
+        post.send(&mut host);
+        assert_eq!(post.command_room(), Room::Over);
+        let Some(ToLedger::Commands { commands, bytes, .. }) = host.to_ledger.pop() else {
+            panic!("one turn's")
+        };
+        assert_eq!(commands.len(), COMMANDS_UNDER_WAY + 1);
+        assert!(board.commands(shard).handled(bytes), "the shard waits, and is told");
+        assert_eq!(post.command_room(), Room::Open);
+    }
+}

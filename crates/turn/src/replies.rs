@@ -1,0 +1,217 @@
+//! The replies of one turn of the ledger, in an order in which they may be posted.
+
+use std::sync::Arc;
+
+use index::ShardId;
+use ledger::{Address, Effects, Keeper, Lsn, Record, Refusal, Reply, Room, Wanted};
+use session::Purpose;
+
+use crate::board::Board;
+use crate::bounds::Bounds;
+use crate::host::LedgerHost;
+use crate::letter::Answers;
+
+/// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
+///
+/// A publisher that has heard [`Reply::Decided`] may send the next message of a topic straight, shard to
+/// shard. It must not overtake the decided one, which goes from here to each subscriber's shard as
+/// [`Reply::Live`]. An inbox keeps the order in which it was posted to, so it is enough that every inbox
+/// has its `Live` before any has a `Decided`: whoever acts on the permission posts later. For everything
+/// else a shard is told, the order among its own replies is kept; `Decided` says nothing but "from now
+/// on", so that it may come after replies it was given before.
+///
+/// The same holds for [`Reply::Claimed`]: a publisher that has come back on another shard goes on there, and what it
+/// published before must have been posted to everybody. So what was posted before it is handed out in a round of its own.
+pub(crate) struct Replies<K: ?Sized> {
+    /// By round, then by shard.
+    rounds: Vec<Vec<Vec<Reply>>>,
+    /// The last round has messages.
+    has_live: bool,
+    decided: Vec<Vec<Reply>>,
+    /// Weight of the replies that are not posted yet, by shard, in bytes.
+    weights: Vec<usize>,
+    board: Arc<Board>,
+    bounds: Bounds,
+    pub(crate) keeper: Box<K>,
+}
+
+impl<K: ?Sized> Replies<K> {
+    pub(crate) fn new(board: Arc<Board>, bounds: Bounds, keeper: Box<K>) -> Self {
+        let none = || -> Vec<Vec<Reply>> { (0..board.shards()).map(|_| Vec::new()).collect() };
+        Self {
+            rounds: vec![none()],
+            has_live: false,
+            decided: none(),
+            weights: vec![0; board.shards()],
+            bounds,
+            keeper,
+            board,
+        }
+    }
+
+    /// Whether no shard has more answers to read than the ledger may give before it waits.
+    pub(crate) fn may_answer(&self) -> bool {
+        self.is_within(self.bounds.answers)
+    }
+
+    /// Whether no shard has more than `bound` bytes to read, including replies that are not posted yet.
+    fn is_within(&self, bound: usize) -> bool {
+        let mut shards = self.weights.iter().enumerate();
+        shards.all(|(shard, bytes)| bytes + self.board.answers(ShardId::new(shard)).bytes() <= bound)
+    }
+
+    /// Posts all replies. The first letter to each shard carries the weight of all replies to that shard.
+    pub(crate) fn post_all(&mut self, host: &mut impl LedgerHost) {
+        for replies in self.rounds.iter_mut().chain([&mut self.decided]) {
+            for (shard, replies) in replies.iter_mut().enumerate() {
+                if replies.is_empty() {
+                    continue;
+                }
+                let bytes = std::mem::take(&mut self.weights[shard]);
+                let (to, replies) = (ShardId::new(shard), std::mem::take(replies));
+                // The bound is the ledger's: it looks itself.
+                self.board.answers(to).add(bytes, usize::MAX);
+                // Messages are on the account already.
+                let own_bytes = replies.capacity() * size_of::<Reply>();
+                let charge = self.board.budget().charge(Purpose::Mail, own_bytes);
+                host.post_answers(to, Answers { replies, bytes, charge });
+            }
+        }
+        self.rounds.truncate(1);
+        self.has_live = false;
+    }
+}
+
+impl<K: Keeper + ?Sized> Effects for Replies<K> {
+    fn post(&mut self, to: ShardId, reply: Reply) {
+        self.weights[to.number()] += reply.weight_bytes();
+        match reply {
+            Reply::Decided { .. } => return self.decided[to.number()].push(reply),
+            Reply::Claimed(_) if std::mem::take(&mut self.has_live) => {
+                self.rounds.push(self.decided.iter().map(|_| Vec::new()).collect());
+            }
+            Reply::Live { .. } => self.has_live = true,
+            _ => {}
+        }
+        let last = self.rounds.last_mut().expect("there is a first round");
+        last[to.number()].push(reply);
+    }
+
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        self.keeper.commit(group)
+    }
+
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        self.keeper.copy(group)
+    }
+
+    fn group_bytes_max(&self) -> usize {
+        self.keeper.group_bytes_max()
+    }
+
+    fn address(&mut self) -> Option<Address> {
+        self.keeper.address()
+    }
+
+    fn fetch(&mut self, wanted: Wanted) {
+        self.keeper.fetch(wanted);
+    }
+
+    fn has_room(&self) -> bool {
+        self.is_within(self.bounds.unasked)
+    }
+
+    fn lacks_space(&self) -> bool {
+        self.keeper.room() == Room::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use index::ConnectionId;
+    use ledger::InMemory;
+
+    use super::*;
+
+    /// Letters in the order in which they were posted.
+    #[derive(Default)]
+    struct Posted(Vec<(ShardId, Answers)>);
+
+    impl LedgerHost for Posted {
+        fn post_answers(&mut self, to: ShardId, answers: Answers) {
+            self.0.push((to, answers));
+        }
+
+        fn post_commands_read(&mut self, _: ShardId) {}
+    }
+
+    fn replies() -> Replies<InMemory> {
+        let board = Arc::new(Board::new(2, Arc::default()));
+        Replies::new(board, Bounds::default(), Box::new(InMemory::default()))
+    }
+
+    #[test]
+    fn no_shard_hears_that_a_message_is_decided_before_all_have_the_message() {
+        let [first, second] = [ShardId::new(0), ShardId::new(1)];
+        let mut replies = replies();
+        replies.post(first, Reply::Evict { connection: connection(1) });
+        replies.post(first, Reply::Decided { connection: connection(2) });
+        let reason = wire::ReasonCode::QuotaExceeded;
+        replies.post(first, Reply::Refused { connection: connection(3), reason });
+        replies.post(second, live_of(1));
+        replies.post(first, Reply::Decided { connection: connection(4) });
+        let mut posted = Posted::default();
+        replies.post_all(&mut posted);
+        let each = |(shard, answers): (ShardId, Answers)| {
+            answers.replies.into_iter().map(move |reply| describe(shard, &reply))
+        };
+        let told: Vec<(ShardId, &str, u32)> = posted.0.into_iter().flat_map(each).collect();
+        let expected = [
+            (first, "evict", 1),
+            (first, "refused", 3),
+            (second, "live", 0),
+            (first, "decided", 2),
+            (first, "decided", 4),
+        ];
+        assert_eq!(told, expected);
+        let mut posted = Posted::default();
+        replies.post_all(&mut posted);
+        assert!(posted.0.is_empty(), "everything was handed out");
+    }
+
+    #[test]
+    fn there_is_room_again_when_a_shard_has_read_what_it_was_answered() {
+        let mut replies = replies();
+        let unasked = replies.bounds.unasked;
+        assert!(replies.has_room());
+        replies.post(ShardId::new(1), live_of(unasked));
+        assert!(!replies.has_room(), "what is not posted yet counts");
+        assert!(replies.may_answer(), "what is waited for goes on");
+        let mut posted = Posted::default();
+        replies.post_all(&mut posted);
+        let bytes: usize = posted.0.iter().map(|(_, answers)| answers.bytes).sum();
+        let board = Arc::clone(&replies.board);
+        assert!(!replies.has_room() && !board.has_room_for_answers(unasked));
+        assert!(board.answers(ShardId::new(1)).handled(bytes), "the ledger waits, and is told");
+        assert!(replies.has_room());
+    }
+
+    fn connection(slot: u32) -> ConnectionId {
+        ConnectionId { slot, generation: 0 }
+    }
+
+    fn live_of(bytes: usize) -> Reply {
+        let message = session::Message::of_server("t", &vec![0; bytes]).expect("a topic");
+        Reply::Live { message: Arc::new(message), targets: Arc::new([]), stored: false }
+    }
+
+    fn describe(shard: ShardId, reply: &Reply) -> (ShardId, &'static str, u32) {
+        match reply {
+            Reply::Evict { connection } => (shard, "evict", connection.slot),
+            Reply::Refused { connection, .. } => (shard, "refused", connection.slot),
+            Reply::Decided { connection } => (shard, "decided", connection.slot),
+            Reply::Live { .. } => (shard, "live", 0),
+            _ => unreachable!("no other reply was posted"),
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Turns of one shard: read, route, hand over mail, write.
+
+use std::io;
+
+use broker::{Cause, Shard};
+use index::ConnectionId;
+use ledger::Reply;
+use session::Now;
+
+use crate::Sleep;
+use crate::connection::Phase;
+use crate::host::{Host, Received, Stream};
+use crate::io::Io;
+use crate::letter::{Accepted, Letter, Note};
+use crate::pile::{Piece, Pile};
+
+/// A turn stops reading after about this much, so that what it has read is soon handed on; the rest comes in
+/// the next turn, which then follows at once.
+const READ_BYTES_PER_TURN: u64 = 1024 * 1024;
+/// After the last goodbye the slowest client has this long to take it.
+const GOODBYE_MS: u64 = 2_000;
+
+/// A change of a stream, as the poller reports it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Bytes have arrived, or the peer has closed its direction.
+    pub readable: bool,
+    /// The stream takes bytes again.
+    pub writable: bool,
+    /// The peer has closed its direction, or the stream has failed.
+    pub ending: bool,
+}
+
+/// The event loop of a shard.
+///
+/// For each turn call [`begin`](Self::begin), then [`woken`](Self::woken) for each stream that has changed and
+/// [`admit`](Self::admit) for each new connection, then [`turn`](Self::turn). The thread may sleep as long as
+/// [`sleep`](Self::sleep) says. Wake it when a letter arrives and when a stream has changed.
+pub struct ShardLoop<H: Host> {
+    brain: Shard,
+    io: Io<H>,
+    now: Now,
+    pile: Pile<H::Stream>,
+    fresh: Vec<Letter<H::Stream>>,
+    buffer: Box<[u8]>,
+    /// When a shutdown ends at the latest.
+    ends_ms: Option<u64>,
+}
+
+impl<H: Host> ShardLoop<H> {
+    /// A shard that has no connections yet.
+    pub fn new(brain: Shard, io: Io<H>, now: Now) -> Self {
+        let buffer = vec![0; io.bounds.carry + io.bounds.read].into_boxed_slice();
+        Self { brain, io, now, pile: Pile::default(), fresh: Vec::new(), buffer, ends_ms: None }
+    }
+
+    /// The host of this shard.
+    pub fn host(&mut self) -> &mut H {
+        &mut self.io.host
+    }
+
+    /// Begins a turn, at this moment.
+    pub fn begin(&mut self, now: Now) {
+        self.now = now;
+        self.io.now_ms = now.monotonic_ms;
+        self.io.post.look();
+    }
+
+    /// Notes a change of a stream.
+    pub fn woken(&mut self, id: ConnectionId, readiness: Readiness) {
+        self.io.woken(id, readiness);
+    }
+
+    /// Takes in a new connection, for which this shard was charged ([`Board::charge`](crate::Board::charge)). It is closed
+    /// if there is no memory, if it cannot be watched, or if the shard is ending.
+    pub fn admit(&mut self, accepted: Accepted<H::Stream>) {
+        let Accepted { stream, peer, durability } = accepted;
+        // It was dealt out before the listeners closed, and nobody would say goodbye to it.
+        if self.is_ending() {
+            return self.io.post.left();
+        }
+        if self.io.post.board().budget().is_full() {
+            self.io.counters.refused_connections_memory.add(1);
+            return self.io.post.left();
+        }
+        match self.io.add(stream, peer) {
+            Ok(id) => self.brain.accepted(id, durability, self.now),
+            Err(error) => {
+                self.io.host.not_watched(&peer, &error);
+                self.io.post.left();
+            }
+        }
+    }
+
+    /// Reads, routes, hands over mail, writes.
+    pub fn turn(&mut self) {
+        self.serve_some();
+        self.read_letters();
+        self.brain.handle_timeout(self.now, &mut self.io);
+        self.brain.end_turn(self.now, &mut self.io);
+        self.send();
+        self.io.flush();
+        self.after_flush();
+        // Mail and commands of these calls leave now, because nothing else may wake this thread. Outputs that they
+        // have filled make the next turn follow at once.
+        self.send();
+    }
+
+    fn send(&mut self) {
+        let Io { post, host, .. } = &mut self.io;
+        post.send(host);
+    }
+
+    /// Tells the brain which outputs have room again after the flush, and which streams have failed.
+    fn after_flush(&mut self) {
+        while let Some(id) = self.io.drained.pop() {
+            self.brain.drained(id, self.now, &mut self.io);
+        }
+        while let Some((id, error)) = self.io.failed.pop() {
+            self.lost(id, &Cause::Failed(error.kind()));
+        }
+        self.io.end_lingering();
+    }
+
+    /// How long the thread may sleep.
+    pub fn sleep(&self) -> Sleep {
+        if self.io.is_busy() || self.brain.has_work() || !self.pile.is_empty() {
+            return Sleep::No;
+        }
+        Sleep::until([self.brain.poll_timeout(), self.io.next_linger_ms(), self.ends_ms])
+    }
+
+    /// Whether the shard says goodbye to its clients and takes in no more.
+    pub fn is_ending(&self) -> bool {
+        self.ends_ms.is_some()
+    }
+
+    /// Whether a shutdown is done.
+    pub fn is_done(&self) -> bool {
+        self.ends_ms.is_some_and(|ends| self.io.connections.is_empty() || self.now.monotonic_ms >= ends)
+    }
+
+    fn read_letters(&mut self) {
+        self.io.host.take_letters(&mut self.fresh);
+        let mut pile = std::mem::take(&mut self.pile);
+        pile.take(&mut self.fresh);
+        pile.read(self.io.bounds.letters, |piece| match piece {
+            Piece::Reply(reply) => self.read_reply(reply),
+            Piece::AnswersRead(bytes) => {
+                let Io { post, host, .. } = &mut self.io;
+                post.answers_read(bytes, host);
+            }
+            Piece::Note(note) => self.read_note(note),
+        });
+        self.pile = pile;
+    }
+
+    fn read_reply(&mut self, reply: Reply) {
+        if let Reply::Evict { connection } = reply
+            && self.io.connections.get(connection).is_some_and(|evicted| evicted.ending && evicted.queued)
+        {
+            // It stands in the queue of those who leave, and the same client is back already: its DISCONNECT counts.
+            self.serve(connection);
+        }
+        self.brain.reply(reply, self.now, &mut self.io);
+    }
+
+    fn read_note(&mut self, note: Note<H::Stream>) {
+        let now = self.now;
+        let (brain, io) = (&mut self.brain, &mut self.io);
+        match note {
+            Note::Mail { from, mut batch } => {
+                batch.drain(|mail| brain.mail(mail, now, io));
+                io.post.mail_read(from, batch, &mut io.host);
+            }
+            Note::Accepted(accepted) => self.admit(accepted),
+            Note::MailRead(shard) => brain.mail_resumed(shard, now, io),
+            Note::CommandsRead => brain.ledger_resumed(now, io),
+            Note::Shutdown => {
+                brain.shutdown(now, io);
+                self.ends_ms = Some(now.monotonic_ms + GOODBYE_MS);
+            }
+        }
+    }
+
+    /// Serves those that may have something to read.
+    fn serve_some(&mut self) {
+        let received = |io: &Io<H>| io.counters.bytes_received.value();
+        let before = received(&self.io);
+        let mut share = self.io.ready.share();
+        while let Some(id) = self.io.ready.next(&mut share) {
+            self.serve(id);
+            if received(&self.io) - before >= READ_BYTES_PER_TURN {
+                break;
+            }
+        }
+    }
+
+    /// Reads once from a connection that may have something, and feeds its brain.
+    fn serve(&mut self, id: ConnectionId) {
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        connection.queued = false;
+        match connection.phase {
+            Phase::Open => {}
+            Phase::Closing => return,
+            Phase::Lingering => return self.discard(id),
+        }
+        if connection.paused || !self.brain.may_read(id, self.now, &mut self.io) {
+            return;
+        }
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        if std::mem::take(&mut connection.refeed) && !connection.unparsed.is_empty() {
+            let bytes = std::mem::take(&mut connection.unparsed);
+            let consumed = self.brain.received(id, &bytes, self.now, &mut self.io);
+            self.keep_long(id, bytes, consumed);
+        }
+        let Some(connection) = self.io.connections.get(id) else { return };
+        if connection.readable && !connection.paused && connection.phase == Phase::Open {
+            self.read(id);
+        }
+    }
+
+    fn read(&mut self, id: ConnectionId) {
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        let carry = self.io.bounds.carry;
+        match connection.stream.read(&mut self.buffer[carry..]) {
+            Ok(Received { bytes: 0, .. }) => self.lost(id, &Cause::EndOfStream),
+            Ok(Received { bytes: count, is_drained }) => {
+                // Later bytes are announced anew. The end of the stream was announced once, and is not again.
+                connection.readable = !is_drained || connection.ending;
+                self.io.counters.bytes_received.add(count as u64);
+                self.feed(id, count);
+                if self.io.connections.get(id).is_some_and(|c| c.readable && !c.paused) {
+                    self.io.make_ready(id);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.readable = false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.io.make_ready(id),
+            Err(error) => self.lost(id, &Cause::Failed(error.kind())),
+        }
+    }
+
+    /// Hands what was read to the brain, behind what was carried over from earlier reads.
+    fn feed(&mut self, id: ConnectionId, count: usize) {
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        let now = self.now;
+        let carry = self.io.bounds.carry;
+        let end = carry + count;
+        let Some(start) = carry.checked_sub(connection.unparsed.len()) else {
+            let mut bytes = std::mem::take(&mut connection.unparsed);
+            bytes.extend_from_slice(&self.buffer[carry..end]);
+            let consumed = self.brain.received(id, &bytes, now, &mut self.io);
+            return self.keep_long(id, bytes, consumed);
+        };
+        self.buffer[start..carry].copy_from_slice(&connection.unparsed);
+        let consumed = self.brain.received(id, &self.buffer[start..end], now, &mut self.io);
+        let rest = start + consumed..end;
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        connection.unparsed.clear();
+        if connection.phase == Phase::Open && !rest.is_empty() {
+            connection.unparsed.extend_from_slice(&self.buffer[rest]);
+        } else if connection.unparsed.capacity() > 0 {
+            connection.unparsed = Vec::new();
+        }
+        self.io.note_unparsed(id);
+    }
+
+    /// Keeps what was not consumed of bytes that have a buffer of their own.
+    fn keep_long(&mut self, id: ConnectionId, bytes: Vec<u8>, consumed: usize) {
+        if consumed > 0 {
+            return self.keep(id, &bytes[consumed..]);
+        }
+        if let Some(connection) = self.io.connections.get_mut(id).filter(|c| c.phase == Phase::Open) {
+            connection.unparsed = bytes;
+        }
+        self.io.note_unparsed(id);
+    }
+
+    fn keep(&mut self, id: ConnectionId, rest: &[u8]) {
+        if let Some(connection) = self.io.connections.get_mut(id).filter(|c| c.phase == Phase::Open) {
+            connection.unparsed.extend_from_slice(rest);
+        }
+        self.io.note_unparsed(id);
+    }
+
+    /// Reads what a connection that we have closed still sends, until its peer closes too.
+    fn discard(&mut self, id: ConnectionId) {
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        match connection.stream.read(&mut self.buffer) {
+            Ok(Received { bytes: 0, .. }) => self.io.forget(id),
+            Ok(Received { is_drained: true, .. }) if !connection.ending => {}
+            Ok(_) => self.io.make_ready(id),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.io.forget(id),
+        }
+    }
+
+    /// The peer is gone: what was sent to it leaves if it still can, then everything is freed.
+    fn lost(&mut self, id: ConnectionId, cause: &Cause) {
+        self.brain.closed(id, cause, self.now, &mut self.io);
+        self.io.finish(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use index::{ShardId, Subscriptions};
+    use ledger::Durability;
+    use session::{Budget, Settings};
+
+    use super::*;
+    use crate::board::Board;
+    use crate::bounds::Bounds;
+    use crate::double::{Double, Pipe};
+    use crate::host::Peer;
+    use crate::letter::ToLedger;
+
+    const NOW: Now = Now { monotonic_ms: 1, unix_ms: 1 };
+    const READABLE: Readiness = Readiness { readable: true, writable: false, ending: false };
+    const ENDING: Readiness = Readiness { readable: true, writable: false, ending: true };
+    /// MQTT 3.1.1, Clean Session 1, no Keep Alive, client identifier `c`.
+    const CONNECT: &[u8] = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01c";
+
+    /// A shard with one connection.
+    struct Bench {
+        body: ShardLoop<Double>,
+        peer: Pipe,
+        id: ConnectionId,
+    }
+
+    impl Bench {
+        fn new(bounds: Bounds) -> Self {
+            let shard = ShardId::new(0);
+            let board = Arc::new(Board::new(1, Arc::new(Budget::new(1 << 30))));
+            board.charge(shard);
+            let index = Arc::new(Subscriptions::new([1, 2]));
+            let brain = Shard::new(shard, Arc::new(Settings::default()), index, Arc::default(), None, NOW);
+            let io = Io::new(shard, board, Double::default(), Arc::default(), bounds);
+            let mut body = ShardLoop::new(brain, io, NOW);
+            let peer = Pipe::new(1 << 20);
+            body.begin(NOW);
+            body.admit(Accepted {
+                stream: peer.clone(),
+                peer: Peer::Simulated(0),
+                durability: Durability::Fsync,
+            });
+            let id = body.host().watched[0];
+            Self { body, peer, id }
+        }
+
+        /// Turns until the shard would sleep. Returns their number.
+        fn run(&mut self) -> usize {
+            let mut turns = 0;
+            loop {
+                self.body.begin(NOW);
+                self.body.turn();
+                turns += 1;
+                assert!(turns < 1_000, "there is an end");
+                if self.body.sleep() != Sleep::No {
+                    return turns;
+                }
+            }
+        }
+
+        fn commands(&mut self) -> usize {
+            let letters = self.body.host().to_ledger.iter();
+            letters
+                .map(|letter| match letter {
+                    ToLedger::Commands { commands, .. } => commands.len(),
+                    ToLedger::AnswersRead | ToLedger::Stop => 0,
+                })
+                .sum()
+        }
+    }
+
+    /// A stream that hands out its bytes in small pieces, as TLS does, is announced once for all of them.
+    #[test]
+    fn a_stream_is_read_until_it_is_drained_however_little_a_read_gives() {
+        let mut bench = Bench::new(Bounds { read: 3, ..Bounds::default() });
+        bench.peer.put(CONNECT);
+        bench.body.woken(bench.id, READABLE);
+        assert!(bench.run() >= CONNECT.len() / 3);
+        assert_eq!(bench.commands(), 1, "CONNECT has claimed its client identifier");
+    }
+
+    #[test]
+    fn nothing_is_read_before_it_is_announced() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.run();
+        bench.peer.put(CONNECT);
+        assert_eq!((bench.run(), bench.commands()), (1, 0));
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        assert_eq!(bench.commands(), 1);
+    }
+
+    #[test]
+    fn the_end_of_a_stream_is_seen_behind_its_last_bytes_although_it_is_announced_once() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.peer.put(&CONNECT[..5]);
+        bench.peer.end();
+        bench.body.woken(bench.id, ENDING);
+        bench.run();
+        assert_eq!(bench.body.io.connections.iter().count(), 0);
+        assert_eq!(bench.body.io.post.board().connections(), 0);
+    }
+
+    /// The peer may still send, and closes when it has read the last packet.
+    #[test]
+    fn a_connection_that_the_broker_closes_is_read_until_its_peer_closes_too() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.peer.put(b"\xc0\x00");
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        assert!(bench.peer.is_shut(), "PINGREQ is no first packet");
+        bench.peer.put(&[0; 100_000]);
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        assert_eq!(bench.body.io.connections.iter().count(), 1, "it lingers");
+        bench.peer.end();
+        bench.body.woken(bench.id, ENDING);
+        bench.run();
+        assert_eq!(bench.body.io.connections.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_connection_that_does_not_close_is_dropped_when_it_has_lingered() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.peer.put(b"\xc0\x00");
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        let Sleep::Until(until_ms) = bench.body.sleep() else { panic!("it waits for the peer") };
+        bench.body.begin(Now { monotonic_ms: until_ms, ..NOW });
+        bench.body.turn();
+        assert_eq!(bench.body.io.connections.iter().count(), 0);
+    }
+}
