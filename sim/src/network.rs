@@ -1,20 +1,26 @@
 //! Connections between clients and shards: two streams of bytes each, which can be slow, cut, or dead on one side only.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use ledger::Durability;
+use turn::Readiness;
 
 /// A connection, as long as the run lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LinkId(usize);
+pub(crate) struct LinkId(pub(crate) usize);
 
-/// All connections that there ever were.
+/// All connections that there ever were, for everybody who has an end of one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Network(Rc<RefCell<Links>>);
+
 #[derive(Debug, Default)]
-pub(crate) struct Network {
+struct Links {
     links: Vec<Link>,
     /// Those that a shard has not accepted, by shard.
-    pub(crate) knocking: Vec<VecDeque<LinkId>>,
-    pub(crate) now_ms: u64,
+    knocking: Vec<VecDeque<LinkId>>,
+    now_ms: u64,
 }
 
 #[derive(Debug)]
@@ -35,6 +41,13 @@ pub(crate) struct Link {
     /// Nothing arrives before that, in either direction.
     up_stalled_until_ms: u64,
     down_stalled_until_ms: u64,
+    /// Bytes that the client has ever written, and how many of them the broker's poller has announced.
+    written_up: u64,
+    announced_up: u64,
+    /// The poller has announced that the client writes no more, or that the connection is dead.
+    announced_end: bool,
+    /// The broker's socket would have blocked, and the poller has not announced room since then.
+    waits_for_room: bool,
 }
 
 /// What one side does with its end.
@@ -61,19 +74,24 @@ pub(crate) enum Read {
 
 impl Network {
     pub(crate) fn new(shards: usize) -> Self {
-        Self { knocking: vec![VecDeque::new(); shards], ..Self::default() }
+        Self(Rc::new(RefCell::new(Links { knocking: vec![VecDeque::new(); shards], ..Links::default() })))
+    }
+
+    pub(crate) fn set_now(&self, now_ms: u64) {
+        self.0.borrow_mut().now_ms = now_ms;
     }
 
     /// A client connects to a shard.
     pub(crate) fn open(
-        &mut self,
+        &self,
         client: usize,
         shard: usize,
         durability: Durability,
         down_bytes_max: usize,
     ) -> LinkId {
-        let id = LinkId(self.links.len());
-        self.links.push(Link {
+        let all = &mut *self.0.borrow_mut();
+        let id = LinkId(all.links.len());
+        all.links.push(Link {
             client,
             durability,
             up: VecDeque::new(),
@@ -84,34 +102,40 @@ impl Network {
             is_reset: false,
             up_stalled_until_ms: 0,
             down_stalled_until_ms: 0,
+            written_up: 0,
+            announced_up: 0,
+            announced_end: false,
+            waits_for_room: false,
         });
-        self.knocking[shard].push_back(id);
+        all.knocking[shard].push_back(id);
         id
     }
 
-    pub(crate) fn link(&self, id: LinkId) -> &Link {
-        &self.links[id.0]
+    /// The client that has opened a link.
+    pub(crate) fn client_of(&self, id: LinkId) -> usize {
+        self.with(id, |link, _| link.client)
     }
 
     /// Nothing arrives for a while.
-    pub(crate) fn stall(&mut self, id: LinkId, up_ms: u64, down_ms: u64) {
-        let now_ms = self.now_ms;
-        let link = &mut self.links[id.0];
-        link.up_stalled_until_ms = now_ms + up_ms;
-        link.down_stalled_until_ms = now_ms + down_ms;
+    pub(crate) fn stall(&self, id: LinkId, up_ms: u64, down_ms: u64) {
+        self.with(id, |link, now_ms| {
+            link.up_stalled_until_ms = now_ms + up_ms;
+            link.down_stalled_until_ms = now_ms + down_ms;
+        });
     }
 
     /// Both sides find the connection dead when they look. What was on its way is lost, but for the first so many bytes.
-    pub(crate) fn reset(&mut self, id: LinkId, up_left: usize, down_left: usize) {
-        let link = &mut self.links[id.0];
-        link.is_reset = true;
-        link.up.truncate(up_left);
-        link.down.truncate(down_left);
+    pub(crate) fn reset(&self, id: LinkId, up_left: usize, down_left: usize) {
+        self.with(id, |link, _| {
+            link.is_reset = true;
+            link.up.truncate(up_left);
+            link.down.truncate(down_left);
+        });
     }
 
     /// The network finds out about connections of which one side is gone.
-    pub(crate) fn reset_silent(&mut self) {
-        for link in self.links.iter_mut().filter(|link| link.is_half_open()) {
+    pub(crate) fn reset_silent(&self) {
+        for link in self.0.borrow_mut().links.iter_mut().filter(|link| link.is_half_open()) {
             link.is_reset = true;
             link.down.clear();
         }
@@ -120,13 +144,14 @@ impl Network {
     /// When the next stall ends.
     pub(crate) fn poll_timeout(&self, now_ms: u64) -> Option<u64> {
         let ends = |link: &Link| [link.up_stalled_until_ms, link.down_stalled_until_ms];
-        self.links.iter().flat_map(ends).filter(|until_ms| *until_ms > now_ms).min()
+        self.0.borrow().links.iter().flat_map(ends).filter(|until_ms| *until_ms > now_ms).min()
     }
 
     /// The process at the other end is gone: clients find out, some later than others.
-    pub(crate) fn broker_is_gone(&mut self, mut down_left: impl FnMut(usize) -> usize) {
-        self.knocking.iter_mut().for_each(VecDeque::clear);
-        for link in self.links.iter_mut().filter(|link| link.broker_end == End::Open) {
+    pub(crate) fn broker_is_gone(&self, mut down_left: impl FnMut(usize) -> usize) {
+        let all = &mut *self.0.borrow_mut();
+        all.knocking.iter_mut().for_each(VecDeque::clear);
+        for link in all.links.iter_mut().filter(|link| link.broker_end == End::Open) {
             link.broker_end = End::Shut;
             link.is_reset = true;
             link.up.clear();
@@ -134,109 +159,184 @@ impl Network {
             link.down.truncate(left);
         }
     }
+
+    fn with<T>(&self, id: LinkId, each: impl FnOnce(&mut Link, u64) -> T) -> T {
+        let all = &mut *self.0.borrow_mut();
+        each(&mut all.links[id.0], all.now_ms)
+    }
 }
 
 /// The client's side.
 impl Network {
-    pub(crate) fn client_writes(&mut self, id: LinkId, bytes: &[u8]) {
-        let link = &mut self.links[id.0];
-        if link.client_end == End::Open && !link.is_reset {
-            link.up.extend(bytes);
-        }
+    pub(crate) fn client_writes(&self, id: LinkId, bytes: &[u8]) {
+        self.with(id, |link, _| {
+            if link.client_end == End::Open && !link.is_reset {
+                link.up.extend(bytes);
+                link.written_up += bytes.len() as u64;
+            }
+        });
     }
 
     /// How much of what it wrote the broker has not read.
     pub(crate) fn client_waits_bytes(&self, id: LinkId) -> usize {
-        self.links[id.0].up.len()
+        self.with(id, |link, _| link.up.len())
     }
 
-    pub(crate) fn client_reads(&mut self, id: LinkId, bytes_max: usize) -> Read {
-        let now_ms = self.now_ms;
-        let link = &mut self.links[id.0];
-        if link.down_stalled_until_ms > now_ms {
-            return Read::Nothing;
-        }
-        match link.down.len().min(bytes_max) {
-            0 if link.is_reset && link.down.is_empty() => Read::Reset,
-            0 if link.broker_end != End::Open && link.down.is_empty() => Read::EndOfStream,
-            0 => Read::Nothing,
-            count => Read::Bytes(link.down.drain(..count).collect()),
-        }
+    pub(crate) fn client_reads(&self, id: LinkId, bytes_max: usize) -> Read {
+        self.with(id, |link, now_ms| {
+            if link.down_stalled_until_ms > now_ms {
+                return Read::Nothing;
+            }
+            match link.down.len().min(bytes_max) {
+                0 if link.is_reset && link.down.is_empty() => Read::Reset,
+                0 if link.broker_end != End::Open && link.down.is_empty() => Read::EndOfStream,
+                0 => Read::Nothing,
+                count => Read::Bytes(link.down.drain(..count).collect()),
+            }
+        })
     }
 
     /// Whether the client would get anything but [`Read::Nothing`].
     pub(crate) fn client_may_read(&self, id: LinkId) -> bool {
-        let link = &self.links[id.0];
-        link.down_stalled_until_ms <= self.now_ms
-            && (!link.down.is_empty() || link.is_reset || link.broker_end != End::Open)
+        self.with(id, |link, now_ms| {
+            link.down_stalled_until_ms <= now_ms
+                && (!link.down.is_empty() || link.is_reset || link.broker_end != End::Open)
+        })
     }
 
     /// The client writes no more, and reads no more.
-    pub(crate) fn client_closes(&mut self, id: LinkId) {
-        let link = &mut self.links[id.0];
-        link.client_end = End::Shut;
-        link.down.clear();
+    pub(crate) fn client_closes(&self, id: LinkId) {
+        self.with(id, |link, _| {
+            link.client_end = End::Shut;
+            link.down.clear();
+        });
     }
 
     /// The client is gone, and the broker is not told.
-    pub(crate) fn client_vanishes(&mut self, id: LinkId, up_left: usize) {
-        let link = &mut self.links[id.0];
-        link.client_end = End::Silent;
-        link.up.truncate(up_left);
+    pub(crate) fn client_vanishes(&self, id: LinkId, up_left: usize) {
+        self.with(id, |link, _| {
+            link.client_end = End::Silent;
+            link.up.truncate(up_left);
+        });
+    }
+}
+
+/// The broker's poller. It announces each change once, as epoll does at an edge.
+impl Network {
+    /// Whether somebody waits for a shard to accept it.
+    pub(crate) fn has_knocked(&self, shard: usize) -> bool {
+        self.knocking(shard) > 0
+    }
+
+    /// How many do.
+    pub(crate) fn knocking(&self, shard: usize) -> usize {
+        self.0.borrow().knocking[shard].len()
+    }
+
+    /// The next connection that a shard accepts, and the durability of its listener.
+    pub(crate) fn take_knocking(&self, shard: usize) -> Option<(LinkId, Durability)> {
+        let all = &mut *self.0.borrow_mut();
+        let id = all.knocking[shard].pop_front()?;
+        Some((id, all.links[id.0].durability))
+    }
+
+    /// Whether something has changed that was not announced.
+    pub(crate) fn has_changed(&self, id: LinkId) -> bool {
+        self.with(id, |link, now_ms| link.change(now_ms) != Readiness::default())
+    }
+
+    /// Announces it.
+    pub(crate) fn take_change(&self, id: LinkId) -> Readiness {
+        self.with(id, |link, now_ms| {
+            let change = link.change(now_ms);
+            if change.readable {
+                link.announced_up = link.written_up;
+            }
+            link.announced_end |= change.ending;
+            link.waits_for_room &= !change.writable;
+            change
+        })
     }
 }
 
 /// The broker's side.
 impl Network {
-    pub(crate) fn broker_may_read(&self, id: LinkId) -> bool {
-        let link = &self.links[id.0];
-        link.is_reset
-            || link.up_stalled_until_ms <= self.now_ms
-                && (!link.up.is_empty() || link.client_end == End::Shut)
+    pub(crate) fn broker_reads(&self, id: LinkId, bytes_max: usize) -> Read {
+        self.with(id, |link, now_ms| {
+            if !link.may_be_read(now_ms) {
+                // It was announced, and arrives once more when the stall ends.
+                link.announced_up = link.written_up - link.up.len() as u64;
+                link.announced_end = false;
+                return Read::Nothing;
+            }
+            match link.up.len().min(bytes_max) {
+                0 if !link.up.is_empty() => Read::Nothing,
+                0 if link.is_reset => Read::Reset,
+                0 => Read::EndOfStream,
+                count => Read::Bytes(link.up.drain(..count).collect()),
+            }
+        })
     }
 
-    pub(crate) fn broker_reads(&mut self, id: LinkId, bytes_max: usize) -> Read {
-        if !self.broker_may_read(id) {
-            return Read::Nothing;
-        }
-        let link = &mut self.links[id.0];
-        match link.up.len().min(bytes_max) {
-            0 if !link.up.is_empty() => Read::Nothing,
-            0 if link.is_reset => Read::Reset,
-            0 => Read::EndOfStream,
-            count => Read::Bytes(link.up.drain(..count).collect()),
-        }
+    /// Whether a read would give anything but [`Read::Nothing`].
+    pub(crate) fn broker_may_read(&self, id: LinkId) -> bool {
+        self.with(id, |link, now_ms| link.may_be_read(now_ms))
     }
 
     /// How many bytes the broker's socket takes; `None` if it is dead.
     pub(crate) fn broker_may_write(&self, id: LinkId) -> Option<usize> {
-        let link = &self.links[id.0];
-        (!link.is_reset).then(|| link.down_bytes_max.saturating_sub(link.down.len()))
+        self.with(id, |link, _| link.room())
     }
 
-    pub(crate) fn broker_writes(&mut self, id: LinkId, bytes: impl Iterator<Item = u8>) {
-        let link = &mut self.links[id.0];
-        match link.client_end {
+    /// A write would have blocked.
+    pub(crate) fn broker_waits_for_room(&self, id: LinkId) {
+        self.with(id, |link, _| link.waits_for_room = true);
+    }
+
+    pub(crate) fn broker_writes(&self, id: LinkId, bytes: impl Iterator<Item = u8>) {
+        self.with(id, |link, _| match link.client_end {
             // A client that has closed does not look any more.
             End::Shut => drop(bytes.count()),
             End::Open | End::Silent => link.down.extend(bytes),
-        }
+        });
     }
 
     /// The broker writes no more.
-    pub(crate) fn broker_shuts(&mut self, id: LinkId) {
-        self.links[id.0].broker_end = End::Shut;
+    pub(crate) fn broker_shuts(&self, id: LinkId) {
+        self.with(id, |link, _| link.broker_end = End::Shut);
     }
 
     /// The broker has nothing to do with the connection any more.
-    pub(crate) fn broker_forgets(&mut self, id: LinkId) {
-        let link = &mut self.links[id.0];
-        link.broker_end = End::Shut;
-        link.up.clear();
+    pub(crate) fn broker_forgets(&self, id: LinkId) {
+        self.with(id, |link, _| {
+            link.broker_end = End::Shut;
+            link.up.clear();
+        });
     }
 }
 
 impl Link {
+    fn may_be_read(&self, now_ms: u64) -> bool {
+        self.is_reset
+            || self.up_stalled_until_ms <= now_ms && (!self.up.is_empty() || self.client_end == End::Shut)
+    }
+
+    fn room(&self) -> Option<usize> {
+        (!self.is_reset).then(|| self.down_bytes_max.saturating_sub(self.down.len()))
+    }
+
+    /// Everything that has changed and was not announced.
+    fn change(&self, now_ms: u64) -> Readiness {
+        let has_arrived = self.is_reset || self.up_stalled_until_ms <= now_ms;
+        let has_ended = self.is_reset || self.client_end == End::Shut;
+        let ending = has_arrived && has_ended && !self.announced_end;
+        Readiness {
+            readable: ending || has_arrived && self.written_up > self.announced_up,
+            writable: self.waits_for_room && self.room().is_none_or(|room| room > 0),
+            ending,
+        }
+    }
+
     /// The client is gone and the broker is not told.
     pub(crate) fn is_half_open(&self) -> bool {
         self.client_end == End::Silent && self.broker_end == End::Open && !self.is_reset
@@ -249,7 +349,7 @@ mod tests {
 
     #[test]
     fn bytes_arrive_in_pieces_and_then_the_end() {
-        let mut network = Network::new(1);
+        let network = Network::new(1);
         let link = network.open(0, 0, Durability::Fsync, 3);
         network.client_writes(link, b"hello");
         network.client_closes(link);
@@ -260,12 +360,12 @@ mod tests {
 
     #[test]
     fn a_client_that_vanished_fills_the_socket_until_the_network_finds_out() {
-        let mut network = Network::new(1);
+        let network = Network::new(1);
         let link = network.open(0, 0, Durability::Fsync, 3);
         network.client_writes(link, b"hello");
         network.client_vanishes(link, 2);
         assert_eq!(network.broker_reads(link, 9), Read::Bytes(b"he".to_vec()));
-        assert!(!network.broker_may_read(link));
+        assert_eq!(network.broker_reads(link, 9), Read::Nothing);
         network.broker_writes(link, b"abc".iter().copied());
         assert_eq!(network.broker_may_write(link), Some(0));
         network.reset_silent();
@@ -274,13 +374,35 @@ mod tests {
 
     #[test]
     fn nothing_arrives_while_the_way_is_stalled() {
-        let mut network = Network::new(1);
+        let network = Network::new(1);
         let link = network.open(0, 0, Durability::Fsync, 9);
         network.stall(link, 10, 20);
         network.client_writes(link, b"a");
         network.broker_writes(link, b"b".iter().copied());
-        assert!(!network.broker_may_read(link) && !network.client_may_read(link));
-        network.now_ms = 10;
-        assert!(network.broker_may_read(link) && !network.client_may_read(link));
+        assert!(!network.has_changed(link) && !network.client_may_read(link));
+        network.set_now(10);
+        assert!(network.has_changed(link) && !network.client_may_read(link));
+    }
+
+    #[test]
+    fn each_change_is_announced_once() {
+        let network = Network::new(1);
+        let link = network.open(0, 0, Durability::Fsync, 2);
+        let (nothing, readable) =
+            (Readiness::default(), Readiness { readable: true, ..Readiness::default() });
+        assert_eq!(network.take_change(link), nothing);
+        network.client_writes(link, b"a");
+        assert_eq!([network.take_change(link), network.take_change(link)], [readable, nothing]);
+        network.client_writes(link, b"b");
+        assert_eq!(network.take_change(link), readable, "though the first byte was not read");
+        network.broker_writes(link, b"xy".iter().copied());
+        network.broker_waits_for_room(link);
+        assert_eq!(network.take_change(link), nothing);
+        assert_eq!(network.client_reads(link, 1), Read::Bytes(b"x".to_vec()));
+        let writable = Readiness { writable: true, ..nothing };
+        assert_eq!([network.take_change(link), network.take_change(link)], [writable, nothing]);
+        network.client_closes(link);
+        let end = Readiness { readable: true, ending: true, ..nothing };
+        assert_eq!([network.take_change(link), network.take_change(link)], [end, nothing]);
     }
 }

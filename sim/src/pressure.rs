@@ -2,9 +2,9 @@
 //! segments double, records are large beside them, and what is live is little beside the log.
 
 use ledger::QueueFull;
+use turn::Bounds;
 use wire::{Qos, Version};
 
-use crate::broker::Bounds;
 use crate::random::Random;
 use crate::scenario::{QOS, Scenario, Topic};
 
@@ -43,12 +43,13 @@ impl Scenario {
             mail: 1 << 20,
             commands: *random.pick(&[5_000, 1 << 20]),
             answers: 1 << 16,
-            high_water: 1 << 18,
-            waiting: 1 << 24,
+            unasked: 1 << 15,
+            output: 1 << 18,
+            outputs: 1 << 24,
             allowance: 200,
-            socket: *random.pick(&[30_000, 1 << 17]),
-            read: 1 << 16,
+            ..Bounds::default()
         };
+        scenario.socket_bytes = *random.pick(&[30_000, 1 << 17]);
         scenario.session.packet_bytes_max = 100_000;
         scenario.session.waiting_bytes_max = 1 << 28;
         if scenario.ledger.queue_full == QueueFull::Refuse {

@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use turn::{Fault, plant};
+
 use crate::scenario::Kind;
 use crate::trace::Mode;
 use crate::world::{Tally, World};
@@ -21,6 +23,8 @@ const ONCE_FAILED_OF_DISK: [u64; 14] =
     [78, 351, 365, 606, 1_412, 1_603, 2_663, 5_092, 7_004, 7_154, 20_692, 102_027, 102_313, 200_535];
 /// Of so many fresh seeds one is a run with a bound on the log, if nothing is said: these take several times as long.
 const FRESH_PER_DISK: u64 = 5;
+/// A fault that is planted on purpose is found in at most so many runs.
+const RUNS_PER_FAULT: u64 = 3_000;
 /// So many events are shown when a run fails.
 const LAST_EVENTS: usize = 80;
 
@@ -38,6 +42,8 @@ pub(crate) struct Options {
     twice: bool,
     /// Also after a run that has failed.
     goes_on: bool,
+    /// Faults are planted, one after the other, and runs must find each.
+    controls: bool,
 }
 
 impl Options {
@@ -58,6 +64,7 @@ impl Options {
                 "--trace" => options.trace = true,
                 "--twice" => options.twice = true,
                 "--go-on" => options.goes_on = true,
+                "--controls" => options.controls = true,
                 other => return Err(format!("there is no option {other}")),
             }
         }
@@ -74,6 +81,9 @@ struct Run {
 
 /// Runs what was asked for. Whether all went well.
 pub(crate) fn run(options: &Options) -> bool {
+    if options.controls {
+        return Fault::ALL.into_iter().map(is_found).fold(true, |all, found| all && found);
+    }
     let mode = match (options.trace, options.twice) {
         (true, _) => Mode::Print,
         (false, true) => Mode::Digest,
@@ -96,15 +106,35 @@ pub(crate) fn run(options: &Options) -> bool {
     };
     let seconds = begun.elapsed().as_secs_f64();
     let Summary { runs, failed, all } = all;
-    let Tally { steps, published, delivered, crashes, recycled, failures, given_disk, .. } = all;
+    let Tally { steps, published, delivered, crashes, recycled, failures, given_disk, tight, .. } = all;
     println!(
         "{runs} runs, {steps} steps, {published} messages published, {delivered} delivered; {crashes} crashes, {failures} \
-         failures of the journal, {recycled} segments used again, {given_disk} limits raised in the end; in {seconds:.1} s"
+         failures of the journal, {recycled} segments used again, {given_disk} limits raised in the end; memory was \
+         short in {tight} steps; in {seconds:.1} s"
     );
     if failed > 0 {
         println!("{failed} runs have failed");
     }
     failed == 0
+}
+
+/// Plants a fault and runs seeds until one of them fails. Whether one has.
+fn is_found(fault: Fault) -> bool {
+    plant(Some(fault));
+    let fails = |seed: &u64| attempt(Run { kind: Kind::Ordinary, seed: *seed }, Mode::Off).err();
+    let found = (0..RUNS_PER_FAULT).find_map(|seed| fails(&seed).map(|(finding, _)| (seed, finding)));
+    plant(None);
+    match found {
+        Some((seed, finding)) => {
+            let finding: String = finding.lines().next().unwrap_or_default().chars().take(120).collect();
+            println!("{fault:?} is found by seed {seed}: {finding}");
+            true
+        }
+        None => {
+            println!("{fault:?} is not found by the first {RUNS_PER_FAULT} seeds");
+            false
+        }
+    }
 }
 
 /// The kind of this name.
@@ -133,6 +163,7 @@ impl Summary {
         all.recycled += tally.recycled;
         all.failures += tally.failures;
         all.given_disk += tally.given_disk;
+        all.tight += tally.tight;
     }
 }
 

@@ -4,9 +4,9 @@ use index::{Dispatch, Key};
 use ledger::Durability::{self, Fsync, Os};
 use ledger::QueueFull;
 use topic::{TopicFilter, TopicName};
+use turn::Bounds;
 use wire::{Qos, Version};
 
-use crate::broker::Bounds;
 use crate::pressure::Pressure;
 use crate::random::Random;
 
@@ -24,6 +24,10 @@ pub(crate) struct Scenario {
     /// The file system can reserve space.
     pub(crate) disk_reserves: bool,
     pub(crate) bounds: Bounds,
+    /// Clients may make a process hold so much.
+    pub(crate) memory_bytes_max: usize,
+    /// The socket of a connection takes so many bytes that its client has not read.
+    pub(crate) socket_bytes: usize,
     pub(crate) clients: Vec<Profile>,
     pub(crate) topics: Vec<Topic>,
     pub(crate) filters: Vec<Filter>,
@@ -153,6 +157,8 @@ impl Profile {
 /// The most shards that any process has.
 pub(crate) const SHARDS_MAX: usize = 4;
 pub(crate) const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
+/// A group with keys has so much, for its lanes.
+const GROUP_BYTES: usize = 45_000;
 const FILTERS: [&str; 14] = [
     "t/#",
     "t/+/x",
@@ -210,6 +216,8 @@ impl Scenario {
             changes_journal: random.chance(300),
             disk_reserves: random.chance(800),
             bounds: bounds(random),
+            memory_bytes_max: usize::MAX,
+            socket_bytes: *random.pick(&[30, 300, 10_000]),
             clients,
             topics,
             filters,
@@ -255,6 +263,18 @@ impl Scenario {
         }
         self.ledger.units_at_once = usize::try_from(seed / 4 % 3).expect("small");
         self.ledger.units_at_a_time = if (seed / 12).is_multiple_of(2) { 2 } else { 7 };
+    }
+
+    /// Memory is short, for some seeds.
+    pub(crate) fn starve(&mut self, seed: u64) {
+        if seed % 6 != 5 {
+            return;
+        }
+        let limits = [200_000, 300_000, 600_000];
+        let groups = self.filters.iter().filter(|filter| filter.is_shared).count();
+        let of_group = if self.ledger.dispatch == Dispatch::RoundRobin { 1_100 } else { GROUP_BYTES };
+        self.payload_bytes_max = self.payload_bytes_max.max(6_000);
+        self.memory_bytes_max = limits[usize::try_from(seed / 6 % 3).expect("small")] + groups * of_group;
     }
 
     /// A crash may not lose more than what a listener allows: so crashes are no worse than the weakest one.
@@ -451,11 +471,13 @@ fn bounds(random: &mut Random) -> Bounds {
         mail: *random.pick(&[100, 1_000, 1 << 20]),
         commands: *random.pick(&[500, 5_000, 1 << 20]),
         answers: *random.pick(&[2_000, 1 << 16]),
-        high_water: *random.pick(&[100, 1_000, 1 << 18]),
-        waiting: *random.pick(&[2_000, 1 << 24, 1 << 24]),
+        unasked: *random.pick(&[500, 1 << 14]),
+        letters: *random.pick(&[1, 1_000, 1 << 20]),
+        output: *random.pick(&[100, 1_000, 1 << 18]),
+        outputs: *random.pick(&[2_000, 1 << 24, 1 << 24]),
         allowance: 200,
-        socket: *random.pick(&[30, 300, 10_000]),
         read: *random.pick(&[20, 500, 1 << 16]),
+        carry: *random.pick(&[0, 10, 1 << 12]),
     }
 }
 

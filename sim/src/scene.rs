@@ -21,7 +21,7 @@ impl Scene {
     pub(crate) fn pass(&mut self, ms: u64) {
         self.now.monotonic_ms += ms;
         self.now.unix_ms += ms;
-        self.network.now_ms = self.now.monotonic_ms;
+        self.network.set_now(self.now.monotonic_ms);
         self.trace.now_ms = self.now.monotonic_ms;
     }
 
@@ -36,7 +36,7 @@ impl Scene {
     pub(crate) fn noticed(&mut self, shard: usize, noted: &Noted) {
         let Noted { connection, link, client_id, what } = noted;
         note!(self.trace, ("shard {shard}"), "{client_id} on {connection:?} ({link:?}): {what:?}");
-        let client = self.network.link(*link).client;
+        let client = self.network.client_of(*link);
         match what {
             What::Connected => self.oracle.broker_connected(client, *link, self.now),
             What::Refused(reason, why) => self.oracle.broker_refused(client, *reason, why),

@@ -7,7 +7,7 @@ use index::Subscriptions;
 use journal::simulated::Failure;
 use journal::{OpenError, Trouble};
 use ledger::{Addressed, Ledger, QueueCensus};
-use session::Now;
+use session::{Now, Purpose};
 
 use crate::broker::Process;
 use crate::client::{Client, Mood};
@@ -31,6 +31,8 @@ const ALONE_MS: u64 = 90_000;
 const WITHOUT_DISK_MS: u64 = 10_000;
 /// The load of clients that are well takes so long at the most: longer than anybody may be refused.
 const LOAD_MS: u64 = 30_000;
+/// A message takes at most so much memory beside its payload.
+const MESSAGE_BYTES: usize = 1_000;
 /// So many pieces of its work the thread does that sees to the space, while the other one commits once.
 const PIECES_MAX: usize = 40;
 /// An operator raises the limit of a log by this factor...
@@ -76,6 +78,8 @@ pub(crate) struct Tally {
     pub(crate) failures: usize,
     /// Runs in which the log got more disk in the end, because so much of it was live.
     pub(crate) given_disk: usize,
+    /// Steps with so little memory left that nothing new is admitted.
+    pub(crate) tight: u64,
     pub(crate) digest: u64,
 }
 
@@ -86,6 +90,7 @@ impl World {
         if kind == Kind::Ordinary {
             scenario.crowd(seed);
             scenario.slice(seed);
+            scenario.starve(seed);
         }
         let network = Network::new(SHARDS_MAX);
         let disk = Disk::new(random.next(), scenario.disk_reserves);
@@ -208,7 +213,7 @@ impl World {
             self.breathe();
         }
         let now_ms = self.scene.now.monotonic_ms;
-        let timeout = self.process.as_ref().and_then(|process| process.poll_timeout(now_ms));
+        let timeout = self.process.as_mut().and_then(|process| process.poll_timeout(now_ms));
         let until = timeout.map_or(0, |timeout| timeout.saturating_sub(now_ms));
         let ms = if until > 0 && until < 1_000 && self.random.chance(300) {
             until
@@ -315,7 +320,9 @@ impl World {
 
     fn crash(&mut self, crash: Crash) {
         note!(self.scene.trace, ("world"), "the process ends: {crash:?}");
-        if let Some(process) = self.process.take() {
+        // Its connections are dropped at the end, when its clients have found out: none of them is closed in good order.
+        let ended = self.process.take();
+        if let Some(process) = &ended {
             let progress = process.progress();
             self.disk.witness.ended(progress);
             self.tally.crashes += 1;
@@ -394,17 +401,15 @@ impl World {
             }
         }
         let Some(process) = &self.process else { return Ok(()) };
+        self.tally.tight += u64::from(process.budget().is_tight());
         self.check_journal(&process.trouble())?;
         check_account(&process.counters, &process.gauges)?;
-        if let Some(fault) = process.fault() {
-            return Err(fault);
-        }
         let (mail, commands, output) = process.fullest();
         let bounds = self.scenario.bounds;
         let fullest = [
             ("mail to a shard", mail, bounds.mail),
             ("commands to the ledger", commands, bounds.commands),
-            ("an output", output, bounds.high_water + bounds.mail * self.scenario.shards + bounds.answers),
+            ("an output", output, bounds.output + bounds.mail * self.scenario.shards + bounds.answers),
         ];
         for (what, bytes, bound) in fullest {
             if bytes > bound + self.bound_bytes {
@@ -457,7 +462,7 @@ impl World {
             if self.round() {
                 self.check()?;
                 if rounds > ROUNDS_MAX {
-                    let busy = self.process.iter().map(|process| process.busy(&self.scene));
+                    let busy = self.process.iter_mut().map(|process| process.busy(&self.scene));
                     return Err(format!("there is no end: {}", busy.collect::<String>()));
                 }
                 continue;
@@ -472,7 +477,10 @@ impl World {
                     Some(_) if healing_ms >= PATIENCE_MS && self.give_more_disk() => {
                         begun_ms = self.scene.now.monotonic_ms;
                     }
-                    Some(what) if healing_ms >= PATIENCE_MS => return Err(what),
+                    Some(what) if healing_ms >= PATIENCE_MS => {
+                        let memory = self.process.as_ref().map(|process| format!("{:?}", process.budget()));
+                        return Err(format!("{what}; memory: {}", memory.unwrap_or_default()));
+                    }
                     Some(_) => {}
                 }
             }
@@ -546,7 +554,7 @@ impl World {
     /// The clock goes on to the next thing that somebody waits for.
     fn sleep(&mut self) {
         let now_ms = self.scene.now.monotonic_ms;
-        let process = self.process.iter().filter_map(|process| process.poll_timeout(now_ms));
+        let process = self.process.iter_mut().filter_map(|process| process.poll_timeout(now_ms));
         let clients = self.clients.iter().filter_map(Client::poll_timeout);
         let stalls = self.scene.network.poll_timeout(now_ms);
         let next = process.chain(clients).chain(stalls).filter(|at_ms| *at_ms > now_ms).min();
@@ -699,11 +707,28 @@ impl World {
         let Some(process) = &self.process else { return Ok(()) };
         let index = &process.index;
         match (index.len(), index.filters(), index.shapes()) {
-            (0, 0, 0) => Ok(()),
+            (0, 0, 0) => self.check_memory(process),
             (subscriptions, filters, shapes) => Err(format!(
                 "{subscriptions} subscriptions of nobody are in the index, {filters} filters, {shapes} shapes"
             )),
         }
+    }
+
+    /// Retained messages, and connected clients with their wills, are all that memory is held for.
+    fn check_memory(&self, process: &Process) -> Result<(), String> {
+        use Purpose::{Connections, Messages, Places, Sessions};
+        let budget = process.budget();
+        let is_explained = |purpose: &Purpose| matches!(purpose, Connections | Messages | Places | Sessions);
+        let held = Purpose::ALL.into_iter().filter(|purpose| !is_explained(purpose));
+        let left: Vec<Purpose> = held.filter(|purpose| budget.held_bytes(*purpose) > 0).collect();
+        let (retained, retained_bytes) = process.retained();
+        let messages = retained + self.clients.len();
+        let bytes_max =
+            retained_bytes + messages * MESSAGE_BYTES + self.clients.len() * self.scenario.payload_bytes_max;
+        if left.is_empty() && budget.held_bytes(Messages) <= bytes_max {
+            return Ok(());
+        }
+        Err(format!("memory is held for nobody: {budget:?}, {retained_bytes} bytes are retained"))
     }
 
     /// The records alone make the same ledger again.

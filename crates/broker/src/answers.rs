@@ -189,7 +189,7 @@ impl Shard {
         match deliver.what {
             Delivered::Session { packet_id, .. } => {
                 let is_first = client.deferred.is_none();
-                if is_first && self.has_room(id, deliver.message.size_bytes(), to) {
+                if is_first && self.has_room_for_stored(id, deliver.message.size_bytes(), to) {
                     self.send_numbered(deliver, packet_id, now, to);
                 } else if let Some(client) = self.clients.get_mut(id) {
                     client.deferred.get_or_insert_default().push_back(deliver);
@@ -214,7 +214,7 @@ impl Shard {
                 return true;
             };
             let bytes = first.message.size_bytes();
-            if !self.has_room(id, bytes, to) {
+            if !self.has_room_for_stored(id, bytes, to) {
                 return false;
             }
             let client = self.clients.get_mut(id);

@@ -284,7 +284,7 @@ impl Shard {
                 continue;
             }
             let bytes = first.message.size_bytes();
-            if !self.has_room(id, bytes, to) {
+            if !self.has_room_for_stored(id, bytes, to) {
                 break;
             }
             let Some(client) = self.clients.get_mut(id) else { return };
@@ -301,7 +301,15 @@ impl Shard {
     /// Whether so much more may be sent to a client. If not, it is tried again: when its output has been taken, or in a
     /// while if it is the process that is full.
     pub(crate) fn has_room(&mut self, id: ConnectionId, bytes: usize, to: &impl Effects) -> bool {
-        let room = to.room(id, bytes);
+        self.is_open(id, to.room(id, bytes))
+    }
+
+    /// The same for a message that is stored until it is acknowledged.
+    pub(crate) fn has_room_for_stored(&mut self, id: ConnectionId, bytes: usize, to: &impl Effects) -> bool {
+        self.is_open(id, to.room_for_stored(id, bytes))
+    }
+
+    fn is_open(&mut self, id: ConnectionId, room: Room) -> bool {
         if room == Room::Full
             && let Some(client) = self.clients.get_mut(id)
             && !std::mem::replace(&mut client.is_stalled, true)

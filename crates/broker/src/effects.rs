@@ -24,6 +24,12 @@ pub trait Effects {
     /// Whether a connection has something to be read: bytes, its end, or an error. If so, it is read soon.
     fn has_unread(&mut self, connection: ConnectionId) -> bool;
 
+    /// As [`room`](Self::room), for a message that is stored until it is acknowledged. While any memory is left, one such
+    /// message may be sent to a connection for which nothing waits, whatever its length: its acknowledgement frees memory.
+    fn room_for_stored(&self, connection: ConnectionId, bytes: usize) -> Room {
+        self.room(connection, bytes)
+    }
+
     /// All bytes that a connection's socket has taken.
     fn taken_bytes(&self, of: ConnectionId) -> u64;
 

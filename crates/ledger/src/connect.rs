@@ -220,10 +220,16 @@ impl Ledger {
     }
 
     /// Whether the will of a claim takes more than the one that the session has.
+    /// Whether the will of a client adds more memory than its session may free: an older will, and messages that wait
+    /// for the client to take them.
     fn brings_larger_will(&self, session: Option<QueueId>, claim: &Claim) -> bool {
-        let will = session.and_then(|id| self.sessions.find(id)).and_then(|session| session.will.as_ref());
-        let old = will.map_or(0, |will| will.message.size_bytes());
-        claim.will.as_ref().is_some_and(|will| will.message.size_bytes() > old)
+        let session = session.and_then(|id| self.sessions.find(id));
+        let freed = |session: &Session| {
+            let will = session.will.as_ref().map_or(0, |will| will.message.size_bytes());
+            will + session.queue.bytes()
+        };
+        let freed_bytes = session.map_or(0, freed);
+        claim.will.as_ref().is_some_and(|will| will.message.size_bytes() > freed_bytes)
     }
 
     fn pending_will(&mut self, claim: &Claim) -> Option<PendingWill> {

@@ -3,9 +3,10 @@
 /// Bounds of one process, all in bytes. The simulator makes them small, so that they are reached.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// One shard may have this much mail under way to another one before it stops reading what adds to it; the same for
-    /// commands to the ledger.
-    pub under_way: usize,
+    /// One shard may have this much mail under way to another one before it stops reading what adds to it.
+    pub mail: usize,
+    /// One shard may have commands of this weight under way to the ledger before it stops reading what adds to them.
+    pub commands: usize,
     /// The ledger may have answered a shard this much that is not read; then the ledger does nothing that adds to it. The
     /// ledger answers all that it finds in its inbox at a time, and is not to wait for each shard's turn.
     pub answers: usize,
@@ -31,7 +32,8 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            under_way: 1 << 20,
+            mail: 1 << 20,
+            commands: 1 << 20,
             answers: 4 << 20,
             unasked: 256 << 10,
             letters: 1 << 20,

@@ -133,7 +133,6 @@ impl<S> Connections<S> {
         self.places.len() == self.free.len()
     }
     /// All connections, with their names.
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection<S>)> {
         self.places.iter().zip(0..).filter_map(|(place, slot)| {
             let id = ConnectionId { slot, generation: place.generation };

@@ -12,6 +12,7 @@ use session::Purpose;
 use crate::board::Board;
 use crate::bounds::Bounds;
 use crate::connection::{Connection, Connections, Phase};
+use crate::faults::Fault;
 use crate::host::{Host, Peer, Stream};
 use crate::output::{Pool, Shared};
 use crate::post::Post;
@@ -191,6 +192,11 @@ impl<H: Host> Io<H> {
         }
     }
 
+    /// Bytes that wait for the connection with the most.
+    pub(crate) fn fullest_output_bytes(&self) -> usize {
+        self.connections.iter().map(|(_, connection)| connection.waiting_bytes()).max().unwrap_or(0)
+    }
+
     /// Whether the next turn must not sleep.
     pub(crate) fn is_busy(&self) -> bool {
         let writes = !(self.direct.is_empty() && self.bulk.is_empty() && self.large.is_empty());
@@ -215,7 +221,9 @@ impl<H: Host> Io<H> {
         let Some(mut connection) = self.connections.remove(id) else { return };
         self.host.unwatch(&mut connection.stream);
         if let Some(output) = connection.output.take() {
-            self.post.tally().sub(Purpose::Outputs, output.own_bytes());
+            if !Fault::BudgetKept.is_planted() {
+                self.post.tally().sub(Purpose::Outputs, output.own_bytes());
+            }
             self.pool.give_output(output);
         }
         self.post.tally().sub(Purpose::Partials, connection.unparsed_charged);
@@ -244,9 +252,11 @@ impl<H: Host> Io<H> {
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
             self.post.tally().sub(Purpose::Outputs, before_bytes - output.own_bytes());
-            if output.is_empty()
+            let is_early = connection.phase == Phase::Closing && Fault::OutputFreedEarly.is_planted();
+            if (output.is_empty() || is_early)
                 && let Some(output) = connection.output.take()
             {
+                self.post.tally().sub(Purpose::Outputs, output.own_bytes());
                 connection.is_large = false;
                 self.pool.give_output(output);
             }
@@ -271,6 +281,10 @@ impl<H: Host> Io<H> {
 
     fn queue(&mut self, id: ConnectionId, flush: Flush) -> Room {
         let Some(connection) = self.connections.get_mut(id) else { return Room::Open };
+        debug_assert!(
+            connection.phase == Phase::Open,
+            "the brain sends nothing to a connection that it has closed"
+        );
         if !(connection.blocked || connection.is_large) {
             match flush {
                 Flush::Direct if !connection.in_direct => {
@@ -350,6 +364,15 @@ impl<H: Host> Effects for Io<H> {
             self.make_ready(id);
         }
         has_unread
+    }
+
+    fn room_for_stored(&self, connection: ConnectionId, bytes: usize) -> Room {
+        match self.room(connection, bytes) {
+            Room::Full if self.waiting_bytes(connection) == 0 && self.post.has_memory_for(bytes) => {
+                Room::Open
+            }
+            room => room,
+        }
     }
 
     fn taken_bytes(&self, of: ConnectionId) -> u64 {
@@ -467,6 +490,26 @@ mod tests {
         io.forget(busy);
         io.post.look();
         assert_eq!(budget.used_bytes(), 0);
+    }
+
+    /// A queue of long messages may be what memory is short for: if none of them left, it would be short for ever.
+    #[test]
+    fn when_memory_is_short_a_stored_message_leaves_for_an_empty_output_as_long_as_there_is_any() {
+        let mut bench = Bench::with_memory(usize::MAX, 160_000);
+        let (first, second) = (bench.connection(), bench.connection());
+        let budget = Arc::clone(bench.io.post.board().budget());
+        let _held = budget.charge(Purpose::Messages, 151_000);
+        let io = &mut bench.io;
+        io.post.look();
+        assert_eq!(io.room(first, 5_000), Room::Full);
+        assert_eq!(io.room_for_stored(first, 9_001), Room::Full, "there is less memory");
+        assert_eq!(io.room_for_stored(first, 5_000), Room::Open);
+        io.send(first, &[0; 5_000]);
+        assert_eq!(io.room_for_stored(first, 5_000), Room::Full, "one waits already");
+        assert_eq!(io.room_for_stored(second, 5_000), Room::Full, "there is less memory by now");
+        io.flush();
+        io.post.look();
+        assert_eq!(io.room_for_stored(first, 5_000), Room::Open, "it has left");
     }
 
     #[test]

@@ -63,6 +63,11 @@ impl<K: Keeper + ?Sized> LedgerLoop<K> {
         &self.replies.keeper
     }
 
+    /// The keeper of its records.
+    pub fn keeper_mut(&mut self) -> &mut K {
+        &mut self.replies.keeper
+    }
+
     /// Appends letters that have arrived.
     pub fn receive(&mut self, letters: &mut Vec<ToLedger>) {
         self.letters.read.extend(letters.drain(..));
@@ -125,7 +130,7 @@ impl<K: Keeper + ?Sized> LedgerLoop<K> {
     }
 
     /// Whether a shard has so many answers to read that the ledger may add none.
-    fn is_blocked(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         !self.letters.is_last() && !self.board.has_room_for_answers(self.bounds.answers)
     }
 }

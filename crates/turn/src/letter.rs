@@ -23,6 +23,14 @@ pub struct Answers {
     pub(crate) charge: Charge,
 }
 
+impl Answers {
+    /// The replies in their order.
+    #[must_use]
+    pub fn replies(&self) -> &[Reply] {
+        &self.replies
+    }
+}
+
 /// A letter without replies of the ledger.
 pub enum Note<S> {
     /// The mail of one turn of another shard.

@@ -24,6 +24,7 @@ mod bounds;
 mod connection;
 #[cfg(test)]
 mod double;
+mod faults;
 mod host;
 mod io;
 mod ledger;
@@ -38,6 +39,8 @@ mod shard;
 pub use crate::batch::Batch;
 pub use crate::board::Board;
 pub use crate::bounds::Bounds;
+#[cfg(feature = "faults")]
+pub use crate::faults::{Fault, plant};
 pub use crate::host::{Host, LedgerHost, Peer, Received, Stream};
 pub use crate::io::Io;
 pub use crate::ledger::LedgerLoop;

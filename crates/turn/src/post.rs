@@ -10,6 +10,7 @@ use session::{Purpose, Tally};
 use crate::batch::Batch;
 use crate::board::Board;
 use crate::bounds::Bounds;
+use crate::faults::Fault;
 use crate::host::Host;
 use crate::letter::{Note, ToLedger};
 
@@ -73,44 +74,57 @@ impl Post {
             || self.others_bytes.saturating_add(own_bytes) > self.board.budget().tight_bytes()
     }
 
+    /// Whether this many bytes more fit into the limit of memory.
+    pub(crate) fn has_memory_for(&self, bytes: usize) -> bool {
+        let own_bytes = self.tally.held_bytes(Purpose::Outputs);
+        self.others_bytes.saturating_add(own_bytes + bytes) <= self.board.budget().limit_bytes()
+    }
+
     pub(crate) fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {
         let place = &mut self.outgoing[to.number()];
         let batch = place.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
         let weight = batch.push(mail);
-        self.board.mail(self.shard, to).add(weight, self.bounds.under_way)
+        self.board.mail(self.shard, to).add(weight, self.bounds.mail)
     }
 
     pub(crate) fn mail_room(&self, to: ShardId) -> Room {
-        self.board.mail(self.shard, to).room(self.bounds.under_way)
+        self.board.mail(self.shard, to).room(self.bounds.mail)
     }
 
     pub(crate) fn command(&mut self, command: Command) -> Room {
-        let bytes = command.weight_bytes().max(self.bounds.under_way / COMMANDS_UNDER_WAY);
+        let bytes = command.weight_bytes().max(self.bounds.commands / COMMANDS_UNDER_WAY);
         self.command_bytes += bytes;
         self.commands.push(command);
-        self.board.commands(self.shard).add(bytes, self.bounds.under_way)
+        self.board.commands(self.shard).add(bytes, self.bounds.commands)
     }
 
     pub(crate) fn command_room(&self) -> Room {
-        self.board.commands(self.shard).room(self.bounds.under_way)
+        self.board.commands(self.shard).room(self.bounds.commands)
     }
 
     /// Posts what the turn has collected: to the shards first, so that what happened before a command
     /// is handled before the ledger's answer to it.
     pub(crate) fn send(&mut self, host: &mut impl Host) {
         let from = self.shard;
+        if Fault::MailBehindCommands.is_planted() {
+            self.send_commands(host);
+        }
         for (to, batch) in self.outgoing.iter_mut().enumerate() {
             if let Some(mut batch) = batch.take() {
                 batch.charge = Some(self.board.budget().charge(Purpose::Mail, batch.weight_bytes()));
                 host.post(ShardId::new(to), Note::Mail { from, batch }.into());
             }
         }
+        self.send_commands(host);
+        self.look();
+    }
+
+    fn send_commands(&mut self, host: &mut impl Host) {
         if !self.commands.is_empty() {
             let commands = std::mem::take(&mut self.commands);
             let bytes = std::mem::take(&mut self.command_bytes);
-            host.post_to_ledger(ToLedger::Commands { from, commands, bytes });
+            host.post_to_ledger(ToLedger::Commands { from: self.shard, commands, bytes });
         }
-        self.look();
     }
 
     /// Looks how full the process is. Other shards have run while this one slept.
@@ -123,7 +137,8 @@ impl Post {
 
     /// Notes that a batch of another shard was read, and keeps its memory for reuse.
     pub(crate) fn mail_read(&mut self, from: ShardId, mut batch: Box<Batch>, host: &mut impl Host) {
-        if self.board.mail(from, self.shard).handled(batch.reset()) {
+        let is_waited_for = self.board.mail(from, self.shard).handled(batch.reset());
+        if is_waited_for && !Fault::ForgottenResume.is_planted() {
             host.post(from, Note::MailRead(self.shard).into());
         }
         if self.spare.len() < SPARE_BATCHES && batch.capacity_bytes() <= SPARE_BYTES {

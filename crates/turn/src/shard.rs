@@ -9,6 +9,7 @@ use session::Now;
 
 use crate::Sleep;
 use crate::connection::Phase;
+use crate::faults::Fault;
 use crate::host::{Host, Received, Stream};
 use crate::io::Io;
 use crate::letter::{Accepted, Letter, Note};
@@ -64,6 +65,16 @@ impl<H: Host> ShardLoop<H> {
         self.now = now;
         self.io.now_ms = now.monotonic_ms;
         self.io.post.look();
+    }
+
+    /// The same, to be looked at.
+    pub fn host_ref(&self) -> &H {
+        &self.io.host
+    }
+
+    /// Bytes that wait for the connection with the most, for the simulator to check against its bound.
+    pub fn fullest_output_bytes(&self) -> usize {
+        self.io.fullest_output_bytes()
     }
 
     /// Notes a change of a stream.
@@ -227,7 +238,7 @@ impl<H: Host> ShardLoop<H> {
             Ok(Received { bytes: 0, .. }) => self.lost(id, &Cause::EndOfStream),
             Ok(Received { bytes: count, is_drained }) => {
                 // Later bytes are announced anew. The end of the stream was announced once, and is not again.
-                connection.readable = !is_drained || connection.ending;
+                connection.readable = (!is_drained && !Fault::LostWakeUp.is_planted()) || connection.ending;
                 self.io.counters.bytes_received.add(count as u64);
                 self.feed(id, count);
                 if self.io.connections.get(id).is_some_and(|c| c.readable && !c.paused) {

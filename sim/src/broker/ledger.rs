@@ -1,207 +1,209 @@
-//! The ledger's thread: carries out commands, does what was put off, and posts its replies.
+//! The thread of the ledger.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use ::journal::Journal;
-use index::ShardId;
-use ledger::{
-    Address, Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Reply, Room, RoomWait, Turnover, Wanted,
-};
+use ::journal::record::{Decoder, encode_group};
+use ledger::{Address, Fetched, Keeper, Ledger, Lsn, Needs, Progress, Record, Refusal, Room, Wanted};
+use turn::{Board, Bounds, LedgerLoop, Sleep, ToLedger};
 
-use super::post::{Addressed, Board, Commands, Letter};
+use super::outside::Outbox;
 use crate::random::Random;
 use crate::scene::Scene;
-use crate::trace::{Trace, note};
+use crate::trace::note;
 use crate::witness::Witness;
 
-/// The ledger with its inbox.
+/// Bodies of messages that are read back in one turn, at the most.
+const FETCHED_MAX: usize = 40;
+
+/// An event loop, its inbox, and who wakes it.
 pub(crate) struct LedgerThread {
-    pub(crate) ledger: Ledger,
-    pub(crate) keeper: Journal,
-    board: Rc<Board>,
-    pub(crate) inbox: VecDeque<Commands>,
-    pub(crate) outbox: VecDeque<Addressed>,
-    /// Records that are to be copied, as far as they are still true.
-    turnover: Turnover,
-    /// Commands wait while there is no space just now.
-    room_wait: RefCell<RoomWait>,
-    has_more_to_copy: bool,
-    /// It was told how far the journal has come.
+    body: LedgerLoop<Observed>,
+    pub(crate) inbox: VecDeque<ToLedger>,
+    pub(crate) outbox: Outbox,
+    /// The progress of the journal that the ledger was told.
     told: Progress,
-    /// Groups with a message that were taken.
-    pub(crate) taken: u64,
     /// The journal may have something for it.
     pub(crate) is_woken: bool,
 }
 
-/// What the ledger says in one turn. No shard may hear that a message is decided before all have the message.
-struct Replies<'a> {
-    shards: Vec<VecDeque<Reply>>,
-    decided: Vec<VecDeque<Reply>>,
-    keeper: &'a mut Journal,
-    taken: &'a mut u64,
-    witness: &'a mut Witness,
-    trace: &'a mut Trace,
-    has_room: bool,
-}
-
-impl Effects for Replies<'_> {
-    fn post(&mut self, to: ShardId, reply: Reply) {
-        let replies = match reply {
-            Reply::Decided { .. } => &mut self.decided,
-            _ => &mut self.shards,
-        };
-        replies[to.number()].push_back(reply);
-    }
-
-    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        let committed = self.keeper.commit(group);
-        note!(self.trace, ("ledger"), "records {group:?}: {committed:?}");
-        assert_ne!(committed, Err(Refusal::TooLong), "the ledger keeps to what a frame takes: {group:?}");
-        let has_message = matches!(group.first(), Some(Record::Enqueue { .. }));
-        *self.taken += u64::from(has_message && committed.is_ok());
-        committed.inspect(|at| self.witness.recorded(*at, group))
-    }
-
-    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        let copied = self.keeper.copy(group);
-        note!(self.trace, ("ledger"), "copies {group:?}: {copied:?}");
-        copied.inspect(|at| self.witness.recorded(*at, group))
-    }
-
-    fn group_bytes_max(&self) -> usize {
-        self.keeper.group_bytes_max()
-    }
-
-    fn address(&mut self) -> Option<Address> {
-        self.keeper.address()
-    }
-
-    fn fetch(&mut self, wanted: Wanted) {
-        note!(self.trace, ("ledger"), "{wanted:?}");
-        self.keeper.fetch(wanted);
-    }
-
-    fn has_room(&self) -> bool {
-        self.has_room
-    }
-
-    fn lacks_space(&self) -> bool {
-        self.keeper.room() == Room::None
-    }
-}
-
 impl LedgerThread {
-    pub(crate) fn new(ledger: Ledger, mut keeper: Journal, board: Rc<Board>) -> Self {
-        Keeper::set_live_bytes(&mut keeper, ledger.live_bytes());
-        Self {
-            ledger,
-            keeper,
-            board,
-            inbox: VecDeque::new(),
-            outbox: VecDeque::new(),
-            turnover: Turnover::default(),
-            room_wait: RefCell::default(),
-            has_more_to_copy: false,
-            told: Progress::default(),
+    pub(crate) fn new(
+        ledger: Ledger,
+        journal: Journal,
+        board: Arc<Board>,
+        bounds: Bounds,
+        random: Random,
+    ) -> Self {
+        let keeper = Box::new(Observed {
+            journal,
+            recorded: Vec::new(),
+            said: Vec::new(),
             taken: 0,
+            fetches: 0,
+            random,
+        });
+        Self {
+            body: LedgerLoop::new(ledger, keeper, board, bounds),
+            inbox: VecDeque::new(),
+            outbox: Outbox::default(),
+            told: Progress::default(),
             is_woken: false,
         }
     }
 
-    /// Whether anything would wake the thread, which waits for shards that have much to read.
-    pub(crate) fn is_awake(&self, now_ms: u64) -> bool {
-        let has_come = |at_ms: Option<u64>| at_ms.is_some_and(|at_ms| at_ms <= now_ms);
-        let waits = self.waits(now_ms);
-        let may_go_on = !self.inbox.is_empty() || self.ledger.has_work();
-        let is_wanted = may_go_on && !waits
-            || self.has_more_to_copy
-            || self.is_woken
-            || self.keeper.has_fetched()
-            || self.keeper.progress() != self.told
-            || has_come(self.ledger.poll_timeout()) && !waits;
-        is_wanted && self.board.has_room_for_answers()
+    pub(crate) fn ledger(&self) -> &Ledger {
+        self.body.ledger()
     }
 
-    /// Whether commands wait for space.
-    fn waits(&self, now_ms: u64) -> bool {
-        self.room_wait.borrow_mut().waits(self.keeper.room(), now_ms)
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.body.keeper().journal
+    }
+
+    /// Groups with a message that were taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.body.keeper().taken
+    }
+
+    /// Whether anything would wake the thread, which waits for shards that have much to read.
+    pub(crate) fn is_awake(&mut self, now_ms: u64) -> bool {
+        if self.body.is_blocked() {
+            return false;
+        }
+        let is_due = match self.body.sleep(now_ms) {
+            Sleep::No => true,
+            Sleep::Until(at_ms) => at_ms <= now_ms,
+            Sleep::Long => false,
+        };
+        is_due || !self.inbox.is_empty() || self.is_woken || self.journal().progress() != self.told
     }
 
     /// When it wants to be woken though nothing happens.
-    pub(crate) fn poll_timeout(&self, now_ms: u64) -> Option<u64> {
-        if self.waits(now_ms) {
-            self.room_wait.borrow().poll_timeout(now_ms)
-        } else {
-            self.ledger.poll_timeout()
+    pub(crate) fn poll_timeout(&mut self, now_ms: u64) -> Option<u64> {
+        match self.body.sleep(now_ms) {
+            Sleep::Until(at_ms) => Some(at_ms),
+            Sleep::No | Sleep::Long => None,
         }
     }
 
-    /// One turn: some commands, possibly of a part of a shard's turn only.
-    pub(crate) fn turn(
-        &mut self,
-        shards: usize,
-        witness: &mut Witness,
-        scene: &mut Scene,
-        random: &mut Random,
-    ) {
-        let now = scene.now;
+    /// One turn, with some of what has arrived.
+    pub(crate) fn turn(&mut self, witness: &mut Witness, scene: &mut Scene, random: &mut Random) {
         self.is_woken = false;
-        let none = || (0..shards).map(|_| VecDeque::new()).collect();
-        let mut replies = Replies {
-            shards: none(),
-            decided: none(),
-            keeper: &mut self.keeper,
-            taken: &mut self.taken,
-            witness,
-            trace: &mut scene.trace,
-            has_room: random.chance(900),
-        };
-        let room_wait = &self.room_wait;
-        let waits =
-            |replies: &Replies<'_>| room_wait.borrow_mut().waits(replies.keeper.room(), now.monotonic_ms);
-        replies.keeper.begin_turn();
-        for _ in 0..random.some_of(self.inbox.len()) {
-            let Some(commands) = self.inbox.front_mut() else { break };
-            for _ in 0..random.some_of(commands.commands.len()) {
-                if waits(&replies) {
-                    break;
-                }
-                let Some(command) = commands.commands.pop_front() else { break };
-                note!(replies.trace, ("ledger"), "hears of shard {}: {command:?}", commands.from.number());
-                self.ledger.handle(commands.from, command, now, &mut replies);
-            }
-            if commands.commands.is_empty()
-                && let Some(Commands { from, bytes, .. }) = self.inbox.pop_front()
-                && self.board.commands_read(from, bytes)
-            {
-                self.outbox.push_back(Addressed::Shard(from, Letter::CommandsRead));
+        let count = random.some_of(self.inbox.len());
+        let mut letters: Vec<ToLedger> = self.inbox.drain(..count).collect();
+        for letter in &letters {
+            if let ToLedger::Commands { from, commands, .. } = letter {
+                note!(scene.trace, ("ledger"), "hears of shard {}: {commands:?}", from.number());
             }
         }
-        // Some of what was read back, in the order in which it stands on the disk.
-        let fetched = if replies.keeper.has_fetched() { 1 + random.some_of(40) } else { 0 };
-        for _ in 0..fetched {
-            let Some(fetched) = replies.keeper.next_fetched() else { break };
-            note!(replies.trace, ("ledger"), "{fetched:?}");
-            self.ledger.fetched(fetched, &mut replies);
+        self.body.receive(&mut letters);
+        self.told = self.journal().progress();
+        self.body.turn(scene.now, &mut self.outbox);
+        let keeper = self.body.keeper_mut();
+        for (at, group) in keeper.recorded.drain(..) {
+            note!(scene.trace, ("ledger"), "records {group:?} at {at:?}");
+            witness.recorded(at, &group);
         }
-        if !waits(&replies) {
-            self.ledger.work(now, &mut replies);
+        for said in keeper.said.drain(..) {
+            note!(scene.trace, ("ledger"), "{said}");
         }
-        self.has_more_to_copy =
-            self.turnover.work(&mut self.ledger, now, &mut replies, |replies| &mut *replies.keeper);
-        replies.keeper.end_turn();
-        self.told = replies.keeper.progress();
-        self.ledger.progress(self.told, now, &mut replies);
-        for all in [replies.shards, replies.decided] {
-            for (shard, replies) in all.into_iter().enumerate().filter(|(_, replies)| !replies.is_empty()) {
-                let shard = ShardId::new(shard);
-                let bytes = replies.iter().map(Reply::weight_bytes).sum();
-                self.board.add_answers(shard, bytes);
-                self.outbox.push_back(Addressed::Shard(shard, Letter::Replies { replies, bytes }));
-            }
+    }
+}
+
+/// A journal, with a note of all that it was given.
+struct Observed {
+    journal: Journal,
+    recorded: Vec<(Lsn, Vec<Record<'static>>)>,
+    said: Vec<String>,
+    taken: u64,
+    /// Bodies that are still handed out in this turn.
+    fetches: usize,
+    random: Random,
+}
+
+impl Observed {
+    fn note(&mut self, outcome: Result<Lsn, Refusal>, group: &[Record<'_>]) {
+        match outcome {
+            Ok(at) => self.recorded.push((at, copies(group))),
+            Err(refusal) => self.said.push(format!("is refused {group:?}: {refusal:?}")),
         }
+    }
+}
+
+/// Records with messages of their own: those of the broker are on its account of memory as long as anybody has them.
+fn copies(group: &[Record<'_>]) -> Vec<Record<'static>> {
+    let mut bytes = Vec::new();
+    encode_group(group, &mut bytes);
+    let mut decoder = Decoder::default();
+    let decoded = decoder.records(&bytes).map(|decoded| decoded.expect("what is encoded can be decoded"));
+    decoded.filter_map(|decoded| decoded.record).collect()
+}
+
+impl Keeper for Observed {
+    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        let committed = self.journal.commit(group);
+        assert_ne!(committed, Err(Refusal::TooLong), "the ledger keeps to what a frame takes: {group:?}");
+        let has_message = matches!(group.first(), Some(Record::Enqueue { .. }));
+        self.taken += u64::from(has_message && committed.is_ok());
+        self.note(committed, group);
+        committed
+    }
+
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        let copied = self.journal.copy(group);
+        self.note(copied, group);
+        copied
+    }
+
+    fn room(&self) -> Room {
+        self.journal.room()
+    }
+
+    fn group_bytes_max(&self) -> usize {
+        self.journal.group_bytes_max()
+    }
+
+    fn address(&mut self) -> Option<Address> {
+        self.journal.address()
+    }
+
+    fn fetch(&mut self, wanted: Wanted) {
+        self.journal.fetch(wanted);
+    }
+
+    /// Some of what was read back, in the order in which it stands on the disk.
+    fn next_fetched(&mut self) -> Option<Fetched> {
+        self.fetches = self.fetches.checked_sub(1)?;
+        self.journal.next_fetched()
+    }
+
+    fn has_fetched(&self) -> bool {
+        self.journal.has_fetched()
+    }
+
+    fn begin_turn(&mut self) {
+        self.fetches = 1 + self.random.some_of(FETCHED_MAX);
+        self.journal.begin_turn();
+    }
+
+    fn end_turn(&mut self) {
+        self.journal.end_turn();
+    }
+
+    fn progress(&self) -> Progress {
+        self.journal.progress()
+    }
+
+    fn next_to_copy(&mut self, needs: Needs<'_>) -> Option<Vec<Record<'static>>> {
+        self.journal.next_to_copy(needs)
+    }
+
+    fn set_live_bytes(&mut self, bytes: usize) {
+        Keeper::set_live_bytes(&mut self.journal, bytes);
+    }
+
+    fn pending_bytes(&self) -> usize {
+        Keeper::pending_bytes(&self.journal)
     }
 }

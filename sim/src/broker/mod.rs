@@ -1,32 +1,30 @@
 //! The broker as one process: shards, the ledger, and the ways between them.
 
-mod hands;
 mod journal;
 mod ledger;
-mod post;
+mod outside;
 mod shard;
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::broker::{Counters, Shard};
 use ::journal::OpenError;
-use ::ledger::{Gauges, Keeper, Ledger, Progress, Record};
+use ::ledger::{Charged, Gauges, Keeper, Ledger, Progress, Record};
 use index::{ShardId, Subscriptions};
-use session::Now;
+use session::{Budget, Now};
+use turn::{Board, Letter};
 
-pub(crate) use hands::{Noted, What};
-pub(crate) use post::Bounds;
+pub(crate) use outside::{Noted, What};
 
 use crate::disk::Disk;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::scene::Scene;
-use hands::Hands;
+use crate::trace::note;
 use journal::JournalThreads;
 use ledger::LedgerThread;
-use post::{Addressed, Board};
+use outside::Addressed;
 use shard::ShardThread;
 
 /// What a process has in its log, and what it could not put there.
@@ -47,7 +45,7 @@ pub(crate) struct Process {
     shards: Vec<ShardThread>,
     ledger: LedgerThread,
     journal: JournalThreads,
-    board: Rc<Board>,
+    board: Arc<Board>,
     pub(crate) index: Arc<Subscriptions>,
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) gauges: Arc<Gauges>,
@@ -70,7 +68,11 @@ impl Process {
         // Once more, without the bodies of messages where they are not wanted.
         let mut again = ::journal::open(disk.storage(), scenario.journal.clone())?;
         let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
-        let ledger = Ledger::recover_from(scenario.ledger.clone(), Arc::clone(&index), &mut again, scene.now);
+        let budget = Arc::new(Budget::new(scenario.memory_bytes_max));
+        let mut charged = Charged::new(&mut again, &budget);
+        let ledger =
+            Ledger::recover_from(scenario.ledger.clone(), Arc::clone(&index), &mut charged, scene.now);
+        let ledger = ledger.with_budget(Arc::clone(&budget));
         let opened = again.finish();
         if !matches!(opened, Err(OpenError::Damaged(_)))
             && let Err(finding) = disk.witness.judge(&records, &scenario.ledger, scene.now)
@@ -80,20 +82,28 @@ impl Process {
         let (keeper, committer, preparer, _) = opened?;
         disk.witness.begin(records);
         let gauges = ledger.gauges();
-        let board = Board::new(count, scenario.bounds);
+        let board = Arc::new(Board::new(count, Arc::clone(&budget)));
         let settings = Arc::new(scenario.session.clone());
         let counters: Vec<Arc<Counters>> = (0..count).map(|_| Arc::default()).collect();
         let shards = (0..count).map(|number| {
             let (settings, index) = (Arc::clone(&settings), Arc::clone(&index));
             let counters = Arc::clone(&counters[number]);
-            let brain = Shard::new(ShardId::new(number), settings, index, counters, None, scene.now);
-            let hands = Hands::new(number, count, Rc::clone(&board), Random::new(random.next()));
-            ShardThread::new(number, brain, hands)
+            let id = ShardId::new(number);
+            let brain = Shard::new(id, settings, index, Arc::clone(&counters), None, scene.now)
+                .with_budget(Arc::clone(&budget));
+            let chance = Random::new(random.next());
+            ShardThread::new(brain, Arc::clone(&board), (counters, scenario.bounds), chance, scene.now)
         });
         let shards = shards.collect();
         Ok(Self {
             shards,
-            ledger: LedgerThread::new(ledger, keeper, Rc::clone(&board)),
+            ledger: LedgerThread::new(
+                ledger,
+                keeper,
+                Arc::clone(&board),
+                scenario.bounds,
+                Random::new(random.next()),
+            ),
             journal: JournalThreads::new(committer, preparer, scene.now.monotonic_ms),
             board,
             index,
@@ -107,7 +117,7 @@ impl Process {
         let shard = &mut self.shards[number];
         let posted = shard.post_one();
         if let Some(letter) = posted {
-            self.deliver(letter);
+            self.deliver(letter, scene);
             return true;
         }
         let is_awake = shard.is_awake(scene);
@@ -119,13 +129,13 @@ impl Process {
 
     /// Lets the ledger do something, if it has anything to do.
     pub(crate) fn run_ledger(&mut self, disk: &mut Disk, scene: &mut Scene, random: &mut Random) -> bool {
-        if let Some(letter) = self.ledger.outbox.pop_front() {
-            self.deliver(letter);
+        if let Some(letter) = self.ledger.outbox.pop() {
+            self.deliver(letter, scene);
             return true;
         }
         let is_awake = self.ledger.is_awake(scene.now.monotonic_ms);
         if is_awake {
-            self.ledger.turn(self.shards.len(), &mut disk.witness, scene, random);
+            self.ledger.turn(&mut disk.witness, scene, random);
         }
         is_awake
     }
@@ -154,70 +164,83 @@ impl Process {
 
     /// What there is of space, and what came of it.
     pub(crate) fn space(&self) -> Space {
-        let ::journal::Status { log_bytes, segments, spares, .. } = self.ledger.keeper.status();
+        let ::journal::Status { log_bytes, segments, spares, .. } = self.ledger.journal().status();
         let load = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
         Space {
-            live_bytes: self.ledger.ledger.live_bytes() as u64,
+            live_bytes: self.ledger.ledger().live_bytes() as u64,
             log_bytes,
             segments,
             spares,
-            taken: self.ledger.taken,
+            taken: self.ledger.taken(),
             refused: load(&self.gauges.commits_refused) + load(&self.gauges.unrecorded),
         }
     }
 
     fn has_space(&self) -> bool {
-        self.ledger.keeper.log().trouble().no_space.is_none()
+        self.ledger.journal().log().trouble().no_space.is_none()
+    }
+
+    /// How many messages are retained, and how many bytes of them.
+    pub(crate) fn retained(&self) -> (usize, usize) {
+        let load = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed);
+        (load(&self.gauges.retained_messages), load(&self.gauges.retained_bytes))
+    }
+
+    /// The account of memory.
+    pub(crate) fn budget(&self) -> &Budget {
+        self.board.budget()
     }
 
     /// How far the journal has come.
     pub(crate) fn progress(&self) -> Progress {
-        self.ledger.keeper.progress()
+        self.ledger.journal().progress()
     }
 
     /// Segments of the journal that were used again.
     pub(crate) fn recycled(&self) -> u64 {
-        self.ledger.keeper.status().recycled
+        self.ledger.journal().status().recycled
     }
 
     /// What is wrong with the journal, that is not to be expected of the disk.
     pub(crate) fn trouble(&self) -> ::journal::Trouble {
-        self.ledger.keeper.log().trouble()
+        self.ledger.journal().log().trouble()
     }
 
-    fn deliver(&mut self, letter: Addressed) {
+    fn deliver(&mut self, letter: Addressed, scene: &mut Scene) {
         match letter {
-            Addressed::Shard(to, letter) => self.shards[to.number()].inbox.push_back(letter),
-            Addressed::Ledger(commands) => self.ledger.inbox.push_back(commands),
+            Addressed::Shard(to, letter) => {
+                if let Letter::Answers(answers) = &letter {
+                    for reply in answers.replies() {
+                        note!(scene.trace, ("shard {}", to.number()), "is told {reply:?}");
+                    }
+                }
+                self.shards[to.number()].outside().inbox.push_back(letter);
+            }
+            Addressed::Ledger(letter) => self.ledger.inbox.push_back(letter),
         }
     }
 
     /// When somebody wants to be woken.
-    pub(crate) fn poll_timeout(&self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn poll_timeout(&mut self, now_ms: u64) -> Option<u64> {
         let shards = self.shards.iter().filter_map(ShardThread::poll_timeout);
         shards.chain(self.ledger.poll_timeout(now_ms)).min()
-    }
-
-    /// What somebody did that must not be done.
-    pub(crate) fn fault(&self) -> Option<String> {
-        self.board.faults.borrow_mut().pop()
     }
 
     /// The fullest way between shards, the fullest to the ledger, and the fullest output, in bytes.
     pub(crate) fn fullest(&self) -> (usize, usize, usize) {
         let (mail, commands) = self.board.fullest();
-        let output = self.shards.iter().map(|shard| shard.hands.fullest()).max().unwrap_or(0);
+        let output = self.shards.iter().map(ShardThread::fullest_output_bytes).max().unwrap_or(0);
         (mail, commands, output)
     }
 
     /// What of the ledger would survive, in words.
     pub(crate) fn durable_state(&self) -> String {
-        self.ledger.ledger.durable_state()
+        self.ledger.ledger().durable_state()
     }
 
     /// How many messages wait in the ledger though they have expired.
     pub(crate) fn expired_waiting(&self, now: Now) -> usize {
-        self.ledger.ledger.expired_waiting(now)
+        self.ledger.ledger().expired_waiting(now)
     }
 
     /// Something is kept in memory only, for want of space.
@@ -226,12 +249,12 @@ impl Process {
     }
 
     /// Who would not sleep, and why.
-    pub(crate) fn busy(&self, scene: &Scene) -> String {
+    pub(crate) fn busy(&mut self, scene: &Scene) -> String {
         let shards = self.shards.iter().map(|shard| format!("{:?}; ", shard.busy(scene)));
         let ledger = self.ledger.is_awake(scene.now.monotonic_ms);
         let now_ms = scene.now.monotonic_ms;
-        let timeout = self.ledger.ledger.poll_timeout();
-        let work = self.ledger.ledger.has_work();
+        let timeout = self.ledger.ledger().poll_timeout();
+        let work = self.ledger.ledger().has_work();
         format!(
             "{}ledger: {ledger}, work {work}, timeout {timeout:?}, now {now_ms}",
             shards.collect::<String>()

@@ -155,7 +155,7 @@ impl Client {
         }
         let shard = self.shard.filter(|before| *before < scenario.shards).unwrap_or(shard);
         self.shard = Some(shard).filter(|_| may_last);
-        let link = scene.network.open(self.number, shard, self.profile.durability, scenario.bounds.socket);
+        let link = scene.network.open(self.number, shard, self.profile.durability, scenario.socket_bytes);
         self.link = Some(link);
         self.lasts = lasts;
         self.is_unsure |= may_last && self.session.is_none();
