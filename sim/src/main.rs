@@ -20,6 +20,7 @@ mod random;
 mod runs;
 mod scenario;
 mod scene;
+mod tally;
 mod trace;
 mod witness;
 mod world;

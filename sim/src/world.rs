@@ -17,6 +17,7 @@ use crate::oracle::{Oracle, SessionNo, SpaceJudge, Standing, check_account};
 use crate::random::Random;
 use crate::scenario::{Kind, Profile, SHARDS_MAX, Scenario};
 use crate::scene::Scene;
+use crate::tally::Tally;
 use crate::trace::{Mode, Trace, note};
 use crate::witness::{difference, resolved};
 
@@ -39,8 +40,18 @@ const PIECES_MAX: usize = 40;
 const TIMES_MORE: u64 = 3;
 /// ... and by so many of the longest segments.
 const SEGMENTS_MORE: u64 = 32;
+/// Out of a thousand turns of shards and the ledger: the system does not run the thread, for so many steps at most.
+const HELD_PER_MILLE: usize = 10;
+const HELD_STEPS_MAX: usize = 200;
 /// Rounds without the clock going on: more are a loop without end.
 const ROUNDS_MAX: usize = 100_000;
+
+/// A thread of the broker that takes turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    Shard(usize),
+    Ledger,
+}
 
 /// A broker, its clients and their world.
 pub(crate) struct World {
@@ -59,28 +70,11 @@ pub(crate) struct World {
     space: Option<SpaceJudge>,
     /// The disk is slow.
     slow_until_ms: u64,
+    /// The system does not run a thread before this step, in the middle of what it posts perhaps.
+    held: Option<(Thread, u64)>,
     /// An operator has raised the limit of the log to this, in bytes.
     disk_bytes_least: u64,
     tally: Tally,
-}
-
-/// What a run that went well came to.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tally {
-    pub(crate) steps: u64,
-    pub(crate) published: usize,
-    pub(crate) delivered: usize,
-    /// Processes that have ended without warning.
-    pub(crate) crashes: usize,
-    /// Segments of the journal that were cleaned and used again.
-    pub(crate) recycled: u64,
-    /// Processes whose journal has failed.
-    pub(crate) failures: usize,
-    /// Runs in which the log got more disk in the end, because so much of it was live.
-    pub(crate) given_disk: usize,
-    /// Steps with so little memory left that nothing new is admitted.
-    pub(crate) tight: u64,
-    pub(crate) digest: u64,
 }
 
 impl World {
@@ -117,6 +111,7 @@ impl World {
             bound_bytes,
             space: (kind == Kind::Disk).then(SpaceJudge::default),
             slow_until_ms: 0,
+            held: None,
             disk_bytes_least: 0,
             tally: Tally::default(),
         };
@@ -177,10 +172,14 @@ impl World {
         match self.random.weighted(&weather.weights) {
             0 => {
                 let shard = self.random.below(self.scenario.shards);
-                self.run_shard(shard);
+                if !self.is_held(Thread::Shard(shard)) {
+                    self.run_shard(shard);
+                }
             }
             1 => {
-                self.run_ledger();
+                if !self.is_held(Thread::Ledger) {
+                    self.run_ledger();
+                }
             }
             2 => {
                 let client = self.random.below(self.clients.len());
@@ -197,6 +196,16 @@ impl World {
         }
         self.after_journal();
         Ok(())
+    }
+
+    /// Whether the system does not run a thread now. It may run no other for a while that comes in between.
+    fn is_held(&mut self, thread: Thread) -> bool {
+        let step = self.scene.trace.step;
+        if self.held.is_none_or(|(_, until)| until <= step) {
+            let is_held = self.random.chance(HELD_PER_MILLE);
+            self.held = is_held.then(|| (thread, step + self.random.between(10, HELD_STEPS_MAX) as u64));
+        }
+        self.held.is_some_and(|(held, _)| held == thread)
     }
 
     fn pass_some_time(&mut self) {
@@ -408,7 +417,8 @@ impl World {
         let bounds = self.scenario.bounds;
         let fullest = [
             ("mail to a shard", mail, bounds.mail),
-            ("commands to the ledger", commands, bounds.commands),
+            // However small a command is, it weighs one part in 512 of the bound, and one turn may bring hundreds.
+            ("commands to the ledger", commands, 3 * bounds.commands),
             ("an output", output, bounds.output + bounds.mail * self.scenario.shards + bounds.answers),
         ];
         for (what, bytes, bound) in fullest {

@@ -48,6 +48,7 @@ const STEPS: &[(&str, Work)] = &[
     // The last steps use all the time that they are given. This one runs beside the others.
     (BESIDE, |house, log| program::SOAK.run_in_short(house, log)),
     ("simulation", |house, log| {
+        log.run(sim::command(house).arg("--controls"))?;
         log.run(sim::command(house).args(["--runs", "1000"]))?;
         // New seeds for every change, and the same seeds for everybody who tests that change.
         let seed = sim::seed_of_tree(house).to_string();

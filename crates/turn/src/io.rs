@@ -252,7 +252,7 @@ impl<H: Host> Io<H> {
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
             self.post.tally().sub(Purpose::Outputs, before_bytes - output.own_bytes());
-            let is_early = connection.phase == Phase::Closing && Fault::OutputFreedEarly.is_planted();
+            let is_early = connection.over && Fault::OutputFreedEarly.is_planted();
             if (output.is_empty() || is_early)
                 && let Some(output) = connection.output.take()
             {

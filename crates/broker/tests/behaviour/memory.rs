@@ -255,6 +255,32 @@ fn those_who_are_away_leave_room_for_who_comes() {
     assert!(answer[0].starts_with("CONNACK Success"), "{answer:?}");
 }
 
+/// A queue may be the reason why memory is short: its client must be able to come and take it.
+#[test]
+fn a_client_that_comes_back_may_bring_a_will_no_longer_than_what_waits_for_it() {
+    let mut world = world(1);
+    let (peer, _) = knock(&mut world, 0, &lasting(Version::V5, "c"), Version::V5);
+    subscribe(&mut world, peer, "a");
+    world.hang_up(peer);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    publish(&mut world, publisher, "a", &[7; 10_000], false);
+    let _held = make_tight(&world);
+    let long = vec![7; 20_000];
+    for (payload, reason) in [(&long[..], "Quota exceeded"), (&long[..5_000], "Success")] {
+        let mut again = lasting(Version::V5, "c");
+        again.will = Some(Will {
+            topic: name("will"),
+            payload: Binary::new(payload).expect("short"),
+            qos: Qos::AtMostOnce,
+            retain: false,
+            delay_interval_secs: None,
+            properties: MessageProperties::default(),
+        });
+        let (_, answer) = knock(&mut world, 0, &again, Version::V5);
+        assert!(answer[0].starts_with(&format!("CONNACK {reason}")), "{answer:?}");
+    }
+}
+
 #[test]
 fn exchanges_of_qos_2_are_on_the_account() {
     let mut world = world(1);
