@@ -4,6 +4,7 @@ use index::ConnectionId;
 
 use crate::host::Peer;
 use crate::output::{Output, Pool};
+use crate::parts::Length;
 
 /// A stream with its buffers. An idle one holds no memory beyond this.
 pub(crate) struct Connection<S> {
@@ -32,8 +33,8 @@ pub(crate) struct Connection<S> {
     pub(crate) queued: bool,
     pub(crate) in_direct: bool,
     pub(crate) in_bulk: bool,
-    /// Its output is written in parts, in turn with others. It stands in that queue, unless it is blocked.
-    pub(crate) is_large: bool,
+    /// How its output is written. An output in parts stands in the queue of those, unless it is blocked.
+    pub(crate) length: Length,
     pub(crate) over: bool,
 }
 
@@ -65,7 +66,7 @@ impl<S> Connection<S> {
             queued: false,
             in_direct: false,
             in_bulk: false,
-            is_large: false,
+            length: Length::Direct,
             over: false,
         }
     }

@@ -15,6 +15,7 @@ use crate::connection::{Connection, Connections, Phase};
 use crate::faults::Fault;
 use crate::host::{Host, Peer, Stream};
 use crate::output::{Pool, Shared};
+use crate::parts::{InParts, Length};
 use crate::post::Post;
 use crate::ready::Ready;
 use crate::shard::Readiness;
@@ -50,8 +51,7 @@ pub struct Io<H: Host> {
     pub(crate) bounds: Bounds,
     direct: Vec<ConnectionId>,
     bulk: VecDeque<ConnectionId>,
-    /// Large outputs that are not blocked, each once.
-    large: VecDeque<ConnectionId>,
+    in_parts: InParts,
     /// Outputs that a flush has brought below a quarter of the mark, for the brain to hear of.
     pub(crate) drained: Vec<ConnectionId>,
     /// Connections whose stream failed while it was written.
@@ -74,7 +74,7 @@ impl<H: Host> Io<H> {
             bounds,
             direct: Vec::new(),
             bulk: VecDeque::new(),
-            large: VecDeque::new(),
+            in_parts: InParts::default(),
             drained: Vec::new(),
             failed: Vec::new(),
             lingering: VecDeque::new(),
@@ -104,8 +104,8 @@ impl<H: Host> Io<H> {
         connection.ending |= readiness.ending;
         if readiness.writable && connection.blocked {
             connection.blocked = false;
-            if connection.is_large {
-                self.large.push_back(id);
+            if connection.length.is_in_parts() {
+                self.in_parts.push(id, connection.length);
             } else if !connection.in_direct {
                 connection.in_direct = true;
                 self.direct.push(id);
@@ -136,24 +136,17 @@ impl<H: Host> Io<H> {
                 connection.in_bulk = false;
                 if connection.waiting_bytes() > VISIT_BYTES {
                     self.enlarge(id);
-                } else if !connection.is_large {
+                } else if !connection.length.is_in_parts() {
                     self.write(id, VISIT_BYTES);
                 }
             }
         }
         let mut left = LARGE_BYTES_PER_TURN;
-        for _ in 0..self.large.len() {
-            if left == 0 {
-                break;
-            }
-            let Some(id) = self.large.pop_front() else { break };
-            let written = self.write(id, VISIT_BYTES);
-            left = left.saturating_sub(written);
-            if written >= VISIT_BYTES
-                && self.connections.get(id).is_some_and(|connection| connection.is_large)
-            {
-                self.large.push_back(id);
-            }
+        let mut share = self.in_parts.share();
+        while left > 0
+            && let Some(id) = self.in_parts.next(&mut share)
+        {
+            left = left.saturating_sub(self.visit(id));
         }
     }
 
@@ -166,7 +159,7 @@ impl<H: Host> Io<H> {
             let bytes = connection.waiting_bytes();
             if bytes > VISIT_BYTES || left == 0 && bytes > SMALL_BYTES {
                 self.enlarge(id);
-            } else if !connection.is_large {
+            } else if !connection.length.is_in_parts() {
                 left = left.saturating_sub(self.write(id, VISIT_BYTES));
             }
         }
@@ -175,12 +168,29 @@ impl<H: Host> Io<H> {
 
     /// An output is written in parts from now on, in turn with others.
     fn enlarge(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && !std::mem::replace(&mut connection.is_large, true)
-            && !connection.blocked
-        {
-            self.large.push_back(id);
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.length.is_in_parts() {
+            return;
         }
+        connection.length = Length::in_parts(connection.waiting_bytes());
+        if !connection.blocked {
+            self.in_parts.push(id, connection.length);
+        }
+    }
+
+    /// Visits an output that is written in parts. Returns how many bytes its stream has taken.
+    fn visit(&mut self, id: ConnectionId) -> usize {
+        if let Some(connection) = self.connections.get_mut(id) {
+            // It may have become longer. A huge one stays huge, or all would be large for their last parts.
+            connection.length = connection.length.max(Length::in_parts(connection.waiting_bytes()));
+        }
+        let written = self.write(id, VISIT_BYTES);
+        if written >= VISIT_BYTES
+            && let Some(connection) = self.connections.get(id).filter(|found| found.length.is_in_parts())
+        {
+            self.in_parts.push(id, connection.length);
+        }
+        written
     }
 
     /// The peer sends nothing more. Its output leaves if its stream takes it, then everything is freed.
@@ -199,7 +209,7 @@ impl<H: Host> Io<H> {
 
     /// Whether the next turn must not sleep.
     pub(crate) fn is_busy(&self) -> bool {
-        let writes = !(self.direct.is_empty() && self.bulk.is_empty() && self.large.is_empty());
+        let writes = !(self.direct.is_empty() && self.bulk.is_empty() && self.in_parts.is_empty());
         writes || !self.ready.is_empty()
     }
 
@@ -257,7 +267,7 @@ impl<H: Host> Io<H> {
                 && let Some(output) = connection.output.take()
             {
                 self.post.tally().sub(Purpose::Outputs, output.own_bytes());
-                connection.is_large = false;
+                connection.length = Length::Direct;
                 self.pool.give_output(output);
             }
             match result {
@@ -285,7 +295,7 @@ impl<H: Host> Io<H> {
             connection.phase == Phase::Open,
             "the brain sends nothing to a connection that it has closed"
         );
-        if !(connection.blocked || connection.is_large) {
+        if !(connection.blocked || connection.length.is_in_parts()) {
             match flush {
                 Flush::Direct if !connection.in_direct => {
                     connection.in_direct = true;
@@ -592,8 +602,28 @@ mod tests {
             }
             assert!(received.iter().all(|received| received[..4] == *b"head" && received[4..] == *large));
             assert!(!io.is_busy());
-            assert!(many.iter().all(|id| !io.connections.get(*id).expect("it is there").is_large));
+            assert!(
+                many.iter().all(|id| !io.connections.get(*id).expect("it is there").length.is_in_parts())
+            );
         }
+    }
+
+    /// Each turn writes a part of one.
+    #[test]
+    fn a_large_message_does_not_wait_for_all_outputs_that_are_huge() {
+        let mut bench = Bench::with_memory(usize::MAX, usize::MAX);
+        let huge: Arc<[u8]> = vec![7; 2_000_000].into();
+        let many: Vec<ConnectionId> = (0..50).map(|_| bench.connection()).collect();
+        let one = bench.connection();
+        let io = &mut bench.io;
+        for id in &many {
+            io.publish_shared(*id, b"head", &huge, Flush::Direct);
+        }
+        io.flush();
+        io.publish(one, &[8; 2 * VISIT_BYTES], Flush::Direct);
+        (0..3).for_each(|_| io.flush());
+        assert_eq!(io.waiting_bytes(one), 0);
+        assert!(many.iter().all(|id| io.waiting_bytes(*id) > 0), "all others still have to wait");
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod io;
 mod ledger;
 mod letter;
 mod output;
+mod parts;
 mod pile;
 mod post;
 mod ready;
