@@ -215,10 +215,10 @@ const SECTIONS: &[Section] = &[
         name: "hostile",
         title: "hostile",
         text: "Attacks, each on a freshly started server, and what innocent clients notice of it: the one that suffers \
-            most is shown. They publish at QoS 0 and 1, publish messages of 256 KiB, store retained messages, and \
-            connect, on schedule. A server fails if they lose half of their throughput, if their 99th percentile is \
-            above 5 ms and above three times what it was, or if somebody is refused, or memory or disk are not as \
-            before, 30 seconds after the attack.",
+            most is shown. They publish at QoS 0 and 1, publish messages of 256 KiB that no attacker receives, store \
+            retained messages, and connect, on schedule. A server fails if they lose half of their throughput, if \
+            their 99th percentile is above 5 ms and above three times what it was, or if somebody is refused, or \
+            memory or disk are not as before, 30 seconds after the attack.",
         arguments: "hostile",
         in_short: "hostile --short --duration 0.4",
         configuration: Some(HOSTILE),
