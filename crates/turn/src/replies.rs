@@ -128,8 +128,8 @@ impl<K: Keeper + ?Sized> Effects for Replies<K> {
 
 #[cfg(test)]
 mod tests {
-    use index::ConnectionId;
-    use ledger::InMemory;
+    use index::{ConnectionId, Subscriber};
+    use ledger::{Claimed, InMemory};
 
     use super::*;
 
@@ -179,6 +179,32 @@ mod tests {
         assert!(posted.0.is_empty(), "everything was handed out");
     }
 
+    /// It publishes on this shard from now on, straight to others, behind what it has published before.
+    #[test]
+    fn no_client_is_let_in_before_all_shards_have_what_was_published_before() {
+        let [first, second] = [ShardId::new(0), ShardId::new(1)];
+        let mut replies = replies();
+        replies.post(second, live_of(1));
+        let subscriber = Arc::new(Subscriber::new("c".into(), first, connection(5)));
+        replies.post(
+            first,
+            Reply::Claimed(Box::new(Claimed {
+                connection: connection(5),
+                subscriber,
+                session_present: false,
+                subscriptions: Vec::new(),
+                unfinished: Vec::new(),
+                has_more_unfinished: false,
+                unreleased: Vec::new(),
+            })),
+        );
+        let mut posted = Posted::default();
+        replies.post_all(&mut posted);
+        let told: Vec<(ShardId, &str, u32)> =
+            posted.0.iter().map(|(shard, answers)| describe(*shard, &answers.replies[0])).collect();
+        assert_eq!(told, [(second, "live", 0), (first, "claimed", 5)]);
+    }
+
     #[test]
     fn there_is_room_again_when_a_shard_has_read_what_it_was_answered() {
         let mut replies = replies();
@@ -211,6 +237,7 @@ mod tests {
             Reply::Refused { connection, .. } => (shard, "refused", connection.slot),
             Reply::Decided { connection } => (shard, "decided", connection.slot),
             Reply::Live { .. } => (shard, "live", 0),
+            Reply::Claimed(claimed) => (shard, "claimed", claimed.connection.slot),
             _ => unreachable!("no other reply was posted"),
         }
     }
