@@ -31,6 +31,8 @@ const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 
 /// What a connection holds of memory, whatever it does, in the broker and in the kernel's view of this process.
 pub(crate) const CONNECTION_BYTES: usize = 1_024;
+/// Maximum number of steps for one read. A read may bring 32,768 PINGREQ packets, and others wait meanwhile.
+const STEPS_PER_READ: u64 = 2_048;
 /// What a message behind a window takes beside itself.
 const WAITING_BYTES: usize = 64;
 
@@ -53,6 +55,7 @@ pub struct Shard {
     pub(crate) judge: Judge,
     pub(crate) relief: Relief,
     pub(crate) beginnings: Beginnings,
+    steps: u64,
     /// What this shard holds of the process's memory, but for what is in buffers of connections.
     pub(crate) tally: Tally,
     /// Clients for which something waits because the process was full.
@@ -137,6 +140,7 @@ impl Shard {
             judge: Judge::default(),
             relief: Relief::default(),
             beginnings: Beginnings::default(),
+            steps: 0,
             tally: Tally::new(Arc::default()),
             stalled: Vec::new(),
             stalled_ms: None,
@@ -170,7 +174,14 @@ impl Shard {
     /// Bytes were read: first those that were not consumed before. Returns how many are done with.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> usize {
         let mut done = 0;
+        let steps_max = self.steps + STEPS_PER_READ;
         while done < bytes.len() {
+            if self.steps == steps_max {
+                // The rest comes in turn with other connections.
+                to.resume(id);
+                break;
+            }
+            self.steps += 1;
             match self.step(id, &bytes[done..], now, to) {
                 Step::Consumed(count) => done += count,
                 Step::Wait => break,
@@ -181,6 +192,13 @@ impl Shard {
             return bytes.len();
         }
         done
+    }
+
+    /// Number of steps that all connections have taken. A step takes in a packet, or several PUBLISH packets in a row, and
+    /// costs about the same however short they are: bound the steps of a turn.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Whether a connection may be read now. Where it may not, it has been paused.

@@ -18,6 +18,8 @@ use crate::pile::{Piece, Pile};
 /// A turn stops reading after about this much, so that what it has read is soon handed on; the rest comes in
 /// the next turn, which then follows at once.
 const READ_BYTES_PER_TURN: u64 = 1024 * 1024;
+/// The same for steps of the brain: short packets cost more than their bytes say.
+const STEPS_PER_TURN: u64 = 8_192;
 /// After the last goodbye the slowest client has this long to take it.
 const GOODBYE_MS: u64 = 2_000;
 
@@ -197,11 +199,13 @@ impl<H: Host> ShardLoop<H> {
     /// Serves those that may have something to read.
     fn serve_some(&mut self) {
         let received = |io: &Io<H>| io.counters.bytes_received.value();
-        let before = received(&self.io);
+        let (before, steps) = (received(&self.io), self.brain.steps());
         let mut share = self.io.ready.share();
         while let Some(id) = self.io.ready.next(&mut share) {
             self.serve(id);
-            if received(&self.io) - before >= READ_BYTES_PER_TURN {
+            if received(&self.io) - before >= READ_BYTES_PER_TURN
+                || self.brain.steps() - steps >= STEPS_PER_TURN
+            {
                 break;
             }
         }
@@ -226,7 +230,8 @@ impl<H: Host> ShardLoop<H> {
             self.keep_long(id, bytes, consumed);
         }
         let Some(connection) = self.io.connections.get(id) else { return };
-        if connection.readable && !connection.paused && connection.phase == Phase::Open {
+        let has_more = connection.refeed && !connection.unparsed.is_empty();
+        if connection.readable && !connection.paused && !has_more && connection.phase == Phase::Open {
             self.read(id);
         }
     }
@@ -317,16 +322,16 @@ impl<H: Host> ShardLoop<H> {
 mod tests {
     use std::sync::Arc;
 
-    use index::{ShardId, Subscriptions};
-    use ledger::Durability;
-    use session::{Budget, Settings};
+    use index::{ShardId, Subscriber, Subscriptions};
+    use ledger::{Claimed, Command, Durability};
+    use session::{Budget, Purpose, Settings};
 
     use super::*;
     use crate::board::Board;
     use crate::bounds::Bounds;
     use crate::double::{Double, Pipe};
     use crate::host::Peer;
-    use crate::letter::ToLedger;
+    use crate::letter::{Answers, ToLedger};
 
     const NOW: Now = Now { monotonic_ms: 1, unix_ms: 1 };
     const READABLE: Readiness = Readiness { readable: true, writable: false, ending: false };
@@ -373,6 +378,34 @@ mod tests {
                     return turns;
                 }
             }
+        }
+
+        /// The subscriber for which CONNECT has claimed its client identifier.
+        fn subscriber(&mut self) -> Arc<Subscriber> {
+            let Some(ToLedger::Commands { mut commands, .. }) = self.body.host().to_ledger.pop() else {
+                panic!("CONNECT claims a client identifier");
+            };
+            match commands.pop() {
+                Some(Command::Claim(claim)) => claim.subscriber,
+                other => panic!("a claim, not {other:?}"),
+            }
+        }
+
+        /// Answers as the ledger does for a client that has no session.
+        fn let_in(&mut self, subscriber: Arc<Subscriber>) {
+            let reply = Reply::Claimed(Box::new(Claimed {
+                connection: self.id,
+                subscriber,
+                session_present: false,
+                subscriptions: Vec::new(),
+                unfinished: Vec::new(),
+                has_more_unfinished: false,
+                unreleased: Vec::new(),
+            }));
+            let charge = self.body.io.post.board().budget().charge(Purpose::Mail, 0);
+            let answers = Answers { replies: vec![reply], bytes: 0, charge };
+            self.body.host().inbox.push(Letter::Answers(answers));
+            self.run();
         }
 
         fn commands(&mut self) -> usize {
@@ -446,5 +479,27 @@ mod tests {
         bench.body.begin(Now { monotonic_ms: until_ms, ..NOW });
         bench.body.turn();
         assert_eq!(bench.body.io.connections.iter().count(), 0);
+    }
+
+    /// Each of them costs as much as a longer one, and other clients wait for the turn.
+    #[test]
+    fn a_read_of_many_short_packets_is_taken_in_over_many_turns() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.peer.put(CONNECT);
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        let subscriber = bench.subscriber();
+        bench.let_in(subscriber);
+        bench.peer.take_written();
+        bench.peer.put(&b"\xc0\x00".repeat(30_000));
+        bench.body.woken(bench.id, READABLE);
+        let mut answered = Vec::new();
+        while answered.iter().sum::<usize>() < 30_000 {
+            bench.body.begin(NOW);
+            bench.body.turn();
+            answered.push(bench.peer.take_written().len() / 2);
+        }
+        assert!(answered.iter().all(|count| *count <= 2_048), "{answered:?}");
+        assert_ne!(bench.body.sleep(), Sleep::No);
     }
 }
