@@ -143,7 +143,8 @@ fn kind(name: Option<&str>) -> Result<Kind, String> {
     match name {
         Some("ordinary") => Ok(Kind::Ordinary),
         Some("disk") => Ok(Kind::Disk),
-        _ => Err("--only needs a kind: ordinary or disk".to_owned()),
+        Some("memory") => Ok(Kind::Memory),
+        _ => Err("--only needs a kind: ordinary, disk or memory".to_owned()),
     }
 }
 
@@ -173,6 +174,7 @@ fn fixed_seeds(kind: Kind, first: u64) -> impl Iterator<Item = Run> {
     let once_failed: &[u64] = match kind {
         Kind::Ordinary => &ONCE_FAILED,
         Kind::Disk => &ONCE_FAILED_OF_DISK,
+        Kind::Memory => &[],
     };
     let later = once_failed.iter().copied().filter(move |seed| *seed >= first);
     (0..first).chain(later).map(move |seed| Run { kind, seed })
@@ -209,7 +211,11 @@ fn one(run: Run, mode: Mode, all: &mut Summary) -> bool {
                 let lines = attempt(run, Mode::Keep(LAST_EVENTS)).err().map(|(_, lines)| lines);
                 lines.into_iter().flatten().for_each(|line| println!("{line}"));
             }
-            let only = if kind == Kind::Disk { "--only disk " } else { "" };
+            let only = match kind {
+                Kind::Ordinary => "",
+                Kind::Disk => "--only disk ",
+                Kind::Memory => "--only memory ",
+            };
             let finding: String = finding.chars().take(FINDING_CHARS_MAX).collect();
             println!("seed {seed}: {finding}\nagain: cargo xtask sim {only}--seed {seed} --trace");
             false
@@ -263,7 +269,7 @@ mod tests {
     fn a_seed_gives_the_same_run_again_whatever_was_run_before() {
         let digest =
             |run| attempt(run, Mode::Digest).map(|tally| tally.digest).map_err(|(finding, _)| finding);
-        let runs: Vec<Run> = [Kind::Ordinary, Kind::Disk]
+        let runs: Vec<Run> = [Kind::Ordinary, Kind::Disk, Kind::Memory]
             .into_iter()
             .flat_map(|kind| (0..12).map(move |seed| Run { kind, seed }))
             .collect();

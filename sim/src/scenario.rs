@@ -24,6 +24,8 @@ pub(crate) struct Scenario {
     /// The file system can reserve space.
     pub(crate) disk_reserves: bool,
     pub(crate) bounds: Bounds,
+    /// The system does not run a thread for a while, now and then.
+    pub(crate) holds_threads: bool,
     /// Clients may make a process hold so much.
     pub(crate) memory_bytes_max: usize,
     /// The socket of a connection takes so many bytes that its client has not read.
@@ -52,6 +54,8 @@ pub(crate) enum Kind {
     Ordinary,
     /// A log with a bound.
     Disk,
+    /// Little memory, and threads that do not run for a while.
+    Memory,
 }
 
 /// How often things go wrong, and how the steps are spread.
@@ -179,7 +183,7 @@ const FILTERS: [&str; 14] = [
 impl Scenario {
     pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
         match kind {
-            Kind::Ordinary => {
+            Kind::Ordinary | Kind::Memory => {
                 let topics = topics(random);
                 Self::about(topics, random)
             }
@@ -216,6 +220,7 @@ impl Scenario {
             changes_journal: random.chance(300),
             disk_reserves: random.chance(800),
             bounds: bounds(random),
+            holds_threads: false,
             memory_bytes_max: usize::MAX,
             socket_bytes: *random.pick(&[30, 300, 10_000]),
             clients,
@@ -257,7 +262,10 @@ impl Scenario {
 
     /// Sessions and groups that are small in all runs are large for a ledger that does little at a time: it tells their
     /// shards, and ends them, bit by bit. For some seeds, so that the others stay what they are.
-    pub(crate) fn slice(&mut self, seed: u64) {
+    pub(crate) fn slice(&mut self, kind: Kind, seed: u64) {
+        if kind == Kind::Memory {
+            self.starve(seed);
+        }
         if seed % 4 != 3 {
             return;
         }
@@ -265,16 +273,14 @@ impl Scenario {
         self.ledger.units_at_a_time = if (seed / 12).is_multiple_of(2) { 2 } else { 7 };
     }
 
-    /// Memory is short, for some seeds.
-    pub(crate) fn starve(&mut self, seed: u64) {
-        if seed % 6 != 5 {
-            return;
-        }
+    /// Clients may make the process hold little memory.
+    fn starve(&mut self, seed: u64) {
         let limits = [200_000, 300_000, 600_000];
         let groups = self.filters.iter().filter(|filter| filter.is_shared).count();
         let of_group = if self.ledger.dispatch == Dispatch::RoundRobin { 1_100 } else { GROUP_BYTES };
+        self.holds_threads = true;
         self.payload_bytes_max = self.payload_bytes_max.max(6_000);
-        self.memory_bytes_max = limits[usize::try_from(seed / 6 % 3).expect("small")] + groups * of_group;
+        self.memory_bytes_max = limits[usize::try_from(seed % 3).expect("small")] + groups * of_group;
     }
 
     /// A crash may not lose more than what a listener allows: so crashes are no worse than the weakest one.

@@ -81,10 +81,9 @@ impl World {
     pub(crate) fn new(kind: Kind, seed: u64, mode: Mode) -> Self {
         let mut random = Random::new(seed);
         let mut scenario = Scenario::draw(kind, &mut random);
-        if kind == Kind::Ordinary {
+        if kind != Kind::Disk {
             scenario.crowd(seed);
-            scenario.slice(seed);
-            scenario.starve(seed);
+            scenario.slice(kind, seed);
         }
         let network = Network::new(SHARDS_MAX);
         let disk = Disk::new(random.next(), scenario.disk_reserves);
@@ -201,7 +200,7 @@ impl World {
     /// Whether the system does not run a thread now. It may run no other for a while that comes in between.
     fn is_held(&mut self, thread: Thread) -> bool {
         let step = self.scene.trace.step;
-        if self.held.is_none_or(|(_, until)| until <= step) {
+        if self.scenario.holds_threads && self.held.is_none_or(|(_, until)| until <= step) {
             let is_held = self.random.chance(HELD_PER_MILLE);
             self.held = is_held.then(|| (thread, step + self.random.between(10, HELD_STEPS_MAX) as u64));
         }
@@ -279,7 +278,9 @@ impl World {
             self.scene.network.reset_silent();
             self.sleep();
         }
-        if let Some(what) = self.clients.iter().find_map(Client::unfinished_without_disk) {
+        // Queues do not drain without a disk, and may take all memory.
+        let is_tight = self.process.as_ref().is_some_and(|process| process.budget().is_tight_to_keep());
+        if !is_tight && let Some(what) = self.clients.iter().find_map(Client::unfinished_without_disk) {
             return Err(format!("without a disk {what}"));
         }
         let (standings, dropped) = (self.standings(), self.dropped());
@@ -417,8 +418,8 @@ impl World {
         let bounds = self.scenario.bounds;
         let fullest = [
             ("mail to a shard", mail, bounds.mail),
-            // However small a command is, it weighs one part in 512 of the bound, and one turn may bring hundreds.
-            ("commands to the ledger", commands, 3 * bounds.commands),
+            // A command weighs at least one part in 512 of the bound, and a turn takes 8,192 steps.
+            ("commands to the ledger", commands, 18 * bounds.commands),
             ("an output", output, bounds.output + bounds.mail * self.scenario.shards + bounds.answers),
         ];
         for (what, bytes, bound) in fullest {

@@ -53,6 +53,7 @@ const STEPS: &[(&str, Work)] = &[
         // New seeds for every change, and the same seeds for everybody who tests that change.
         let seed = sim::seed_of_tree(house).to_string();
         log.run(sim::command(house).args(["--seed", &seed, "--runs", FRESH_RUNS]))?;
+        log.run(sim::command(house).args(["--only", "memory", "--runs", MEMORY_RUNS]))?;
         log.run(sim::command(house).args(["--only", "disk", "--runs", DISK_RUNS]))?;
         log.run(sim::command(house).args(["--only", "disk", "--seed", &seed, "--runs", FRESH_DISK_RUNS]))
     }),
@@ -67,6 +68,8 @@ const BESIDE: &str = "soak";
 const FRESH_RUNS: &str = "2000";
 /// Number of seeds with a limited log, which take about eight seconds.
 const DISK_RUNS: &str = "40";
+/// Runs with little memory, from the first seed on.
+const MEMORY_RUNS: &str = "200";
 /// Number of new seeds with a limited log, which take about half a minute.
 const FRESH_DISK_RUNS: &str = "200";
 
