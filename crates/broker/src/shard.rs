@@ -173,12 +173,16 @@ impl Shard {
 
     /// Bytes were read: first those that were not consumed before. Returns how many are done with.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> usize {
-        let mut done = 0;
+        let (mut done, mut is_cut) = (0, false);
         let steps_max = self.steps + STEPS_PER_READ;
         while done < bytes.len() {
             if self.steps == steps_max {
-                // The rest comes in turn with other connections.
-                to.resume(id);
+                let Some(client) = self.clients.get(id) else { return bytes.len() };
+                is_cut = !client.waits();
+                if is_cut {
+                    // The rest comes in turn with other connections.
+                    to.resume(id);
+                }
                 break;
             }
             self.steps += 1;
@@ -188,7 +192,9 @@ impl Shard {
                 Step::Ended => return bytes.len(),
             }
         }
-        if !self.note_beginning(id, bytes.len() - done, done > 0, now, to) {
+        // The rest of a read that was cut is no beginning of a packet that its client does not send to the end.
+        let beginning_bytes = if is_cut { 0 } else { bytes.len() - done };
+        if !self.note_beginning(id, beginning_bytes, done > 0, now, to) {
             return bytes.len();
         }
         done

@@ -24,6 +24,10 @@ mod bounds;
 mod connection;
 #[cfg(test)]
 mod double;
+#[cfg_attr(
+    not(feature = "faults"),
+    allow(dead_code, unreachable_pub, reason = "only the simulator plants faults")
+)]
 mod faults;
 mod host;
 mod io;

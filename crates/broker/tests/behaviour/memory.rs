@@ -281,6 +281,16 @@ fn a_client_that_comes_back_may_bring_a_will_no_longer_than_what_waits_for_it() 
     }
 }
 
+/// They are taken in over many turns. The rest of them is no packet that is not sent to its end.
+#[test]
+fn a_client_with_many_short_packets_is_not_ended_while_memory_is_short() {
+    let mut world = world(1);
+    let peer = world.connect(0, Version::V3_1_1, "peer");
+    let _held = make_tight(&world);
+    world.feed(peer, &b"\xc0\x00".repeat(30_000));
+    assert_eq!(world.packets(peer), vec!["PINGRESP"; 30_000]);
+}
+
 #[test]
 fn exchanges_of_qos_2_are_on_the_account() {
     let mut world = world(1);
