@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use ledger::Durability;
+use protocol::Durability;
 use turn::Readiness;
 
 /// A connection, as long as the run lasts.
@@ -48,6 +48,8 @@ pub(crate) struct Link {
     announced_end: bool,
     /// The broker's socket would have blocked, and the poller has not announced room since then.
     waits_for_room: bool,
+    /// The process that had the other end has ended. The client may still read what it has sent.
+    is_of_ended_process: bool,
 }
 
 /// What one side does with its end.
@@ -106,6 +108,7 @@ impl Network {
             announced_up: 0,
             announced_end: false,
             waits_for_room: false,
+            is_of_ended_process: false,
         });
         all.knocking[shard].push_back(id);
         id
@@ -151,6 +154,7 @@ impl Network {
     pub(crate) fn broker_is_gone(&self, mut down_left: impl FnMut(usize) -> usize) {
         let all = &mut *self.0.borrow_mut();
         all.knocking.iter_mut().for_each(VecDeque::clear);
+        all.links.iter_mut().for_each(|link| link.is_of_ended_process = true);
         for link in all.links.iter_mut().filter(|link| link.broker_end == End::Open) {
             link.broker_end = End::Shut;
             link.is_reset = true;
@@ -202,6 +206,11 @@ impl Network {
             link.down_stalled_until_ms <= now_ms
                 && (!link.down.is_empty() || link.is_reset || link.broker_end != End::Open)
         })
+    }
+
+    /// Whether the process that the client was connected to has ended.
+    pub(crate) fn is_of_ended_process(&self, id: LinkId) -> bool {
+        self.with(id, |link, _| link.is_of_ended_process)
     }
 
     /// The client writes no more, and reads no more.

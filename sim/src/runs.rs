@@ -22,8 +22,19 @@ const ONCE_FAILED: [u64; 24] = [
 /// The same of runs in which the space on the disk is what matters.
 const ONCE_FAILED_OF_DISK: [u64; 14] =
     [78, 351, 365, 606, 1_412, 1_603, 2_663, 5_092, 7_004, 7_154, 20_692, 102_027, 102_313, 200_535];
-/// Of so many fresh seeds one is a run with a bound on the log, if nothing is said: these take several times as long.
-const FRESH_PER_DISK: u64 = 5;
+/// The kinds of fresh seeds in turn, if nothing is said: those with a bound on the log take several times as long.
+const FRESH_KINDS: [Kind; 10] = [
+    Kind::Disk,
+    Kind::Ordinary,
+    Kind::Memory,
+    Kind::Ordinary,
+    Kind::Held,
+    Kind::Disk,
+    Kind::Ordinary,
+    Kind::Wide,
+    Kind::Ordinary,
+    Kind::Held,
+];
 /// A fault that is planted on purpose is found in at most so many runs.
 const RUNS_PER_FAULT: u64 = 3_000;
 /// So many events are shown when a run fails.
@@ -107,11 +118,13 @@ pub(crate) fn run(options: &Options) -> bool {
     };
     let seconds = begun.elapsed().as_secs_f64();
     let Summary { runs, failed, all } = all;
-    let Tally { steps, published, delivered, crashes, recycled, failures, given_disk, tight, .. } = all;
+    let Tally {
+        steps, published, delivered, crashes, recycled, failures, given_disk, tight, in_parts, ..
+    } = all;
     println!(
         "{runs} runs, {steps} steps, {published} messages published, {delivered} delivered; {crashes} crashes, {failures} \
          failures of the journal, {recycled} segments used again, {given_disk} limits raised in the end; memory was \
-         short in {tight} steps; in {seconds:.1} s"
+         short in {tight} steps, and an output above 256 KiB in {in_parts}; in {seconds:.1} s"
     );
     if failed > 0 {
         println!("{failed} runs have failed");
@@ -140,12 +153,8 @@ fn is_found(fault: Fault) -> bool {
 
 /// The kind of this name.
 fn kind(name: Option<&str>) -> Result<Kind, String> {
-    match name {
-        Some("ordinary") => Ok(Kind::Ordinary),
-        Some("disk") => Ok(Kind::Disk),
-        Some("memory") => Ok(Kind::Memory),
-        _ => Err("--only needs a kind: ordinary, disk or memory".to_owned()),
-    }
+    let found = Kind::ALL.iter().find(|(known, _)| name == Some(known)).map(|(_, kind)| *kind);
+    found.ok_or_else(|| "--only needs a kind: ordinary, disk, memory, held or wide".to_owned())
 }
 
 #[derive(Debug, Default)]
@@ -166,6 +175,7 @@ impl Summary {
         all.failures += tally.failures;
         all.given_disk += tally.given_disk;
         all.tight += tally.tight;
+        all.in_parts += tally.in_parts;
     }
 }
 
@@ -174,7 +184,7 @@ fn fixed_seeds(kind: Kind, first: u64) -> impl Iterator<Item = Run> {
     let once_failed: &[u64] = match kind {
         Kind::Ordinary => &ONCE_FAILED,
         Kind::Disk => &ONCE_FAILED_OF_DISK,
-        Kind::Memory => &[],
+        Kind::Memory | Kind::Held | Kind::Wide => &[],
     };
     let later = once_failed.iter().copied().filter(move |seed| *seed >= first);
     (0..first).chain(later).map(move |seed| Run { kind, seed })
@@ -187,9 +197,10 @@ fn fresh_seeds() -> impl Iterator<Item = u64> {
     first..
 }
 
-/// Of both kinds, if nothing is said.
+/// Of all kinds, if nothing is said.
 fn kind_of_fresh(only: Option<Kind>, seed: u64) -> Kind {
-    only.unwrap_or(if seed.is_multiple_of(FRESH_PER_DISK) { Kind::Disk } else { Kind::Ordinary })
+    let turn = seed % FRESH_KINDS.len() as u64;
+    only.unwrap_or(FRESH_KINDS[usize::try_from(turn).expect("small")])
 }
 
 fn one(run: Run, mode: Mode, all: &mut Summary) -> bool {
@@ -211,13 +222,9 @@ fn one(run: Run, mode: Mode, all: &mut Summary) -> bool {
                 let lines = attempt(run, Mode::Keep(LAST_EVENTS)).err().map(|(_, lines)| lines);
                 lines.into_iter().flatten().for_each(|line| println!("{line}"));
             }
-            let only = match kind {
-                Kind::Ordinary => "",
-                Kind::Disk => "--only disk ",
-                Kind::Memory => "--only memory ",
-            };
+            let only = kind.name();
             let finding: String = finding.chars().take(FINDING_CHARS_MAX).collect();
-            println!("seed {seed}: {finding}\nagain: cargo xtask sim {only}--seed {seed} --trace");
+            println!("seed {seed}: {finding}\nagain: cargo xtask sim --only {only} --seed {seed} --trace");
             false
         }
     }
@@ -269,9 +276,11 @@ mod tests {
     fn a_seed_gives_the_same_run_again_whatever_was_run_before() {
         let digest =
             |run| attempt(run, Mode::Digest).map(|tally| tally.digest).map_err(|(finding, _)| finding);
-        let runs: Vec<Run> = [Kind::Ordinary, Kind::Disk, Kind::Memory]
+        let runs: Vec<Run> = Kind::ALL
             .into_iter()
-            .flat_map(|kind| (0..12).map(move |seed| Run { kind, seed }))
+            .flat_map(|(_, kind)| {
+                (0..if kind == Kind::Wide { 1 } else { 6 }).map(move |seed| Run { kind, seed })
+            })
             .collect();
         let first: Vec<_> = runs.iter().copied().map(digest).collect();
         let again: Vec<_> = runs.iter().copied().rev().map(digest).collect();

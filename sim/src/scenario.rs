@@ -1,8 +1,8 @@
 //! What a run is like, drawn from its seed before it begins.
 
-use index::{Dispatch, Key};
-use ledger::Durability::{self, Fsync, Os};
+use base::{Dispatch, Key};
 use ledger::QueueFull;
+use protocol::Durability::{self, Fsync, Os};
 use topic::{TopicFilter, TopicName};
 use turn::Bounds;
 use wire::{Qos, Version};
@@ -26,6 +26,8 @@ pub(crate) struct Scenario {
     pub(crate) bounds: Bounds,
     /// The system does not run a thread for a while, now and then.
     pub(crate) holds_threads: bool,
+    /// Out of a thousand messages to a topic that has a retained value: it is not to be retained.
+    pub(crate) plain_per_mille: usize,
     /// Clients may make a process hold so much.
     pub(crate) memory_bytes_max: usize,
     /// The socket of a connection takes so many bytes that its client has not read.
@@ -56,6 +58,25 @@ pub(crate) enum Kind {
     Disk,
     /// Little memory, and threads that do not run for a while.
     Memory,
+    /// Threads that do not run for a while, and topics of which some messages are retained and others are not.
+    Held,
+    /// Many clients that get the same messages, which are large: payloads are shared, and outputs are written in parts.
+    Wide,
+}
+
+impl Kind {
+    /// All of them, with their names.
+    pub(crate) const ALL: [(&str, Self); 5] = [
+        ("ordinary", Self::Ordinary),
+        ("disk", Self::Disk),
+        ("memory", Self::Memory),
+        ("held", Self::Held),
+        ("wide", Self::Wide),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// How often things go wrong, and how the steps are spread.
@@ -183,12 +204,52 @@ const FILTERS: [&str; 14] = [
 impl Scenario {
     pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
         match kind {
-            Kind::Ordinary | Kind::Memory => {
+            Kind::Ordinary | Kind::Memory | Kind::Held => {
                 let topics = topics(random);
                 Self::about(topics, random)
             }
             Kind::Disk => Self::draw_pressure(random),
+            Kind::Wide => {
+                let topics = topics(random);
+                let mut scenario = Self::about(topics, random);
+                scenario.widen(random);
+                scenario
+            }
         }
+    }
+
+    /// More clients than a turn writes to at once, large payloads, and outputs that hold many of them.
+    fn widen(&mut self, random: &mut Random) {
+        let lasting_per_mille = *random.pick(&[0, 0, 300]);
+        let weakest = self.clients.iter().map(|profile| profile.durability).min().unwrap_or_default();
+        for number in self.clients.len()..random.between(12, 40) {
+            let mut profile = profile(number, lasting_per_mille, false, &self.topics, random);
+            match (profile.version, self.ledger.queue_full) {
+                (Version::V3_1, QueueFull::EndSession) => profile.expiry_secs = 0,
+                (Version::V3_1 | Version::V3_1_1, QueueFull::Refuse) => profile.weights[1] = 0,
+                _ => {}
+            }
+            // Few publish, and all subscribe.
+            profile.weights[1] = profile.weights[1].min(1);
+            profile.weights[2] = 2;
+            profile.durability = if random.chance(500) { weakest } else { profile.durability };
+            self.clients.push(profile);
+        }
+        self.steps = self.steps.min(10_000);
+        self.payload_bytes_max = *random.pick(&[5_000, 12_000, 24_000]);
+        self.reads_bytes_max = *random.pick(&[3_000, 1 << 17]);
+        self.socket_bytes = *random.pick(&[10_000, 1 << 17]);
+        self.session.waiting_bytes_max = 1 << 28;
+        self.bounds = Bounds {
+            mail: *random.pick(&[50_000, 1 << 20]),
+            commands: 1 << 20,
+            answers: 1 << 20,
+            unasked: 1 << 18,
+            output: *random.pick(&[10_000, 1 << 18, 1 << 20]),
+            outputs: *random.pick(&[1 << 20, 1 << 24]),
+            allowance: 4 << 10,
+            ..Bounds::default()
+        };
     }
 
     /// Everything else, when it is known what is published to.
@@ -221,6 +282,7 @@ impl Scenario {
             disk_reserves: random.chance(800),
             bounds: bounds(random),
             holds_threads: false,
+            plain_per_mille: 0,
             memory_bytes_max: usize::MAX,
             socket_bytes: *random.pick(&[30, 300, 10_000]),
             clients,
@@ -263,8 +325,13 @@ impl Scenario {
     /// Sessions and groups that are small in all runs are large for a ledger that does little at a time: it tells their
     /// shards, and ends them, bit by bit. For some seeds, so that the others stay what they are.
     pub(crate) fn slice(&mut self, kind: Kind, seed: u64) {
-        if kind == Kind::Memory {
-            self.starve(seed);
+        match kind {
+            Kind::Memory => self.starve(seed),
+            Kind::Held => {
+                self.holds_threads = true;
+                self.plain_per_mille = [0, 300, 700][usize::try_from(seed % 3).expect("small")];
+            }
+            Kind::Ordinary | Kind::Disk | Kind::Wide => {}
         }
         if seed % 4 != 3 {
             return;

@@ -1,6 +1,6 @@
 //! What everybody in a run shares: the time, the network, the judge, the trace.
 
-use session::Now;
+use base::Now;
 use wire::ReasonCode;
 
 use crate::broker::{Noted, What};

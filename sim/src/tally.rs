@@ -1,4 +1,6 @@
-//! Counts of a run.
+//! Counts of a run, and of a ledger.
+
+use ledger::{Ledger, QueueCensus};
 
 /// Counts of a run that went well.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,5 +18,20 @@ pub(crate) struct Tally {
     pub(crate) given_disk: usize,
     /// Steps with so little memory left that nothing new is admitted.
     pub(crate) tight: u64,
+    /// Steps with an output so long that it is written in parts.
+    pub(crate) in_parts: u64,
     pub(crate) digest: u64,
+}
+
+/// Number and bytes of all messages of a ledger, in memory or not, as text that two ledgers can be compared by.
+pub(crate) fn counted(ledger: &Ledger) -> String {
+    let census = ledger.census();
+    let sessions = census.sessions.iter().map(|session| (&*session.client_id, &session.queue));
+    let groups = census.groups.iter().map(|group| (&*group.filter, &group.queue));
+    let queues = sessions.chain(groups).map(|(name, queue)| {
+        let QueueCensus { messages, bytes, .. } = queue;
+        format!("{name}: {messages} messages, {bytes} B\n")
+    });
+    let total = format!("retained {} B, live {} B\n", census.retained_bytes, ledger.live_bytes());
+    queues.chain([total]).collect()
 }

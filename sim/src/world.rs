@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use base::{Now, Purpose};
 use broker::Totals;
 use index::Subscriptions;
 use journal::simulated::Failure;
 use journal::{OpenError, Trouble};
-use ledger::{Addressed, Ledger, QueueCensus};
-use session::{Now, Purpose};
+use ledger::{Addressed, Ledger};
 
 use crate::broker::Process;
 use crate::client::{Client, Mood};
@@ -17,7 +17,7 @@ use crate::oracle::{Oracle, SessionNo, SpaceJudge, Standing, check_account};
 use crate::random::Random;
 use crate::scenario::{Kind, Profile, SHARDS_MAX, Scenario};
 use crate::scene::Scene;
-use crate::tally::Tally;
+use crate::tally::{Tally, counted};
 use crate::trace::{Mode, Trace, note};
 use crate::witness::{difference, resolved};
 
@@ -32,6 +32,8 @@ const ALONE_MS: u64 = 90_000;
 const WITHOUT_DISK_MS: u64 = 10_000;
 /// The load of clients that are well takes so long at the most: longer than anybody may be refused.
 const LOAD_MS: u64 = 30_000;
+/// Outputs that hold more bytes are written in parts.
+const IN_PARTS_BYTES: usize = 256 << 10;
 /// A message takes at most so much memory beside its payload.
 const MESSAGE_BYTES: usize = 1_000;
 /// So many pieces of its work the thread does that sees to the space, while the other one commits once.
@@ -415,6 +417,7 @@ impl World {
         self.check_journal(&process.trouble())?;
         check_account(&process.counters, &process.gauges)?;
         let (mail, commands, output) = process.fullest();
+        self.tally.in_parts += u64::from(output > IN_PARTS_BYTES);
         let bounds = self.scenario.bounds;
         let fullest = [
             ("mail to a shard", mail, bounds.mail),
@@ -783,17 +786,4 @@ impl World {
             _ => Ok(()),
         }
     }
-}
-
-/// How much there is, whether it is in memory or not.
-fn counted(ledger: &Ledger) -> String {
-    let census = ledger.census();
-    let sessions = census.sessions.iter().map(|session| (&*session.client_id, &session.queue));
-    let groups = census.groups.iter().map(|group| (&*group.filter, &group.queue));
-    let queues = sessions.chain(groups).map(|(name, queue)| {
-        let QueueCensus { messages, bytes, .. } = queue;
-        format!("{name}: {messages} messages, {bytes} B\n")
-    });
-    let total = format!("retained {} B, live {} B\n", census.retained_bytes, ledger.live_bytes());
-    queues.chain([total]).collect()
 }

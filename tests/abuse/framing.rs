@@ -380,8 +380,9 @@ fn f_14_nothing_behind_a_disconnect_is_processed() {
 
 #[test]
 fn f_15_noise() {
+    // A browser gets a page that says what listens there: `what_a_listener_does_not_speak_is_refused_with_a_reason`.
     let noise: [&[u8]; 6] = [
-        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xFC\x03\x03",
         b"PROXY TCP4 192.0.2.1 192.0.2.2 4711 1883\r\n",
         b"SSH-2.0-OpenSSH_9.2\r\n",

@@ -6,6 +6,8 @@
 mod costs;
 mod crates;
 mod manifests;
+mod order;
+mod parameters;
 mod purity;
 mod sizes;
 mod source;
@@ -72,9 +74,20 @@ fn files_and_functions_are_short() {
 }
 
 #[test]
+fn parameter_lists_are_short() {
+    assert_none(&parameters::findings(&sources(), parameters::LET_IN));
+}
+
+#[test]
 fn the_tests_that_the_page_of_costs_names_exist() {
     let page = fs::read_to_string(root().join(costs::PAGE)).expect("the page of costs is there");
     assert_none(&costs::findings(&page, &sources()));
+}
+
+#[test]
+fn the_rules_of_order_are_named_where_they_are_kept_and_shown_by_tests() {
+    let list = fs::read_to_string(root().join(order::LIST)).expect("the list is there");
+    assert_none(&order::findings(&list, &sources()));
 }
 
 #[test]

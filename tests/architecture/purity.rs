@@ -3,7 +3,8 @@
 use crate::source::{Name, Source};
 
 /// Crates without sockets, files, threads, clock and randomness: what they need of these is handed to them.
-const PURE: &[&str] = &["topic", "wire", "index", "session", "ledger", "auth", "broker", "turn"];
+const PURE: &[&str] =
+    &["topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "turn", "layers"];
 
 /// Crates that also work without the standard library.
 const NO_STD: &[&str] = &["topic", "wire"];

@@ -17,4 +17,5 @@ mod retained;
 mod session;
 mod shared;
 mod subscribe;
+mod websocket;
 mod wills;

@@ -5,6 +5,7 @@ mod acknowledged;
 mod conversation;
 mod ended;
 mod examples;
+mod listeners;
 mod place;
 mod probe;
 mod relay;

@@ -1,5 +1,6 @@
 //! `pondhawk probe`, at a broker that is ours and at one that is not.
 
+use std::io::{Read, Write};
 use std::process::Command;
 
 use pondhawk_tests::{Program, pondhawk};
@@ -70,6 +71,40 @@ fn a_broker_that_does_not_keep_what_it_says_fails_a_pipeline() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("an object");
     assert_eq!(report["clean"], false, "{report}");
+}
+
+/// A broker that accepts each client and crashes at the first SUBSCRIBE.
+#[test]
+fn a_broker_that_disappears_is_told_of_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let broker = std::thread::spawn(move || {
+        loop {
+            let (mut stream, _) = listener.accept().expect("it connects");
+            let mut packet = [0; 1_024];
+            let _ = stream.read(&mut packet).expect("CONNECT");
+            // CONNACK has properties only in MQTT 5.
+            let is_5 = packet.windows(5).any(|bytes| bytes == b"MQTT\x05");
+            let connack: &[u8] = if is_5 { &[0x20, 3, 0, 0, 0] } else { &[0x20, 2, 0, 0] };
+            stream.write_all(connack).expect("CONNACK");
+            if stream.read(&mut packet).expect("a packet") > 0 && packet[0] == 0x82 {
+                return;
+            }
+        }
+    });
+    let mut command = Command::new(pondhawk());
+    command.args(["probe", &address.to_string(), "--messages", "1", "--patience", "5"]);
+    let output = command.output().expect("it can be run");
+    broker.join().expect("no panic");
+    let table = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(3), "{table}");
+    let wrong: Vec<_> = table.lines().filter(|line| line.contains("<- wrong")).collect();
+    assert!(wrong.len() == 1 && wrong[0].starts_with("QoS 0 "), "{table}");
+    assert!(wrong[0].contains("the broker has disappeared: "), "{table}");
+    let rest = table.lines().skip_while(|line| !line.starts_with("QoS 1 "));
+    for line in rest {
+        assert!(line.contains(" not tried: the broker has disappeared"), "{line} in {table}");
+    }
 }
 
 #[test]

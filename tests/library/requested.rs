@@ -29,7 +29,7 @@ async fn answer(place: &Place<'_>, toad: &Client, count: usize) {
 async fn each_question_has_its_answer() {
     at_each(&[Version::V5], &EVERY_QOS, async |place: Place<'_>| {
         let (frog, toad) = (place.client("frog").await, place.client("toad").await);
-        let mut requester = frog.requester(topic!("answers/frog")).await.expect("granted");
+        let requester = frog.requester(topic!("answers/frog")).await.expect("granted");
         // Whoever answers has subscribed before the first question is published: the server does one after the other.
         let asked = async {
             for question in ["how deep?", "how wide?", "how long?"] {
@@ -63,7 +63,7 @@ async fn a_question_to_nobody_is_known_to_be_one() {
             return;
         }
         let frog = place.client("frog").await;
-        let mut requester = frog.requester(topic!("answers/frog")).await.expect("granted");
+        let requester = frog.requester(topic!("answers/frog")).await.expect("granted");
         let error = requester.request(&place.message(topic!("ask"), b"anybody?"), DEADLINE).await;
         assert!(matches!(error, Err(RequestError::Nobody)), "{error:?}");
         frog.disconnect().await.expect("everything is acknowledged");

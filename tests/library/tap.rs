@@ -1,6 +1,8 @@
 //! `pondhawk tap`, between our client and a broker.
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use client::{Client, Options, Outgoing, Qos, Version, filter, topic};
@@ -45,6 +47,37 @@ async fn the_tap_prints_both_ways_and_captures_what_was_said() {
         assert!(packets.first().is_some_and(|packet| packet.starts_with("CONNECT")), "{packets:?}");
         assert!(packets.last().is_some_and(|packet| packet.starts_with("DISCONNECT")), "{packets:?}");
     }
+}
+
+/// A capture may contain passwords: others must not read it, or choose where it goes.
+#[test]
+fn a_capture_is_a_file_of_its_owner() {
+    let folder = tempfile::tempdir().expect("there is a place for temporary files");
+    let path = |name: &str| folder.path().join(name);
+    let start = |name: &str| {
+        let mut command = Command::new(pondhawk());
+        command.args(["tap", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1", "--capture"]).arg(path(name));
+        command
+    };
+    std::fs::write(path("old"), "readable by others").expect("a temporary file can be written");
+    std::fs::set_permissions(path("old"), Permissions::from_mode(0o644)).expect("it is ours");
+    for name in ["new", "old"] {
+        let tap = Program::start(start(name));
+        tap.wait_for("listening on ");
+        tap.kill();
+        let metadata = std::fs::metadata(path(name)).expect("it is there");
+        assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, 24), "{name}");
+    }
+    std::fs::write(path("target"), "of somebody else").expect("a temporary file can be written");
+    std::os::unix::fs::symlink(path("target"), path("link")).expect("a link can be made");
+    let made = Command::new("mkfifo").arg(path("pipe")).status().expect("mkfifo can be run");
+    assert!(made.success());
+    for name in ["link", "pipe"] {
+        let refused = start(name).output().expect("it can be run");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("no regular file"), "{name}: {said}");
+    }
+    assert_eq!(std::fs::read(path("target")).expect("it is there"), b"of somebody else");
 }
 
 async fn converse(address: SocketAddr) {

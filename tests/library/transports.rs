@@ -82,7 +82,7 @@ fn free_port() -> u16 {
 }
 
 /// An authority, and a server and a client that it knows.
-fn certify(directory: &Path) {
+pub(crate) fn certify(directory: &Path) {
     let key = || KeyPair::generate().expect("a key");
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -104,6 +104,11 @@ fn certify(directory: &Path) {
 async fn converse(endpoint: Endpoint, version: Version) {
     let is_framed = endpoint.to_string().starts_with("ws");
     let lengths_bytes = if is_framed { FRAMED_LENGTHS_BYTES } else { LENGTHS_BYTES };
+    deliver_all(endpoint, version, lengths_bytes).await;
+}
+
+/// Sends messages of these lengths to itself, at every QoS.
+pub(crate) async fn deliver_all(endpoint: Endpoint, version: Version, lengths_bytes: [usize; 4]) {
     let frog = Client::connect_to(endpoint, Options::new(version).client_id("frog")).await.expect("accepted");
     let mut heard = frog.subscribe(filter!("pond/#"), client::Qos::ExactlyOnce).await.expect("granted");
     for qos in EVERY_QOS {

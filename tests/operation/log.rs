@@ -84,6 +84,8 @@ fn refusals_are_logged_with_client_address_and_reason() {
             "{line}"
         );
         let line = refused("", b"GET / HTTP/1.1\r\n\r\n");
+        assert!(line.contains("why=\"WebSocket: a request without Host\""), "{line}");
+        let line = refused("", b"\xc0\x00");
         assert!(line.contains("why=\"the first packet is a CONNECT\""), "{line}");
     }
 }

@@ -1,5 +1,7 @@
 //! The random actions of a client.
 
+use std::collections::BTreeSet;
+
 use pondhawk_tests::conversation;
 use pondhawk_tests::{Broker, Random, packet};
 
@@ -17,7 +19,12 @@ const FLOOD_PIECES: usize = 60;
 /// Returns a filter that matches some of the crowd's topics.
 fn any_filter(random: &mut Random) -> String {
     let (a, b) = (random.below(4), random.below(6));
-    let plain = match random.below(12) {
+    let plain = plain_filter(random.below(12), a, b);
+    if random.one_in(4) { format!("$share/g{}/{plain}", random.below(3)) } else { plain }
+}
+
+fn plain_filter(kind: usize, a: usize, b: usize) -> String {
+    match kind {
         0..5 => format!("soak/{a}/{b}"),
         5 => format!("soak/+/{b}"),
         6 => format!("soak/{a}/+"),
@@ -26,14 +33,31 @@ fn any_filter(random: &mut Random) -> String {
         9 => format!("soak/{a}/{b}/deep/er/{}/+", if a < 2 { "+" } else { "deeper" }),
         10 => "soak/#".to_owned(),
         _ => "#".to_owned(),
-    };
-    if random.one_in(4) { format!("$share/g{}/{plain}", random.below(3)) } else { plain }
+    }
+}
+
+/// Returns all filters to which the client with this number can subscribe.
+pub(crate) fn all_filters(number: usize) -> BTreeSet<String> {
+    let mut plain = BTreeSet::new();
+    for (a, b) in (0..4).flat_map(|a| (0..6).map(move |b| (a, b))) {
+        plain.extend((0..12).map(|kind| plain_filter(kind, a, b)));
+        plain.insert(deep_topic(a, b));
+    }
+    let shared = plain.iter().flat_map(|plain| (0..3).map(move |group| format!("$share/g{group}/{plain}")));
+    let mut all: BTreeSet<String> = shared.collect();
+    all.extend(plain);
+    all.insert(format!("flood/{number}"));
+    all
+}
+
+fn deep_topic(a: usize, b: usize) -> String {
+    format!("soak/{a}/{b}/deep/er/deeper/end")
 }
 
 /// Returns a topic of the crowd.
 pub(crate) fn any_topic(random: &mut Random) -> String {
     let (a, b) = (random.below(4), random.below(6));
-    if random.one_in(8) { format!("soak/{a}/{b}/deep/er/deeper/end") } else { format!("soak/{a}/{b}") }
+    if random.one_in(8) { deep_topic(a, b) } else { format!("soak/{a}/{b}") }
 }
 
 impl Walker {
@@ -146,14 +170,14 @@ impl Walker {
         self.send(&bytes);
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         if let Some(line) = &mut self.line {
             line.send(bytes);
         }
     }
 
     /// Encodes a SUBSCRIBE, and records the request. Shared subscriptions must not have No Local.
-    fn subscribing(&mut self, filters: Vec<String>, is_fancy: bool) -> Vec<u8> {
+    pub(crate) fn subscribing(&mut self, filters: Vec<String>, is_fancy: bool) -> Vec<u8> {
         let Some(line) = &mut self.line else { return Vec::new() };
         let packet_id = line.next_packet_id();
         let is_5 = self.version.is_5();
@@ -349,5 +373,22 @@ impl Walker {
 
     fn ping(&mut self) {
         self.send(&[0xC0, 0x00]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_filters_include_the_random_ones() {
+        let mut random = Random::of(1, 1);
+        let all = all_filters(1);
+        for _ in 0..20_000 {
+            let filter = any_filter(&mut random);
+            assert!(all.contains(&filter), "{filter}");
+            assert!(all.contains(&any_topic(&mut random)));
+        }
+        assert!(all.len() < 500, "{}", all.len());
     }
 }

@@ -18,10 +18,13 @@
 
 mod acts;
 mod crowd;
+#[cfg(test)]
+mod doubt;
 mod figure;
 mod filter;
 mod line;
 mod pace;
+mod probe;
 mod report;
 mod session;
 mod soak;

@@ -70,8 +70,17 @@ impl Session {
     }
 
     /// Records the end of the session, without a confirmation.
+    ///
+    /// If a killed broker loses the end, the session exists again. Its subscriptions and exchanges are therefore
+    /// remembered until CONNACK or a comparison confirms the end.
     pub(crate) fn end(&mut self) {
-        *self = Self { is_confirmed: false, ..Self::absent() };
+        let (mut subscriptions, unreleased) =
+            (std::mem::take(&mut self.subscriptions), std::mem::take(&mut self.unreleased));
+        for subscription in subscriptions.values_mut() {
+            subscription.is_there = Some(false);
+            subscription.is_confirmed = false;
+        }
+        *self = Self { is_confirmed: false, subscriptions, unreleased, ..Self::absent() };
     }
 
     /// Records that the session may have ended.
@@ -178,8 +187,11 @@ mod tests {
         session.confirm();
         assert_eq!(session.filters().collect::<Vec<_>>(), [("a", 1)]);
         session.end();
+        assert!(session.is_certain() && session.filters().next().is_none());
         session.survive();
         assert_eq!(session.presence, Presence::Unknown);
+        session.begin(true, true);
+        assert_eq!(session.doubtful(), ["a"], "the broker may have lost the end of the session");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::crowd::{Crowd, Holdings};
 use crate::figure::{Empty, Expected, Figure};
 use crate::pace::{Throttle, spent};
+use crate::probe;
 use crate::report::{GROWTH_MAX_BYTES, Report, Trend};
 use crate::walker::Walker;
 use crate::watcher::{Descriptors, Watcher};
@@ -282,14 +283,38 @@ impl Soak {
                 break;
             }
             if Instant::now() > end {
-                let bad = figures.iter().filter(|figure| !figure.is_good());
-                let bad = bad.map(|figure| format!("{which}: {figure}"));
-                return Err(bad.chain(self.crowd.walkers.iter().map(Walker::state)).collect());
+                let mut findings = tell_bad(&figures, which);
+                findings.extend(self.crowd.walkers.iter().map(Walker::state));
+                findings.extend(self.investigate(life));
+                return Err(findings);
             }
             self.wait_for_rounds(life, 1)?;
         }
         let complaints = [life.broker.log_lines("panicked"), life.broker.log_lines("ERROR")].concat();
         if complaints.is_empty() { Ok(()) } else { Err(complaints) }
+    }
+
+    /// Finds out whose subscriptions are others than expected, and whether the difference remains after all clients
+    /// have gone. This ends all subscriptions and sessions.
+    fn investigate(&mut self, life: &mut Life) -> Vec<String> {
+        let walkers = self.crowd.walkers.iter_mut();
+        let mut findings: Vec<String> =
+            walkers.flat_map(|walker| probe::differences(&life.broker, walker)).collect();
+        let has_gone = self.crowd.disband(&life.broker, &mut life.warden);
+        if let Err(unsettled) = has_gone.and_then(|()| self.wait_for_rounds(life, 3)) {
+            findings.extend(unsettled);
+            return findings;
+        }
+        let expected = Expected {
+            holdings: &self.crowd.holdings(),
+            queued: 0,
+            empty: &life.empty,
+            is_key_ordered: life.is_key_ordered,
+            is_disbanded: true,
+        };
+        let figures = expected.figures(&life.watcher, &life.broker, &self.data_dir());
+        findings.extend(tell_bad(&figures, "everybody has gone after the comparison"));
+        findings
     }
 
     /// Prints a line about the quiet point, and adds its figures to the report.
@@ -344,4 +369,10 @@ impl Soak {
         }
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
+}
+
+/// Describes the figures that are not as expected.
+fn tell_bad(figures: &[Figure], which: &str) -> Vec<String> {
+    let bad = figures.iter().filter(|figure| !figure.is_good());
+    bad.map(|figure| format!("{which}: {figure}")).collect()
 }

@@ -41,7 +41,7 @@ pub(crate) struct Walker {
     /// connection, from another thread. Until then it is uncertain which sessions exist.
     is_haunted: bool,
     /// Connections that were taken over, and that the broker must close.
-    abandoned: Vec<RawClient>,
+    pub(crate) abandoned: Vec<RawClient>,
     pub(crate) session: Session,
     /// The last packet identifier of the previous connection, from which the next one continues.
     last_packet_id: u16,
@@ -290,8 +290,13 @@ impl Walker {
         let (is_clean, lasts) = (line.is_clean, line.lasts);
         let says_present = conversation::session_present(packet);
         let had = self.session.presence;
+        if self.is_haunted || had == Presence::Unknown && self.version == Version::V3_1 {
+            self.session.doubt_subscriptions();
+        }
         let was_there = if self.version == Version::V3_1 {
-            !is_clean && had == Presence::Present
+            // CONNACK does not say whether the session exists. Subscriptions that may exist are doubtful: the client
+            // ends them later, which does nothing if the session is a new one.
+            !is_clean && had != Presence::Absent
         } else {
             match (says_present, had) {
                 _ if self.is_haunted => {}
@@ -333,6 +338,7 @@ impl Walker {
             self.session.confirm_subscription(filter, request.qos);
             let is_to_end = request.qos.is_none() && has_reasons;
             match (reason, was_there) {
+                _ if self.is_haunted => {}
                 (NO_SUBSCRIPTION_EXISTED, Some(true)) if is_to_end => {
                     self.find(&format!("UNSUBACK says that there was no subscription to {filter}"));
                 }
@@ -372,16 +378,13 @@ impl Walker {
 
     /// Clears the doubt after a connection that was cut before CONNACK. The broker has had time to read its
     /// CONNECT.
+    ///
+    /// If its CONNECT was handled after that of a newer connection, no answer has told the client which session it
+    /// has now, and which requests of the older connection were carried out. A new session has no subscriptions.
     pub(crate) fn calm(&mut self, broker: &Broker) {
-        if !std::mem::take(&mut self.is_haunted) {
-            return;
-        }
-        if self.version == Version::V3_1 {
-            // CONNACK of MQTT 3.1 cannot say whether there was a session.
+        if std::mem::take(&mut self.is_haunted) {
             self.session.doubt();
             self.connect(broker, Arrival { is_clean: true, ..Arrival::default() });
-        } else if self.line.is_none() {
-            self.session.doubt();
         }
     }
 
@@ -432,12 +435,15 @@ impl Walker {
         });
         let Self { client_id, version, session, abandoned, .. } = self;
         let (presence, doubtful) = (session.presence, session.doubtful());
+        let filters: Vec<&str> = session.filters().map(|(filter, _)| filter).collect();
         let (unreleased, open) = (session.unreleased.len(), abandoned.len());
         let trace = self.line.as_ref().map_or_else(String::new, Line::trace);
         format!(
-            "{client_id} (MQTT {version}): {}; session {presence:?}, doubtful {doubtful:?}, {unreleased} unreleased, \
-             {open} connections taken over and open; last packets {trace}",
-            line.unwrap_or_else(|| "not connected".to_owned())
+            "{client_id} (MQTT {version}): {}; session {presence:?}, lasts {}, subscriptions {filters:?}, \
+             doubtful {doubtful:?}, {unreleased} unreleased, {open} connections taken over and open; \
+             last packets {trace}",
+            line.unwrap_or_else(|| "not connected".to_owned()),
+            session.lasts
         )
     }
 }

@@ -1,9 +1,10 @@
 //! Tests of features that Mosquitto's programs do not have.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -326,4 +327,178 @@ fn a_line_without_an_end_is_not_waited_for() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.starts_with("Error: Message length must be less than 268435455 bytes."), "{said}");
+}
+
+/// Reads the client's next packet: its type, and its bytes behind the fixed header; `None` at the end.
+fn next_packet(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let mut first = [0];
+    stream.read_exact(&mut first).ok()?;
+    let (mut length, mut shift) = (0_usize, 0);
+    loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        length |= usize::from(byte[0] & 0x7f) << shift;
+        shift += 7;
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some((first[0], body))
+}
+
+/// Accepts a client of MQTT 3.1.1.
+fn accept(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _) = listener.accept().expect("it connects");
+    assert_eq!(next_packet(&mut stream).map(|(first, _)| first), Some(0x10), "CONNECT");
+    stream.write_all(&[0x20, 2, 0, 0]).expect("CONNACK");
+    stream
+}
+
+fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    (listener, port)
+}
+
+/// Acknowledges at most `count` messages of QoS 1, and returns their payloads.
+fn acknowledge(stream: &mut TcpStream, count: usize) -> Vec<String> {
+    let mut payloads = Vec::new();
+    while payloads.len() < count
+        && let Some((0x32 | 0x3a, body)) = next_packet(stream)
+    {
+        let at = 2 + usize::from(u16::from_be_bytes([body[0], body[1]]));
+        payloads.push(String::from_utf8_lossy(&body[at + 2..]).into_owned());
+        if stream.write_all(&[0x40, 2, body[at], body[at + 1]]).is_err() {
+            break;
+        }
+    }
+    payloads
+}
+
+/// The broker is lost twice: once with messages under way, and once before it has read anything.
+#[test]
+fn all_lines_are_published_across_a_restart_of_the_broker() {
+    let (listener, port) = listen();
+    let broker = thread::spawn(move || {
+        let mut first = accept(&listener);
+        let mut payloads = acknowledge(&mut first, 15);
+        // These arrive, and their acknowledgements do not.
+        let _ = [next_packet(&mut first), next_packet(&mut first)];
+        drop(first);
+        drop(accept(&listener));
+        payloads.extend(acknowledge(&mut accept(&listener), usize::MAX));
+        payloads
+    });
+    let lines: Vec<_> = (1..=60).map(|number| number.to_string()).collect();
+    let words = ["-h", "127.0.0.1", "-p", &port, "-t", "pond", "-q", "1", "-l"];
+    let published = run_anywhere("pub", &words, (lines.join("\n") + "\n").as_bytes());
+    let said = String::from_utf8(published.stderr).expect("text");
+    assert!(published.status.success(), "{said}");
+    // At QoS 1 a line may arrive again if its acknowledgement was lost.
+    let mut arrived = broker.join().expect("no panic");
+    let mut seen = HashSet::new();
+    arrived.retain(|line| seen.insert(line.clone()));
+    assert_eq!(arrived, lines, "all, and in order");
+    assert!(said.starts_with(&format!("The connection to 127.0.0.1:{port} is lost: ")), "{said}");
+    assert!(said.ends_with("60 of 60 messages were acknowledged.\n"), "{said}");
+}
+
+#[test]
+fn a_blocked_output_keeps_neither_a_time_limit_nor_a_signal_waiting() {
+    let broker = Broker::start(&Options::default());
+    // More than a pipe takes.
+    run(&broker, "pub", &["-t", "pond", "-r", "-s"], &vec![b'x'; 1 << 20]);
+    let port = broker.address().port().to_string();
+    for (words, signal, expected) in [(&["-W", "2"][..], None, 27), (&["-d"], Some("-TERM"), 0)] {
+        let mut command = Command::new(pondhawk_tests::pondhawk());
+        command.args(["sub", "-h", "127.0.0.1", "-p", &port, "-t", "pond"]).args(words);
+        let (mut reader, writer) = std::io::pipe().expect("the system has pipes");
+        let mut process = command.stdout(writer).spawn().expect("it can be run");
+        drop(command);
+        // The program has begun to print. Nobody reads on.
+        reader.read_exact(&mut [0; 4]).expect("the beginning of the message");
+        if let Some(signal) = signal {
+            let id = process.id().to_string();
+            assert!(Command::new("kill").args([signal, &id]).status().expect("kill can be run").success());
+        }
+        assert_eq!(process.wait().expect("our own child").code(), Some(expected), "{words:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let broker = Broker::start(&Options::default());
+    run(&broker, "pub", &["-t", "pond", "-r", "-m", "croak"], b"");
+    let (reader, writer) = std::io::pipe().expect("the system has pipes");
+    drop(reader);
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(pondhawk_tests::pondhawk());
+    command.args(["sub", "-h", "127.0.0.1", "-p", &broker.address().port().to_string(), "-t", "pond"]);
+    let ended = command.stdout(writer).stderr(Stdio::piped()).output().expect("it can be run");
+    assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]), "{ended:?}");
+}
+
+#[test]
+fn only_the_answer_answers_a_request() {
+    let (listener, port) = listen();
+    let broker = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("it connects");
+        next_packet(&mut stream).expect("CONNECT");
+        stream.write_all(&[0x20, 3, 0, 0, 0]).expect("CONNACK");
+        // A message of a session that was kept arrives first.
+        stream.write_all(b"\x30\x08\0\x05other\0").expect("it is there");
+        next_packet(&mut stream).expect("SUBSCRIBE");
+        stream.write_all(&[0x90, 4, 0, 1, 0, 0]).expect("SUBACK");
+        next_packet(&mut stream).expect("PUBLISH");
+        // The answer to somebody else's request, and ours.
+        stream.write_all(b"\x30\x0c\0\x01b\x04\x09\0\x01yelse").expect("it is there");
+        stream.write_all(b"\x30\x0c\0\x01b\x04\x09\0\x01xours").expect("it is there");
+        next_packet(&mut stream);
+    });
+    let words = ["-h", "127.0.0.1", "-p", &port, "-t", "a", "-e", "b", "-m", "x", "-W", "10"];
+    let asked = run_anywhere("rr", &[&words[..], &["-D", "publish", "correlation-data", "x"]].concat(), b"");
+    broker.join().expect("no panic");
+    assert_eq!((asked.status.code(), &asked.stdout[..]), (Some(0), &b"ours\n"[..]), "{asked:?}");
+}
+
+#[test]
+fn a_request_that_nobody_hears_does_not_wait() {
+    let broker = Broker::start(&Options::default());
+    let asked = run(&broker, "rr", &["-t", "a", "-e", "b", "-m", "x", "-q", "1"], b"");
+    assert_eq!(asked.status.code(), Some(1), "{asked:?}");
+    assert!(asked.stderr.starts_with(b"Error: Nobody has subscribed"), "{asked:?}");
+}
+
+/// A broker may refuse a client right after it has accepted it. The reason is told, on one line.
+#[test]
+fn the_reason_behind_an_acceptance_is_told_without_escapes() {
+    for (tool, words) in [
+        ("pub", &["-t", "a", "-m", "x", "-q", "1"][..]),
+        ("sub", &["-t", "a", "-W", "2"]),
+        ("rr", &["-t", "a", "-e", "b", "-m", "x"]),
+    ] {
+        let (listener, port) = listen();
+        let broker = thread::spawn(move || {
+            // `sub` connects again. What follows is refused by nobody.
+            let (mut stream, _) = listener.accept().expect("it connects");
+            next_packet(&mut stream).expect("CONNECT");
+            let reason = b"bye\nConnected\x1b[2J";
+            let mut packets = vec![0x20, 3, 0, 0, 0, 0xe0, 25, 0x97, 23, 0x1f, 0, 20];
+            packets.extend_from_slice(reason);
+            packets[6] = 2 + 3 + u8::try_from(reason.len()).expect("short");
+            packets[8] = 3 + u8::try_from(reason.len()).expect("short");
+            packets[11] = u8::try_from(reason.len()).expect("short");
+            stream.write_all(&packets).expect("CONNACK and DISCONNECT");
+            while next_packet(&mut stream).is_some() {}
+        });
+        let place = ["-h", "127.0.0.1", "-p", &port, "-V", "5"];
+        let ended = run_anywhere(tool, &[&place[..], words].concat(), b"");
+        broker.join().expect("no panic");
+        let said = String::from_utf8(ended.stderr).expect("text");
+        assert!(said.contains("Quota exceeded (bye\\nConnected\\u{1b}[2J)"), "{tool}: {said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+        assert!(!ended.status.success(), "{tool}");
+    }
 }

@@ -132,6 +132,8 @@ pub(crate) const ROWS: &[Row] = &[
     subscribe(KEPT, "-t $T/a -W 1 -d -i $I"),
     subscribe(KEPT, "-t $T/a --retained-only -C 1"),
     subscribe(KEPT, "-t $T/a --remove-retained -W 1"),
+    subscribe(KEPT, "-t $T/a --remove-retained --retained-only -W 1"),
+    subscribe(KEPT, "-V 5 -t $T/a -C 1 -F '%04S|%04A|%04E|%04F|%-04S|%4S|%-4F|'"),
     subscribe(KEPT, "-t $T/a --retain-as-published -C 1 -d -i $I -V 5"),
     subscribe(KEPT, "-t $T/a --retain-as-published -C 1 -d -i $I"),
     subscribe(&["pub -t $T/a -m a -r", "pub -t $T/b -m b -r"], "-t $T/+ -T $T/a -C 1 -v"),

@@ -53,7 +53,9 @@ const STEPS: &[(&str, Work)] = &[
         // New seeds for every change, and the same seeds for everybody who tests that change.
         let seed = sim::seed_of_tree(house).to_string();
         log.run(sim::command(house).args(["--seed", &seed, "--runs", FRESH_RUNS]))?;
-        log.run(sim::command(house).args(["--only", "memory", "--runs", MEMORY_RUNS]))?;
+        for (kind, runs) in FRESH_RUNS_OF {
+            log.run(sim::command(house).args(["--only", kind, "--seed", &seed, "--runs", runs]))?;
+        }
         log.run(sim::command(house).args(["--only", "disk", "--runs", DISK_RUNS]))?;
         log.run(sim::command(house).args(["--only", "disk", "--seed", &seed, "--runs", FRESH_DISK_RUNS]))
     }),
@@ -64,12 +66,13 @@ const STEPS: &[(&str, Work)] = &[
 /// processor all the time, and take about as long.
 const BESIDE: &str = "soak";
 
-/// Number of new seeds, which take about a minute.
-const FRESH_RUNS: &str = "2000";
+/// Number of new seeds, which take about half a minute.
+const FRESH_RUNS: &str = "1000";
+/// The same of runs with threads that do not run for a while, with little memory, and with many receivers of large
+/// messages. Each takes about a quarter of a minute.
+const FRESH_RUNS_OF: [(&str, &str); 3] = [("held", "400"), ("memory", "200"), ("wide", "100")];
 /// Number of seeds with a limited log, which take about eight seconds.
 const DISK_RUNS: &str = "40";
-/// Runs with little memory, from the first seed on.
-const MEMORY_RUNS: &str = "200";
 /// Number of new seeds with a limited log, which take about half a minute.
 const FRESH_DISK_RUNS: &str = "200";
 

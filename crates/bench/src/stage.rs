@@ -5,11 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use ::ledger::{
-    Address, Cause, Claim, Claimed, Command, Deliver, Durability, Effects, Keeper, Ledger, Left, Lsn,
-    Progress, Publish, Record, Refusal, Reply, Settings, Turnover, Wanted,
+    Address, Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Settings, Turnover, Wanted,
 };
-use index::{Change, ConnectionId, Generation, Interest, ShardId, Subscriber, Subscriptions, Targets};
-use session::{Message, Now, Ticket};
+use base::{ConnectionId, Interest, Message, Now, ShardId, Subscriber, Ticket};
+use index::{Change, Generation, Subscriptions, Targets};
+use protocol::{Cause, Claim, Claimed, Command, Deliver, Durability, Left, Publish, Reply};
 use topic::{TopicFilter, TopicName, TopicNameBuf};
 use wire::{Delivery, PacketId, Qos, ReasonCode};
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Identity, Subscriber};
-use ledger::{Command, Deliver, Delivered, Origin};
-use session::{Now, Ticket, Waiting};
+use base::{ConnectionId, Identity, Now, Subscriber, Ticket};
+use protocol::{Command, Deliver, Delivered, Origin};
+use session::Waiting;
 use wire::{DisconnectReason, PacketId, ReasonCode};
 
+use crate::effects::Outside;
 use crate::{Effects, Shard};
 
 /// A connection before MQTT 5 ends so long after something could not be stored that it waits to hear of.
@@ -19,8 +20,7 @@ impl Shard {
         id: ConnectionId,
         packet_id: PacketId,
         reason: ReasonCode,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         client.acknowledged += 1;
@@ -37,7 +37,7 @@ impl Shard {
                 self.counters.acknowledged.add(1);
             }
         }
-        self.pull(id, now, to);
+        self.pull(id, to);
         self.continue_walks(id, to);
     }
 
@@ -46,7 +46,7 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         packet_id: PacketId,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         match self.origin(id) {
             Some(origin) => drop(to.command(Command::Received { origin, packet_id })),
@@ -59,7 +59,7 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         packet_id: PacketId,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         match self.origin(id) {
             Some(origin) => drop(to.command(Command::Released { origin, packet_id })),
@@ -73,7 +73,7 @@ impl Shard {
         id: ConnectionId,
         ticket: Ticket,
         reason: ReasonCode,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         self.scratch.clear();
@@ -90,7 +90,7 @@ impl Shard {
         id: ConnectionId,
         tickets: impl Iterator<Item = Ticket>,
         reason: ReasonCode,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         self.scratch.clear();
@@ -109,7 +109,7 @@ impl Shard {
         id: ConnectionId,
         ticket: Option<Ticket>,
         reason: ReasonCode,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         if let Some(ticket) = ticket {
             self.complete(id, ticket, reason, to);
@@ -122,9 +122,9 @@ impl Shard {
         id: ConnectionId,
         ticket: Ticket,
         reason: ReasonCode,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
+        let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };
         let is_5 = client.session.version().is_some_and(wire::Version::is_5);
         let is_publish = matches!(ticket, Ticket::PubAck(_) | Ticket::PubRec(_));
@@ -137,20 +137,21 @@ impl Shard {
             // The peer must not take for done what is not recorded.
             let why = "the end of an exchange could not be recorded";
             let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
-            return self.give_up(id, reason, why, now, to);
+            return self.give_up(id, reason, why, to);
         }
         if reason.is_error() && is_publish && !is_5 {
             // Before MQTT 5 no acknowledgement says no: what was not stored is not acknowledged.
             if reason == ReasonCode::QuotaExceeded {
                 // Closed at once, the client would come back at once with the same message.
                 client.ends_ms.get_or_insert(now.monotonic_ms + WITHHELD_MS_MAX);
+                self.unblock_answered(id, to);
                 return self.arm(id, now);
             }
             let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::QuotaExceeded);
-            return self.give_up(id, reason, "a message could not be stored", now, to);
+            return self.give_up(id, reason, "a message could not be stored", to);
         }
         self.complete(id, ticket, reason, to);
-        self.unblock_answered(id, now, to);
+        self.unblock_answered(id, to);
     }
 
     /// Acknowledgements to this publisher are held back: a subscriber of its has too much waiting behind its window.
@@ -172,44 +173,44 @@ impl Shard {
     }
 
     /// What was held back leaves.
-    pub(crate) fn release(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    pub(crate) fn release(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         if std::mem::take(&mut client.is_held) {
             self.scratch.clear();
             client.session.release_answers(&mut self.scratch);
             self.send_answers(id, to);
-            self.unblock_answered(id, now, to);
+            self.unblock_answered(id, to);
         }
     }
 
     /// A message out of a queue of the ledger, which has kept to the window of a session that lasts.
-    pub(crate) fn deliver_queued(&mut self, deliver: Deliver, now: Now, to: &mut impl Effects) {
+    pub(crate) fn deliver_queued(&mut self, deliver: Deliver, to: &mut Outside<'_, impl Effects>) {
         let id = deliver.connection;
         let Some(client) = self.clients.get_mut(id) else { return };
         match deliver.what {
             Delivered::Session { packet_id, .. } => {
                 let is_first = client.deferred.is_none();
                 if is_first && self.has_room_for_stored(id, deliver.message.size_bytes(), to) {
-                    self.send_numbered(deliver, packet_id, now, to);
+                    self.send_numbered(deliver, packet_id, to);
                 } else if let Some(client) = self.clients.get_mut(id) {
-                    client.deferred.get_or_insert_default().push_back(deliver);
+                    client.deferred.get_or_insert_default().push(deliver);
                 }
             }
             Delivered::Group { group, entry } => {
                 let Deliver { message, qos, retain, identifiers, .. } = deliver;
                 let tag = Some((group, entry));
-                self.wait(id, Waiting { message, qos, retain, identifiers, tag }, now, to);
-                self.pull(id, now, to);
+                self.wait(id, Waiting { message, qos, retain, identifiers, tag }, to);
+                self.pull(id, to);
             }
         }
     }
 
     /// Sends what came out of queues of the ledger when there was no room. Whether nothing is left.
-    pub(crate) fn send_deferred(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
+    pub(crate) fn send_deferred(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) -> bool {
         loop {
             let Some(client) = self.clients.get_mut(id) else { return true };
             let Some(deferred) = &mut client.deferred else { return true };
-            let Some(first) = deferred.front() else {
+            let Some(first) = deferred.first() else {
                 client.deferred = None;
                 return true;
             };
@@ -218,26 +219,31 @@ impl Shard {
                 return false;
             }
             let client = self.clients.get_mut(id);
-            let deliver = client.and_then(|client| client.deferred.as_mut()?.pop_front());
+            let deliver = client.and_then(|client| client.deferred.as_mut()?.pop());
             if let Some(deliver) = deliver
                 && let Delivered::Session { packet_id, .. } = deliver.what
             {
-                self.send_numbered(deliver, packet_id, now, to);
+                self.send_numbered(deliver, packet_id, to);
             }
         }
     }
 
     /// Sends a message under the packet identifier that the ledger has given it.
-    fn send_numbered(&mut self, deliver: Deliver, packet_id: PacketId, now: Now, to: &mut impl Effects) {
+    fn send_numbered(&mut self, deliver: Deliver, packet_id: PacketId, to: &mut Outside<'_, impl Effects>) {
         let Deliver { connection: id, message, qos, retain, dup, identifiers, .. } = deliver;
         let Some(client) = self.clients.get_mut(id) else { return };
         let delivery = client.session.begin_as(packet_id, qos, dup);
         let waiting = Waiting { message, qos, retain, identifiers, tag: None };
-        self.send_waiting(id, &waiting, delivery, now, to);
+        self.send_waiting(id, &waiting, delivery, to);
     }
 
     /// After a reconnect PUBREL is said again [MQTT-4.4.0-1].
-    pub(crate) fn release_again(&mut self, id: ConnectionId, packet_id: PacketId, to: &mut impl Effects) {
+    pub(crate) fn release_again(
+        &mut self,
+        id: ConnectionId,
+        packet_id: PacketId,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         self.scratch.clear();
         client.session.begin_release(packet_id, &mut self.scratch);
@@ -245,7 +251,7 @@ impl Shard {
     }
 
     /// Sends the answers that stand in the scratch buffer.
-    pub(crate) fn send_answers(&mut self, id: ConnectionId, to: &mut impl Effects) {
+    pub(crate) fn send_answers(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         if !self.scratch.is_empty() {
             self.counters.packets_sent.add(1);
             to.send(id, &self.scratch);

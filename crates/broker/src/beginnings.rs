@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use index::ConnectionId;
-use session::{Now, Purpose};
+use base::{ConnectionId, Purpose};
 
+use crate::effects::Outside;
 use crate::shard::CONNECTION_BYTES;
 use crate::{Effects, Shard};
 
@@ -106,8 +106,7 @@ impl Shard {
         id: ConnectionId,
         unconsumed: usize,
         is_new: bool,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return true };
         client.session.note_partial(unconsumed);
@@ -122,21 +121,21 @@ impl Shard {
         let others = self.beginnings.bytes() - unconsumed;
         let budget = self.tally.budget();
         if budget.is_tight() && unconsumed > SHORT_BEGINNING_BYTES {
-            if others < grown || !self.displace(id, grown, now, to) {
-                self.end_for_memory(id, "a packet is larger than there is memory for", now, to);
+            if others < grown || !self.displace(id, grown, to) {
+                self.end_for_memory(id, "a packet is larger than there is memory for", to);
                 return false;
             }
         } else if budget.is_crowded_by(Purpose::Partials)
             && self.beginnings.bytes() > budget.limit_bytes() / PART_OF_A_SHARD
         {
-            self.displace(id, grown, now, to);
+            self.displace(id, grown, to);
         }
         true
     }
 
     /// Ends the connections whose beginnings have not grown for longest, until as many bytes are free as the beginning of
     /// this one has grown by. Returns whether they are.
-    fn displace(&mut self, id: ConnectionId, bytes: usize, now: Now, to: &mut impl Effects) -> bool {
+    fn displace(&mut self, id: ConnectionId, bytes: usize, to: &mut Outside<'_, impl Effects>) -> bool {
         let mut freed = 0;
         for _ in 0..DISPLACED_AT_A_TIME {
             if freed >= bytes {
@@ -153,7 +152,7 @@ impl Shard {
             }
             freed += its_bytes;
             let why = "the client has stopped in the middle of a packet, and others need the memory";
-            self.end_for_memory(oldest, why, now, to);
+            self.end_for_memory(oldest, why, to);
         }
         freed >= bytes
     }

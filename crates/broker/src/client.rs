@@ -3,8 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use index::{ConnectionId, DeepShape, QueueId, Subscriber};
-use ledger::{Deliver, Durability, EntryId};
+use base::{ConnectionId, QueueId, Subscriber};
+use index::DeepShape;
+use protocol::{Deliver, Durability, EntryId};
 use session::Session;
 use wire::PacketId;
 
@@ -47,7 +48,7 @@ pub(crate) struct Client {
     joining: Option<Box<Joining>>,
     /// What has come out of its queue when its output, or the whole process, had no room.
     #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
-    pub(crate) deferred: Option<Box<VecDeque<Deliver>>>,
+    pub(crate) deferred: Option<Box<Deferred>>,
     /// Messages of groups that are under way to it under numbers of its own.
     pub(crate) shares: Option<Box<Shares>>,
     /// How many messages it has acknowledged, which is progress.
@@ -76,6 +77,30 @@ pub(crate) struct Client {
     pub(crate) decided: u32,
     /// The timer that counts; those that were armed for another time are stale.
     pub(crate) due_ms: Option<u64>,
+}
+
+/// Messages out of queues of the ledger for which the output had no room.
+#[derive(Debug, Default)]
+pub(crate) struct Deferred {
+    messages: VecDeque<Deliver>,
+    bytes: usize,
+}
+
+impl Deferred {
+    pub(crate) fn push(&mut self, deliver: Deliver) {
+        self.bytes += deliver.message.size_bytes();
+        self.messages.push_back(deliver);
+    }
+
+    pub(crate) fn first(&self) -> Option<&Deliver> {
+        self.messages.front()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Deliver> {
+        let deliver = self.messages.pop_front()?;
+        self.bytes -= deliver.message.size_bytes();
+        Some(deliver)
+    }
 }
 
 impl Client {
@@ -111,6 +136,11 @@ impl Client {
             decided: 0,
             due_ms: None,
         }
+    }
+
+    /// The bytes of messages that wait for the window of the client, or for room in its output.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.session.waiting_bytes() + self.deferred.as_ref().map_or(0, |deferred| deferred.bytes)
     }
 
     /// Whether what it has sent waits for something that we do first.

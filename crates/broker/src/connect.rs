@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Interest, Level, Subscriber};
-use ledger::{Cause, Claim, Claimed, Command, Will};
-use session::{Accepted, Message, Now, Purpose};
+use base::{ConnectionId, Interest, Level, Message, Purpose, Subscriber};
+use protocol::{Cause, Claim, Claimed, Command, Will};
+use session::Accepted;
 use topic::TopicFilter;
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
+use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::filters::subscription_bytes;
 use crate::{Effects, Notice, Shard};
@@ -18,9 +19,9 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         connect: &Connect<'_>,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
+        let now = to.now;
         let client_id: Arc<str> = match connect.client_id.as_str() {
             // Nobody may guess it, since whoever knows it can take the session over.
             "" => format!("auto-{:032x}", to.random()).into(),
@@ -51,7 +52,8 @@ impl Shard {
     }
 
     /// The client identifier is this connection's: CONNACK.
-    pub(crate) fn claimed(&mut self, claimed: Claimed, now: Now, to: &mut impl Effects) {
+    pub(crate) fn claimed(&mut self, claimed: Claimed, to: &mut Outside<'_, impl Effects>) {
+        let now = to.now;
         let Claimed {
             connection: id,
             subscriber,
@@ -72,7 +74,7 @@ impl Shard {
             Accepted { client_id: &subscriber.client_id, session_present, unreleased: &unreleased };
         if !client.session.accept(&accepted, &self.settings, &mut self.scratch) {
             let why = "the answer would be larger than the client takes";
-            return self.turn_away(id, ReasonCode::PacketTooLarge, why, now, to);
+            return self.turn_away(id, ReasonCode::PacketTooLarge, why, to);
         }
         client.is_in = true;
         client.is_resuming = has_more_unfinished;
@@ -107,7 +109,7 @@ impl Shard {
         id: ConnectionId,
         subscriptions: Vec<(Box<str>, Interest)>,
         is_last: bool,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         for (filter, interest) in subscriptions {
             self.open_walk(id, filter, interest, false, to);
@@ -119,7 +121,12 @@ impl Shard {
     }
 
     /// The ledger cannot let the client in.
-    pub(crate) fn refused(&mut self, id: ConnectionId, reason: ReasonCode, now: Now, to: &mut impl Effects) {
+    pub(crate) fn refused(
+        &mut self,
+        id: ConnectionId,
+        reason: ReasonCode,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         // Where a version has no code for it, nothing is said [3.1.1 MQTT-3.2.2-6].
         let refusal = ConnectRefusal::try_from(reason).unwrap_or(ConnectRefusal::ServerUnavailable);
         self.send(id, &ConnAck::refused(refusal).into(), to);
@@ -127,7 +134,7 @@ impl Shard {
             ReasonCode::QuotaExceeded => "there is no room for another session",
             _ => "what the session needs cannot be recorded",
         };
-        self.turn_away(id, reason, why, now, to);
+        self.turn_away(id, reason, why, to);
     }
 
     fn turn_away(
@@ -135,16 +142,15 @@ impl Shard {
         id: ConnectionId,
         reason: ReasonCode,
         why: &'static str,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         self.counters.refused_connect.add(1);
-        self.end(id, Ending { reason, why, cause: Cause::Normal, by: By::Server }, now, to);
+        self.end(id, Ending { reason, why, cause: Cause::Normal, by: By::Server }, to);
         to.close(id);
     }
 
     /// Somebody else has come with the same client identifier [MQTT-3.1.4-3].
-    pub(crate) fn evict(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    pub(crate) fn evict(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         if self.clients.get(id).is_none() {
             // It has left already, and said so.
             return;
@@ -153,7 +159,7 @@ impl Shard {
         self.disconnect(id, DisconnectReason::SessionTakenOver, to);
         let why = "another connection has the same client identifier";
         let reason = ReasonCode::SessionTakenOver;
-        self.end(id, Ending { reason, why, cause: Cause::TakenOver, by: By::Server }, now, to);
+        self.end(id, Ending { reason, why, cause: Cause::TakenOver, by: By::Server }, to);
         to.close(id);
     }
 }

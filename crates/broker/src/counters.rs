@@ -113,10 +113,14 @@ counters! {
     refused_connections_max: "refused/connections_max",
     /// Connections refused because no memory is left.
     refused_connections_memory: "refused/memory/connections",
+    /// Connections closed because their address is in no network of `proxy_from`.
+    refused_proxy: "refused/proxy_from",
     /// Connections closed because their CONNECT did not come in time.
     refused_connect_timeout: "refused/connect_timeout",
     /// CONNECT packets refused for any reason.
     refused_connect: "refused/connect",
+    /// Connections ended because a layer below MQTT (TLS, WebSocket, PROXY protocol) refused what the peer sent.
+    ended_layer: "ended/layer",
     /// Connections ended because of a malformed packet.
     ended_malformed: "ended/malformed",
     /// Connections ended because of another violation of the protocol.

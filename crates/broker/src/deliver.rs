@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Identifiers, Interest, Level, Subscriber, Target};
-use ledger::{Command, CursorId, Origin};
-use session::{Budget, Message, Now, Wait, Waiting};
+use base::{Budget, ConnectionId, Identifiers, Interest, Level, Message, Now, Subscriber};
+use index::Target;
+use protocol::Command;
+use session::{Wait, Waiting};
 use wire::{DisconnectReason, Publish, Qos, SubscriptionIdentifiers, numbered_packets};
 
-use crate::client::Tag;
+use crate::client::{Client, Tag};
+use crate::effects::Outside;
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
 use crate::retained::Arrival;
 use crate::{Effects, Flush, Room, Run, Shard};
@@ -15,6 +17,8 @@ use crate::{Effects, Flush, Room, Run, Shard};
 /// From so much behind its window on a client is behind: its publishers get their acknowledgements later.
 const BEHIND_BYTES: usize = 256 * 1024;
 const BEHIND_MESSAGES: usize = 1_000;
+/// No fewer messages are too many for their bytes: a single message may be longer than that.
+const BEHIND_FEW: usize = 4;
 
 /// What a delivery has found among its receivers.
 #[derive(Debug, Default)]
@@ -25,6 +29,12 @@ pub(crate) struct Found {
     pub(crate) behind: Option<Arc<Subscriber>>,
 }
 
+/// Whether more waits behind the window of a client than a part of what makes it behind.
+fn is_behind(client: &Client, divisor: usize) -> bool {
+    let (messages, bytes) = (client.session.waiting_messages(), client.session.waiting_bytes());
+    messages > BEHIND_MESSAGES / divisor || messages > BEHIND_FEW / divisor && bytes > BEHIND_BYTES / divisor
+}
+
 impl Shard {
     /// Hands a message to those of `targets` that live here, but for those who get it out of a queue.
     pub(crate) fn deliver(
@@ -32,10 +42,9 @@ impl Shard {
         source: Source<'_>,
         targets: &[Target],
         flush: Flush,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Found {
-        self.deliver_known((source, None), targets, flush, now, to)
+        self.deliver_known((source, None), targets, flush, to)
     }
 
     /// The same for a packet that was taken apart before, or for any.
@@ -44,9 +53,9 @@ impl Shard {
         (source, known): (Source<'a>, Option<&'a Publish<'a>>),
         targets: &[Target],
         flush: Flush,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Found {
+        let now = to.now;
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut dispatch = Dispatch::new(source, flush, now, &mut buffers).with_known(known);
         let mut found = Found::default();
@@ -61,11 +70,11 @@ impl Shard {
             let Some(receiver) = self.receiver(source, target, &mut arrival) else { continue };
             self.counters.routed.add(u64::from(source.count()));
             if receiver.shape.qos == Qos::AtMostOnce {
-                self.send_once(&mut dispatch, target, &receiver, now, &mut found, to);
+                self.send_once(&mut dispatch, target, &receiver, &mut found, to);
             } else if source.count() > 1 {
-                self.offer_run(&mut dispatch, target, &receiver, now, &mut found, to);
+                self.offer_run(&mut dispatch, target, &receiver, &mut found, to);
             } else {
-                self.offer(&mut dispatch, target, &receiver, now, &mut found, to);
+                self.offer(&mut dispatch, target, &receiver, &mut found, to);
             }
         }
         self.buffers = buffers;
@@ -121,9 +130,8 @@ impl Shard {
         dispatch: &mut Dispatch<'_>,
         target: &Target,
         receiver: &Receiver,
-        now: Now,
         found: &mut Found,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let subscriber = &target.subscriber;
         let level = subscriber.gauge.level();
@@ -139,7 +147,7 @@ impl Shard {
         if room == Room::Over {
             if level == Level::Open {
                 subscriber.gauge.set(Level::Over);
-                self.watch(target.connection, subscriber, now, to);
+                self.watch(target.connection, subscriber, to);
             }
             found.over.get_or_insert_with(|| Arc::clone(subscriber));
         }
@@ -151,9 +159,8 @@ impl Shard {
         dispatch: &mut Dispatch<'_>,
         target: &Target,
         receiver: &Receiver,
-        now: Now,
         found: &mut Found,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let Source::Run(run) = dispatch.source else { return };
         let connection = target.connection;
@@ -169,7 +176,7 @@ impl Shard {
         for (bytes, _, payload_bytes) in numbered_packets(&run.bytes[sent..], run.version) {
             let packet = Run { bytes, count: 1, payload_bytes: payload_bytes as u64, ..run };
             let mut dispatch = dispatch.of(Source::Run(packet));
-            self.offer(&mut dispatch, target, receiver, now, found, to);
+            self.offer(&mut dispatch, target, receiver, found, to);
         }
     }
 
@@ -179,9 +186,8 @@ impl Shard {
         dispatch: &mut Dispatch<'_>,
         target: &Target,
         receiver: &Receiver,
-        now: Now,
         found: &mut Found,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let connection = target.connection;
         let Receiver { shape, bytes_max, uses_aliases, .. } = *receiver;
@@ -210,17 +216,21 @@ impl Shard {
             identifiers: target.identifiers.clone(),
             tag: None,
         };
-        self.wait(connection, waiting, now, to);
-        if is_open {
-            self.pull(connection, now, to);
-        }
+        self.wait(connection, waiting, to);
+        // Also while the process is full: a client for which nothing else waits gets its message now.
+        self.pull(connection, to);
         if target.subscriber.gauge.is_behind() {
             found.behind.get_or_insert_with(|| Arc::clone(&target.subscriber));
         }
     }
 
     /// A message of QoS 1 or 2 waits behind a client's window, up to the client's bounds.
-    pub(crate) fn wait(&mut self, id: ConnectionId, waiting: Waiting<Tag>, now: Now, to: &mut impl Effects) {
+    pub(crate) fn wait(
+        &mut self,
+        id: ConnectionId,
+        waiting: Waiting<Tag>,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         let is_ours = waiting.tag.is_none();
         let Some(client) = self.clients.get_mut(id) else {
             // One before it in the same delivery was one too many.
@@ -231,7 +241,7 @@ impl Shard {
             self.counters.dropped_queue_full.add(u64::from(is_ours));
             self.counters.publish_dropped.add(u64::from(is_ours));
             let why = "there is no memory for the messages that wait for the client";
-            return self.end_for_memory(id, why, now, to);
+            return self.end_for_memory(id, why, to);
         }
         match client.session.wait(waiting, &self.settings) {
             Wait::Waits => {
@@ -239,13 +249,12 @@ impl Shard {
                 if !is_ours {
                     client.shares.get_or_insert_default().waiting += 1;
                 }
-                let is_behind = client.session.waiting_bytes() > BEHIND_BYTES
-                    || client.session.waiting_messages() > BEHIND_MESSAGES;
+                let is_behind = is_behind(client, 1);
                 if let Some(subscriber) = client.subscriber.clone().filter(|_| is_behind)
                     && !subscriber.gauge.is_behind()
                 {
                     subscriber.gauge.set_behind(true);
-                    self.watch(id, &subscriber, now, to);
+                    self.watch(id, &subscriber, to);
                 }
             }
             Wait::Full => {
@@ -253,30 +262,28 @@ impl Shard {
                 self.counters.publish_dropped.add(u64::from(is_ours));
                 self.counters.ended_queue_full.add(1);
                 let why = "more messages wait for the client than may";
-                self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
+                self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
             }
         }
     }
 
     /// Whether a client that was behind is so still.
-    fn look_behind(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    fn look_behind(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        let now = to.now;
         let Some(client) = self.clients.get(id) else { return };
         let Some(subscriber) = client.subscriber.as_ref() else { return };
-        let session = &client.session;
-        if subscriber.gauge.is_marked_behind()
-            && session.waiting_bytes() <= BEHIND_BYTES / 4
-            && session.waiting_messages() <= BEHIND_MESSAGES / 4
-        {
+        if subscriber.gauge.is_marked_behind() && !is_behind(client, 4) {
             let subscriber = Arc::clone(subscriber);
             subscriber.gauge.set_behind(false);
             self.judge.had_room(id, now.monotonic_ms);
-            self.tell_waiting(&subscriber, now, to);
+            self.tell_waiting(&subscriber, to);
         }
     }
 
     /// Sends what waits, as far as window and output have room.
-    pub(crate) fn pull(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
-        while self.send_deferred(id, now, to) {
+    pub(crate) fn pull(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        let now = to.now;
+        while self.send_deferred(id, to) {
             let Some(client) = self.clients.get_mut(id) else { return };
             let Some(first) = client.session.first_waiting() else { break };
             if first.message.is_expired(now) {
@@ -293,19 +300,29 @@ impl Shard {
                 self.counters.waiting.sub(1);
                 self.counters.in_flight.add(1);
             }
-            self.send_waiting(id, &waiting, delivery, now, to);
+            self.send_waiting(id, &waiting, delivery, to);
         }
-        self.look_behind(id, now, to);
+        self.look_behind(id, to);
     }
 
     /// Whether so much more may be sent to a client. If not, it is tried again: when its output has been taken, or in a
     /// while if it is the process that is full.
-    pub(crate) fn has_room(&mut self, id: ConnectionId, bytes: usize, to: &impl Effects) -> bool {
+    pub(crate) fn has_room(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        to: &Outside<'_, impl Effects>,
+    ) -> bool {
         self.is_open(id, to.room(id, bytes))
     }
 
     /// The same for a message that is stored until it is acknowledged.
-    pub(crate) fn has_room_for_stored(&mut self, id: ConnectionId, bytes: usize, to: &impl Effects) -> bool {
+    pub(crate) fn has_room_for_stored(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        to: &Outside<'_, impl Effects>,
+    ) -> bool {
         self.is_open(id, to.room_for_stored(id, bytes))
     }
 
@@ -320,7 +337,7 @@ impl Shard {
     }
 
     /// What waited for too long has expired.
-    fn forget_waiting(&mut self, id: ConnectionId, to: &mut impl Effects) {
+    fn forget_waiting(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(waiting) = client.session.forget_waiting() else { return };
         match waiting.tag {
@@ -344,9 +361,9 @@ impl Shard {
         id: ConnectionId,
         waiting: &Waiting<Tag>,
         delivery: wire::Delivery,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
+        let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };
         let (Some(version), uses_aliases) = (client.session.version(), client.session.uses_aliases()) else {
             return;
@@ -389,30 +406,24 @@ impl Shard {
     pub(crate) fn deliver_retained(
         &mut self,
         connection: ConnectionId,
-        id: CursorId,
-        messages: &[Arc<Message>],
+        messages: Vec<Arc<Message>>,
         interest: Interest,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
+        let now = to.now;
         let Some(client) = self.clients.get_mut(connection) else { return };
         let own = client.subscriber.as_ref().filter(|_| interest.no_local());
         let own = own.map(|subscriber| Arc::clone(&subscriber.client_id));
-        let is_foreign = |message: &&Arc<Message>| own.is_none() || message.publisher() != own.as_deref();
-        let is_once = |message: &Arc<Message>| message.qos().min(interest.qos()) == Qos::AtMostOnce;
-        let messages = messages.iter().filter(is_foreign).cloned();
-        let (once, more): (Vec<_>, Vec<_>) = messages.partition(is_once);
-        if let Some(queue) = client.queue() {
-            // Its packet identifiers are the ledger's, which hears in any case how far the cursor has come.
-            let origin = Origin { queue, connection };
-            to.command(Command::Queue { origin, id, messages: more, interest });
-        } else {
-            more.into_iter().for_each(|message| self.bring(connection, message, interest, now));
-        }
+        let is_foreign = |message: &Arc<Message>| own.is_none() || message.publisher() != own.as_deref();
+        // The ledger has put the others into the session's queue, as it knew the subscription.
+        let lasts = client.queue().is_some();
+        let is_once = |message: &Arc<Message>| lasts || message.qos().min(interest.qos()) == Qos::AtMostOnce;
+        let (once, more): (Vec<_>, Vec<_>) = messages.into_iter().filter(is_foreign).partition(is_once);
+        more.into_iter().for_each(|message| self.bring(connection, message, interest, now));
         for message in once {
-            self.send_retained(connection, &message, interest, now, to);
+            self.send_retained(connection, &message, interest, to);
         }
-        self.pull(connection, now, to);
+        self.pull(connection, to);
     }
 
     /// One of QoS 1 or 2 goes behind the window, whatever waits there: there is one step at a time.
@@ -442,9 +453,9 @@ impl Shard {
         connection: ConnectionId,
         message: &Arc<Message>,
         interest: Interest,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
+        let now = to.now;
         let Some(client) = self.clients.get(connection) else { return };
         let Some(version) = client.session.version() else { return };
         let shape = Shape { is_5: version.is_5(), retain: true, qos: Qos::AtMostOnce };

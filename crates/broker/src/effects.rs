@@ -1,9 +1,11 @@
 //! What a shard's brain asks of the world: bytes to a connection, mail to another shard, a command to the ledger.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use index::{ConnectionId, ShardId, Subscriber, Target};
-use ledger::Command;
+use base::{ConnectionId, Now, ShardId, Subscriber};
+use index::Target;
+use protocol::Command;
 use wire::{Qos, ReasonCode, Version};
 
 /// The outside of a [`Shard`](crate::Shard). `net` implements it with sockets and mailboxes, tests with a `Vec`.
@@ -63,6 +65,32 @@ pub trait Effects {
 
     /// Something an operator wants to read in the log.
     fn notice(&mut self, connection: ConnectionId, notice: Notice<'_>);
+}
+
+/// The outside of a shard during one call: the time, and the effects.
+pub(crate) struct Outside<'a, E> {
+    pub(crate) now: Now,
+    effects: &'a mut E,
+}
+
+impl<'a, E: Effects> Outside<'a, E> {
+    pub(crate) fn new(now: Now, effects: &'a mut E) -> Self {
+        Self { now, effects }
+    }
+}
+
+impl<E> Deref for Outside<'_, E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        self.effects
+    }
+}
+
+impl<E> DerefMut for Outside<'_, E> {
+    fn deref_mut(&mut self) -> &mut E {
+        self.effects
+    }
 }
 
 /// Whether more may come.

@@ -3,8 +3,9 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::{ConnectionId, Target};
-use session::{Budget, Message, Now, Session};
+use base::{Budget, ConnectionId, Message, Now};
+use index::Target;
+use session::Session;
 use topic::TopicName;
 use wire::{
     Decoded, Delivery, Full, Limits, Packet, PacketId, Publish, PublishTopic, Qos, Sink,
@@ -12,6 +13,7 @@ use wire::{
 };
 
 use crate::client::Tag;
+use crate::effects::Outside;
 use crate::{Effects, Flush, Room, Run};
 
 /// Flags in the first byte of a PUBLISH (MQTT 5.0, 3.3.1).
@@ -184,7 +186,7 @@ impl<'a> Dispatch<'a> {
         target: &Target,
         receiver: &Receiver,
         session: &mut Session<Tag>,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Room {
         let Receiver { shape, bytes_max, .. } = *receiver;
         let connection = target.connection;
@@ -279,7 +281,7 @@ impl<'a> Dispatch<'a> {
         packet_id: PacketId,
         receiver: &Receiver,
         connection: ConnectionId,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let flush = self.flush_of(receiver);
         let is_shared = self.flush == Flush::Bulk && self.is_large(receiver.shape);
@@ -321,7 +323,7 @@ impl<'a> Dispatch<'a> {
         begin: &mut dyn FnMut() -> Option<PacketId>,
         receiver: &Receiver,
         connection: ConnectionId,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> usize {
         let flush = self.flush_of(receiver);
         let single = &mut self.buffers.single;
@@ -349,7 +351,7 @@ impl<'a> Dispatch<'a> {
         receiver: &Receiver,
         session: &mut Session<Tag>,
         flush: Flush,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Room {
         let Receiver { shape, bytes_max, .. } = *receiver;
         let identifiers = as_identifiers(&target.identifiers);
@@ -392,7 +394,7 @@ impl<'a> Dispatch<'a> {
         target: &Target,
         receiver: &Receiver,
         flush: Flush,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Room {
         let Receiver { shape, bytes_max, .. } = *receiver;
         let identifiers = as_identifiers(&target.identifiers);

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use index::ConnectionId;
-use ledger::{Cause, Command, Left};
-use session::{Now, Purpose};
+use base::{ConnectionId, Purpose};
+use protocol::{Cause, Command, Left};
 use topic::TopicFilter;
 use wire::{DisconnectReason, ReasonCode, Violation};
 
 use crate::client::Client;
+use crate::effects::Outside;
 use crate::shard::CONNECTION_BYTES;
 use crate::{Effects, Notice, Shard};
 
 /// How a session ends.
 #[derive(Clone, Copy)]
-pub(crate) struct Ending {
+pub(crate) struct Ending<'a> {
     pub(crate) reason: ReasonCode,
-    pub(crate) why: &'static str,
+    pub(crate) why: &'a str,
     /// What it means for the will.
     pub(crate) cause: Cause,
     pub(crate) by: By,
@@ -31,7 +31,12 @@ pub(crate) enum By {
 
 impl Shard {
     /// Tells an MQTT 5 client why its connection ends.
-    pub(crate) fn disconnect(&mut self, id: ConnectionId, reason: DisconnectReason, to: &mut impl Effects) {
+    pub(crate) fn disconnect(
+        &mut self,
+        id: ConnectionId,
+        reason: DisconnectReason,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         if let Some(packet) = self.clients.get(id).and_then(|client| client.session.disconnect(reason)) {
             self.send(id, &packet, to);
         }
@@ -42,8 +47,7 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         violation: &Violation,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let Some(client) = self.clients.get(id) else { return };
         let is_connected = client.session.is_connected();
@@ -62,12 +66,12 @@ impl Shard {
         }
         let ending =
             Ending { reason: violation.reason, why: violation.text, cause: Cause::WithWill, by: By::Server };
-        self.end(id, ending, now, to);
+        self.end(id, ending, to);
         to.close(id);
     }
 
     /// The end of a connection's session. Its socket is not our concern any more.
-    pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending, now: Now, to: &mut impl Effects) {
+    pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending<'_>, to: &mut Outside<'_, impl Effects>) {
         let Some(mut client) = self.clients.remove(id) else { return };
         self.forget_memory(id, &client);
         let Ending { reason, why, cause, by } = ending;
@@ -83,8 +87,9 @@ impl Shard {
         );
         let Some(subscriber) = client.subscriber.take() else { return };
         if client.has_changes {
-            // It subscribed or unsubscribed before its end: the ledger hears of that before it hears of the end.
-            self.write_changes(now, to);
+            // It subscribed or unsubscribed before its end: the ledger hears of that before it hears of the end (rule 7
+            // of `protocol::order`).
+            self.write_changes(to);
         }
         for (filter, count) in client.take_joining() {
             // Nobody waits for the answers of the ledger any more.
@@ -99,7 +104,7 @@ impl Shard {
             to.command(Command::Left(Left { subscriber, connection: id, cause, expiry_secs }));
         }
         subscriber.gauge.set_behind(false);
-        self.open(&subscriber, now, to);
+        self.open(&subscriber, to);
         let subscriber = if subscriber.queue.is_none() {
             self.discard(&client);
             Some(subscriber)
@@ -131,11 +136,10 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         why: &'static str,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         self.counters.ended_memory.add(1);
-        self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
+        self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
     }
 
     /// What was under way to a session that ends with its connection is gone with it.

@@ -2,26 +2,42 @@
 
 use std::sync::Arc;
 
-use index::{ConnectionId, Identity, Level, Subscriber};
-use session::Now;
+use base::{ConnectionId, Identity, Level, Now, Subscriber};
 use wire::DisconnectReason;
 
+use crate::effects::Outside;
 use crate::pressure::{Blocker, Line, Reading, Verdict};
 use crate::{Effects, Mail, Shard};
 
 impl Shard {
     /// Stops reading a publisher until what blocks it has gone. Returns whether it is stopped: what blocked it
     /// may have gone already.
-    pub(crate) fn block(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) -> bool {
+    pub(crate) fn block(
+        &mut self,
+        id: ConnectionId,
+        blocker: Blocker,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> bool {
         self.block_in(Line::Served, id, blocker, to)
     }
 
     /// The same for a publisher of which nothing was read since its turn came: it goes before those who have been read.
-    pub(crate) fn block_unread(&mut self, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) -> bool {
+    pub(crate) fn block_unread(
+        &mut self,
+        id: ConnectionId,
+        blocker: Blocker,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> bool {
         self.block_in(Line::Unread, id, blocker, to)
     }
 
-    fn block_in(&mut self, line: Line, id: ConnectionId, blocker: Blocker, to: &mut impl Effects) -> bool {
+    fn block_in(
+        &mut self,
+        line: Line,
+        id: ConnectionId,
+        blocker: Blocker,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
         if client.blocked.is_some() {
             return true;
@@ -40,7 +56,8 @@ impl Shard {
     }
 
     /// One of the things that blocked a publisher is gone: it is read again unless there is another.
-    pub(crate) fn unblock(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    pub(crate) fn unblock(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };
         if client.blocked.take().is_none() {
             return;
@@ -58,41 +75,42 @@ impl Shard {
     }
 
     /// A connection that does not take our answers is not asked for more questions.
-    pub(crate) fn block_on_itself(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
+    pub(crate) fn block_on_itself(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return true };
         if client.blocked.is_none() {
             client.blocked = Some(Box::new(Blocker::Itself));
             if let Some(subscriber) = client.subscriber.clone() {
                 subscriber.gauge.set(Level::Over);
-                self.watch(id, &subscriber, now, to);
+                self.watch(id, &subscriber, to);
             }
             to.pause(id);
         }
         false
     }
 
-    pub(crate) fn unblock_itself(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    pub(crate) fn unblock_itself(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         if let Some(client) = self.clients.get_mut(id)
             && matches!(client.blocked.as_deref(), Some(Blocker::Itself))
         {
-            self.unblock(id, now, to);
+            self.unblock(id, to);
         }
     }
 
     /// A client that had published too much has got most of its answers.
-    pub(crate) fn unblock_answered(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    pub(crate) fn unblock_answered(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         if let Some(client) = self.clients.get(id)
             && matches!(client.blocked.as_deref(), Some(Blocker::Answers))
-            && client.session.unanswered() <= usize::from(self.settings.receive_max / 2)
+            && (client.ends_ms.is_some()
+                || client.session.unanswered() <= usize::from(self.settings.receive_max / 2))
         {
-            self.unblock(id, now, to);
+            self.unblock(id, to);
         }
     }
 
     /// A subscriber of this shard has room, or has gone: everybody who waits for it may go on.
-    pub(crate) fn open(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
+    pub(crate) fn open(&mut self, subscriber: &Arc<Subscriber>, to: &mut Outside<'_, impl Effects>) {
         subscriber.gauge.set(Level::Open);
-        self.tell_waiting(subscriber, now, to);
+        self.tell_waiting(subscriber, to);
     }
 
     /// Publishers who wait look whom they could publish to meanwhile, and tell those they wait for.
@@ -104,23 +122,23 @@ impl Shard {
         });
     }
 
-    pub(crate) fn tell_waiting(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
+    pub(crate) fn tell_waiting(&mut self, subscriber: &Arc<Subscriber>, to: &mut Outside<'_, impl Effects>) {
         for shard in subscriber.gauge.take_waiting() {
             if shard == self.id {
-                self.wake_for(subscriber, now, to);
+                self.wake_for(subscriber, to);
             } else {
                 to.mail(shard, Mail::Resume(Arc::clone(subscriber)));
             }
         }
     }
 
-    pub(crate) fn wake_for(&mut self, subscriber: &Arc<Subscriber>, now: Now, to: &mut impl Effects) {
+    pub(crate) fn wake_for(&mut self, subscriber: &Arc<Subscriber>, to: &mut Outside<'_, impl Effects>) {
         for publisher in self.waiting.take_for_subscriber(subscriber) {
             if let Some(client) = self.clients.get_mut(publisher) {
                 client.held_for = client.held_for.filter(|held_for| *held_for != subscriber.identity());
             }
-            self.release(publisher, now, to);
-            self.unblock(publisher, now, to);
+            self.release(publisher, to);
+            self.unblock(publisher, to);
         }
     }
 
@@ -129,16 +147,16 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         subscriber: &Arc<Subscriber>,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
+        let now = to.now;
         if let Some(reading) = self.reading(id, to) {
             self.judge.watch(id, subscriber, reading, now.monotonic_ms);
         }
     }
 
     /// How far a client is.
-    fn reading(&self, id: ConnectionId, to: &impl Effects) -> Option<Reading> {
+    fn reading(&self, id: ConnectionId, to: &Outside<'_, impl Effects>) -> Option<Reading> {
         let client = self.clients.get(id)?;
         Some(Reading {
             taken: to.taken_bytes(id),
@@ -149,32 +167,33 @@ impl Shard {
     }
 
     /// Tries again for whom something waits because the process was full.
-    pub(crate) fn retry_stalled(&mut self, now: Now, to: &mut impl Effects) {
+    pub(crate) fn retry_stalled(&mut self, to: &mut Outside<'_, impl Effects>) {
         for id in std::mem::take(&mut self.stalled) {
             if let Some(client) = self.clients.get_mut(id) {
                 client.is_stalled = false;
             }
-            self.pull(id, now, to);
+            self.pull(id, to);
             self.continue_walks(id, to);
         }
     }
 
-    pub(crate) fn judge(&mut self, now: Now, to: &mut impl Effects) {
+    pub(crate) fn judge(&mut self, to: &mut Outside<'_, impl Effects>) {
+        let now = to.now;
         let mut judge = std::mem::take(&mut self.judge);
         let verdicts = judge.judge(now.monotonic_ms, |id| self.reading(id, to));
         self.judge = judge;
         for (id, subscriber, verdict) in verdicts {
             match verdict {
-                Verdict::Open => self.open(&subscriber, now, to),
+                Verdict::Open => self.open(&subscriber, to),
                 Verdict::GivenUp => {
                     self.counters.ended_stuck.add(1);
                     let why = "the client takes nothing that is sent to it";
-                    self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
+                    self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
                 }
                 Verdict::Slow => {
                     self.counters.slow_subscribers.add(1);
                     subscriber.gauge.set(Level::Slow);
-                    self.tell_waiting(&subscriber, now, to);
+                    self.tell_waiting(&subscriber, to);
                 }
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use index::{ConnectionId, Identity, Level, ShardId, Subscriber};
+use base::{ConnectionId, Identity, Level, ShardId, Subscriber};
 
 /// How often full subscribers are looked at.
 pub(crate) const JUDGE_MS: u64 = 100;

@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
-use index::{
-    ConnectionId, Dispatch, Generation, Lane, Level, Member, Place, ShardId, Subscriber, Target, Targets,
+use base::{
+    Budget, ConnectionId, Dispatch, Lane, Level, Member, Message, Place, Purpose, ShardId, Subscriber, Ticket,
 };
-use ledger::{Command, Publish};
-use session::{Budget, Incoming, Message, Now, Purpose, Ticket};
+use index::{Generation, Target, Targets};
+use protocol::{Command, Publish};
+use session::Incoming;
 use wire::{Qos, ReasonCode, numbered_packets, numbered_run, publish_run};
 
 use crate::client::Client;
+use crate::effects::Outside;
 use crate::encode::Source;
 use crate::pressure::{Blocker, Waiting};
 use crate::{Effects, Flush, Mail, Room, Run, Shard};
 
 /// While memory is short, no larger route is kept for the next message.
 const ROUTE_BYTES_ALLOWED: usize = 4 * 1024;
+
+/// While memory is short, topic aliases and exchanges of QoS 2 of one client may take this much, in bytes: as much as its
+/// connection. A client that comes back begins its exchanges again, and must stay to take what waits for it.
+const INBOUND_BYTES_ALLOWED: usize = 1024;
 
 /// Where a publisher's last topic led: the common PUBLISH is like the one before, and then this is one
 /// comparison.
@@ -25,7 +31,7 @@ pub(crate) struct Route {
     generation: Generation,
     pub(crate) targets: Arc<Targets>,
     /// The publisher's count of posted commands after the last one for this topic: until that one is decided,
-    /// a later message must not overtake it.
+    /// a later message must not overtake it (rule 6 of `protocol::order`).
     undecided: u32,
     /// What was published last is of QoS 0: it waits for full outputs. What is of QoS 1 or 2 waits behind windows.
     waits_for_outputs: bool,
@@ -39,7 +45,7 @@ impl Route {
     }
 
     /// The first thing on this route that is full, if any.
-    pub(crate) fn blocker(&self, own: ShardId, to: &mut impl Effects) -> Option<Blocker> {
+    pub(crate) fn blocker(&self, own: ShardId, to: &mut Outside<'_, impl Effects>) -> Option<Blocker> {
         for (shard, targets) in &self.targets.shards {
             if *shard != own && to.mail_room(*shard) == Room::Over {
                 return Some(Blocker::Shard(*shard));
@@ -90,13 +96,21 @@ impl Shard {
         id: ConnectionId,
         publish: &Incoming<'_>,
         (bytes, len): (&[u8], usize),
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> usize {
         let Some(client) = self.clients.get_mut(id) else { return len };
+        if client.ends_ms.is_some()
+            && let Some(ticket) = publish.ticket()
+        {
+            // Behind a message that could not be stored none is stored, and none would be answered.
+            client.session.ignore(ticket);
+            self.count_received(publish);
+            self.counters.refused_publish.add(1);
+            return len;
+        }
         if client.has_changes {
             // Its own subscription comes first, if it was there first.
-            self.write_changes(now, to);
+            self.write_changes(to);
         }
         let mut route = match self.route(id, publish) {
             Ok(route) => route,
@@ -110,7 +124,7 @@ impl Shard {
         };
         let has_alias = publish.packet.topic.alias().is_some();
         let is_remembered = has_alias || publish.packet.delivery.qos() == Qos::ExactlyOnce;
-        if is_remembered && !self.count_inbound(id, now, to) {
+        if is_remembered && !self.count_inbound(id, to) {
             self.forget_route(&route);
             return len;
         }
@@ -121,16 +135,16 @@ impl Shard {
         let must_last = qos == Qos::ExactlyOnce && client.queue().is_some() || route.targets.has_queued(qos);
         let consumed = if publish.packet.retain || is_undecided || must_last {
             self.count_received(publish);
-            self.post(id, publish, &mut route, now, to);
+            self.post(id, publish, &mut route, to);
             len
         } else if qos == Qos::AtLeastOnce && is_plain(publish) && route.targets.groups.is_empty() {
-            self.straight_numbered(id, publish, (bytes, len), &route, now, to)
+            self.straight_numbered(id, publish, (bytes, len), &route, to)
         } else if qos > Qos::AtMostOnce || !publish.is_verbatim() || !route.targets.groups.is_empty() {
             self.count_received(publish);
-            self.straight_single(id, publish, (bytes, len), &route, now, to);
+            self.straight_single(id, publish, (bytes, len), &route, to);
             len
         } else {
-            self.straight(id, publish, (bytes, len), &route, now, to)
+            self.straight(id, publish, (bytes, len), &route, to)
         };
         match self.clients.get_mut(id) {
             Some(client) if route.size_bytes() <= ROUTE_BYTES_ALLOWED || !self.tally.budget().is_tight() => {
@@ -148,18 +162,14 @@ impl Shard {
     /// Puts on the account what a client makes us remember: topic aliases, and exchanges of QoS 2. Whether it is here
     /// still: while memory is short there is none for more, and when all clients' together take their share there is
     /// little for each.
-    fn count_inbound(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
+    fn count_inbound(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) -> bool {
         let (before, bytes) = self.note_inbound(id);
         let budget = self.tally.budget();
         let is_share_taken =
             || bytes > Budget::WAITING_BYTES_ALLOWED && budget.is_crowded_by(Purpose::Inbound);
-        if bytes > before && (budget.is_tight() || is_share_taken()) {
-            self.end_for_memory(
-                id,
-                "there is no memory for another topic alias or exchange of QoS 2",
-                now,
-                to,
-            );
+        let is_short = budget.is_tight() && (bytes > INBOUND_BYTES_ALLOWED || budget.is_full());
+        if bytes > before && (is_short || is_share_taken()) {
+            self.end_for_memory(id, "there is no memory for another topic alias or exchange of QoS 2", to);
             return false;
         }
         true
@@ -202,7 +212,7 @@ impl Shard {
             same_topic => same_topic,
         };
         self.tally.sub(Purpose::Routes, cached_bytes);
-        // Before the lookup, so that a change during it is noticed.
+        // Before the lookup, so that a change during it is noticed: rule 12 of `protocol::order`.
         let generation = self.index.generation(topic);
         let targets = Arc::new(Targets::look_up(&self.index, topic, Some(client.client_id())));
         let route = Box::new(match same_topic {
@@ -225,9 +235,9 @@ impl Shard {
         id: ConnectionId,
         publish: &Incoming<'_>,
         route: &mut Route,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
+        let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };
         self.counters.no_subscribers.add(u64::from(route.targets.is_empty()));
         let publisher = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
@@ -256,8 +266,7 @@ impl Shard {
         publish: &Incoming<'_>,
         (bytes, len): (&[u8], usize),
         route: &Route,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> usize {
         let Some(client) = self.clients.get_mut(id) else { return len };
         let version = publish.version;
@@ -270,7 +279,7 @@ impl Shard {
             (1, publish.packet.payload.len(), len)
         };
         let packets = self.take_run(&bytes[..len], (count, payload_bytes), publish);
-        self.forward(id, publish, packets, route, now, to);
+        self.forward(id, publish, packets, route, to);
         len
     }
 
@@ -281,9 +290,9 @@ impl Shard {
         publish: &Incoming<'_>,
         (bytes, len): (&[u8], usize),
         route: &Route,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> usize {
+        let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return len };
         let (limits, settings) = (client.session.limits(&self.settings), &self.settings);
         let session = &mut client.session;
@@ -291,7 +300,7 @@ impl Shard {
             session.handle_like_publish(packet_id, settings)
         });
         let packets = self.take_run(&bytes[..run.len], (run.count, run.payload_bytes), publish);
-        if let Some(behind) = self.forward(id, publish, packets, route, now, to) {
+        if let Some(behind) = self.forward(id, publish, packets, route, to) {
             self.hold(id, &behind, route.holds_others(&behind), now);
         }
         let reason =
@@ -324,9 +333,9 @@ impl Shard {
         publish: &Incoming<'_>,
         (bytes, len): (&[u8], usize),
         route: &Route,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
+        let now = to.now;
         let mut rewritten = std::mem::take(&mut self.rewritten);
         rewritten.clear();
         let bytes = if publish.is_verbatim() {
@@ -339,7 +348,7 @@ impl Shard {
             let payload_bytes = publish.packet.payload.len() as u64;
             let (version, qos) = (publish.version, publish.packet.delivery.qos());
             let packet = Run { bytes, count: 1, payload_bytes, version, qos };
-            self.forward(id, publish, packet, route, now, to)
+            self.forward(id, publish, packet, route, to)
         });
         self.rewritten = rewritten;
         if let Some(behind) = behind {
@@ -357,8 +366,7 @@ impl Shard {
         publish: &Incoming<'_>,
         packets: Run<'_>,
         route: &Route,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Option<Arc<Subscriber>> {
         let targets = &route.targets;
         let count = u64::from(packets.count);
@@ -372,7 +380,7 @@ impl Shard {
         let (mut blocker, mut behind) = (None, None);
         for (shard, targets) in &targets.shards {
             if *shard == self.id {
-                let found = self.deliver_known((Source::Run(packets), known), targets, flush, now, to);
+                let found = self.deliver_known((Source::Run(packets), known), targets, flush, to);
                 let over = found.over.filter(|_| route.waits_for_outputs);
                 blocker = blocker.or(over.map(|subscriber| route.full(&subscriber)));
                 behind = behind.or(found.behind);
@@ -394,7 +402,7 @@ impl Shard {
             let receiver = group.members().and_then(|members| {
                 members.receiver(self.lane_for(id, members.dispatch(), publish, &mut lane))
             });
-            blocker = blocker.or(self.forward_to_one(receiver, packets, route, now, to));
+            blocker = blocker.or(self.forward_to_one(receiver, packets, route, to));
         }
         match blocker {
             Some(Blocker::Shard(shard)) if to.mail_room(shard) != Room::Over => {}
@@ -431,8 +439,7 @@ impl Shard {
         receiver: Option<(Member, Place)>,
         packet: Run<'_>,
         route: &Route,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Option<Blocker> {
         let Some((member, place)) = receiver else {
             self.count_absent(1);
@@ -443,7 +450,7 @@ impl Shard {
         let full = is_over.then(|| route.full(&member.subscriber));
         let targets = [Target::one(member.subscriber, place.connection, member.interest)];
         if place.shard == self.id {
-            self.deliver(Source::Run(packet), &targets, Flush::Direct, now, to);
+            self.deliver(Source::Run(packet), &targets, Flush::Direct, to);
             return full;
         }
         let room = to.mail(place.shard, Mail::Forward(packet, Arc::new(targets)));

@@ -7,10 +7,10 @@
 //! after [`LOOK_MS`]. Clients that have stopped in the middle of a packet are ended first: no correct client does that. The
 //! largest of them is the first. A round ends when 13/16 are held, so that there is room for a while.
 
-use index::ConnectionId;
-use session::{Budget, Now};
+use base::{Budget, ConnectionId, Now};
 
 use crate::client::Client;
+use crate::effects::Outside;
 use crate::pressure::Blocker;
 use crate::{Effects, Shard};
 
@@ -106,7 +106,7 @@ impl Relief {
 }
 
 impl Held {
-    fn of(id: ConnectionId, client: &Client, to: &impl Effects) -> Self {
+    fn of(id: ConnectionId, client: &Client, to: &Outside<'_, impl Effects>) -> Self {
         // A client that waits for others cannot send.
         let waits_for_others = match client.blocked.as_deref() {
             None => client.waits(),
@@ -116,7 +116,7 @@ impl Held {
         Self {
             partial: if waits_for_others { 0 } else { partial },
             inbound: if waits_for_others { 0 } else { inbound },
-            waiting: to.waiting_bytes(id) + client.session.waiting_bytes(),
+            waiting: to.waiting_bytes(id) + client.waiting_bytes(),
         }
     }
 
@@ -146,7 +146,8 @@ impl Noted {
 
 impl Shard {
     /// Goes on with a look, or begins one.
-    pub(crate) fn relieve(&mut self, now: Now, to: &mut impl Effects) {
+    pub(crate) fn relieve(&mut self, to: &mut Outside<'_, impl Effects>) {
+        let now = to.now;
         if self.relief.next_ms.is_none_or(|at| at > now.monotonic_ms) {
             return;
         }
@@ -165,16 +166,16 @@ impl Shard {
         let (phase, next_ms) = match phase {
             Phase::Resting => (self.note_some(0, Vec::new(), to), SLICE_MS),
             Phase::Noting { next_slot, noted } => (self.note_some(next_slot, noted, to), SLICE_MS),
-            Phase::Noted(noted) => (self.judge_some(noted, Vec::new(), now, to), SLICE_MS),
-            Phase::Judging { noted, stalled } => (self.judge_some(noted, stalled, now, to), SLICE_MS),
-            Phase::Ending(stalled) => (self.end_some(stalled, now, to), SLICE_MS),
+            Phase::Noted(noted) => (self.judge_some(noted, Vec::new(), to), SLICE_MS),
+            Phase::Judging { noted, stalled } => (self.judge_some(noted, stalled, to), SLICE_MS),
+            Phase::Ending(stalled) => (self.end_some(stalled, to), SLICE_MS),
         };
         let is_noted = matches!(phase, Phase::Noted(_));
         self.relief.phase = phase;
         self.relief.next_ms = Some(now.monotonic_ms + if is_noted { LOOK_MS } else { next_ms });
     }
 
-    fn note_some(&self, next_slot: u32, mut noted: Vec<Noted>, to: &impl Effects) -> Phase {
+    fn note_some(&self, next_slot: u32, mut noted: Vec<Noted>, to: &Outside<'_, impl Effects>) -> Phase {
         let end = next_slot.saturating_add(VISITS_AT_A_TIME).min(self.clients.slots());
         for (id, client) in self.clients.in_slots(next_slot..end) {
             let held = Held::of(id, client, to);
@@ -185,7 +186,7 @@ impl Shard {
         if end < self.clients.slots() { Phase::Noting { next_slot: end, noted } } else { Phase::Noted(noted) }
     }
 
-    fn note(&self, id: ConnectionId, client: &Client, held: Held, to: &impl Effects) -> Noted {
+    fn note(&self, id: ConnectionId, client: &Client, held: Held, to: &Outside<'_, impl Effects>) -> Noted {
         let moved = to.taken_bytes(id).wrapping_add(client.acknowledged);
         Noted { id, heard_ms: client.session.heard_ms(), held, moved }
     }
@@ -194,9 +195,9 @@ impl Shard {
         &self,
         mut noted: Vec<Noted>,
         mut stalled: Vec<Stalled>,
-        now: Now,
-        to: &impl Effects,
+        to: &Outside<'_, impl Effects>,
     ) -> Phase {
+        let now = to.now;
         let rest = noted.len().saturating_sub(VISITS_AT_A_TIME as usize);
         for then in noted.drain(rest..) {
             let Some(client) = self.clients.get(then.id) else { continue };
@@ -213,7 +214,7 @@ impl Shard {
 
     /// Ends clients until all shards together have ended as much as is wanted. Each slice asks again: another shard may
     /// have done it, and a look is over when memory is not short any more.
-    fn end_some(&mut self, mut stalled: Vec<Stalled>, now: Now, to: &mut impl Effects) -> Phase {
+    fn end_some(&mut self, mut stalled: Vec<Stalled>, to: &mut Outside<'_, impl Effects>) -> Phase {
         for _ in 0..ENDED_AT_A_TIME {
             let Some(Stalled { bytes, id, .. }) = stalled.pop() else { return Phase::Resting };
             if self.clients.get(id).is_none() {
@@ -223,7 +224,7 @@ impl Shard {
                 return Phase::Resting;
             }
             let why = "the client holds memory that is short, and makes no progress";
-            self.end_for_memory(id, why, now, to);
+            self.end_for_memory(id, why, to);
         }
         Phase::Ending(stalled)
     }

@@ -2,13 +2,13 @@
 
 use std::num::NonZeroU32;
 
-use index::ConnectionId;
-use session::{Budget, Now, Purpose};
+use base::{Budget, ConnectionId, Purpose};
 use topic::TopicFilter;
 use wire::{
     OneOrMoreIter, PacketId, RequestedFilter, SubAckReason, Subscribe, Subscription, Unsubscribe, Version,
 };
 
+use crate::effects::Outside;
 use crate::filters::{Shapes, subscription_bytes};
 use crate::pressure::Blocker;
 use crate::subscribe::{Asks, Granted, Part, Pending, Reasons, accept, grant};
@@ -70,7 +70,12 @@ fn units_of(filter: RequestedFilter<'_>) -> usize {
 
 impl Shard {
     /// Takes a SUBSCRIBE in. It is answered when it is written.
-    pub(crate) fn subscribe(&mut self, id: ConnectionId, subscribe: &Subscribe<'_>, to: &mut impl Effects) {
+    pub(crate) fn subscribe(
+        &mut self,
+        id: ConnectionId,
+        subscribe: &Subscribe<'_>,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         let identifier = subscribe.properties.subscription_identifier;
         let identifier = identifier.and_then(|identifier| NonZeroU32::new(identifier.value()));
         let mut items = subscribe.subscriptions.iter();
@@ -86,7 +91,7 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         unsubscribe: &Unsubscribe<'_>,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let mut items = unsubscribe.filters.iter();
         let mut left = self.changes.units;
@@ -97,7 +102,7 @@ impl Shard {
     }
 
     /// Goes on with packets that wait in line, each with one part.
-    pub(crate) fn continue_requests(&mut self, now: Now, to: &mut impl Effects) {
+    pub(crate) fn continue_requests(&mut self, to: &mut Outside<'_, impl Effects>) {
         let mut left = UNITS_PER_TURN;
         while left > 0
             && !self.changes.opens_enough()
@@ -110,7 +115,7 @@ impl Shard {
                 return;
             }
             let part = if self.changes.line.is_empty() { left } else { left.min(UNITS_PER_PART) };
-            left -= part - self.continue_request(id, part, now, to);
+            left -= part - self.continue_request(id, part, to);
         }
     }
 
@@ -121,7 +126,7 @@ impl Shard {
         (packet_id, kind): (PacketId, Kind),
         asks: Asks,
         rest: &[u8],
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(version) = client.session.version() else { return };
@@ -141,8 +146,7 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         mut left: usize,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> usize {
         let request = self.clients.get_mut(id).and_then(|client| client.request.take());
         let Some(mut request) = request else { return left };
@@ -174,7 +178,7 @@ impl Shard {
         if let Some(client) = self.clients.get(id)
             && matches!(client.blocked.as_deref(), Some(Blocker::Request))
         {
-            self.unblock(id, now, to);
+            self.unblock(id, to);
         }
         left
     }

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use index::{ConnectionId, FilterHash, FilterSum, Interest, MatchingFilters, Subscriptions, Target};
-use ledger::{Command, CursorId};
-use session::{Message, Now};
+use base::{ConnectionId, Interest, Message};
+use index::{FilterHash, FilterSum, MatchingFilters, Subscriptions, Target};
+use protocol::{Command, CursorId};
 use topic::TopicFilter;
 
+use crate::effects::Outside;
 use crate::{Effects, Shard};
 
 /// The answers to one client's subscriptions that are not complete. One step is under way at a time, whatever
@@ -176,7 +177,7 @@ impl Shard {
         filter: Box<str>,
         interest: Interest,
         is_new: bool,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         self.close_walk(connection, &filter, to);
         let Some(client) = self.clients.get_mut(connection) else { return };
@@ -205,7 +206,12 @@ impl Shard {
     }
 
     /// A subscription has ended: what it would still have brought is not wanted.
-    pub(crate) fn close_walk(&mut self, connection: ConnectionId, filter: &str, to: &mut impl Effects) {
+    pub(crate) fn close_walk(
+        &mut self,
+        connection: ConnectionId,
+        filter: &str,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {
             return;
         };
@@ -226,7 +232,7 @@ impl Shard {
         connection: ConnectionId,
         id: CursorId,
         is_over: bool,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         self.changes.opening = self.changes.opening.saturating_sub(1);
         if let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) {
@@ -240,9 +246,8 @@ impl Shard {
     }
 
     /// Asks for the next step, if the client has taken what it got, and acknowledged most of it.
-    pub(crate) fn continue_walks(&mut self, connection: ConnectionId, to: &mut impl Effects) {
+    pub(crate) fn continue_walks(&mut self, connection: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(connection) else { return };
-        let queue = client.queue();
         let Some(walks) = client.walks.as_mut() else { return };
         if walks.walks.is_empty() {
             client.walks = None;
@@ -252,7 +257,7 @@ impl Shard {
             && let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut())
             && let Some(id) = walks.next_step()
         {
-            to.command(Command::Credit { connection, id, queue });
+            to.command(Command::Credit { connection, id });
         }
     }
 
@@ -262,17 +267,19 @@ impl Shard {
         connection: ConnectionId,
         id: CursorId,
         (mut messages, done): (Vec<Arc<Message>>, bool),
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
-        let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {
-            return;
-        };
+        let Some(client) = self.clients.get_mut(connection) else { return };
+        let lasts = client.queue().is_some();
+        let Some(walks) = client.walks.as_mut() else { return };
         if walks.stepping == Some(id) {
             walks.stepping = None;
         }
         let Some(walk) = walks.walks.get(&id) else { return };
         let interest = walk.interest;
+        if lasts && !messages.is_empty() {
+            to.command(Command::Took { connection, id });
+        }
         if !walk.came_live.is_empty() {
             messages.retain(|message| {
                 let live = walk.came_live.get(&self.index.hash_of_topic(message.topic()));
@@ -284,7 +291,7 @@ impl Shard {
         } else {
             walks.ready.push_back(id);
         }
-        self.deliver_retained(connection, id, &messages, interest, now, to);
+        self.deliver_retained(connection, messages, interest, to);
         self.continue_walks(connection, to);
     }
 }
@@ -293,7 +300,8 @@ impl Shard {
 mod tests {
     use std::cell::Cell;
 
-    use index::{Change, ConnectionId, ShardId, Subscriber, Targets};
+    use base::{ConnectionId, ShardId, Subscriber};
+    use index::{Change, Targets};
     use wire::Qos;
 
     use super::*;

@@ -3,17 +3,17 @@
 use std::io;
 use std::sync::Arc;
 
-use index::{ConnectionId, Level, ShardId, Subscriptions};
-use ledger::{Command, Durability, Publish, Reply};
-use session::{
-    Authenticated, AuthenticationOutcome, Budget, Now, Purpose, Request, Session, Settings, Tally,
-};
+use base::{Budget, ConnectionId, Level, Now, Purpose, ShardId, Tally};
+use index::Subscriptions;
+use protocol::{Command, Durability, Publish, Reply};
+use session::{Authenticated, AuthenticationOutcome, Request, Session, Settings};
 use wire::{
     ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode,
 };
 
 use crate::beginnings::Beginnings;
 use crate::client::{Client, Clients};
+use crate::effects::Outside;
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
 use crate::pressure::Blocker;
@@ -80,9 +80,9 @@ pub struct Peers {
     /// The counters of all shards.
     pub counters: Vec<Arc<Counters>>,
     /// What the ledger holds.
-    pub ledger: Arc<ledger::Gauges>,
+    pub ledger: Arc<protocol::Gauges>,
     /// How what must last is kept, if it is.
-    pub keeper: Option<Arc<dyn ledger::Instruments>>,
+    pub keeper: Option<Arc<dyn protocol::Instruments>>,
     /// How often `$SYS` is brought up to date, in milliseconds.
     pub interval_ms: u64,
 }
@@ -95,11 +95,13 @@ struct SysTopics {
 
 /// How a connection ended without a DISCONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum Cause<'a> {
     /// The peer closed its direction, and everything it had sent was read.
     EndOfStream,
     /// The socket failed.
     Failed(io::ErrorKind),
+    /// A layer below MQTT refuses what the peer has sent, for this reason: TLS, WebSocket, or the PROXY protocol.
+    Rejected(&'a str),
 }
 
 /// What a look at the next packet came to.
@@ -173,6 +175,7 @@ impl Shard {
 
     /// Bytes were read: first those that were not consumed before. Returns how many are done with.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> usize {
+        let to = &mut Outside::new(now, to);
         let (mut done, mut is_cut) = (0, false);
         let steps_max = self.steps + STEPS_PER_READ;
         while done < bytes.len() {
@@ -186,7 +189,7 @@ impl Shard {
                 break;
             }
             self.steps += 1;
-            match self.step(id, &bytes[done..], now, to) {
+            match self.step(id, &bytes[done..], to) {
                 Step::Consumed(count) => done += count,
                 Step::Wait => break,
                 Step::Ended => return bytes.len(),
@@ -194,7 +197,7 @@ impl Shard {
         }
         // The rest of a read that was cut is no beginning of a packet that its client does not send to the end.
         let beginning_bytes = if is_cut { 0 } else { bytes.len() - done };
-        if !self.note_beginning(id, beginning_bytes, done > 0, now, to) {
+        if !self.note_beginning(id, beginning_bytes, done > 0, to) {
             return bytes.len();
         }
         done
@@ -209,12 +212,17 @@ impl Shard {
 
     /// Whether a connection may be read now. Where it may not, it has been paused.
     pub fn may_read(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
+        let to = &mut Outside::new(now, to);
         match self.clients.get(id) {
             // It does not take what it asks for: `drained` goes on.
             Some(client) if client.untaken_answer_bytes > UNTAKEN_ANSWER_BYTES_MAX => {
-                self.block_on_itself(id, now, to)
+                self.block_on_itself(id, to)
             }
-            Some(client) if client.session.unanswered() > usize::from(self.settings.receive_max) => {
+            // A client that gets no more answers may still acknowledge.
+            Some(client)
+                if client.ends_ms.is_none()
+                    && client.session.unanswered() > usize::from(self.settings.receive_max) =>
+            {
                 !self.block(id, Blocker::Answers, to)
             }
             Some(client) => {
@@ -229,67 +237,80 @@ impl Shard {
 
     /// What waited for a connection is below a quarter of the mark again.
     pub fn drained(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+        let to = &mut Outside::new(now, to);
         let Some(client) = self.clients.get(id) else { return };
         if let Some(subscriber) = client.subscriber.clone()
             && subscriber.gauge.level() == Level::Over
         {
             self.judge.had_room(id, now.monotonic_ms);
-            self.open(&subscriber, now, to);
+            self.open(&subscriber, to);
         }
         if let Some(client) = self.clients.get_mut(id) {
             client.untaken_answer_bytes = 0;
         }
-        self.unblock_itself(id, now, to);
-        self.pull(id, now, to);
+        self.unblock_itself(id, to);
+        self.pull(id, to);
         self.continue_walks(id, to);
         // Outputs are written after the end of a turn, and there may be no other soon.
         self.arm_stalled(now);
     }
 
     /// A connection is gone without a DISCONNECT. Its will is published.
-    pub fn closed(&mut self, id: ConnectionId, cause: &Cause, now: Now, to: &mut impl Effects) {
+    pub fn closed(&mut self, id: ConnectionId, cause: &Cause<'_>, now: Now, to: &mut impl Effects) {
+        let to = &mut Outside::new(now, to);
         let why = match cause {
+            Cause::Rejected(why) => why,
             Cause::EndOfStream => "the client closed the connection",
             Cause::Failed(io::ErrorKind::ConnectionReset) => "the client reset the connection",
             Cause::Failed(_) => "the connection failed",
         };
-        let reason = ReasonCode::UnspecifiedError;
-        self.end(id, Ending { reason, why, cause: ledger::Cause::WithWill, by: By::Peer }, now, to);
+        let (reason, by) = match cause {
+            Cause::Rejected(_) => {
+                self.counters.ended_layer.add(1);
+                (ReasonCode::ProtocolError, By::Server)
+            }
+            Cause::EndOfStream | Cause::Failed(_) => (ReasonCode::UnspecifiedError, By::Peer),
+        };
+        self.end(id, Ending { reason, why, cause: protocol::Cause::WithWill, by }, to);
         // That may come after the end of a turn, and there may be no other soon.
         self.tally.settle();
     }
 
     /// Mail from another shard.
     pub fn mail(&mut self, mail: Mail<'_>, now: Now, to: &mut impl Effects) {
+        let to = &mut Outside::new(now, to);
         match mail {
             Mail::Forward(run, targets) => {
-                self.deliver(Source::Run(run), &targets, Flush::of(targets.len()), now, to);
+                self.deliver(Source::Run(run), &targets, Flush::of(targets.len()), to);
             }
-            Mail::Resume(subscriber) => self.wake_for(&subscriber, now, to),
+            Mail::Resume(subscriber) => self.wake_for(&subscriber, to),
         }
     }
 
     /// Another shard has read its mail.
     pub fn mail_resumed(&mut self, shard: ShardId, now: Now, to: &mut impl Effects) {
+        let to = &mut Outside::new(now, to);
         for publisher in self.waiting.take_for_shard(shard) {
-            self.unblock(publisher, now, to);
+            self.unblock(publisher, to);
         }
     }
 
     /// The ledger has read its commands.
     pub fn ledger_resumed(&mut self, now: Now, to: &mut impl Effects) {
+        let to = &mut Outside::new(now, to);
         self.changes.waits_for_ledger = false;
         for publisher in self.waiting.take_for_ledger() {
-            self.unblock(publisher, now, to);
+            self.unblock(publisher, to);
         }
     }
 
     /// An answer of the ledger.
     pub fn reply(&mut self, reply: Reply, now: Now, to: &mut impl Effects) {
+        let to = &mut Outside::new(now, to);
         match reply {
-            Reply::Evict { connection } => self.evict(connection, now, to),
-            Reply::Claimed(claimed) => self.claimed(*claimed, now, to),
-            Reply::Refused { connection, reason } => self.refused(connection, reason, now, to),
+            Reply::Evict { connection } => self.evict(connection, to),
+            Reply::Claimed(claimed) => self.claimed(*claimed, to),
+            Reply::Refused { connection, reason } => self.refused(connection, reason, to),
             Reply::Restore { connection, filters } => {
                 self.restore(connection, filters.iter().map(|filter| &**filter));
                 to.command(Command::Restored { connection });
@@ -299,7 +320,7 @@ impl Shard {
                 to.command(Command::Restored { connection });
             }
             Reply::Recorded { connection, packet_id, reason, refused } => {
-                self.recorded(connection, packet_id, (reason, refused), now, to);
+                self.recorded(connection, packet_id, (reason, refused), to);
             }
             Reply::Decided { connection } => {
                 if let Some(client) = self.clients.get_mut(connection) {
@@ -307,13 +328,13 @@ impl Shard {
                 }
             }
             Reply::Stored { connection, ticket, reason } => {
-                self.stored(connection, ticket, reason, now, to);
+                self.stored(connection, ticket, reason, to);
             }
             Reply::Live { message, targets, stored } => {
                 let source = Source::Message { message: &message, stored };
-                self.deliver(source, &targets, Flush::of(targets.len()), now, to);
+                self.deliver(source, &targets, Flush::of(targets.len()), to);
             }
-            Reply::Deliver(deliver) => self.deliver_queued(*deliver, now, to),
+            Reply::Deliver(deliver) => self.deliver_queued(*deliver, to),
             Reply::Release { connection, packet_id } => self.release_again(connection, packet_id, to),
             Reply::Ended { connection, reason } => {
                 let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::QuotaExceeded);
@@ -324,39 +345,40 @@ impl Shard {
                 } else {
                     "what the client waits for cannot be recorded"
                 };
-                self.give_up(connection, reason, why, now, to);
+                self.give_up(connection, reason, why, to);
             }
             Reply::Begun { connection, id, is_over } => self.begin_walk(connection, id, is_over, to),
             Reply::Retained { connection, id, messages, done } => {
-                self.retained(connection, id, (messages, done), now, to);
+                self.retained(connection, id, (messages, done), to);
             }
         }
     }
 
     /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Now, to: &mut impl Effects) {
+        let to = &mut Outside::new(now, to);
         if self.was_absent(now) {
             self.return_from_absence(now);
         }
         let mut due = std::mem::take(&mut self.due);
         self.wheel.fire(now.monotonic_ms, &mut due);
         for id in due.drain(..) {
-            self.timer(id, now, to);
+            self.timer(id, to);
         }
         self.due = due;
         if self.stalled_ms.is_some_and(|at| at <= now.monotonic_ms) {
             self.stalled_ms = None;
-            self.retry_stalled(now, to);
+            self.retry_stalled(to);
         }
         if self.waiting.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
             self.look_at_others(now);
         }
         if self.judge.poll_timeout().is_some_and(|at| at <= now.monotonic_ms) {
-            self.judge(now, to);
+            self.judge(to);
         }
-        self.relieve(now, to);
+        self.relieve(to);
         if self.sys.as_ref().is_some_and(|sys| sys.next_ms <= now.monotonic_ms) {
-            self.publish_sys(now, to);
+            self.publish_sys(to);
         }
     }
 
@@ -393,8 +415,9 @@ impl Shard {
 
     /// Everything of this turn was handed in: subscriptions are written and answered.
     pub fn end_turn(&mut self, now: Now, to: &mut impl Effects) {
-        self.continue_requests(now, to);
-        self.write_changes(now, to);
+        let to = &mut Outside::new(now, to);
+        self.continue_requests(to);
+        self.write_changes(to);
         self.changes.units = if self.changes.opens_enough() { 0 } else { UNITS_PER_TURN };
         self.forget_some_filters();
         self.arm_stalled(now);
@@ -418,21 +441,23 @@ impl Shard {
 
     /// Tells everybody goodbye.
     pub fn shutdown(&mut self, now: Now, to: &mut impl Effects) {
+        let to = &mut Outside::new(now, to);
         self.sys = None;
         for id in self.clients.ids() {
             self.disconnect(id, DisconnectReason::ServerShuttingDown, to);
             let ending = Ending {
                 reason: ReasonCode::ServerShuttingDown,
                 why: "the broker shuts down",
-                cause: ledger::Cause::Normal,
+                cause: protocol::Cause::Normal,
                 by: By::Server,
             };
-            self.end(id, ending, now, to);
+            self.end(id, ending, to);
             to.close(id);
         }
     }
 
-    fn step(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> Step {
+    fn step(&mut self, id: ConnectionId, bytes: &[u8], to: &mut Outside<'_, impl Effects>) -> Step {
+        let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
         if client.waits() {
             return Step::Wait;
@@ -442,7 +467,7 @@ impl Shard {
         {
             self.counters.packets_received.add(1);
             let request = client.session.handle_acknowledgement(packet_type, packet_id, now);
-            return self.carry_out_or_end(id, &request, (bytes, 4), now, to);
+            return self.carry_out_or_end(id, &request, (bytes, 4), to);
         }
         let limits = client.session.limits(&self.settings);
         // Looked at where they are, packet and request: they are large, and nearly all of them are a PUBLISH.
@@ -451,7 +476,7 @@ impl Shard {
             Ok(Decoded::Packet { packet, len }) => (packet, *len),
             Ok(Decoded::Need { .. }) => return Step::Wait,
             Err(violation) => {
-                self.violated(id, violation, now, to);
+                self.violated(id, violation, to);
                 return Step::Ended;
             }
         };
@@ -460,7 +485,7 @@ impl Shard {
             self.counters.connects.add(1);
         }
         let request = client.session.handle_packet(packet, &self.settings, now);
-        self.carry_out_or_end(id, &request, (bytes, len), now, to)
+        self.carry_out_or_end(id, &request, (bytes, len), to)
     }
 
     fn carry_out_or_end(
@@ -468,13 +493,12 @@ impl Shard {
         id: ConnectionId,
         request: &Result<Request<'_>, Violation>,
         packet: (&[u8], usize),
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Step {
         match request {
-            Ok(request) => self.carry_out(id, request, packet, now, to),
+            Ok(request) => self.carry_out(id, request, packet, to),
             Err(violation) => {
-                self.violated(id, violation, now, to);
+                self.violated(id, violation, to);
                 Step::Ended
             }
         }
@@ -486,20 +510,19 @@ impl Shard {
         id: ConnectionId,
         request: &Request<'_>,
         (bytes, len): (&[u8], usize),
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Step {
         match request {
             Request::None => {}
             Request::Authenticate(_) => {
-                self.refuse_authentication(id, now, to);
+                self.refuse_authentication(id, to);
                 return Step::Ended;
             }
             Request::Publish(publish) => {
-                return Step::Consumed(self.publish(id, publish, (bytes, len), now, to));
+                return Step::Consumed(self.publish(id, publish, (bytes, len), to));
             }
             Request::Connect(connect) => {
-                self.connect(id, connect, now, to);
+                self.connect(id, connect, to);
                 if self.clients.get(id).is_none() {
                     return Step::Ended;
                 }
@@ -508,7 +531,7 @@ impl Shard {
             Request::Unsubscribe(unsubscribe) => self.unsubscribe(id, unsubscribe, to),
             Request::Answer(packet) => self.send(id, packet, to),
             Request::Acknowledged { packet_id, reason } => {
-                self.acknowledged(id, *packet_id, *reason, now, to);
+                self.acknowledged(id, *packet_id, *reason, to);
             }
             Request::Received { packet_id } => self.received_by_client(id, *packet_id, to),
             Request::Released { packet_id } => self.released_by_client(id, *packet_id, to),
@@ -517,11 +540,11 @@ impl Shard {
                     client.expiry_secs = *session_expiry_interval_secs;
                 }
                 let cause = match reason {
-                    DisconnectReason::NormalDisconnection => ledger::Cause::Normal,
-                    _ => ledger::Cause::WithWill,
+                    DisconnectReason::NormalDisconnection => protocol::Cause::Normal,
+                    _ => protocol::Cause::WithWill,
                 };
                 let why = "the client disconnected";
-                self.end(id, Ending { reason: reason.reason(), why, cause, by: By::Peer }, now, to);
+                self.end(id, Ending { reason: reason.reason(), why, cause, by: By::Peer }, to);
                 to.close(id);
                 return Step::Ended;
             }
@@ -530,17 +553,17 @@ impl Shard {
     }
 
     /// There is no authenticator: no method is announced, so that none should have come this far.
-    fn refuse_authentication(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    fn refuse_authentication(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let outcome = AuthenticationOutcome::Failure(ConnectRefusal::BadAuthenticationMethod);
         self.scratch.clear();
         if let Authenticated::Refused(violation) = client.session.authenticated(outcome, &mut self.scratch) {
-            self.violated(id, &violation, now, to);
+            self.violated(id, &violation, to);
         }
     }
 
     /// Sends a packet of our own making, in the connection's version.
-    pub(crate) fn send(&mut self, id: ConnectionId, packet: &Packet<'_>, to: &mut impl Effects) {
+    pub(crate) fn send(&mut self, id: ConnectionId, packet: &Packet<'_>, to: &mut Outside<'_, impl Effects>) {
         let Some(version) = self.clients.get(id).and_then(|client| client.session.version()) else { return };
         self.scratch.clear();
         if packet.encode(version, &mut self.scratch).is_ok() {
@@ -551,7 +574,12 @@ impl Shard {
     }
 
     /// Notes what was sent to a client whose output was full already.
-    pub(crate) fn count_untaken(&mut self, id: ConnectionId, bytes: usize, to: &mut impl Effects) {
+    pub(crate) fn count_untaken(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         if to.room(id, 0) == Room::Over
             && let Some(client) = self.clients.get_mut(id)
         {
@@ -560,7 +588,8 @@ impl Shard {
     }
 
     /// A timer of a connection fired; it counts only if it is the one that was armed last.
-    fn timer(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
+    fn timer(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };
         if client.due_ms.is_none_or(|due| due > now.monotonic_ms) {
             return;
@@ -568,7 +597,7 @@ impl Shard {
         client.due_ms = None;
         if client.ends_ms.is_some_and(|ends| ends <= now.monotonic_ms) {
             let why = "a message could not be stored";
-            return self.give_up(id, DisconnectReason::QuotaExceeded, why, now, to);
+            return self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
         }
         if client.blocked.is_some() || client.is_resuming {
             // We do not read it: what it may have sent is not its fault.
@@ -580,7 +609,7 @@ impl Shard {
             Ok(()) => {
                 client.is_held &= client.session.is_holding_answers();
                 self.send_answers(id, to);
-                self.unblock_answered(id, now, to);
+                self.unblock_answered(id, to);
                 self.arm(id, now);
             }
             // What has arrived is read before anybody is ended for silence. Each delay costs the peer a byte of a packet
@@ -590,7 +619,7 @@ impl Shard {
                 if !client.session.is_connected() {
                     self.counters.refused_connect_timeout.add(1);
                 }
-                self.violated(id, &violation, now, to);
+                self.violated(id, &violation, to);
             }
         }
     }
@@ -608,7 +637,8 @@ impl Shard {
         }
     }
 
-    fn publish_sys(&mut self, now: Now, to: &mut impl Effects) {
+    fn publish_sys(&mut self, to: &mut Outside<'_, impl Effects>) {
+        let now = to.now;
         let Some(topics) = &mut self.sys else { return };
         topics.next_ms = now.monotonic_ms + topics.peers.interval_ms;
         let totals = Totals::of(topics.peers.counters.iter().map(|counters| &**counters));
@@ -622,7 +652,7 @@ impl Shard {
             uptime_secs: now.monotonic_ms / 1_000,
         };
         for (topic, value) in topics.sys.changes(totals, facts, now.monotonic_ms) {
-            if let Some(message) = session::Message::of_server(&topic, value.as_bytes()) {
+            if let Some(message) = base::Message::of_server(&topic, value.as_bytes()) {
                 let message = Arc::new(message.charged_to(self.tally.budget()));
                 let publish =
                     Publish { connection: None, publisher: None, ticket: None, message, route: None };

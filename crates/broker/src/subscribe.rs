@@ -4,15 +4,17 @@ use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::{Applied, Change, ConnectionId, Interest, Subscriber, Subscriptions};
-use ledger::{Cause, Command};
-use session::{Now, Purpose, Settings};
+use base::{ConnectionId, Interest, Purpose, Subscriber};
+use index::{Applied, Change, Subscriptions};
+use protocol::{Cause, Command};
+use session::Settings;
 use topic::TopicFilter;
 use wire::{
     AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, ReasonCode, RetainHandling, SubAck,
     SubAckReason, Subscription, UnsubAck, UnsubAckReason, Version,
 };
 
+use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::filters::{Filters, PendingShapes, subscription_bytes};
 use crate::requests::{UNITS_PER_TURN, units};
@@ -310,7 +312,7 @@ impl Changes {
 impl Shard {
     /// Writes what has come in since the last time, and answers it. A client that has ended meanwhile gets no answer;
     /// its changes are made all the same, because it asked for them before its end.
-    pub(crate) fn write_changes(&mut self, now: Now, to: &mut impl Effects) {
+    pub(crate) fn write_changes(&mut self, to: &mut Outside<'_, impl Effects>) {
         if self.changes.pending.is_empty() {
             return;
         }
@@ -333,7 +335,7 @@ impl Shard {
         self.changes.pending = pending;
         // An answer may end its connection: by then the ledger has got everything that the connection asked for.
         for (id, answer) in answers.drain(..) {
-            self.answer_part(id, answer, now, to);
+            self.answer_part(id, answer, to);
         }
         self.changes.answers = answers;
     }
@@ -373,7 +375,7 @@ impl Shard {
         part: Part,
         asked: Vec<Result<Granted, SubAckReason>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Option<Recording> {
         let mut reasons = Vec::with_capacity(asked.len());
         let (mut walks, mut recorded) = (Vec::new(), Vec::new());
@@ -436,12 +438,11 @@ impl Shard {
         id: ConnectionId,
         packet_id: PacketId,
         (reason, refused): (ReasonCode, Vec<(usize, Box<str>)>),
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         if !refused.is_empty() && self.clients.get(id).is_some_and(|client| client.has_changes) {
             // Its UNSUBSCRIBE of what is refused may have been taken in.
-            self.write_changes(now, to);
+            self.write_changes(to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(recording) = client.recording.as_mut() else { return };
@@ -490,18 +491,18 @@ impl Shard {
             // Before MQTT 5 UNSUBACK cannot say that the subscription is still there.
             let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::UnspecifiedError);
             let why = "the end of a subscription could not be recorded";
-            return self.give_up(id, reason, why, now, to);
+            return self.give_up(id, reason, why, to);
         }
         ended.iter().for_each(|filter| self.close_walk(id, filter, to));
-        self.answer_part(id, answer, now, to);
+        self.answer_part(id, answer, to);
     }
 
     /// A part is done: the packet is answered, or goes on.
-    fn answer_part(&mut self, id: ConnectionId, answer: Recording, now: Now, to: &mut impl Effects) {
+    fn answer_part(&mut self, id: ConnectionId, answer: Recording, to: &mut Outside<'_, impl Effects>) {
         let Recording { part: Part { packet_id, is_last, so_far: mut reasons }, answer, .. } = answer;
         if is_last {
             reasons.append(answer);
-            return self.acknowledge_changes(id, packet_id, &reasons, now, to);
+            return self.acknowledge_changes(id, packet_id, &reasons, to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
         if let Some(request) = &mut client.request {
@@ -510,7 +511,13 @@ impl Shard {
         }
     }
 
-    fn notice_filter(&self, id: ConnectionId, filter: &str, granted: Option<Qos>, to: &mut impl Effects) {
+    fn notice_filter(
+        &self,
+        id: ConnectionId,
+        filter: &str,
+        granted: Option<Qos>,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         if let Some(client) = self.clients.get(id) {
             let client_id = client.client_id();
             to.notice(
@@ -529,35 +536,34 @@ impl Shard {
         id: ConnectionId,
         packet_id: PacketId,
         reasons: &Reasons,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         let properties = AckProperties::default();
         match reasons {
             Reasons::Subscribe(reasons) => {
                 let Some(reasons) = OneOrMore::new(reasons) else { return };
-                self.acknowledge(id, &SubAck { packet_id, properties, reasons }.into(), now, to);
+                self.acknowledge(id, &SubAck { packet_id, properties, reasons }.into(), to);
             }
             Reasons::Unsubscribe(reasons) => {
                 let reasons = OneOrMore::new(reasons);
-                self.acknowledge(id, &UnsubAck { packet_id, properties, reasons }.into(), now, to);
+                self.acknowledge(id, &UnsubAck { packet_id, properties, reasons }.into(), to);
             }
         }
     }
 
     /// Sends an answer that may turn out larger than the client takes, or more than its version can say.
-    fn acknowledge(&mut self, id: ConnectionId, packet: &Packet<'_>, now: Now, to: &mut impl Effects) {
+    fn acknowledge(&mut self, id: ConnectionId, packet: &Packet<'_>, to: &mut Outside<'_, impl Effects>) {
         let Some(session) = self.clients.get(id).map(|client| &client.session) else { return };
         let Some(version) = session.version() else { return };
         match packet.encoded_len(version) {
             Ok(len) if len <= session.packet_bytes_max() => self.send(id, packet, to),
             Ok(_) => {
                 let why = "the answer would be larger than the client takes";
-                self.give_up(id, DisconnectReason::PacketTooLarge, why, now, to);
+                self.give_up(id, DisconnectReason::PacketTooLarge, why, to);
             }
             // MQTT 3.1 cannot say that a subscription has failed.
             Err(_) => {
-                self.give_up(id, DisconnectReason::TopicFilterInvalid, "a subscription was refused", now, to);
+                self.give_up(id, DisconnectReason::TopicFilterInvalid, "a subscription was refused", to);
             }
         }
     }
@@ -570,7 +576,7 @@ impl Shard {
         part: Part,
         filters: Vec<Option<Box<str>>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) -> Option<Recording> {
         let mut reasons = Vec::with_capacity(filters.len());
         let mut recorded = Vec::new();
@@ -615,16 +621,10 @@ impl Shard {
         id: ConnectionId,
         reason: DisconnectReason,
         why: &'static str,
-        now: Now,
-        to: &mut impl Effects,
+        to: &mut Outside<'_, impl Effects>,
     ) {
         self.disconnect(id, reason, to);
-        self.end(
-            id,
-            Ending { reason: reason.reason(), why, cause: Cause::WithWill, by: By::Server },
-            now,
-            to,
-        );
+        self.end(id, Ending { reason: reason.reason(), why, cause: Cause::WithWill, by: By::Server }, to);
         to.close(id);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use session::{Budget, Purpose};
+use base::{Budget, Purpose};
 
 use crate::Totals;
 
@@ -25,9 +25,9 @@ pub(crate) struct Sys {
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// What the ledger holds and has done.
-    pub ledger: &'a ledger::Gauges,
+    pub ledger: &'a protocol::Gauges,
     /// How what must last is kept, if it is.
-    pub keeper: Option<&'a dyn ledger::Instruments>,
+    pub keeper: Option<&'a dyn protocol::Instruments>,
     /// Subscriptions of all sessions; a group's count as one.
     pub subscriptions: usize,
     /// Different filters of those; a group's without its name.
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    fn facts(ledger: &ledger::Gauges) -> Facts<'_> {
+    fn facts(ledger: &protocol::Gauges) -> Facts<'_> {
         static NOTHING: LazyLock<Budget> = LazyLock::new(Budget::default);
         ledger.retained_messages.store(2, Ordering::Relaxed);
         let (subscriptions, filters, shapes) = (0, 0, 0);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_has_not_changed_is_not_said_again() {
-        let ledger = ledger::Gauges::default();
+        let ledger = protocol::Gauges::default();
         let mut sys = Sys::new();
         let first = sys.changes(Totals::default(), facts(&ledger), 0);
         assert!(first.contains(&("$SYS/broker/uptime".into(), "11 seconds".into())));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_load_average_approaches_the_rate_per_minute() {
-        let ledger = ledger::Gauges::default();
+        let ledger = protocol::Gauges::default();
         let mut sys = Sys::new();
         let mut last = Vec::new();
         for tick in 0..60 {

@@ -8,7 +8,7 @@ mod world;
 
 /// For `world`, which adds up what the ledger has routed.
 mod qos {
-    pub(crate) fn ledger_account(_: &ledger::Gauges) -> (usize, usize) {
+    pub(crate) fn ledger_account(_: &protocol::Gauges) -> (usize, usize) {
         (0, 0)
     }
 }

@@ -8,7 +8,7 @@ use client::{
     Will,
 };
 use topic::TopicName;
-use wire::{Binary, Property};
+use wire::{Binary, Property, Shown};
 
 use crate::end::End;
 use crate::failure::Failure;
@@ -24,15 +24,15 @@ const RECONNECT_MAX: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Maximum time for pending acknowledgements after a signal or `-W`.
-const LEAVE_MAX: Duration = Duration::from_secs(1);
+pub(crate) const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 /// Connects to the server.
 ///
-/// `sub` reconnects when the connection is lost. `pub` and `rr` report the loss instead: their message or answer
-/// may be lost too.
+/// `sub` reconnects when the connection is lost, and so does `pub` if it publishes many messages. With one message, and in
+/// `rr`, the loss is reported instead.
 pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
     let mut options = options(settings)?;
-    if settings.tool == Tool::Subscribe {
+    if settings.tool == Tool::Subscribe || settings.publishes_many() {
         options = options.reconnect(RECONNECT_MAX, RECONNECT_MAX);
     }
     if settings.debug {
@@ -47,7 +47,7 @@ pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
 /// Address of the broker, for people to read.
 pub(crate) fn broker(settings: &Settings) -> String {
     match &settings.server.unix {
-        Some(path) => path.display().to_string(),
+        Some(path) => Shown(path.display()).to_string(),
         None => format!("{}:{}", settings.host(), settings.port()),
     }
 }
@@ -188,7 +188,7 @@ fn refused(error: ConnectError, settings: &Settings) -> Failure {
             let what =
                 if version.is_5() { reason.reason().as_str() } else { return_code(code.unwrap_or_default()) };
             let more = [text, server_reference.map(|server| format!("use {server}"))];
-            let more: String = more.iter().flatten().map(|more| format!(" ({more})")).collect();
+            let more: String = more.iter().flatten().map(|more| format!(" ({})", Shown(more))).collect();
             Failure::with_code(format!("Connection error: {what}{more}"), code.unwrap_or(1))
         }
         ConnectError::Ended(Ended::Io(error)) => transport::unreachable(&error, settings),

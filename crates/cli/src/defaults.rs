@@ -22,7 +22,9 @@ pub(crate) fn lines(tool: Tool) -> Result<Vec<Vec<OsString>>, Failure> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(Vec::new())
         }
-        Err(error) => Err(Failure::new(format!("Error: Unable to read \"{}\": {error}.", path.display()))),
+        Err(error) => {
+            Err(Failure::new(format!("Error: Unable to read \"{}\": {error}.", wire::Shown(path.display()))))
+        }
     }
 }
 

@@ -10,7 +10,24 @@ pub(crate) enum End {
     /// The time of `-W` is over.
     TimedOut,
     /// SIGINT or SIGTERM arrived.
-    Signal,
+    Signal(Signal),
+}
+
+/// A signal that asks the program to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    Interrupt,
+    Terminate,
+}
+
+impl Signal {
+    /// Exit code of a program that this signal ends, as shells report it.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Interrupt => 128 + 2,
+            Self::Terminate => 128 + 15,
+        }
+    }
 }
 
 impl End {
@@ -18,7 +35,7 @@ impl End {
     pub(crate) fn outcome(self) -> Result<(), Failure> {
         match self {
             Self::TimedOut => Err(Failure::with_code("Timed out", TIMED_OUT)),
-            Self::Signal => Ok(()),
+            Self::Signal(_) => Ok(()),
         }
     }
 }
@@ -33,13 +50,13 @@ pub(crate) async fn until(timeout: Option<Duration>) -> End {
     };
     tokio::select! {
         () = over => End::TimedOut,
-        () = signal() => End::Signal,
+        signal = signal() => End::Signal(signal),
     }
 }
 
 /// Waits for a signal. If signals cannot be caught, they end the process by default.
 #[cfg(unix)]
-async fn signal() {
+pub(crate) async fn signal() -> Signal {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupted), Ok(mut terminated)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
@@ -47,14 +64,15 @@ async fn signal() {
         return std::future::pending().await;
     };
     tokio::select! {
-        _ = interrupted.recv() => {}
-        _ = terminated.recv() => {}
+        _ = interrupted.recv() => Signal::Interrupt,
+        _ = terminated.recv() => Signal::Terminate,
     }
 }
 
 #[cfg(not(unix))]
-async fn signal() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+pub(crate) async fn signal() -> Signal {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => Signal::Interrupt,
+        Err(_) => std::future::pending().await,
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use crate::failure::Failure;
 use crate::json::Style;
 use crate::received::{Payload, Received};
+use crate::say::escaped_bytes;
 
 /// A parsed and valid format.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,9 +91,16 @@ impl Template {
         &self,
         message: &Received<'_>,
         is_pretty: bool,
+        is_terminal: bool,
         to: &mut impl Write,
     ) -> io::Result<Result<(), NotJson>> {
         let mut outcome = Ok(());
+        // Only the format itself may move the cursor of a terminal.
+        let write_field = |field: &mut dyn FnMut(&mut Vec<u8>) -> io::Result<()>, to: &mut dyn Write| {
+            let mut text = Vec::new();
+            field(&mut text)?;
+            if is_terminal { to.write_all(escaped_bytes(&text).as_bytes()) } else { to.write_all(&text) }
+        };
         for piece in &self.0 {
             match piece {
                 Piece::Literal(bytes) => to.write_all(bytes)?,
@@ -101,11 +109,16 @@ impl Template {
                 Piece::Field(letter @ ('j' | 'J'), _) => {
                     let payload = if *letter == 'j' { Payload::Text } else { Payload::Value };
                     match message.json(payload) {
-                        Some(json) => json.write(if is_pretty { Style::Tabs } else { Style::Compact }, to)?,
+                        Some(json) => {
+                            let style = if is_pretty { Style::Tabs } else { Style::Compact };
+                            write_field(&mut |to| json.write(style, to), to)?;
+                        }
                         None => outcome = Err(NotJson),
                     }
                 }
-                Piece::Field(letter, layout) => layout.write(*letter, message, to)?,
+                Piece::Field(letter, layout) => {
+                    write_field(&mut |to| layout.write(*letter, message, to), to)?;
+                }
             }
         }
         Ok(outcome)
@@ -202,11 +215,11 @@ impl Layout {
         Self { has_zeros: false, ..self }.padded(bytes, to)
     }
 
-    /// Prints a number, or spaces if there is none.
+    /// Prints a number. Without one, prints the padding alone, as Mosquitto's clients do.
     fn number(self, number: Option<impl Into<u32>>, to: &mut impl Write) -> io::Result<()> {
         match number {
             Some(number) => self.padded(number.into().to_string().as_bytes(), to),
-            None => Self { has_zeros: false, ..self }.padded(b"", to),
+            None => Self { is_left: false, ..self }.padded(b"", to),
         }
     }
 
@@ -254,7 +267,8 @@ mod tests {
             at: Moment::now(),
         };
         let mut bytes = Vec::new();
-        let outcome = Template::parse(format.as_bytes()).unwrap().write(&message, false, &mut bytes).unwrap();
+        let outcome =
+            Template::parse(format.as_bytes()).unwrap().write(&message, false, false, &mut bytes).unwrap();
         assert_eq!(outcome, Ok(()));
         String::from_utf8(bytes).unwrap()
     }
@@ -267,6 +281,7 @@ mod tests {
             ("%020p|%-020p|", "00000000000000abcdef|abcdef              |"),
             ("%5.2t|%-5t|%05t|%.0t|%10.t|", "   r/|r/1  |  r/1||          |"),
             ("%05l|%-5l|%-05l|%5.3l|%05q|%5A|", "00006|6    |6    |    6|1|     |"),
+            ("%04A|%-04A|%-4A|%04F|", "0000|0000|    |0000|"),
             ("a\\tb\\\\@@", "a\tb\\@"),
         ] {
             assert_eq!(printed(format), expected, "{format}");

@@ -39,6 +39,22 @@ impl Json {
         Self::Number(number.into().to_string())
     }
 
+    /// Escapes the control characters in all texts that JSON itself allows, for a terminal.
+    pub(crate) fn escaped(self) -> Self {
+        let text = |text: Vec<u8>| {
+            let is_plain = |byte: &u8| (b' '..=b'~').contains(byte);
+            if text.iter().all(is_plain) { text } else { hidden_escaped(&text) }
+        };
+        match self {
+            Self::Text(bytes) => Self::Text(text(bytes)),
+            Self::List(items) => Self::List(items.into_iter().map(Self::escaped).collect()),
+            Self::Object(members) => {
+                Self::Object(members.into_iter().map(|(name, value)| (text(name), value.escaped())).collect())
+            }
+            other => other,
+        }
+    }
+
     /// Whether the value is a list or an object, and may be printed on several lines.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self, Self::List(_) | Self::Object(_))
@@ -48,6 +64,22 @@ impl Json {
     pub(crate) fn write(&self, style: Style, to: &mut impl Write) -> io::Result<()> {
         Printer { style, to }.value(self, 0)
     }
+}
+
+/// Escapes the control characters beyond those of ASCII, which JSON escapes itself.
+fn hidden_escaped(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_ascii_control() {
+                text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                text.extend_from_slice(wire::Shown(character).to_string().as_bytes());
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text.extend_from_slice(format!("\\x{byte:02x}").as_bytes()));
+    }
+    text
 }
 
 /// Layout of printed JSON.

@@ -35,14 +35,17 @@ mod request;
 mod say;
 mod settings;
 mod stats;
+mod stdout;
 mod subscribe;
 mod tap;
 mod trace;
 mod transport;
 mod url;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use failure::Failure;
 use say::{complain, show};
@@ -72,6 +75,9 @@ pub fn run(tool: Tool, arguments: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Maximum time for the lines of `--debug` to be written after the end.
+const WRITE_MAX: Duration = Duration::from_secs(1);
+
 fn run_to_end(settings: &Settings) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("Error: {error}")))?;
@@ -82,6 +88,11 @@ fn run_to_end(settings: &Settings) -> Result<(), Failure> {
             Tool::Request => request::run(settings).await,
         }
     });
+    // Lines of `--debug` may wait to be written. Messages of `sub` and `rr` do not wait here.
+    let written = async { tokio::time::timeout(WRITE_MAX, stdout::output().finish()).await };
+    if settings.debug {
+        let _ = runtime.block_on(written);
+    }
     // Does not wait for a pending name lookup, which blocks a thread.
     runtime.shutdown_background();
     outcome

@@ -1,16 +1,23 @@
 //! Prints messages to standard output.
 
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, IsTerminal, Write};
 
 use crate::format::NotJson;
 use crate::json::{Json, Style};
 use crate::received::{Payload, Received};
+use crate::say::{allows_colour, escaped_bytes};
 use crate::settings::Output;
+use crate::stdout::output;
+
+/// Size from which printed messages are handed over, also while others are ready.
+const BATCH_BYTES: usize = 64 << 10;
 
 /// Prints messages in batches. The caller calls [`Printer::flush`] when no further message is ready.
 pub(crate) struct Printer {
     output: Output,
-    to: BufWriter<Stdout>,
+    to: Vec<u8>,
+    /// Messages go to a terminal. Control characters in them are escaped.
+    is_terminal: bool,
     /// Set if messages go to a terminal, which shows JSON on several lines.
     terminal: Option<Terminal>,
 }
@@ -28,20 +35,23 @@ impl Printer {
     pub(crate) fn new(output: &Output) -> Self {
         let stdout = io::stdout();
         let is_plain = output.template.is_some() || output.json || output.without_end_of_line;
-        let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let terminal = Terminal { in_colour: !wants_none };
-        let terminal = (stdout.is_terminal() && !is_plain).then_some(terminal);
-        Self { output: output.clone(), to: BufWriter::new(stdout), terminal }
+        let is_terminal = stdout.is_terminal();
+        let terminal = Terminal { in_colour: allows_colour() };
+        let terminal = (is_terminal && !is_plain).then_some(terminal);
+        Self { output: output.clone(), to: Vec::new(), is_terminal, terminal }
     }
 
     /// Prints a message. A payload that should be JSON and is not is left out and reported.
     pub(crate) fn print(&mut self, message: &Received<'_>) -> io::Result<Result<(), NotJson>> {
         let mut outcome = Ok(());
         if let Some(template) = &self.output.template {
-            outcome = template.write(message, self.output.pretty, &mut self.to)?;
+            outcome = template.write(message, self.output.pretty, self.is_terminal, &mut self.to)?;
         } else if self.output.json {
             if let Some(json) = message.json(Payload::Anything) {
-                json.write(if self.output.pretty { Style::Tabs } else { Style::Exact }, &mut self.to)?;
+                let style = if self.output.pretty { Style::Tabs } else { Style::Exact };
+                let mut text = Vec::new();
+                json.write(style, &mut text)?;
+                self.print_bytes(&text);
             }
         } else if self.output.verbose {
             self.print_topic(message.topic)?;
@@ -60,9 +70,19 @@ impl Printer {
 
     fn print_topic(&mut self, topic: &str) -> io::Result<()> {
         if self.terminal.is_some_and(|terminal| terminal.in_colour) {
-            write!(self.to, "{TOPIC}{topic}{PLAIN} ")
+            write!(self.to, "{TOPIC}{}{PLAIN} ", wire::Shown(topic))
+        } else if self.is_terminal {
+            write!(self.to, "{} ", wire::Shown(topic))
         } else {
             write!(self.to, "{topic} ")
+        }
+    }
+
+    fn print_bytes(&mut self, bytes: &[u8]) {
+        if self.is_terminal {
+            self.to.extend_from_slice(escaped_bytes(bytes).as_bytes());
+        } else {
+            self.to.extend_from_slice(bytes);
         }
     }
 
@@ -72,13 +92,28 @@ impl Printer {
         });
         match json {
             Some((terminal, json)) => {
-                json.write(Style::Terminal { in_colour: terminal.in_colour }, &mut self.to)
+                json.escaped().write(Style::Terminal { in_colour: terminal.in_colour }, &mut self.to)
             }
-            None => self.to.write_all(payload),
+            None => {
+                self.print_bytes(payload);
+                Ok(())
+            }
         }
     }
 
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+    /// Hands over a large batch. A caller that prints many messages calls this after each.
+    pub(crate) async fn flush_batch(&mut self) -> io::Result<()> {
+        if self.to.len() >= BATCH_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// Hands over the printed messages, to be written. Waits while standard output is blocked.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        if self.to.is_empty() { Ok(()) } else { output().write(&mut self.to).await }
+    }
+
+    /// Waits until all messages are written.
+    pub(crate) async fn finish(&mut self) -> io::Result<()> {
+        self.flush().await?;
+        output().finish().await
     }
 }

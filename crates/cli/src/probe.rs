@@ -5,8 +5,10 @@ mod finding;
 mod limits;
 mod offers;
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,8 +18,10 @@ use client::{
     Client, Endpoint, Message, Messages, Options, Outgoing, PublishError, Qos, Server, TopicFilter,
     TopicName, Version,
 };
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use tokio::time::timeout;
 
+use crate::end::signal;
 use crate::say::{complain, show};
 use finding::{Finding, Report};
 
@@ -31,7 +35,8 @@ const DAY_SECS: u64 = 24 * 3_600;
 ///
 /// Each run uses a topic and client identifiers of its own. Messages and sessions that the broker stored are
 /// removed at the end, as far as the broker allows, even after a failed check. The exit code is 0 if the broker
-/// does what it claims and what MQTT requires, 1 if not, and 2 without a connection.
+/// does what it claims and what MQTT requires, 1 if not, 2 without a connection, and 3 if the broker disappeared during
+/// a check. Ctrl-C prints the results so far, with exit code 130.
 #[derive(Debug, Clone, Args)]
 pub struct ProbeArgs {
     /// HOST, HOST:PORT, or a URL such as mqtts://host.
@@ -69,6 +74,10 @@ pub(crate) enum Failure {
     Failed(String),
     /// The check needs this feature, which the broker says is not available.
     NotTried(String),
+    /// The broker accepts no connections since this check, which failed with this result.
+    Disappeared(String),
+    /// The broker has disappeared during an earlier check.
+    Gone,
 }
 
 impl From<String> for Failure {
@@ -88,6 +97,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Failed(why) => f.write_str(why),
             Self::NotTried(what) => write!(f, "the broker says that it has no {what}"),
+            Self::Disappeared(why) => write!(f, "the broker has disappeared: {why}"),
+            Self::Gone => f.write_str("the broker has disappeared"),
         }
     }
 }
@@ -114,19 +125,32 @@ pub(crate) struct Probe {
     version: Version,
     /// Prefix of every topic and client identifier.
     prefix: String,
+    /// The broker has disappeared.
+    is_gone: Cell<bool>,
+    progress: ProgressBar,
 }
+
+/// Exit code after the broker has disappeared during a check.
+const DISAPPEARED: u8 = 3;
 
 /// Runs all checks, and prints the findings.
 pub fn run(arguments: &ProbeArgs) -> ExitCode {
+    let report = RefCell::new(Report::of(&arguments.broker));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let report = match runtime {
-        Ok(runtime) => runtime.block_on(probe(arguments)),
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(async {
+            tokio::select! {
+                outcome = probe(arguments, &report) => outcome,
+                signal = signal() => Ok(ExitCode::from(signal.code())),
+            }
+        }),
         Err(error) => Err(error.to_string().into()),
     };
-    match report {
-        Ok(report) => {
+    let report = report.borrow();
+    match outcome {
+        Ok(code) => {
             show(if arguments.json { report.json() } else { report.table() });
-            if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            code
         }
         Err(error) => {
             complain(format_args!("error: {error}"));
@@ -135,7 +159,8 @@ pub fn run(arguments: &ProbeArgs) -> ExitCode {
     }
 }
 
-async fn probe(arguments: &ProbeArgs) -> Result<Report, Failure> {
+/// Runs all checks, and adds their findings to the report as they are made.
+async fn probe(arguments: &ProbeArgs, report: &RefCell<Report>) -> Result<ExitCode, Failure> {
     let url = if arguments.broker.contains("://") {
         arguments.broker.clone()
     } else {
@@ -143,23 +168,70 @@ async fn probe(arguments: &ProbeArgs) -> Result<Report, Failure> {
     };
     let endpoint = url.parse().map_err(|error| format!("{}: {error}", arguments.broker))?;
     let prefix = format!("pondhawk-probe-{:08x}", RandomState::new().hash_one(0) >> 32);
-    let mut probe = Probe { endpoint, arguments: arguments.clone(), version: Version::V5, prefix };
-    let mut report = Report::of(&arguments.broker);
-    let unanswered = |why| {
-        format!("{}: {why}; is that its port, and does it speak TLS (mqtts://) there?", arguments.broker)
-    };
-    let versions = offers::versions(&mut probe).await.map_err(unanswered)?;
-    report.extend(versions);
+    let (is_gone, progress) = (Cell::new(false), progress());
+    let mut probe =
+        Probe { endpoint, arguments: arguments.clone(), version: Version::V5, prefix, is_gone, progress };
+    let has_tls = ["mqtts://", "ssl://", "tls://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
+    let question = if has_tls { "" } else { ", and does it speak TLS (mqtts://) there" };
+    let unanswered = |why| format!("{}: {why}; is that its port{question}?", arguments.broker);
+    let add = |findings: Vec<Finding>| report.borrow_mut().extend(findings);
+    add(offers::versions(&mut probe).await.map_err(unanswered)?);
     let said = probe.connect("first").await?;
-    report.extend(offers::said_of(said.server()));
+    add(offers::said_of(said.server()));
     leave(said).await;
-    report.extend(offers::all(&probe).await);
-    report.extend(limits::all(&probe).await);
-    report.extend(delivery::all(&probe).await);
-    Ok(report)
+    offers::all(&probe, &add).await;
+    limits::all(&probe, &add).await;
+    delivery::all(&probe, &add).await;
+    probe.progress.finish_and_clear();
+    let is_clean = report.borrow().is_clean();
+    Ok(match (probe.is_gone.get(), is_clean) {
+        (true, _) => ExitCode::from(DISAPPEARED),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    })
 }
 
+/// The name of the current check, on standard error if that is a terminal.
+fn progress() -> ProgressBar {
+    let progress = ProgressBar::new_spinner();
+    if std::io::stderr().is_terminal() {
+        progress.enable_steady_tick(Duration::from_millis(100));
+    } else {
+        progress.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    progress
+}
+
+/// Receives findings as they are made.
+type Add<'a> = &'a dyn Fn(Vec<Finding>);
+
 impl Probe {
+    /// Makes a check, unless the broker has disappeared. After a failure, looks whether the broker is still there: a
+    /// broker that crashes is a finding, and the checks after that say nothing about it.
+    async fn check<T>(
+        &self,
+        what: &str,
+        check: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        if self.is_gone.get() {
+            return Err(Failure::Gone);
+        }
+        self.progress.set_message(what.to_owned());
+        let outcome = check.await;
+        match outcome {
+            Err(Failure::Failed(why)) if !self.is_there().await => {
+                self.is_gone.set(true);
+                Err(Failure::Disappeared(why))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Whether the broker accepts connections.
+    async fn is_there(&self) -> bool {
+        timeout(self.patience(), self.endpoint.connect()).await.is_ok_and(|connected| connected.is_ok())
+    }
+
     /// Options for a client with this name.
     fn options(&self, version: Version, name: &str) -> Options {
         let options = Options::new(version).client_id(format!("{}-{name}", self.prefix));
@@ -205,6 +277,9 @@ impl Probe {
     ///
     /// The removal uses a new connection, because that of a failed check may be lost.
     async fn take_away(&self, topics: &[&str]) {
+        if self.is_gone.get() {
+            return;
+        }
         let Ok(client) = self.connect("broom").await else { return };
         for topic in topics {
             if let Ok(nothing) = message(topic, b"", surest(&client)) {

@@ -1,5 +1,6 @@
 //! `pondhawk pub`: publishes one message or many.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -10,16 +11,22 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
 
-use client::{Acknowledgement, Client, Outgoing, PublishError, ReasonCode, TopicName, UserProperty};
+use client::{
+    Acknowledgement, Client, Outgoing, PublishError, Qos, ReasonCode, State, TopicName, UserProperty,
+    protocol,
+};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use wire::Shown;
 
 use crate::connection;
+use crate::end::signal;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::properties::Command;
 use crate::say::complain;
 use crate::settings::{Settings, Source};
+use crate::watch::Watch;
 
 /// Maximum size of a packet, and therefore of a message.
 const MESSAGE_BYTES_MAX: u64 = 268_435_455;
@@ -30,18 +37,37 @@ const LINES_AHEAD: usize = 1_024;
 /// Maximum total size of lines that are read ahead. A single longer line is possible.
 const BYTES_AHEAD: u32 = 1 << 20;
 
+/// Total size at which no further line is sent before the acknowledgement of an earlier one.
+const BYTES_UNDER_WAY: usize = 16 << 20;
+
 /// Reads the message, connects, publishes, and waits for the acknowledgements.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     let message = message(settings)?;
     let pairs = settings.properties.pairs(Command::Publish);
     let like = outgoing(settings, &pairs)?;
     let client = connection::connect(settings).await?;
-    let publisher = Publisher { client: &client, like, is_quiet: settings.quiet };
-    let outcome = match &message {
-        Some(message) => publisher.repeat(message, settings).await,
-        None => publisher.lines().await,
+    let publisher = Publisher { client: &client, like, settings, tally: Tally::default() };
+    let mut watch = Watch::new(settings);
+    let published = async {
+        match &message {
+            Some(message) => publisher.repeat(message).await,
+            None => publisher.lines().await,
+        }
     };
-    connection::disconnect(&client, settings, None).await;
+    let (outcome, signal) = tokio::select! {
+        outcome = published => (outcome, None),
+        () = watch.run(&client) => (Ok(()), None),
+        signal = signal(), if settings.publishes_many() => {
+            (Err(Failure::with_code("", signal.code())), Some(signal))
+        }
+    };
+    // A signal ends this program like any other: without DISCONNECT, so that the broker publishes the will.
+    if signal.is_none() {
+        connection::disconnect(&client, settings, None).await;
+    }
+    if settings.publishes_many() && !settings.quiet && (watch.was_lost() || outcome.is_err()) {
+        publisher.report();
+    }
     outcome
 }
 
@@ -72,7 +98,7 @@ pub(crate) fn message(settings: &Settings) -> Result<Option<Vec<u8>>, Failure> {
 }
 
 fn file(path: &Path) -> Result<Vec<u8>, Failure> {
-    let name = path.display();
+    let name = Shown(path.display());
     let failed = |what: String| Failure::new(format!("{what}\nError loading input file \"{name}\"."));
     let unable = |_| failed(format!("Error: Unable to open file \"{name}\"."));
     let file = File::open(path).map_err(unable)?;
@@ -108,87 +134,184 @@ struct Publisher<'a> {
     client: &'a Client,
     /// Fields that all messages share.
     like: Outgoing<'a>,
-    is_quiet: bool,
+    settings: &'a Settings,
+    tally: Tally,
 }
 
-/// Acknowledgements that are pending, in order.
+/// Numbers of messages, for the report at the end.
+#[derive(Debug, Default)]
+struct Tally {
+    read: Cell<u64>,
+    /// Messages that the server has acknowledged or, at QoS 0, that were handed to the connection.
+    done: Cell<u64>,
+}
+
+/// Messages whose outcome is not known, in order.
 #[derive(Default)]
 struct UnderWay {
-    acknowledgements: VecDeque<Acknowledgement>,
-    /// Number of messages acknowledged before these.
-    done: u64,
+    messages: VecDeque<Sent>,
+    bytes: usize,
+}
+
+/// A message, and its outcome in the future.
+struct Sent {
+    number: u64,
+    payload: Vec<u8>,
+    acknowledgement: Acknowledgement,
 }
 
 impl Publisher<'_> {
-    async fn send(&self, payload: &[u8]) -> Result<Acknowledgement, Failure> {
-        self.client.publish(&Outgoing { payload, ..self.like }).await.map_err(|error| failed(&error))
+    async fn send(&self, number: u64, payload: Vec<u8>) -> Result<Sent, Failure> {
+        let sent = self.client.publish(&Outgoing { payload: &payload, ..self.like }).await;
+        let acknowledgement = sent.map_err(|error| failed(&error))?;
+        Ok(Sent { number, payload, acknowledgement })
     }
 
     /// Publishes one message `repeat` times, each after the acknowledgement of the one before.
-    async fn repeat(&self, payload: &[u8], settings: &Settings) -> Result<(), Failure> {
-        let count = u64::from(settings.outgoing.repeat);
+    async fn repeat(&self, payload: &[u8]) -> Result<(), Failure> {
+        let Settings { outgoing, .. } = self.settings;
+        let count = u64::from(outgoing.repeat);
         let mut progress = Progress::new(count, "messages");
+        let mut under_way = UnderWay::default();
         for number in 1..=count {
-            let acknowledgement = self.send(payload).await?;
-            self.note(number, acknowledgement.await)?;
+            self.tally.read.set(number);
+            under_way.push(self.send(number, payload.to_vec()).await?);
+            self.settle_all(&mut under_way).await?;
             progress.advance(1);
             if number < count {
-                tokio::time::sleep(settings.outgoing.repeat_delay).await;
+                tokio::time::sleep(outgoing.repeat_delay).await;
             }
         }
         Ok(())
     }
 
-    /// Publishes each line of standard input, and waits for acknowledgements only at the end.
+    /// Publishes each line of standard input. As many messages are under way as the server allows.
     async fn lines(&self) -> Result<(), Failure> {
         let mut lines = lines();
         let mut progress = Progress::of_input();
         let mut under_way = UnderWay::default();
+        let window = self.window();
         while let Some(line) = lines.recv().await {
-            let Line { bytes, .. } = line.map_err(|error| Failure::new(format!("Error: {error}")))?;
-            let payload = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-            if payload.len() as u64 > MESSAGE_BYTES_MAX {
+            let Line { mut bytes, .. } = line.map_err(|error| Failure::new(format!("Error: {error}")))?;
+            progress.advance(bytes.len() as u64);
+            if bytes.last() == Some(&b'\n') {
+                bytes.pop();
+            }
+            if bytes.len() as u64 > MESSAGE_BYTES_MAX {
                 return Err(too_long());
             }
-            under_way.acknowledgements.push_back(self.send(payload).await?);
-            progress.advance(bytes.len() as u64);
-            while let Some(outcome) = under_way.next_ready().await {
-                self.note(under_way.done, outcome)?;
+            // Messages that were lost are sent again before a later one, so that the order stays.
+            while let Some(sent) = under_way.next_ready().await {
+                self.settle(sent, &mut under_way).await?;
             }
+            while under_way.is_full(window)
+                && let Some(sent) = under_way.next().await
+            {
+                self.settle(sent, &mut under_way).await?;
+            }
+            let number = self.tally.read.get() + 1;
+            self.tally.read.set(number);
+            under_way.push(self.send(number, bytes).await?);
         }
-        while let Some(acknowledgement) = under_way.acknowledgements.pop_front() {
-            under_way.done += 1;
-            self.note(under_way.done, acknowledgement.await)?;
+        self.settle_all(&mut under_way).await
+    }
+
+    /// Maximum number of lines under way. No more than the server takes at a time, so that none of them waits behind the
+    /// others, and would overtake them after a lost connection.
+    fn window(&self) -> usize {
+        const WITHOUT_ACKNOWLEDGEMENT: usize = 1_000;
+        let receive_max = self.client.server().receive_max.min(self.settings.session.inflight_max);
+        if self.like.qos == Qos::AtMostOnce { WITHOUT_ACKNOWLEDGEMENT } else { receive_max.max(1).into() }
+    }
+
+    async fn settle_all(&self, under_way: &mut UnderWay) -> Result<(), Failure> {
+        while let Some(sent) = under_way.next().await {
+            self.settle(sent, under_way).await?;
         }
         Ok(())
     }
 
-    /// Reports a refused message as a warning. The others continue.
-    fn note(&self, number: u64, outcome: Result<ReasonCode, PublishError>) -> Result<(), Failure> {
+    /// Handles the outcome of a message. One that was lost with its connection is sent again on the next.
+    ///
+    /// A refused message is reported as a warning, and the others continue.
+    async fn settle(&self, sent: Outcome, under_way: &mut UnderWay) -> Result<(), Failure> {
+        let Outcome { number, payload, outcome } = sent;
         match outcome {
-            Ok(_) => Ok(()),
+            Ok(_) => self.tally.done.set(self.tally.done.get() + 1),
             Err(PublishError::Refused { reason, text }) => {
-                if !self.is_quiet {
-                    let text = text.map(|text| format!(" ({text})")).unwrap_or_default();
+                if !self.settings.quiet {
+                    let text = text.map(|text| format!(" ({})", Shown(text))).unwrap_or_default();
                     let reason = reason.as_str();
                     complain(format_args!("Warning: Publish {number} failed: {reason}{text}."));
                 }
-                Ok(())
             }
-            Err(error) => Err(failed(&error)),
+            Err(PublishError::Protocol(
+                protocol::PublishError::SessionEnded | protocol::PublishError::NotConnected,
+            )) if self.settings.publishes_many() => {
+                self.wait_for_connection().await?;
+                under_way.push(self.send(number, payload).await?);
+            }
+            Err(error) => return Err(failed(&error)),
         }
+        Ok(())
+    }
+
+    async fn wait_for_connection(&self) -> Result<(), Failure> {
+        let mut state = self.client.state();
+        let is_known = |state: &State| !matches!(state, State::Reconnecting(_));
+        match state.wait_for(is_known).await.as_deref() {
+            Ok(State::Ended(ended)) => Err(connection::lost(ended)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reports how many messages have arrived, after a loss or a failure.
+    fn report(&self) {
+        let done = if self.like.qos == Qos::AtMostOnce { "sent" } else { "acknowledged" };
+        let Tally { read, done: count } = &self.tally;
+        if read.get() == 0 {
+            return;
+        }
+        complain(format_args!("{} of {} messages were {done}.", count.get(), read.get()));
     }
 }
 
+/// A message whose outcome is known.
+struct Outcome {
+    number: u64,
+    payload: Vec<u8>,
+    outcome: Result<ReasonCode, PublishError>,
+}
+
 impl UnderWay {
+    fn push(&mut self, sent: Sent) {
+        self.bytes += sent.payload.len();
+        self.messages.push_back(sent);
+    }
+
+    fn is_full(&self, window: usize) -> bool {
+        self.messages.len() >= window || self.bytes >= BYTES_UNDER_WAY
+    }
+
     /// Outcome of the first message, if it has arrived.
-    async fn next_ready(&mut self) -> Option<Result<ReasonCode, PublishError>> {
-        let first = self.acknowledgements.front_mut()?;
-        let polled = poll_fn(|task| Poll::Ready(Pin::new(&mut *first).poll(task))).await;
+    async fn next_ready(&mut self) -> Option<Outcome> {
+        let Sent { acknowledgement, .. } = self.messages.front_mut()?;
+        let polled = poll_fn(|task| Poll::Ready(Pin::new(&mut *acknowledgement).poll(task))).await;
         let Poll::Ready(outcome) = polled else { return None };
-        self.acknowledgements.pop_front();
-        self.done += 1;
-        Some(outcome)
+        self.pop(outcome)
+    }
+
+    /// Waits for the outcome of the first message; `None` if there is no message.
+    async fn next(&mut self) -> Option<Outcome> {
+        let Sent { acknowledgement, .. } = self.messages.front_mut()?;
+        let outcome = (&mut *acknowledgement).await;
+        self.pop(outcome)
+    }
+
+    fn pop(&mut self, outcome: Result<ReasonCode, PublishError>) -> Option<Outcome> {
+        let Sent { number, payload, .. } = self.messages.pop_front()?;
+        self.bytes -= payload.len();
+        Some(Outcome { number, payload, outcome })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::pin::pin;
 
 use client::{
-    Acknowledgement, Client, Inbox, Outgoing, ResponseTopic, SubscribeProperties, SubscriptionOptions,
-    TopicFilter, TopicName,
+    Acknowledgement, Binary, Client, Inbox, Message, Outgoing, ReasonCode, ResponseTopic,
+    SubscribeProperties, SubscriptionOptions, TopicFilter, TopicName,
 };
 
 use crate::connection;
@@ -18,7 +18,7 @@ use crate::say::complain;
 use crate::settings::Settings;
 use crate::subscribe::{failed, next, unprinted};
 
-/// Subscribes to the response topic, publishes the request, and prints the first message that arrives.
+/// Subscribes to the response topic, publishes the request, and prints the answer.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     if settings.properties.text(Command::Publish, wire::Property::ResponseTopic).is_some() {
         return Err(Failure::new("Error in PUBLISH properties: Duplicate response topic."));
@@ -65,7 +65,7 @@ async fn ask(client: &Client, inbox: &mut Inbox, request: &[u8], settings: &Sett
     let acknowledgement = client.publish(&outgoing).await.map_err(|error| publish::failed(&error))?;
     tokio::select! {
         biased;
-        answered = print_answer(client, inbox, settings) => answered,
+        answered = print_answer(client, inbox, &outgoing, settings) => answered,
         failure = failed_request(acknowledgement) => Err(failure),
     }
 }
@@ -74,19 +74,37 @@ async fn ask(client: &Client, inbox: &mut Inbox, request: &[u8], settings: &Sett
 /// after the acknowledgement.
 async fn failed_request(acknowledgement: Acknowledgement) -> Failure {
     match acknowledgement.await {
+        Ok(ReasonCode::NoMatchingSubscribers) => {
+            Failure::new("Error: Nobody has subscribed to the topic of the request.")
+        }
         Ok(_) => std::future::pending().await,
         Err(error) => publish::failed(&error),
     }
 }
 
-async fn print_answer(client: &Client, inbox: &mut Inbox, settings: &Settings) -> Result<(), Failure> {
+/// Whether a message is the answer to this request. Others may arrive first, such as those of a session that was kept.
+///
+/// A message without Correlation Data counts as the answer, because not every program returns the data.
+fn is_answer(message: &Message, request: &Outgoing<'_>) -> bool {
+    let is_expected = request.properties.response_topic.is_some_and(|topic| topic.0 == message.topic());
+    let ours = request.properties.correlation_data.map(Binary::as_bytes);
+    let theirs = message.properties().correlation_data.map(Binary::as_bytes);
+    is_expected && ours.zip(theirs).is_none_or(|(ours, theirs)| ours == theirs)
+}
+
+async fn print_answer(
+    client: &Client,
+    inbox: &mut Inbox,
+    request: &Outgoing<'_>,
+    settings: &Settings,
+) -> Result<(), Failure> {
     let mut printer = Printer::new(&settings.incoming.output);
     loop {
         let Some(answer) = next(inbox, &mut printer).await.map_err(|error| unprinted(&error))? else {
             let lost = || Failure::new("Error: The connection was lost.");
             return Err(client.ended().map_or_else(lost, connection::lost));
         };
-        if settings.incoming.without_retained && answer.retain() {
+        if !is_answer(&answer, request) || settings.incoming.without_retained && answer.retain() {
             continue;
         }
         let topic = answer.topic();
@@ -94,6 +112,6 @@ async fn print_answer(client: &Client, inbox: &mut Inbox, settings: &Settings) -
         if printed.map_err(|error| unprinted(&error))?.is_err() && !settings.quiet {
             complain(format_args!("Error: Message payload is not valid JSON on topic {topic}."));
         }
-        return printer.flush().map_err(|error| unprinted(&error));
+        return printer.finish().await.map_err(|error| unprinted(&error));
     }
 }

@@ -201,6 +201,12 @@ impl Settings {
             || self.port() == TLS_PORT
     }
 
+    /// Whether `pub` publishes more than one message.
+    pub(crate) fn publishes_many(&self) -> bool {
+        let is_many = self.outgoing.source == Some(Source::Lines) || self.outgoing.repeat > 1;
+        self.tool == Tool::Publish && is_many
+    }
+
     pub(crate) fn host(&self) -> &str {
         self.server.host.as_deref().unwrap_or("localhost")
     }

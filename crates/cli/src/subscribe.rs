@@ -1,16 +1,17 @@
 //! `pondhawk sub`: subscribes, and prints messages.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::pin::pin;
 
 use client::{
-    Client, Inbox, Message, Outgoing, Qos, ReasonCode, State, SubscribeError, SubscriptionOptions,
-    TopicFilter, TopicName,
+    Client, Inbox, Message, Outgoing, Qos, ReasonCode, SubscribeError, SubscriptionOptions, TopicFilter,
+    TopicName,
 };
 
-use crate::connection;
+use crate::connection::{self, LEAVE_MAX};
 use crate::end::until;
 use crate::failure::Failure;
 use crate::output::Printer;
@@ -19,6 +20,11 @@ use crate::received::Received;
 use crate::say::complain;
 use crate::settings::{Incoming, Settings};
 use crate::stats::Stats;
+use crate::stdout::output;
+use crate::watch::Watch;
+
+/// Maximum number of topics in [`Subscriber::removed`].
+const REMOVED_MAX: usize = 10_000;
 
 /// Exit code after the server has refused every subscription. The refusal is reported, but does not count as a failure.
 const ALL_DENIED: u8 = 0;
@@ -32,11 +38,22 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     };
     let mut inbox = client.inbox().await.map_err(|error| failed(&error))?;
     let mut subscriber = Subscriber::new(&client, settings);
-    let (outcome, end) = tokio::select! {
+    let (mut outcome, mut end) = tokio::select! {
         outcome = subscriber.receive(&mut inbox) => (outcome, None),
         end = &mut ended => (end.outcome(), Some(end)),
     };
-    let printed = subscriber.printer.flush();
+    // A reader of standard output that has stopped reading must not keep the program.
+    let mut printed = Ok(());
+    if end.is_none() {
+        tokio::select! {
+            finished = subscriber.printer.finish() => printed = finished,
+            is_over = &mut ended => (outcome, end) = (outcome.and(is_over.outcome()), Some(is_over)),
+        }
+    }
+    if end.is_some() {
+        let finished = tokio::time::timeout(LEAVE_MAX, subscriber.printer.finish()).await;
+        printed = finished.unwrap_or(Ok(()));
+    }
     // Messages that nobody takes must not block the acknowledgements behind them.
     drop(inbox);
     connection::disconnect(&client, settings, end).await;
@@ -53,6 +70,9 @@ struct Subscriber<'a> {
     filtered_out: Vec<TopicFilter<'a>>,
     printed: u64,
     chance: Chance,
+    /// Topics whose retained message this program removes. The empty message that does so arrives here too, and is not
+    /// the first new message that ends `--retained-only`.
+    removed: HashSet<String>,
 }
 
 /// Whether to continue after a message.
@@ -72,6 +92,7 @@ impl<'a> Subscriber<'a> {
             stats: Stats::new(*stats),
             filtered_out: filtered_out.iter().filter_map(|text| TopicFilter::new(text).ok()).collect(),
             printed: 0,
+            removed: HashSet::new(),
             chance: Chance { share: *chance, state: RandomState::new(), count: 0 },
         }
     }
@@ -80,9 +101,9 @@ impl<'a> Subscriber<'a> {
     async fn receive(&mut self, inbox: &mut Inbox) -> Result<(), Failure> {
         let mut subscribing = pin!(subscribe(self.client, self.settings));
         let mut is_subscribed = false;
+        // The connection may be lost already.
         let mut state = self.client.state();
-        state.mark_unchanged();
-        let mut watch = Watch { settings: self.settings, is_lost: false };
+        let mut watch = Watch::new(self.settings);
         loop {
             self.stats.tell();
             tokio::select! {
@@ -100,6 +121,7 @@ impl<'a> Subscriber<'a> {
                     if self.take(&message).await? == Flow::Done {
                         return Ok(());
                     }
+                    self.printer.flush_batch().await.map_err(|error| unprinted(&error))?;
                 }
                 Ok(()) = state.changed() => watch.tell(&state.borrow_and_update()),
                 () = self.stats.due() => {}
@@ -110,7 +132,8 @@ impl<'a> Subscriber<'a> {
     async fn take(&mut self, message: &Message) -> Result<Flow, Failure> {
         let Incoming { retained_only, without_retained, remove_retained, count, .. } = self.settings.incoming;
         if retained_only && !message.retain() {
-            return Ok(Flow::Done);
+            let is_removal = message.payload().is_empty() && self.removed.remove(message.topic().as_str());
+            return Ok(if is_removal { Flow::Continue } else { Flow::Done });
         }
         if without_retained && message.retain() {
             return Ok(Flow::Continue);
@@ -119,6 +142,9 @@ impl<'a> Subscriber<'a> {
             return Ok(Flow::Continue);
         }
         if remove_retained && message.retain() {
+            if retained_only && self.removed.len() < REMOVED_MAX {
+                self.removed.insert(message.topic().as_str().to_owned());
+            }
             self.remove(message.topic()).await?;
         }
         if self.chance.is_taken() {
@@ -151,33 +177,6 @@ impl<'a> Subscriber<'a> {
     }
 }
 
-/// Reports the loss and the return of the connection.
-struct Watch<'a> {
-    settings: &'a Settings,
-    is_lost: bool,
-}
-
-impl Watch<'_> {
-    /// Reports a change between connected and lost. Failed attempts to reconnect are not reported, because they may
-    /// be many.
-    fn tell(&mut self, state: &State) {
-        let was_lost = self.is_lost;
-        self.is_lost = matches!(state, State::Reconnecting(_));
-        if self.settings.quiet || was_lost == self.is_lost {
-            return;
-        }
-        let broker = connection::broker(self.settings);
-        match state {
-            State::Reconnecting(why) => {
-                complain(format_args!("The connection to {broker} is lost: {why}. Connecting again ..."));
-            }
-            State::Connected(_) => complain(format_args!("Connected to {broker} again.")),
-            // The end of the connection ends the program, which reports the reason.
-            _ => {}
-        }
-    }
-}
-
 /// Waits for the next message. Before a wait, output is flushed.
 pub(crate) async fn next(inbox: &mut Inbox, printer: &mut Printer) -> io::Result<Option<Message>> {
     let mut message = pin!(inbox.next());
@@ -185,8 +184,11 @@ pub(crate) async fn next(inbox: &mut Inbox, printer: &mut Printer) -> io::Result
     if let std::task::Poll::Ready(message) = ready {
         return Ok(message);
     }
-    printer.flush()?;
-    Ok(message.await)
+    printer.flush().await?;
+    tokio::select! {
+        message = message => Ok(message),
+        error = output().failed() => Err(error),
+    }
 }
 
 /// Sends SUBSCRIBE with all filters, and UNSUBSCRIBE for each filter of `-U`. Returns the reasons from SUBACK.
@@ -231,11 +233,12 @@ pub(crate) fn failed(error: &SubscribeError) -> Failure {
     }
 }
 
-/// Failure of standard output. A closed pipe has no error text: whoever closed it knows.
+/// Failure of standard output. A closed pipe is no failure: its reader, such as `head`, has what it wants.
 pub(crate) fn unprinted(error: &io::Error) -> Failure {
-    let text =
-        if error.kind() == io::ErrorKind::BrokenPipe { String::new() } else { format!("Error: {error}") };
-    Failure::new(text)
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::with_code("", 0),
+        _ => Failure::new(format!("Error: {error}")),
+    }
 }
 
 /// `--random-filter`: selects messages at random.

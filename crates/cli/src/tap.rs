@@ -4,7 +4,6 @@ mod capture;
 mod reading;
 
 use std::convert::Infallible;
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +17,7 @@ use clap::Args;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use wire::{Role, Version};
+use wire::{Role, Shown, Version};
 
 use crate::say::{complain, show};
 use capture::{Capture, Conversation};
@@ -46,7 +45,7 @@ pub struct TapArgs {
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
 
-    /// Also write the forwarded bytes, including passwords, to a pcap file for Wireshark.
+    /// Also write the forwarded bytes, including passwords, to a pcap file for Wireshark. Only its owner may read it.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
 }
@@ -69,8 +68,9 @@ async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
     let listener = TcpListener::bind(listen).await.map_err(|error| at(listen, error))?;
     let capture = match capture {
         Some(path) => {
-            let file = File::create(path).and_then(|file| Capture::begin(Box::new(file)));
-            Some(Arc::new(Mutex::new(file.map_err(|error| at(&path.display().to_string(), error))?)))
+            let capture = capture::create(path).and_then(Capture::begin);
+            let name = Shown(path.display()).to_string();
+            Some(Arc::new(Mutex::new(capture.map_err(|error| at(&name, error))?)))
         }
         None => None,
     };
@@ -112,7 +112,7 @@ impl Printer {
     fn print(&self, line: &str) {
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         let note = if left_out > 0 { format!("{left_out} lines are left out here\n") } else { String::new() };
-        if self.lines.try_send(format!("{note}{line}\n")).is_err() {
+        if self.lines.try_send(format!("{note}{}\n", Shown(line))).is_err() {
             self.left_out.fetch_add(left_out + 1, Ordering::Relaxed);
         }
     }
@@ -184,7 +184,7 @@ impl Tap {
     fn record(&self, time: Duration, conversation: &mut Conversation, sender: Role, bytes: &[u8]) {
         let Some(capture) = &self.capture else { return };
         if let Err(error) = lock(capture).record(time, &conversation.segment(sender, bytes)) {
-            self.print("--", &format!("not captured: {error}"));
+            self.print("--", &format!("the capture ends here: {error}"));
         }
     }
 

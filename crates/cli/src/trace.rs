@@ -1,13 +1,13 @@
 //! `-d`: prints each packet on one line, in the format of Mosquitto's clients.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
 use client::{Packet, Role, TopicAlias, TopicFilter, Version};
-use wire::{Connected, Delivery, Publish, PublishTopic, SubscriptionOptions};
+use wire::{Connected, Delivery, Publish, PublishTopic, Shown, SubscriptionOptions};
 
 use crate::settings::{Settings, Tool};
+use crate::stdout::output;
 
 /// Prints the packets of consecutive connections.
 #[derive(Debug)]
@@ -69,10 +69,12 @@ impl Trace {
     /// Prints a packet to standard output.
     pub(crate) fn print(&self, sender: Role, packet: &Packet<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Packet::ConnAck(connack) = packet
-            && let Some(assigned) = connack.properties.assigned_client_identifier
-        {
-            state.client_id = Some(assigned.as_str().to_owned());
+        if let Packet::ConnAck(connack) = packet {
+            // Aliases belong to one connection.
+            state.aliases.clear();
+            if let Some(assigned) = connack.properties.assigned_client_identifier {
+                state.client_id = Some(assigned.as_str().to_owned());
+            }
         }
         let lines = match (packet, sender) {
             (Packet::Publish(publish), sender) => vec![state.publish(sender, publish)],
@@ -81,17 +83,16 @@ impl Trace {
         };
         let verb = if sender == Role::Client { "sending" } else { "received" };
         let client_id = state.client_id.as_deref().unwrap_or("(null)");
-        // Errors are ignored here: printing the next message reports them.
-        let mut to = io::stdout().lock();
+        let print = |line: &str| output().write_line(&Shown(line).to_string());
         for line in lines {
-            let _ = writeln!(to, "Client {client_id} {verb} {line}");
+            print(&format!("Client {client_id} {verb} {line}"));
         }
         if let Packet::SubAck(suback) = packet
             && self.tool == Tool::Subscribe
         {
             let codes = suback.reasons.iter().map(|reason| reason.reason().code().to_string());
             let codes: Vec<_> = codes.collect();
-            let _ = writeln!(to, "Subscribed (mid: {}): {}", suback.packet_id, codes.join(", "));
+            print(&format!("Subscribed (mid: {}): {}", suback.packet_id, codes.join(", ")));
         }
     }
 }

@@ -161,6 +161,7 @@ pub(crate) fn unreachable(error: &io::Error, settings: &Settings) -> Failure {
 pub(crate) fn unanswered(settings: &Settings) -> String {
     let broker = connection::broker(settings);
     if settings.wants_tls() {
+        // The server speaks TLS, because the handshake has succeeded.
         format!("{broker} does not answer as an MQTT broker does: is that its port (-p)?")
     } else {
         let question = "is that its port (-p), and does it want TLS (--cafile, --tls-use-os-certs)?";

@@ -100,16 +100,33 @@ impl Proxy {
             .strip_prefix("socks5h://")
             .ok_or_else(|| Failure::usage(format!("Error: Unsupported proxy protocol: {url}")))?;
         let authority = Authority::parse(rest);
-        let decoded = |text: &str| text.replace("%3A", ":").replace("%40", "@").replace("%25", "%");
-        let credentials = authority
-            .user_name
-            .map(|name| (decoded(name), authority.password.map(decoded).unwrap_or_default()));
+        let credentials = match authority.user_name {
+            Some(name) => Some((decoded(name)?, decoded(authority.password.unwrap_or_default())?)),
+            None => None,
+        };
         if authority.host.is_empty() {
             return Err(Failure::usage("Error: Invalid proxy: no host in its URL."));
         }
         let port = authority.port.map_or(Ok(PROXY_PORT), self::port)?;
         Ok(Self { host: authority.host.to_owned(), port, credentials })
     }
+}
+
+/// Decodes `%` with two hexadecimal digits (RFC 3986, section 2.1).
+fn decoded(text: &str) -> Result<String, Failure> {
+    let wrong = || {
+        Failure::usage(format!("Error: Invalid URL encoding in the proxy's user name or password: {text}"))
+    };
+    let mut bytes = Vec::new();
+    let mut pieces = text.split('%');
+    bytes.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
+    for piece in pieces {
+        let digits = piece.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?;
+        bytes.push(byte);
+        bytes.extend_from_slice(&piece.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 #[cfg(test)]
@@ -136,5 +153,12 @@ mod tests {
         let proxy = Proxy::parse("socks5h://ann:p%40%3A%25@gate").unwrap();
         assert_eq!((proxy.host.as_str(), proxy.port), ("gate", 1080));
         assert_eq!(proxy.credentials, Some(("ann".to_owned(), "p@:%".to_owned())));
+        let proxy = Proxy::parse("socks5h://a%6En%2540:%C3%a9@gate").unwrap();
+        assert_eq!(proxy.credentials, Some(("ann%40".to_owned(), "é".to_owned())));
+        for url in
+            ["socks5h://a%4:b@gate", "socks5h://a%+1:b@gate", "socks5h://a:%zz@gate", "socks5h://%ff:a@gate"]
+        {
+            assert!(Proxy::parse(url).is_err(), "{url}");
+        }
     }
 }

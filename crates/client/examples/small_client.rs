@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use session::Now;
+use base::Now;
 use session::client::{Client, Event, Settings};
 use topic::TopicFilter;
 use wire::{Connect, Decoded, OneOrMore, Qos, SubscribeProperties, Subscription, Utf8, Version, decode};

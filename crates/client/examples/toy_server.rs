@@ -10,7 +10,8 @@ use std::io::{Read, Result, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use session::{Accepted, Message, Now, Request, Session, Settings, Ticket};
+use base::{Message, Now, Ticket};
+use session::{Accepted, Request, Session, Settings};
 use topic::TopicFilterBuf;
 use wire::{AckProperties, Decoded, OneOrMore, ReasonCode, SubAck, SubAckReason, UnsubAck, UnsubAckReason};
 use wire::{Violation, decode};

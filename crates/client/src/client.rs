@@ -4,11 +4,11 @@ use std::io;
 #[cfg(unix)]
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context as Task, Poll};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use session::Now;
+use base::{Content, Message, Now};
 use session::client::Outgoing;
 use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(unix)]
@@ -17,11 +17,12 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::sync::{mpsc, oneshot, watch};
 use topic::TopicFilter;
 use wire::{
-    Delivery, Disconnect, DisconnectReason, PacketId, Publish, Qos, ReasonCode, SubscribeProperties,
-    SubscriptionOptions, UnsubscribeProperties,
+    Disconnect, DisconnectReason, Qos, ReasonCode, SubscribeProperties, SubscriptionOptions,
+    UnsubscribeProperties,
 };
 
-use crate::command::{Command, End};
+use crate::command::{Command, End, Unwanted};
+use crate::counters::Counters;
 use crate::dial;
 use crate::driver::{Asked, Driver};
 use crate::endpoint::Endpoint;
@@ -31,8 +32,9 @@ use crate::error::{
 use crate::inbox::Inbox;
 use crate::message::Messages;
 use crate::options::Options;
-use crate::outlet::Outlet;
+use crate::outlet::{Bound, Outlet};
 use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
+use crate::routes::Number;
 use crate::server::Server;
 use crate::state::State;
 
@@ -43,6 +45,7 @@ use crate::state::State;
 pub struct Client {
     commands: mpsc::Sender<Command>,
     ends: mpsc::Sender<End>,
+    unwanted: Unwanted,
     shared: Arc<Shared>,
 }
 
@@ -53,7 +56,8 @@ struct Shared {
     server: Arc<Server>,
     state: watch::Receiver<State>,
     ended: Arc<OnceLock<Ended>>,
-    messages_max: usize,
+    bound: Bound,
+    counters: Arc<Counters>,
 }
 
 /// The server's answer to a PUBLISH. Dropping this future does not withdraw the message.
@@ -113,11 +117,37 @@ impl Client {
 
     /// Connects over the stream that `connector` returns. With [`Options::reconnect`], also reconnects.
     ///
-    /// Only a failure of the first attempt is returned as an error.
+    /// Only a failure of the first attempt is returned as an error. With [`Options::wait_for_server`], only a refusal that
+    /// will not pass is.
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
-    pub async fn connect_by<C, F, S>(mut connector: C, options: Options) -> Result<Self, ConnectError>
+    pub async fn connect_by<C, F, S>(connector: C, options: Options) -> Result<Self, ConnectError>
+    where
+        C: FnMut() -> F + Send + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let Some(back_off) = options.reconnect.filter(|_| options.waits_for_server) else {
+            return Self::connect_once(connector, options).await;
+        };
+        // Each attempt has a driver of its own, and the last one keeps the connector.
+        let connector = Arc::new(Mutex::new(connector));
+        let mut attempts = 0_u32;
+        loop {
+            let connector = Arc::clone(&connector);
+            let next = move || (connector.lock().unwrap_or_else(PoisonError::into_inner))();
+            match Self::connect_once(next, options.clone()).await {
+                Err(error) if error.may_pass() => {
+                    tokio::time::sleep(back_off.delay(attempts)).await;
+                    attempts = attempts.saturating_add(1);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn connect_once<C, F, S>(mut connector: C, options: Options) -> Result<Self, ConnectError>
     where
         C: FnMut() -> F + Send + 'static,
         F: Future<Output = io::Result<S>> + Send + 'static,
@@ -154,12 +184,21 @@ impl Client {
         let (commands, asked) = mpsc::channel(options.commands_max);
         // One place is enough, because only the first request to end the connection counts.
         let (ends, ending) = mpsc::channel(1);
+        let (unwanted, ended_subscriptions) = mpsc::unbounded_channel();
+        let counters = Arc::new(Counters::default());
         let (accepted, answer) = oneshot::channel();
         let ended = Arc::new(OnceLock::new());
-        let messages_max = options.messages_max;
-        spawn(Driver::new(options, Asked { commands: asked, ends: ending }, accepted, Arc::clone(&ended))?);
+        let bound = options.stream_bound();
+        let asked = Asked {
+            commands: asked,
+            ends: ending,
+            unwanted: ended_subscriptions,
+            unwanted_sender: unwanted.clone(),
+        };
+        spawn(Driver::new(options, asked, accepted, Arc::clone(&ended), Arc::clone(&counters))?);
         let (server, state) = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
-        Ok(Self { commands, ends, shared: Arc::new(Shared { server, state, ended, messages_max }) })
+        let shared = Arc::new(Shared { server, state, ended, bound, counters });
+        Ok(Self { commands, ends, unwanted, shared })
     }
 
     /// The state of the connection, as a channel that reports each change.
@@ -193,6 +232,24 @@ impl Client {
     #[must_use]
     pub fn ended(&self) -> Option<&Ended> {
         self.shared.ended.get()
+    }
+
+    /// Number of messages of QoS 1 and 2 for which there was no stream, and which were dropped because too many were
+    /// waiting for one.
+    ///
+    /// The bound is [`Options::message_bytes_max`]. The dropped messages were the oldest, and were accepted.
+    #[must_use]
+    pub fn unclaimed_dropped(&self) -> u64 {
+        self.shared.counters.unclaimed()
+    }
+
+    /// Number of messages that the application took and dropped without acknowledging or refusing them.
+    ///
+    /// This is an error of the application: with [`Acknowledge::ByApplication`](crate::Acknowledge::ByApplication), the
+    /// acknowledgements of later messages wait behind such a message until the connection ends.
+    #[must_use]
+    pub fn unacknowledged_dropped(&self) -> u64 {
+        self.shared.counters.unacknowledged()
     }
 
     /// Publishes a message, and returns when the message is queued.
@@ -229,7 +286,7 @@ impl Client {
         filter: TopicFilter<'_>,
         options: SubscriptionOptions,
     ) -> Result<Messages, SubscribeError> {
-        self.subscribe_for(filter, options, false).await
+        self.subscribe_for(filter, options, false).await.map(|(messages, _)| messages)
     }
 
     pub(crate) async fn subscribe_for(
@@ -237,12 +294,20 @@ impl Client {
         filter: TopicFilter<'_>,
         options: SubscriptionOptions,
         is_for_answers: bool,
-    ) -> Result<Messages, SubscribeError> {
+    ) -> Result<(Messages, Number), SubscribeError> {
         let (reply, answer) = oneshot::channel();
         let filter = filter.into();
         let sent = self.commands.send(Command::Subscribe { filter, options, is_for_answers, reply }).await;
         sent.map_err(|_| SubscribeError::Ended(self.why()))?;
-        answer.await.unwrap_or_else(|_| Err(SubscribeError::Ended(self.why())))
+        let ended = || SubscribeError::Ended(self.why());
+        let granted = answer.await.unwrap_or_else(|_| Err(ended()))?;
+        granted.take().ok_or_else(ended)
+    }
+
+    /// Ends a subscription that nobody wants any more, without waiting.
+    pub(crate) fn forget(&self, number: Number) {
+        // Without a driver there is no subscription.
+        let _ = self.unwanted.send(number);
     }
 
     /// Ends a subscription. Its [`Messages`] end after the messages that have already arrived.
@@ -265,7 +330,7 @@ impl Client {
     /// # Errors
     /// [`SubscribeError::Ended`].
     pub async fn inbox(&self) -> Result<Inbox, SubscribeError> {
-        let (outlet, inlet) = Outlet::new(self.shared.messages_max);
+        let (outlet, inlet) = Outlet::new(self.shared.bound);
         let sent = self.commands.send(Command::Inbox(outlet)).await;
         sent.map_err(|_| SubscribeError::Ended(self.why()))?;
         Ok(Inbox::new(inlet))
@@ -373,21 +438,10 @@ fn why(ended: &OnceLock<Ended>) -> Ended {
 }
 
 /// Copies the message into one piece of memory, for the queue to the driver.
-fn owned(outgoing: &Outgoing<'_>) -> session::Message {
-    let delivery = match outgoing.qos {
-        Qos::AtMostOnce => Delivery::AtMostOnce,
-        // Placeholder: the state machine chooses the packet identifier when the message is sent.
-        Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false },
-        Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id: PacketId::MIN, dup: false },
-    };
-    let publish = Publish {
-        delivery,
-        retain: outgoing.retain,
-        properties: outgoing.properties,
-        ..Publish::new(outgoing.topic, outgoing.payload)
-    };
-    let now = Now { monotonic_ms: 0, unix_ms: unix_ms() };
-    session::Message::new(outgoing.topic, &publish, None, now)
+fn owned(outgoing: &Outgoing<'_>) -> Message {
+    let &Outgoing { topic, payload, qos, retain, ref properties } = outgoing;
+    let content = Content { topic, properties, payload, qos, retain };
+    Message::of_content(&content, None, Now { monotonic_ms: 0, unix_ms: unix_ms() })
 }
 
 /// Unix time in milliseconds; 0 if the clock is set before 1970.

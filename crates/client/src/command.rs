@@ -1,6 +1,6 @@
 //! Commands from the handles to the driver.
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use topic::TopicFilterBuf;
 use wire::{ReasonCode, SubscriptionOptions};
 
@@ -8,6 +8,7 @@ use crate::error::{AuthenticateError, DisconnectError, PublishError, SubscribeEr
 use crate::message::Messages;
 use crate::outlet::Outlet;
 use crate::owned::{OwnedDisconnect, OwnedSubscribe, OwnedUnsubscribe};
+use crate::routes::Number;
 
 /// Channel for the answer to a command. The caller may have dropped its end.
 pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
@@ -19,14 +20,14 @@ pub(crate) type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 #[derive(Debug)]
 pub(crate) enum Command {
     Publish {
-        message: session::Message,
+        message: base::Message,
         reply: Reply<ReasonCode, PublishError>,
     },
     Subscribe {
         filter: TopicFilterBuf,
         options: SubscriptionOptions,
         is_for_answers: bool,
-        reply: Reply<Messages, SubscribeError>,
+        reply: Reply<Granted, SubscribeError>,
     },
     Unsubscribe {
         filter: TopicFilterBuf,
@@ -51,4 +52,39 @@ pub(crate) enum Command {
 pub(crate) struct End {
     pub(crate) packet: OwnedDisconnect,
     pub(crate) reply: Reply<(), DisconnectError>,
+}
+
+/// Subscriptions that nobody wants any more. The driver ends them.
+///
+/// Values that are dropped send here, because they cannot wait. The channel has no bound of its own: each number was a
+/// subscription that the application made.
+pub(crate) type Unwanted = mpsc::UnboundedSender<Number>;
+
+/// A subscription on its way to the caller. If the caller gives up before receiving it, the subscription is ended.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    /// `None` once the caller has the stream.
+    messages: Option<Messages>,
+    number: Number,
+    unwanted: Unwanted,
+}
+
+impl Granted {
+    pub(crate) fn new(messages: Messages, number: Number, unwanted: Unwanted) -> Self {
+        Self { messages: Some(messages), number, unwanted }
+    }
+
+    /// The stream, and the number of the subscription.
+    pub(crate) fn take(mut self) -> Option<(Messages, Number)> {
+        self.messages.take().map(|messages| (messages, self.number))
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        if self.messages.is_some() {
+            // Without a driver there is no subscription to end.
+            let _ = self.unwanted.send(self.number);
+        }
+    }
 }

@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use wire::Shown;
 
 use crate::endpoint::{Endpoint, Place, Stream};
 use crate::error::Fault;
@@ -77,14 +78,14 @@ impl TransportError {
 
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (to, cause) = (&self.to, &self.cause);
+        let (to, cause) = (Shown(&self.to), Shown(&self.cause));
         match self.layer {
             Layer::Name => write!(f, "there is no address of {to}: {cause}"),
             Layer::Socket => write!(f, "{to} cannot be reached: {cause}"),
             Layer::Proxy => write!(f, "the proxy {to} makes no connection: {cause}"),
             Layer::Tls => {
                 write!(f, "no TLS with {to}: {cause}")?;
-                let advice = cause.downcast_ref().and_then(advice);
+                let advice = self.cause.downcast_ref().and_then(advice);
                 advice.map_or(Ok(()), |advice| write!(f, ": {advice}"))
             }
             Layer::WebSocket => write!(f, "no WebSocket with {to}: {cause}"),

@@ -13,18 +13,17 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 use crate::back_off::BackOff;
-use crate::command::{Command, End};
+use crate::command::{Command, End, Unwanted};
+use crate::counters::Counters;
 use crate::engine::{Connecting, Engine};
 use crate::error::{ConnectError, Ended};
 use crate::message::Accepted;
 use crate::options::Options;
 use crate::outlet::Room;
+use crate::routes::Number;
 
 /// Maximum number of commands that run before their packets are written. A larger batch would keep the server waiting.
 const COMMANDS_PER_TURN: usize = 64;
-
-/// Minimum free space of the input buffer for each read.
-const READ_BYTES: usize = 16 << 10;
 
 /// While at least this many bytes wait for the socket, no command is accepted.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -55,6 +54,8 @@ pub(crate) struct Driver {
 pub(crate) struct Asked {
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) ends: mpsc::Receiver<End>,
+    pub(crate) unwanted: mpsc::UnboundedReceiver<Number>,
+    pub(crate) unwanted_sender: Unwanted,
 }
 
 /// The two directions of a connection.
@@ -78,6 +79,8 @@ enum Turn {
     /// Request to end the connection; `None` if the last handle was dropped.
     End(Option<End>),
     Accepted(Accepted),
+    /// A subscription that nobody wants any more.
+    Unwanted(Number),
     Room,
     Timeout,
 }
@@ -89,9 +92,11 @@ impl Driver {
         asked: Asked,
         connected: Connecting,
         ended: Arc<OnceLock<Ended>>,
+        counters: Arc<Counters>,
     ) -> Result<Self, ConnectError> {
         let (acknowledge, accepted) = mpsc::unbounded_channel();
-        let engine = Engine::new(options, connected, acknowledge)?;
+        let senders = (acknowledge, asked.unwanted_sender.clone());
+        let engine = Engine::new(options, connected, senders, counters)?;
         Ok(Self { engine, asked, accepted, ended })
     }
 
@@ -175,12 +180,13 @@ impl Driver {
     ///
     /// Dropping the future during the wait is safe: nothing has happened yet.
     async fn do_without(&mut self) -> Result<(), Ended> {
-        let Self { engine, asked: Asked { commands, ends }, .. } = self;
+        let Self { engine, asked: Asked { commands, ends, unwanted, .. }, .. } = self;
         let (full, due, mut taken) = (engine.full_streams(), engine.closing_due(), Vec::new());
         let turn = tokio::select! {
             () = room(&full), if !full.is_empty() => Turn::Room,
             _ = commands.recv_many(&mut taken, COMMANDS_PER_TURN), if !engine.has_all() => Turn::Commands(taken),
             end = ends.recv(), if !engine.is_closing() => Turn::End(end),
+            Some(number) = unwanted.recv() => Turn::Unwanted(number),
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => Turn::Timeout,
         };
         engine.begin_turn();
@@ -188,6 +194,10 @@ impl Driver {
             Turn::Commands(commands) => engine.handle_commands(commands),
             Turn::End(end) => self.close(end),
             Turn::Timeout => Err(Ended::ByUs),
+            Turn::Unwanted(number) => {
+                engine.forget(number);
+                Ok(())
+            }
             _ => {
                 engine.flush_streams();
                 Ok(())
@@ -235,7 +245,7 @@ impl Driver {
 
     /// Waits for the next event. Each branch is cancel-safe: a branch that is not chosen has done nothing.
     async fn next<S: AsyncRead + AsyncWrite>(&mut self, link: &mut Link<S>) -> Turn {
-        let Self { engine, asked: Asked { commands, ends }, accepted, .. } = self;
+        let Self { engine, asked: Asked { commands, ends, unwanted, .. }, accepted, .. } = self;
         let Link { reader, writer, needs_flush, timer } = link;
         let (may_read, due, full) = (engine.may_read(), engine.poll_timeout(), engine.full_streams());
         let is_closing = engine.is_closing();
@@ -245,13 +255,13 @@ impl Driver {
         }
         let mut taken = Vec::new();
         let (input, output) = engine.buffers();
-        input.reserve(READ_BYTES);
         tokio::select! {
             read = reader.read_buf(input), if may_read => Turn::Read(read),
             written = write(writer, output), if !output.is_empty() || *needs_flush => Turn::Written(written),
             _ = commands.recv_many(&mut taken, COMMANDS_PER_TURN), if may_command => Turn::Commands(taken),
             end = ends.recv(), if !is_closing => Turn::End(end),
             Some(accepted) = accepted.recv() => Turn::Accepted(accepted),
+            Some(number) = unwanted.recv() => Turn::Unwanted(number),
             () = room(&full), if !full.is_empty() => Turn::Room,
             () = timer, if due.is_some() => Turn::Timeout,
         }
@@ -275,16 +285,22 @@ impl Driver {
             }
             Turn::Commands(commands) => {
                 self.acknowledge_accepted();
+                self.forget_unwanted();
                 self.engine.handle_commands(commands)
             }
             Turn::End(end) => {
                 // Messages that were accepted before the end are acknowledged before DISCONNECT.
                 self.acknowledge_accepted();
+                self.forget_unwanted();
                 self.close(end)
             }
             Turn::Accepted(accepted) => {
                 self.engine.handle_accepted(&accepted);
                 self.acknowledge_accepted();
+                Ok(())
+            }
+            Turn::Unwanted(number) => {
+                self.engine.forget(number);
                 Ok(())
             }
             Turn::Room => self.engine.handle_input(),
@@ -298,14 +314,22 @@ impl Driver {
         }
     }
 
+    fn forget_unwanted(&mut self) {
+        while let Ok(number) = self.asked.unwanted.try_recv() {
+            self.engine.forget(number);
+        }
+    }
+
     /// Reads the server's last packets after a write has failed.
     ///
     /// The server may have sent DISCONNECT before it stopped reading. Its reason is then the reason for the end.
     async fn hear_last<R: AsyncRead + Unpin>(&mut self, reader: &mut R) -> Option<Ended> {
         let heard = async {
-            while self.engine.may_read() {
+            // Nobody will read the answers.
+            while let () = self.engine.discard_output()
+                && self.engine.may_read()
+            {
                 let (input, _) = self.engine.buffers();
-                input.reserve(READ_BYTES);
                 let said = match reader.read_buf(input).await {
                     Ok(0) => return None,
                     Ok(_) => self.engine.handle_input().err(),

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use session::Now;
-use session::client::{
-    self as protocol, Acknowledge, Client, Event, Outgoing, Receipt, Settings, Stored, TimedOut,
-};
+use base::Now;
+use session::client::{self as protocol, Client, Event, Outgoing, Receipt, Settings, Stored, TimedOut};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use topic::TopicFilterBuf;
 use wire::{
     ConnAckProperties, Connect, ConnectRefusal, Decoded, Disconnect, DisconnectReason, Limits, Packet,
     PacketId, PacketType, PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
@@ -18,10 +18,11 @@ use wire::{
 use crate::authentication::{Exchange, too_long};
 use crate::buffers::{Input, Output};
 use crate::client::unix_ms;
-use crate::command::{Command, End, Reply};
+use crate::command::{Command, End, Reply, Unwanted};
+use crate::counters::Counters;
 use crate::error::{ConnectError, DisconnectError, Ended, PublishError};
-use crate::message::{Accepted, Message, Owed};
-use crate::options::{Options, PING_TIMEOUT};
+use crate::message::{Accepted, Decision, Message, Owed};
+use crate::options::{Acknowledge, Options, PING_TIMEOUT};
 use crate::outlet::Room;
 use crate::owned::OwnedDisconnect;
 use crate::requests::Request;
@@ -31,6 +32,12 @@ use crate::state::State;
 
 /// While at least this many messages wait for their turn behind those in flight, no command is accepted.
 const WAITING_MESSAGES_MAX: usize = 1_000;
+
+/// Maximum size of a packet other than PUBLISH.
+///
+/// A real server's packet is much smaller. User Properties take about twenty times their size in memory when the client
+/// copies them, and CONNACK arrives before the server has proved anything.
+const CONTROL_BYTES_MAX: usize = 1 << 20;
 
 /// Channel to the caller who waits for the first CONNACK. The answer is the CONNACK and the state to watch.
 pub(crate) type Connecting = oneshot::Sender<Result<(Arc<Server>, watch::Receiver<State>), ConnectError>>;
@@ -50,6 +57,10 @@ pub(crate) struct Engine {
     pub(crate) exchange: Exchange,
     pub(crate) routes: Routes,
     acknowledge: mpsc::UnboundedSender<Accepted>,
+    pub(crate) unwanted: Unwanted,
+    /// Subscriptions that nobody wants, and that the server may still have. They end on the next connection.
+    pub(crate) unwanted_later: Vec<TopicFilterBuf>,
+    counters: Arc<Counters>,
     /// Messages that were dropped without being accepted, and the time at which the client accepts them instead.
     abandoned: VecDeque<(Instant, Receipt)>,
     closing: Option<Closing>,
@@ -95,7 +106,8 @@ impl Engine {
     pub(crate) fn new(
         options: Options,
         connecting: Connecting,
-        acknowledge: mpsc::UnboundedSender<Accepted>,
+        (acknowledge, unwanted): (mpsc::UnboundedSender<Accepted>, Unwanted),
+        counters: Arc<Counters>,
     ) -> Result<Self, ConnectError> {
         let (exchange, data) = Exchange::begin(options.authenticators());
         let connect = options.connect(data.as_deref())?;
@@ -116,6 +128,9 @@ impl Engine {
             exchange,
             routes,
             acknowledge,
+            unwanted,
+            unwanted_later: Vec::new(),
+            counters,
             abandoned: VecDeque::new(),
             closing: None,
             has_all: false,
@@ -184,19 +199,7 @@ impl Engine {
     /// Whether another attempt to connect may succeed.
     pub(crate) fn may_reconnect(&self, ended: &Ended) -> bool {
         let was_accepted = self.connecting.is_none();
-        was_accepted
-            && !self.has_left
-            && match ended {
-                // Two clients with one identifier would take the session from each other for ever.
-                Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
-                // Another connection would fail for the same reason.
-                Ended::NoAuthenticator
-                | Ended::NotAuthenticated(_)
-                | Ended::AuthenticationUnsent(_)
-                | Ended::Unread => false,
-                Ended::Refused(reason) => may_pass(*reason),
-                _ => true,
-            }
+        was_accepted && !self.has_left && may_pass(ended)
     }
 
     /// Counts an attempt to connect, and returns the number of earlier attempts.
@@ -244,9 +247,19 @@ impl Engine {
         (self.input.buffer(), self.output.rest())
     }
 
-    /// Whether the driver may read. Before CONNACK it always may, because no message can arrive.
+    /// Whether the driver may read: streams have room, and the server reads the answers to its packets.
     pub(crate) fn may_read(&self) -> bool {
+        self.has_room() && !self.output.is_full_of_answers()
+    }
+
+    /// Whether streams have room for messages. Before CONNACK they always have, because no message can arrive.
+    fn has_room(&self) -> bool {
         self.routes.has_room() || !self.session.is_connected()
+    }
+
+    /// Drops all bytes that wait for the socket, because nobody will read them.
+    pub(crate) fn discard_output(&mut self) {
+        self.output = Output::default();
     }
 
     pub(crate) fn may_command(&self) -> bool {
@@ -279,10 +292,10 @@ impl Engine {
 
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     ///
-    /// While nothing is read, no request is late: its answer may have arrived unread.
+    /// While streams are full and nothing is read, no request is late: its answer may have arrived unread.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let session = self.session_due();
-        let requests = self.requests_due().filter(|_| self.may_read());
+        let requests = self.requests_due().filter(|_| self.has_room());
         [session, requests, self.closing_due(), self.abandoned_due(), self.stuck_due()]
             .into_iter()
             .flatten()
@@ -297,12 +310,12 @@ impl Engine {
     /// Time at which the state machine has something to do.
     ///
     /// PINGREQ is not queued behind bytes that wait for the socket, because its answer would seem late. As long as
-    /// the socket accepts bytes, the server is alive. While nothing is read, no deadline applies to a backlog: the
-    /// server may itself be waiting for the client to read.
+    /// the socket accepts bytes, the server is alive. While streams are full and nothing is read, no deadline applies to
+    /// a backlog: the server may itself be waiting for the client to read.
     fn session_due(&self) -> Option<Instant> {
         let due = self.start + Duration::from_millis(self.session.poll_timeout()?);
         if self.has_backlog() {
-            return self.may_read().then(|| due.max(self.moved_at) + PING_TIMEOUT);
+            return self.has_room().then(|| due.max(self.moved_at) + PING_TIMEOUT);
         }
         Some(due)
     }
@@ -313,7 +326,7 @@ impl Engine {
 
     pub(crate) fn handle_timeout(&mut self) -> Result<(), Ended> {
         let at = Instant::now();
-        if !self.may_read() {
+        if !self.has_room() {
             self.assume_heard();
         }
         if self.session_due().is_some_and(|due| due <= at) {
@@ -323,7 +336,7 @@ impl Engine {
             let timed_out = self.session.handle_timeout(now(self.start), &mut self.output.bytes);
             timed_out.map_err(Ended::TimedOut)?;
         }
-        if self.may_read() && self.requests_due().is_some_and(|due| due <= at) {
+        if self.has_room() && self.requests_due().is_some_and(|due| due <= at) {
             return Err(Ended::RequestTimedOut);
         }
         if self.closing_due().is_some_and(|due| due <= at) {
@@ -348,6 +361,7 @@ impl Engine {
     }
 
     pub(crate) fn handle_written(&mut self, count: usize) -> Result<(), Ended> {
+        let was_full = self.output.is_full_of_answers();
         self.output.advance(count);
         if count > 0 {
             self.moved_at = Instant::now();
@@ -355,18 +369,20 @@ impl Engine {
         if self.has_backlog() {
             self.assume_heard();
         }
-        self.settle()
+        // Packets whose answers had no room may be in the buffer.
+        if was_full && !self.output.is_full_of_answers() { self.handle_input() } else { self.settle() }
     }
 
-    /// Handles received bytes, after a read or after streams have gained room.
+    /// Handles received bytes, after a read, after streams have gained room, or after answers were written.
     pub(crate) fn handle_input(&mut self) -> Result<(), Ended> {
         if self.routes.flush() {
             self.stuck_since = None;
         }
         let mut input = std::mem::take(&mut self.input);
-        let (mut handled, mut outcome) = (0, Ok(()));
+        let (mut handled, mut packet_bytes, mut outcome) = (0, 0, Ok(()));
         while outcome.is_ok() && self.may_read() && self.session.version().is_some() {
-            match decode(&input.rest()[handled..], self.session.version(), &self.session.limits()) {
+            let rest = &input.rest()[handled..];
+            match decode(rest, self.session.version(), &self.limits(rest)) {
                 Ok(Decoded::Packet { packet, len }) => {
                     handled += len;
                     if let Some(trace) = &self.options.trace {
@@ -374,15 +390,29 @@ impl Engine {
                     }
                     outcome = self.handle_packet(packet);
                 }
-                Ok(Decoded::Need { .. }) => break,
+                Ok(Decoded::Need { total }) => {
+                    packet_bytes = total.unwrap_or_default();
+                    break;
+                }
                 Err(violation) => outcome = Err(self.violated(violation)),
             }
         }
-        input.advance(handled);
+        input.advance(handled, packet_bytes);
         self.input = input;
         self.routes.flush();
         outcome?;
         self.settle()
+    }
+
+    /// Limits of the server's next packet, which begins with these bytes.
+    ///
+    /// Before MQTT 5 the server cannot be told of the largest packet, and the limit applies nevertheless.
+    fn limits(&self, packet: &[u8]) -> Limits {
+        let is_publish = packet.first().is_some_and(|first| first >> 4 == PacketType::Publish as u8);
+        let most = if is_publish { usize::MAX } else { CONTROL_BYTES_MAX };
+        let limits = self.session.limits();
+        let own = self.options.largest_packet_bytes().map_or(usize::MAX, |max| max.get() as usize);
+        Limits { max_packet_bytes: limits.max_packet_bytes.min(own).min(most), ..limits }
     }
 
     /// Carries out commands in their order. An empty list means that there are no more.
@@ -410,11 +440,16 @@ impl Engine {
 
     pub(crate) fn handle_accepted(&mut self, accepted: &Accepted) {
         let now = self.now();
-        match accepted.reason {
-            Some(reason) => {
+        match accepted.decision {
+            Decision::Answered(reason) => {
+                let start = self.output.bytes.len();
                 self.session.acknowledge(accepted.receipt, reason, now, &mut self.output.bytes);
+                self.output.count_answers(start);
             }
-            None => self.abandoned.push_back((Instant::now() + KEPT, accepted.receipt)),
+            Decision::Abandoned => self.abandoned.push_back((Instant::now() + KEPT, accepted.receipt)),
+            Decision::Lost => {
+                self.counters.unacknowledged.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -435,7 +470,7 @@ impl Engine {
     }
 
     pub(crate) fn accept_at_once(&mut self, receipts: impl IntoIterator<Item = Receipt>) {
-        let success = |receipt| Accepted { receipt, reason: Some(ReasonCode::Success) };
+        let success = |receipt| Accepted { receipt, decision: Decision::Answered(ReasonCode::Success) };
         receipts.into_iter().for_each(|receipt| self.handle_accepted(&success(receipt)));
     }
 
@@ -447,7 +482,7 @@ impl Engine {
         self.tell_failed();
         let is_awaited = self.is_awaited();
         self.routes.stop_passing(is_awaited);
-        let is_paused = !self.may_read();
+        let is_paused = !self.has_room();
         let was_paused = std::mem::replace(&mut self.is_paused, is_paused);
         if was_paused && !self.is_paused {
             self.assume_heard();
@@ -561,7 +596,7 @@ impl Engine {
         }
     }
 
-    fn publish(&mut self, message: &session::Message, reply: Reply<ReasonCode, PublishError>) {
+    fn publish(&mut self, message: &base::Message, reply: Reply<ReasonCode, PublishError>) {
         let now = self.now();
         let outgoing = Outgoing {
             topic: message.topic(),
@@ -587,10 +622,16 @@ impl Engine {
 
     fn handle_packet(&mut self, packet: Packet<'_>) -> Result<(), Ended> {
         let now = self.now();
+        // These packets make room for messages of the application, which may leave now.
+        let is_answered = !matches!(packet, Packet::ConnAck(_) | Packet::PubAck(_) | Packet::PubComp(_));
+        let start = self.output.bytes.len();
         let event = match self.session.handle_packet(packet, now, &mut self.output.bytes) {
             Ok(event) => event,
             Err(violation) => return Err(self.violated(violation)),
         };
+        if is_answered {
+            self.output.count_answers(start);
+        }
         match event {
             Event::Connected { session_present, properties } => {
                 self.accepted(session_present, &properties)?;
@@ -611,6 +652,10 @@ impl Engine {
                 let owned = Message::new(&message, owed, &mut self.scratch);
                 let receipt = self.routes.deliver(owned, message.topic());
                 self.accept_at_once(receipt);
+                while let Some(dropped) = self.routes.next_dropped() {
+                    self.counters.unclaimed.fetch_add(1, Ordering::Relaxed);
+                    self.accept_at_once([dropped]);
+                }
             }
             Event::Published { tag, reason, properties, .. } => {
                 if let Some(reply) = self.publishing.remove(&tag) {
@@ -658,6 +703,7 @@ impl Engine {
             self.routes.session_is_new();
         }
         self.subscribe_again();
+        self.end_unwanted_later(session_present);
         Ok(())
     }
 
@@ -677,10 +723,23 @@ impl Engine {
     }
 }
 
-/// Whether a refusal may be temporary. The server has accepted this client before.
-///
-/// Reasons that say nothing about the client count as temporary.
-fn may_pass(reason: ConnectRefusal) -> bool {
+/// Whether another connection may succeed after one has ended for this reason.
+pub(crate) fn may_pass(ended: &Ended) -> bool {
+    match ended {
+        // Two clients with one identifier would take the session from each other for ever.
+        Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
+        // Another connection would fail for the same reason.
+        Ended::NoAuthenticator
+        | Ended::NotAuthenticated(_)
+        | Ended::AuthenticationUnsent(_)
+        | Ended::Unread => false,
+        Ended::Refused(reason) => is_temporary(*reason),
+        _ => true,
+    }
+}
+
+/// Whether a refusal may be temporary. Reasons that say nothing about the client count as temporary.
+pub(crate) fn is_temporary(reason: ConnectRefusal) -> bool {
     use ConnectRefusal::{
         ConnectionRateExceeded, ImplementationSpecificError, QuotaExceeded, ServerBusy, ServerUnavailable,
         UnspecifiedError, UseAnotherServer,

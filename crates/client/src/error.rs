@@ -5,9 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use session::client as protocol;
-use wire::{ConnectRefusal, DisconnectReason, ReasonCode, Utf8Error, Violation};
+use wire::{ConnectRefusal, DisconnectReason, ReasonCode, Shown, Utf8Error, Violation};
 
 use crate::dial::{TransportError, advice, fault_of};
+use crate::engine::{is_temporary, may_pass};
 
 /// The place to look for the cause of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -232,6 +233,15 @@ impl Ended {
 }
 
 impl ConnectError {
+    /// Whether another attempt may succeed without a change of the options.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Options(_) | Self::Protocol(_) => false,
+            Self::Refused { reason, .. } => is_temporary(*reason),
+            Self::Ended(ended) => may_pass(ended),
+        }
+    }
+
     /// Returns the party at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
@@ -336,9 +346,9 @@ impl DisconnectError {
 /// Writes the explanation and the server reference that came with a reason.
 fn write_more(f: &mut fmt::Formatter<'_>, text: Option<&str>, server: Option<&str>) -> fmt::Result {
     if let Some(text) = text {
-        write!(f, " ({text})")?;
+        write!(f, " ({})", Shown(text))?;
     }
-    server.map_or(Ok(()), |server| write!(f, "; use {server}"))
+    server.map_or(Ok(()), |server| write!(f, "; use {}", Shown(server)))
 }
 
 impl fmt::Display for Ended {
@@ -356,7 +366,7 @@ impl fmt::Display for Ended {
             Self::NoAuthenticator => {
                 f.write_str("the server wants more of an authentication than there is: set an authenticator")
             }
-            Self::NotAuthenticated(why) => write!(f, "the authentication has failed here: {why}"),
+            Self::NotAuthenticated(why) => write!(f, "the authentication has failed here: {}", Shown(why)),
             Self::AuthenticationUnsent(why) => {
                 write!(f, "the data of the authenticator cannot be sent: {why}")
             }
@@ -368,7 +378,7 @@ impl fmt::Display for Ended {
             ),
             Self::Io(error) if TransportError::of(error).is_some() => error.fmt(f),
             Self::Io(error) => {
-                write!(f, "the transport has failed: {error}")?;
+                write!(f, "the transport has failed: {}", Shown(error))?;
                 advice(error).map_or(Ok(()), |advice| write!(f, ": {advice}"))
             }
         }

@@ -46,15 +46,17 @@
 //!
 //! The driver ends when the connection does. The end comes after [`Client::disconnect`], after the last handle is
 //! dropped, or by a fault. A dropped last handle still sends everything in the queue, and then DISCONNECT. A fault
-//! becomes the result of every pending operation.
+//! becomes the result of every pending operation. With [`Options::wait_for_server`], the first connection is waited for
+//! like later ones.
 //!
 //! # Back pressure
 //! All queues and buffers of the client are bounded.
 //! - [`Client::publish`] waits while the queue of commands is full. The driver accepts no command while too many
 //!   bytes wait for the socket, or while too many messages wait for the server's Receive Maximum.
-//! - Each stream stores at most [`Options::messages_max`] messages. Further messages for a full stream wait behind
-//!   the stream, and other streams go on. When as many messages wait behind all streams together as Receive Maximum
-//!   ([`Options::receive_max`]) allows, the driver stops reading. No stream then receives anything until a full
+//! - Each stream stores at most [`Options::messages_max`] messages with at most [`Options::message_bytes_max`] bytes.
+//!   Further messages for a full stream wait behind the stream, and other streams go on. When as many messages wait
+//!   behind all streams together as Receive Maximum ([`Options::receive_max`]) allows, or as many bytes as one stream
+//!   stores, the driver stops reading. No stream then receives anything until a full
 //!   stream has room. Everything else goes on, including PINGREQ. One connection has one order: no client can read
 //!   messages behind those that nobody takes without unbounded memory. There are two ways around this limit:
 //!   [`Options::drop_when_full`], at QoS 0, or a separate connection for a subscription that may be slow.
@@ -68,10 +70,15 @@
 //! - Messages of QoS 1 are acknowledged when they are taken out of a stream. From MQTT 5 on, Receive Maximum
 //!   therefore limits their number. Messages of QoS 2 are acknowledged when they are put into a stream, because
 //!   they may not arrive twice.
+//! - A server that does not read is not read either: while 256 KiB of answers to its packets wait for the socket, the
+//!   driver stops reading.
+//! - A packet other than PUBLISH has at most 1 MiB. [`Options::packet_bytes_max`] bounds PUBLISH.
 //! - Acknowledgements leave in the order of the messages. A message that nobody takes, because its stream was
-//!   dropped or never existed, is accepted after 10 s. If the connection ends before, the message arrives again. A
+//!   dropped or never existed, is accepted after 10 s. The oldest of these messages are accepted earlier, and
+//!   [counted](Client::unclaimed_dropped), if they have more bytes than one stream stores. If the connection ends before, the message arrives again. A
 //!   message that was taken out, and that the application must acknowledge ([`Acknowledge::ByApplication`]), waits
-//!   without a time limit.
+//!   without a time limit. If the application drops such a message instead, the client
+//!   [counts](Client::unacknowledged_dropped) it.
 //!
 //! # One stream, or one for each filter
 //! [`Client::subscribe`] returns a stream for one filter. [`Client::subscribe_many`] subscribes to several filters
@@ -142,6 +149,7 @@ mod back_off;
 mod buffers;
 mod client;
 mod command;
+mod counters;
 mod dial;
 mod driver;
 mod endpoint;
@@ -175,10 +183,10 @@ pub use error::{
 };
 pub use inbox::Inbox;
 pub use message::{Message, Messages};
-pub use options::Options;
+pub use options::{Acknowledge, Options};
 pub use requester::Requester;
 pub use server::Server;
-pub use session::client::{Acknowledge, Outgoing};
+pub use session::client::{Outgoing, TimedOut};
 #[cfg(feature = "socks5")]
 pub use socks5::Proxy;
 pub use state::State;
@@ -186,13 +194,18 @@ pub use state::State;
 pub use tls::{Origin, Tls, TlsError, TlsOptions, TlsVersion};
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
-pub use topic::{TopicFilter, TopicName, filter, topic};
+pub use topic::{FilterError, TopicError, TopicFilter, TopicName, filter, topic};
 pub use url::UrlError;
 #[cfg(feature = "websocket")]
 pub use websocket::{WebSocket, WebSocketError};
 pub use wire::{
-    Binary, Disconnect, DisconnectProperties, DisconnectReason, MessageProperties, Packet, PacketId,
-    PayloadFormat, Qos, ReasonCode, ResponseTopic, RetainHandling, Role, SubscribeProperties,
-    SubscriptionIdentifier, SubscriptionOptions, TopicAlias, UnsubscribeProperties, UserProperties,
-    UserProperty, Utf8, Version, Will,
+    Binary, BinaryTooLong, ConnectRefusal, Disconnect, DisconnectProperties, DisconnectReason, EncodeError,
+    MessageProperties, Packet, PacketId, PayloadFormat, PubAckReason, Qos, ReasonCode, ResponseTopic,
+    RetainHandling, Role, SubscribeProperties, SubscriptionIdentifier, SubscriptionOptions, TopicAlias,
+    UnsubscribeProperties, UserProperties, UserProperty, Utf8, Utf8Error, Version, Violation, Will,
 };
+
+/// Errors of the protocol's state machine, which the variants `Protocol` of this crate's errors contain.
+pub mod protocol {
+    pub use session::client::{ConnectError, DisconnectError, PublishError, RequestError};
+}

@@ -22,7 +22,14 @@ use crate::outlet::Inlet;
 /// Maximum capacity of the scratch memory that is kept for the next message.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
+/// Estimated memory that the allocator and the counters of shared memory take for a message.
+const ALLOCATION_BYTES: usize = 64;
+
 /// A received message (section 3.3). Clones share its bytes.
+///
+/// With [`Acknowledge::ByApplication`](crate::Acknowledge::ByApplication), a message that is dropped without
+/// [`acknowledge`](Self::acknowledge) or [`refuse`](Self::refuse) is [counted](crate::Client::unacknowledged_dropped). The
+/// server keeps it, and the acknowledgements of later messages wait behind it until the connection ends.
 #[derive(Clone)]
 pub struct Message {
     /// Topic, properties in the encoding of MQTT 5, payload.
@@ -77,8 +84,17 @@ pub(crate) struct Owed {
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) receipt: Receipt,
-    /// `None` if the message was dropped everywhere without being accepted.
-    pub(crate) reason: Option<ReasonCode>,
+    pub(crate) decision: Decision,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// The message was accepted or refused, with this reason.
+    Answered(ReasonCode),
+    /// The message was dropped in all streams before anybody took it out. The client accepts it later.
+    Abandoned,
+    /// The application took the message out and dropped it without the acknowledgement that it owes.
+    Lost,
 }
 
 impl Message {
@@ -205,6 +221,15 @@ impl Message {
         self.owed.clone().filter(|owed| owed.is_automatic && self.qos() == Qos::ExactlyOnce)
     }
 
+    /// Memory of the message, in bytes: its fields, and the memory around them.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let identifiers = match &self.subscription_identifiers {
+            Identifiers::AtMostOne(_) => 0,
+            Identifiers::Several(identifiers) => size_of_val(&**identifiers),
+        };
+        self.bytes.len() + identifiers + size_of::<Self>() + size_of::<Owed>() + ALLOCATION_BYTES
+    }
+
     /// Whether no acknowledgement is pending: the message came with QoS 0, or is accepted.
     pub(crate) fn owes_nothing(&self) -> bool {
         self.owed.is_none()
@@ -281,11 +306,6 @@ impl Messages {
         Self { filter, granted, inlet }
     }
 
-    /// Drops all messages that have arrived.
-    pub(crate) fn discard(&mut self) {
-        std::iter::from_fn(|| self.inlet.try_next()).for_each(Message::renounce);
-    }
-
     pub(crate) fn into_inlet(self) -> Inlet {
         self.inlet
     }
@@ -346,13 +366,15 @@ impl Owed {
     fn one_less(&self) {
         let one_less = |left: usize| left.checked_sub(1);
         if self.left.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less) == Ok(1) {
-            self.answer(self.is_accepted.load(Ordering::Relaxed).then_some(ReasonCode::Success));
+            let is_accepted = self.is_accepted.load(Ordering::Relaxed);
+            let answered = Decision::Answered(ReasonCode::Success);
+            self.decide(if is_accepted { answered } else { Decision::Abandoned });
         }
     }
 
     fn refuse(&self, reason: ReasonCode) {
         if self.claim().is_some() {
-            self.answer(Some(reason));
+            self.decide(Decision::Answered(reason));
         }
     }
 
@@ -371,16 +393,16 @@ impl Owed {
     ///
     /// The channel has no bound of its own: the server's limit of unacknowledged messages bounds it. After the end
     /// of the connection nobody receives the decision, which then has no meaning.
-    fn answer(&self, reason: Option<ReasonCode>) {
-        let _ = self.to.send(Accepted { receipt: self.receipt, reason });
+    fn decide(&self, decision: Decision) {
+        let _ = self.to.send(Accepted { receipt: self.receipt, decision });
     }
 }
 
-/// Reports a message that was dropped without a decision, if the client is the one to acknowledge it.
+/// Reports a message that was dropped without a decision.
 impl Drop for Owed {
     fn drop(&mut self) {
-        if self.is_automatic && !self.is_answered() {
-            self.answer(None);
+        if !self.is_answered() {
+            self.decide(if self.is_automatic { Decision::Abandoned } else { Decision::Lost });
         }
     }
 }

@@ -4,13 +4,13 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 use std::time::Duration;
 
-use session::client::Acknowledge;
 use tokio::sync::Semaphore;
 use wire::{Binary, Connect, Packet, Role, UserProperties, Utf8, Version, Will};
 
 use crate::authentication::{Authenticator, Authenticators};
 use crate::back_off::BackOff;
 use crate::error::OptionsError;
+use crate::outlet::Bound;
 use crate::owned::{OwnedUserProperties, OwnedWill};
 use crate::routes::Bounds;
 use crate::state::Trace;
@@ -70,14 +70,27 @@ pub struct Options {
     user_properties: OwnedUserProperties,
     inflight_max: NonZeroU16,
     pub(crate) acknowledge: Acknowledge,
-    pub(crate) messages_max: usize,
+    messages_max: usize,
+    message_bytes_max: usize,
     drop_when_full: bool,
     pub(crate) commands_max: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) flush_timeout: Duration,
     pub(crate) reconnect: Option<BackOff>,
+    pub(crate) waits_for_server: bool,
     pub(crate) trace: Option<Trace>,
+}
+
+/// The party that acknowledges received messages of QoS 1 and 2: see [`Options::acknowledge`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// The client acknowledges each message by itself. At QoS 1 it does so when the message is taken out of its
+    /// [`Messages`](crate::Messages), and at QoS 2 when the message is put in.
+    #[default]
+    AtOnce,
+    /// The application acknowledges each message with [`Message::acknowledge`](crate::Message::acknowledge).
+    ByApplication,
 }
 
 /// Bytes that debug output must not show.
@@ -132,12 +145,14 @@ impl Options {
                 .unwrap_or(NonZeroU16::MIN),
             acknowledge: Acknowledge::AtOnce,
             messages_max: 256,
+            message_bytes_max: 16 << 20,
             drop_when_full: false,
             commands_max: 256,
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(10),
             flush_timeout: Duration::from_secs(10),
             reconnect: None,
+            waits_for_server: false,
             trace: None,
         }
     }
@@ -279,10 +294,10 @@ impl Options {
         self
     }
 
-    /// Sets Maximum Packet Size: the largest packet to accept, in bytes.
+    /// Sets Maximum Packet Size: the largest packet to accept, in bytes. The default is the maximum of MQTT, 256 MiB.
     ///
-    /// A larger packet ends the connection, and so does a WebSocket frame larger by more than 1 MiB.
-    /// MQTT 5 only: other servers cannot be told.
+    /// A larger packet ends the connection, and so does a WebSocket frame larger by more than 1 MiB. A packet other than
+    /// PUBLISH may have at most 1 MiB in any case. The server learns the value only with MQTT 5.
     #[must_use]
     pub fn packet_bytes_max(mut self, bytes: NonZeroU32) -> Self {
         self.packet_bytes_max = Some(bytes);
@@ -329,6 +344,16 @@ impl Options {
     #[must_use]
     pub fn messages_max(mut self, messages: usize) -> Self {
         self.messages_max = messages.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// Sets the maximum total size, in bytes, of the messages that a stream stores. One message more may exceed it.
+    ///
+    /// The same bound applies to the messages that wait behind all full streams together, and to the messages for which
+    /// there is no stream. The default is 16 MiB.
+    #[must_use]
+    pub fn message_bytes_max(mut self, bytes: usize) -> Self {
+        self.message_bytes_max = bytes.max(1);
         self
     }
 
@@ -388,6 +413,17 @@ impl Options {
         self
     }
 
+    /// Waits for the first connection as for later ones: with [`reconnect`](Self::reconnect), the `connect` functions try
+    /// until the server accepts the client, or refuses it for a reason that will not pass.
+    ///
+    /// The default is `false`: the `connect` functions return the error of the first attempt. A caller that must not wait
+    /// for ever sets a time limit with [`tokio::time::timeout`].
+    #[must_use]
+    pub fn wait_for_server(mut self, waits: bool) -> Self {
+        self.waits_for_server = waits;
+        self
+    }
+
     /// Shows each sent and received packet to `trace`, together with its sender. [`Role::Client`] is this client.
     ///
     /// The task that drives the connection calls `trace`, and waits until it returns. A [`Packet`] prints itself on
@@ -412,7 +448,7 @@ impl Options {
     /// are taken.
     pub(crate) fn settings(&self) -> session::client::Settings {
         session::client::Settings {
-            acknowledge: Acknowledge::ByApplication,
+            acknowledge: session::client::Acknowledge::ByApplication,
             inflight_max: self.inflight_max.get(),
             waiting_messages_max: WAITING_MESSAGES_MAX,
             receive_excess_max: u16::MAX,
@@ -422,14 +458,23 @@ impl Options {
         }
     }
 
-    /// The largest packet that the server may send. Before MQTT 5 the server cannot be told of a limit.
+    /// The largest packet that the server may send.
     pub(crate) fn largest_packet_bytes(&self) -> Option<NonZeroU32> {
-        self.packet_bytes_max.filter(|_| self.version.is_5())
+        self.packet_bytes_max
+    }
+
+    /// Bound of each stream.
+    pub(crate) fn stream_bound(&self) -> Bound {
+        Bound { messages: self.messages_max, bytes: self.message_bytes_max }
     }
 
     /// Bounds of the messages that were received and not taken.
     pub(crate) fn bounds(&self) -> Bounds {
-        Bounds { held_max: self.receive_max.get().into(), drops_when_full: self.drop_when_full }
+        Bounds {
+            held_max: self.receive_max.get().into(),
+            held_bytes_max: self.message_bytes_max,
+            drops_when_full: self.drop_when_full,
+        }
     }
 
     /// CONNECT after a lost connection.

@@ -21,6 +21,7 @@ use crate::message::Message;
 pub(crate) struct Outlet {
     shared: Arc<Shared>,
     held: VecDeque<Message>,
+    held_bytes: usize,
     /// Time at which the first message arrived after the reader had closed the stream.
     unread: Option<Instant>,
 }
@@ -39,9 +40,11 @@ pub(crate) struct Room(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    messages_max: usize,
+    bound: Bound,
     /// Number of messages that have left the driver and have not been taken out. Only the driver increases it.
     count: AtomicUsize,
+    /// Total size of these messages.
+    bytes: AtomicUsize,
     /// The driver waits until a message is taken out.
     is_awaited: AtomicBool,
     /// The reader has closed the stream. Set under the lock.
@@ -49,6 +52,41 @@ struct Shared {
     /// Number of messages that were dropped for lack of room.
     dropped: AtomicU64,
     between: Mutex<Between>,
+}
+
+/// Bound of a stream. One message may always be in the stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Number and total size of messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Amount {
+    /// Whether a stream with this amount has room for another message.
+    fn is_below(self, bound: Bound) -> bool {
+        self.messages < bound.messages && self.bytes < bound.bytes
+    }
+}
+
+impl std::ops::Add for Amount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { messages: self.messages + other.messages, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl std::iter::Sum for Amount {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), std::ops::Add::add)
+    }
 }
 
 /// Messages between both ends, and the tasks that wait.
@@ -62,18 +100,19 @@ struct Between {
 }
 
 impl Outlet {
-    /// Makes both ends of a stream that stores at most `messages_max` messages, at least 1.
-    pub(crate) fn new(messages_max: usize) -> (Self, Inlet) {
+    /// Makes both ends of a stream that stores messages up to a bound.
+    pub(crate) fn new(bound: Bound) -> (Self, Inlet) {
         let shared = Arc::new(Shared {
-            messages_max,
+            bound,
             count: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             between: Mutex::default(),
         });
         let inlet = Inlet { shared: Arc::clone(&shared), came: VecDeque::new() };
-        (Self { shared, held: VecDeque::new(), unread: None }, inlet)
+        (Self { shared, held: VecDeque::new(), held_bytes: 0, unread: None }, inlet)
     }
 
     /// Whether the reader has closed the stream.
@@ -86,13 +125,18 @@ impl Outlet {
         self.unread.get_or_insert_with(Instant::now).elapsed()
     }
 
-    /// Number of messages that wait to leave.
-    pub(crate) fn held(&self) -> usize {
-        self.held.len()
+    /// The messages that wait to leave.
+    pub(crate) fn held(&self) -> Amount {
+        Amount { messages: self.held.len(), bytes: self.held_bytes }
+    }
+
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// Removes the messages that wait to leave.
     pub(crate) fn take_held(&mut self) -> VecDeque<Message> {
+        self.held_bytes = 0;
         std::mem::take(&mut self.held)
     }
 
@@ -102,46 +146,66 @@ impl Outlet {
 
     /// Stores a message until the next [`flush`](Self::flush).
     pub(crate) fn hold(&mut self, message: Message) {
+        self.held_bytes += message.size_bytes();
         self.held.push_back(message);
     }
 
-    /// Stores a message until the next [`flush`](Self::flush), behind the others, and returns whether it exceeds
-    /// the room.
+    /// Stores a message until the next [`flush`](Self::flush), behind the others. Returns the amount by which the
+    /// stream exceeds its room: the message, or nothing.
     ///
     /// With `drops_when_full`, a message of QoS 0 without room is dropped and counted instead.
-    pub(crate) fn take(&mut self, message: Message, drops_when_full: bool) -> bool {
-        let is_full = self.held.len() >= self.shared.room();
+    pub(crate) fn take(&mut self, message: Message, drops_when_full: bool) -> Amount {
+        let is_full = !(self.shared.amount() + self.held()).is_below(self.shared.bound);
         if is_full && drops_when_full && message.owes_nothing() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
-            return false;
+            return Amount::default();
         }
-        self.held.push_back(message);
-        is_full
+        let amount = Amount { messages: 1, bytes: message.size_bytes() };
+        self.hold(message);
+        if is_full { amount } else { Amount::default() }
     }
 
-    /// Hands over the messages for which there is room, and returns the number of those left.
+    /// Hands over the messages for which there is room, and returns those left.
     ///
     /// If the reader has closed the stream, the messages are dropped. Unacknowledged ones arrive again on another
     /// connection.
-    pub(crate) fn flush(&mut self) -> usize {
+    pub(crate) fn flush(&mut self) -> Amount {
         if self.held.is_empty() {
-            return 0;
+            return Amount::default();
         }
         let mut between = self.shared.lock();
         if self.is_closed() {
             drop(between);
-            self.held.drain(..).for_each(Message::renounce);
-            return 0;
+            self.take_held().into_iter().for_each(Message::renounce);
+            return Amount::default();
         }
-        let leaving = self.shared.room().min(self.held.len());
-        self.shared.count.fetch_add(leaving, Ordering::SeqCst);
-        if between.messages.is_empty() && leaving == self.held.len() {
+        let leaving = self.leaving();
+        self.shared.add(leaving);
+        self.held_bytes -= leaving.bytes;
+        if between.messages.is_empty() && leaving.messages == self.held.len() {
             std::mem::swap(&mut between.messages, &mut self.held);
         } else {
-            between.messages.extend(self.held.drain(..leaving));
+            between.messages.extend(self.held.drain(..leaving.messages));
         }
         wake(between, |between| between.reader.take());
-        self.held.len()
+        self.held()
+    }
+
+    /// The waiting messages for which there is room.
+    fn leaving(&self) -> Amount {
+        let (there, bound) = (self.shared.amount(), self.shared.bound);
+        let all = self.held();
+        if (there + all).messages <= bound.messages && (there + all).bytes <= bound.bytes {
+            return all;
+        }
+        let mut leaving = Amount::default();
+        for message in &self.held {
+            if !(there + leaving).is_below(bound) {
+                break;
+            }
+            leaving = leaving + Amount { messages: 1, bytes: message.size_bytes() };
+        }
+        leaving
     }
 }
 
@@ -152,10 +216,11 @@ impl Drop for Outlet {
         // The application may still read and accept these messages. They exceed the bound once, and nothing follows
         // them.
         if !self.is_closed() {
-            self.shared.count.fetch_add(self.held.len(), Ordering::SeqCst);
+            self.shared.add(self.held());
             between.messages.append(&mut self.held);
         }
         wake(between, |between| between.reader.take());
+        self.held.drain(..).for_each(Message::renounce);
     }
 }
 
@@ -184,7 +249,7 @@ impl Inlet {
     }
 
     fn take_out(&mut self) -> Option<Message> {
-        self.came.pop_front().inspect(|_| self.shared.make_room())
+        self.came.pop_front().inspect(|message| self.shared.make_room(message.size_bytes()))
     }
 
     pub(crate) fn dropped(&self) -> u64 {
@@ -209,20 +274,27 @@ impl Room {
         shared.lock().driver = Some(task.waker().clone());
         shared.is_awaited.store(true, Ordering::SeqCst);
         // Checked after `is_awaited` is set: a reader that took a message earlier may not have seen the flag.
-        let has_room = shared.room() > 0 || shared.is_closed.load(Ordering::SeqCst);
+        let has_room = shared.amount().is_below(shared.bound) || shared.is_closed.load(Ordering::SeqCst);
         if has_room { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Shared {
-    /// Number of messages that may still leave the driver.
-    fn room(&self) -> usize {
-        self.messages_max.saturating_sub(self.count.load(Ordering::SeqCst))
+    /// The messages in the stream.
+    fn amount(&self) -> Amount {
+        let load = |number: &AtomicUsize| number.load(Ordering::SeqCst);
+        Amount { messages: load(&self.count), bytes: load(&self.bytes) }
     }
 
-    /// Counts a message as taken out, and wakes the driver if it waits.
-    fn make_room(&self) {
+    fn add(&self, amount: Amount) {
+        self.count.fetch_add(amount.messages, Ordering::SeqCst);
+        self.bytes.fetch_add(amount.bytes, Ordering::SeqCst);
+    }
+
+    /// Counts a message of this size as taken out, and wakes the driver if it waits.
+    fn make_room(&self, bytes: usize) {
         self.count.fetch_sub(1, Ordering::SeqCst);
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
         if self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst) {
             wake(self.lock(), |between| between.driver.take());
         }

@@ -7,7 +7,7 @@ use wire::{
     UnsubAck, UnsubAckReason,
 };
 
-use crate::command::Reply;
+use crate::command::{Granted, Reply};
 use crate::engine::Engine;
 use crate::error::{Ended, SubscribeError, UnsubscribeError};
 use crate::message::Messages;
@@ -24,7 +24,7 @@ pub(crate) struct Request {
 
 /// The operation of a request, and the caller who waits for the answer.
 enum Asked {
-    Stream(Number, TopicFilterBuf, Inlet, Reply<Messages, SubscribeError>),
+    Stream(Number, TopicFilterBuf, Inlet, Reply<Granted, SubscribeError>),
     ForInbox(Number, OwnedSubscribe, Reply<Vec<ReasonCode>, SubscribeError>),
     End(Ending, Reply<Vec<ReasonCode>, UnsubscribeError>),
     EndOfOne(Ending, Reply<ReasonCode, UnsubscribeError>),
@@ -47,7 +47,7 @@ impl Engine {
         filter: TopicFilterBuf,
         options: SubscriptionOptions,
         is_for_answers: bool,
-        reply: Reply<Messages, SubscribeError>,
+        reply: Reply<Granted, SubscribeError>,
     ) {
         match self.begin_stream(&filter, options, is_for_answers) {
             Ok((packet_id, number, inlet)) => {
@@ -71,7 +71,7 @@ impl Engine {
         }
         let identifier = if self.has_identifiers { self.routes.new_identifier() } else { None };
         let packet_id = self.send_subscribe(&OwnedSubscribe::one(filter, options, identifier))?;
-        let (outlet, inlet) = Outlet::new(self.options.messages_max);
+        let (outlet, inlet) = Outlet::new(self.options.stream_bound());
         let number = self.routes.new_number();
         let route = Route::asked(number, filter, options, identifier, outlet);
         self.routes.insert(route.for_answers(is_for_answers));
@@ -83,7 +83,7 @@ impl Engine {
         (number, filter, reason): (Number, TopicFilterBuf, ReasonCode),
         inlet: Inlet,
         text: Option<String>,
-        reply: Reply<Messages, SubscribeError>,
+        reply: Reply<Granted, SubscribeError>,
     ) {
         if reason.is_error() {
             self.routes.put_back(number, inlet);
@@ -92,13 +92,39 @@ impl Engine {
             return;
         }
         let granted = wire::Qos::from_level(reason.code()).unwrap_or_default();
-        let Err(unwanted) = reply.send(Ok(Messages::new(filter.clone(), granted, inlet))) else {
+        let messages = Messages::new(filter.clone(), granted, inlet);
+        let granted = Granted::new(messages, number, self.unwanted.clone());
+        let Err(refused) = reply.send(Ok(granted)) else {
             let receipts = self.routes.grant(number);
             return self.accept_at_once(receipts);
         };
-        if let Ok(messages) = unwanted {
+        if let Some((messages, _)) = refused.ok().and_then(Granted::take) {
             self.routes.put_back(number, messages.into_inlet());
         }
+        self.end_unwanted(filter);
+    }
+
+    /// Ends a subscription whose stream was dropped before anybody received it, or whose [`Requester`] was dropped.
+    ///
+    /// [`Requester`]: crate::Requester
+    pub(crate) fn forget(&mut self, number: Number) {
+        let Some(filter) = self.routes.forget(number) else { return };
+        if self.session.is_connected() {
+            self.end_unwanted(filter);
+        } else if !self.unwanted_later.contains(&filter) {
+            self.unwanted_later.push(filter);
+        }
+    }
+
+    /// Ends the subscriptions that were forgotten while there was no connection.
+    pub(crate) fn end_unwanted_later(&mut self, session_present: bool) {
+        let filters = std::mem::take(&mut self.unwanted_later);
+        let is_there = |filter: &TopicFilterBuf| session_present && !self.routes.contains(filter.filter());
+        let filters: Vec<_> = filters.into_iter().filter(is_there).collect();
+        filters.into_iter().for_each(|filter| self.end_unwanted(filter));
+    }
+
+    fn end_unwanted(&mut self, filter: TopicFilterBuf) {
         let unsubscribe = OwnedUnsubscribe::one(filter);
         if let Ok(packet_id) = self.send_unsubscribe(&unsubscribe) {
             let ending = self.ending(unsubscribe);

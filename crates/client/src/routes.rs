@@ -10,7 +10,7 @@ use topic::{TopicFilter, TopicFilterBuf, TopicName};
 use wire::{Qos, SubscriptionIdentifier, SubscriptionOptions};
 
 use crate::message::{Message, Owed};
-use crate::outlet::{Inlet, Outlet, Room};
+use crate::outlet::{Amount, Inlet, Outlet, Room};
 use crate::owned::OwnedSubscribe;
 
 /// Time for which an unclaimed message waits for a reader.
@@ -19,7 +19,7 @@ use crate::owned::OwnedSubscribe;
 /// If the connection ends earlier, the message arrives again on the next one.
 pub(crate) const KEPT: Duration = Duration::from_secs(10);
 
-/// Maximum number of unclaimed messages: as many as a server can have unacknowledged, unless it repeats itself.
+/// Maximum number of unclaimed messages. There are no more packet identifiers.
 const UNCLAIMED_MAX: usize = u16::MAX as usize;
 
 /// The client's own Subscription Identifiers are larger than this.
@@ -40,14 +40,16 @@ pub(crate) struct Routes {
     /// Messages without a reader, and the time of their arrival. A later subscriber that matches receives them.
     ///
     /// They belong to an earlier program's subscriptions, or to streams whose reader is gone.
-    unclaimed: VecDeque<(Instant, Message)>,
+    unclaimed: Unclaimed,
+    /// Receipts of unclaimed messages that were dropped beyond the bounds.
+    dropped: VecDeque<Receipt>,
     /// Time of the first subscription or inbox, or of the start of the connection if that was later.
     ///
     /// `None` before the first one: until then, nothing waits behind unclaimed messages.
     claimed: Option<Instant>,
     bounds: Bounds,
-    /// Number of messages that wait for room, in all streams together.
-    held: usize,
+    /// Messages that wait for room, in all streams together.
+    held: Amount,
     /// An answer is awaited behind messages that nobody takes, and these messages are skipped.
     is_passing: bool,
     /// A message was delivered since the last [`flush`](Self::flush).
@@ -65,8 +67,35 @@ pub(crate) type Number = u64;
 pub(crate) struct Bounds {
     /// Number of messages waiting behind full streams at which the client stops reading.
     pub(crate) held_max: usize,
+    /// Total size of these messages at which the client stops reading, and maximum size of all unclaimed messages.
+    pub(crate) held_bytes_max: usize,
     /// Drops messages of QoS 0 for a full stream, instead of letting them wait.
     pub(crate) drops_when_full: bool,
+}
+
+/// Messages without a reader, from the oldest to the newest.
+#[derive(Debug, Default)]
+struct Unclaimed {
+    messages: VecDeque<(Instant, Message)>,
+    bytes: usize,
+}
+
+impl Unclaimed {
+    fn push(&mut self, since: Instant, message: Message) {
+        self.bytes += message.size_bytes();
+        self.messages.push_back((since, message));
+    }
+
+    fn pop(&mut self) -> Option<Message> {
+        let (_, message) = self.messages.pop_front()?;
+        self.bytes -= message.size_bytes();
+        Some(message)
+    }
+
+    /// Time at which the oldest message arrived.
+    fn since(&self) -> Option<Instant> {
+        self.messages.front().map(|(since, _)| *since)
+    }
 }
 
 /// One subscription with a stream of its own.
@@ -180,10 +209,11 @@ impl Routes {
             inbox: None,
             inbox_subscriptions: Vec::new(),
             ending: Vec::new(),
-            unclaimed: VecDeque::new(),
+            unclaimed: Unclaimed::default(),
+            dropped: VecDeque::new(),
             claimed: None,
             bounds,
-            held: 0,
+            held: Amount::default(),
             is_passing: false,
             is_dirty: false,
             next_identifier: OWN_IDENTIFIERS,
@@ -219,11 +249,11 @@ impl Routes {
     pub(crate) fn set_inbox(&mut self, mut outlet: Outlet) -> Vec<Receipt> {
         self.claimed.get_or_insert_with(Instant::now);
         let mut receipts = Vec::new();
-        for (_, message) in std::mem::take(&mut self.unclaimed) {
+        for (_, message) in std::mem::take(&mut self.unclaimed).messages {
             receipts.extend(message.owed_at_once().and_then(|owed| owed.claim()));
             outlet.hold(message);
         }
-        self.held += outlet.held();
+        self.held = self.held + outlet.held();
         self.ending.extend(self.inbox.replace(outlet));
         self.flush();
         receipts
@@ -242,15 +272,15 @@ impl Routes {
     pub(crate) fn insert(&mut self, mut route: Route) {
         self.remove(route.filter.filter(), route.number);
         self.claimed.get_or_insert_with(Instant::now);
-        for (since, message) in std::mem::take(&mut self.unclaimed) {
+        for (since, message) in std::mem::take(&mut self.unclaimed).messages {
             if route.filter.filter().matches(message.topic()) {
                 let (message, _) = route.keep(message);
                 route.outlet.hold(message);
             } else {
-                self.unclaimed.push_back((since, message));
+                self.unclaimed.push(since, message);
             }
         }
-        self.held += route.outlet.held();
+        self.held = self.held + route.outlet.held();
         self.routes.push(route);
         self.flush();
     }
@@ -273,17 +303,16 @@ impl Routes {
             route.stage = Stage::Granted;
         }
         let held = route.map(|route| route.outlet.take_held()).unwrap_or_default();
-        self.held -= held.len();
         let sent = std::iter::from_fn(|| inlet.try_next());
         let (free, others): (Vec<_>, Vec<_>) = sent.chain(held).partition(Message::is_free);
         others.into_iter().for_each(Message::renounce);
-        self.unclaimed.extend(free.into_iter().map(|message| (Instant::now(), message)));
+        free.into_iter().for_each(|message| self.unclaimed.push(Instant::now(), message));
+        self.held = self.outlets().map(|outlet| outlet.held()).sum();
     }
 
     /// Time at which [`give_up`](Self::give_up) is to be called.
     pub(crate) fn give_up_due(&self) -> Option<Instant> {
-        let (since, _) = self.unclaimed.front()?;
-        Some((*since).max(self.claimed?) + KEPT)
+        Some(self.unclaimed.since()?.max(self.claimed?) + KEPT)
     }
 
     /// Drops the messages that nobody has claimed in time. Returns their receipts, to be accepted.
@@ -291,7 +320,7 @@ impl Routes {
         let now = Instant::now();
         let mut receipts = Vec::new();
         while self.give_up_due().is_some_and(|due| due <= now) {
-            receipts.extend(self.unclaimed.pop_front().and_then(|(_, message)| message.receipt()));
+            receipts.extend(self.unclaimed.pop().and_then(|message| message.receipt()));
         }
         receipts
     }
@@ -328,7 +357,7 @@ impl Routes {
 
     /// Drops the unclaimed messages without acknowledgement. They arrive again on the next connection.
     pub(crate) fn forget_unclaimed(&mut self) {
-        self.unclaimed.clear();
+        std::mem::take(&mut self.unclaimed).messages.into_iter().for_each(|(_, message)| message.renounce());
     }
 
     /// Removes the subscriptions to a filter that were requested before `number`. Their streams end after the
@@ -344,9 +373,19 @@ impl Routes {
         self.inbox_subscriptions.retain_mut(|own| own.number != number || own.subscribe.retain_other(filter));
     }
 
+    /// Removes a subscription that nobody wants, without its messages. Returns its filter, if no other stream has the
+    /// same one.
+    pub(crate) fn forget(&mut self, number: Number) -> Option<TopicFilterBuf> {
+        let at = self.routes.iter().position(|route| route.number == number)?;
+        let Route { filter, outlet, .. } = self.routes.remove(at);
+        drop(outlet);
+        self.held = self.outlets().map(|outlet| outlet.held()).sum();
+        (!self.contains(filter.filter())).then_some(filter)
+    }
+
     fn end(&mut self, is_over: impl Fn(&Route) -> bool) {
         let ended = self.routes.extract_if(.., |route| is_over(route));
-        self.ending.extend(ended.map(|route| route.outlet).filter(|outlet| outlet.held() > 0));
+        self.ending.extend(ended.map(|route| route.outlet).filter(Outlet::is_holding));
     }
 
     /// Hands a message to its streams, which receive it with the next [`flush`](Self::flush).
@@ -390,8 +429,7 @@ impl Routes {
             let (message, stays_here) = route.keep(message);
             stays |= stays_here;
             let drops_when_full = drops_when_full || route.is_for_answers;
-            let is_held = route.outlet.take(message, drops_when_full);
-            self.held += usize::from(is_held);
+            self.held = self.held + route.outlet.take(message, drops_when_full);
         }
         owed.filter(|_| stays)?.claim()
     }
@@ -402,28 +440,41 @@ impl Routes {
             // Readers of an existing session claim its messages at the beginning.
             let has_unread = has_unread || self.inbox.as_mut().is_some_and(|inbox| inbox.unread_for() < KEPT);
             let is_late = self.claimed.is_some_and(|claimed| claimed.elapsed() >= KEPT);
-            return if is_late && !has_unread { message.receipt() } else { self.leave(message) };
+            if is_late && !has_unread {
+                return message.receipt();
+            }
+            self.leave(message);
+            return None;
         };
         let owed = message.owed_at_once();
-        self.held += usize::from(inbox.take(message, drops_when_full));
+        self.held = self.held + inbox.take(message, drops_when_full);
         owed?.claim()
     }
 
     /// Stores a message that nobody reads, without acknowledgement. A message of QoS 0 is dropped.
     ///
-    /// Beyond [`UNCLAIMED_MAX`], returns the receipt of the oldest one, to be accepted.
-    fn leave(&mut self, message: Message) -> Option<Receipt> {
+    /// Beyond the bounds, the oldest messages are dropped. The newest one always stays.
+    fn leave(&mut self, message: Message) {
         if message.qos() > Qos::AtMostOnce {
-            self.unclaimed.push_back((Instant::now(), message));
+            self.unclaimed.push(Instant::now(), message);
         }
-        let is_too_many = self.unclaimed.len() > UNCLAIMED_MAX;
-        self.unclaimed.pop_front_if(|_| is_too_many)?.1.receipt()
+        while self.unclaimed.messages.len() > UNCLAIMED_MAX
+            || self.unclaimed.messages.len() > 1 && self.unclaimed.bytes > self.bounds.held_bytes_max
+        {
+            self.dropped.extend(self.unclaimed.pop().and_then(|message| message.receipt()));
+        }
     }
 
-    /// Whether more messages may be read. While messages are skipped, the bound is twice as high.
+    /// Removes the receipts of unclaimed messages that were dropped beyond the bounds, to accept them.
+    pub(crate) fn next_dropped(&mut self) -> Option<Receipt> {
+        self.dropped.pop_front()
+    }
+
+    /// Whether more messages may be read. While messages are skipped, the bounds are twice as high.
     pub(crate) fn has_room(&self) -> bool {
-        self.held
-            < if self.is_passing { self.bounds.held_max.saturating_mul(2) } else { self.bounds.held_max }
+        let factor = if self.is_passing { 2 } else { 1 };
+        self.held.messages < self.bounds.held_max.saturating_mul(factor)
+            && self.held.bytes < self.bounds.held_bytes_max.saturating_mul(factor)
     }
 
     /// Begins to skip messages, to reach packets behind them. Messages of QoS 0 without room are dropped.
@@ -437,7 +488,9 @@ impl Routes {
 
     /// Stops skipping messages, if there is room again or nothing is awaited behind them.
     pub(crate) fn stop_passing(&mut self, is_awaited: bool) {
-        self.is_passing &= is_awaited && self.held >= self.bounds.held_max;
+        let is_full =
+            self.held.messages >= self.bounds.held_max || self.held.bytes >= self.bounds.held_bytes_max;
+        self.is_passing &= is_awaited && is_full;
     }
 
     fn drops_when_full(&self) -> bool {
@@ -446,20 +499,20 @@ impl Routes {
 
     /// Hands messages to streams that have room, and returns whether any message found room.
     pub(crate) fn flush(&mut self) -> bool {
-        if self.held == 0 && !std::mem::take(&mut self.is_dirty) {
+        if self.held.messages == 0 && !std::mem::take(&mut self.is_dirty) {
             return false;
         }
-        let held = self.outlets().map(Outlet::flush).sum();
-        self.ending.retain(|outlet| outlet.held() > 0);
-        std::mem::replace(&mut self.held, held) > held
+        let held: Amount = self.outlets().map(Outlet::flush).sum();
+        self.ending.retain(Outlet::is_holding);
+        std::mem::replace(&mut self.held, held).messages > held.messages
     }
 
     /// The streams that have no room for their waiting messages.
     pub(crate) fn full(&mut self) -> Vec<Room> {
-        if self.held == 0 {
+        if self.held.messages == 0 {
             return Vec::new();
         }
-        self.outlets().filter(|outlet| outlet.held() > 0).map(|outlet| outlet.room()).collect()
+        self.outlets().filter(|outlet| outlet.is_holding()).map(|outlet| outlet.room()).collect()
     }
 
     fn outlets(&mut self) -> impl Iterator<Item = &mut Outlet> {

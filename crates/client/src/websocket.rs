@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::handshake::client::{Request, generate_key};
 use tokio_tungstenite::tungstenite::http::header::{HOST, HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::http::uri::PathAndQuery;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Bytes, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
@@ -29,6 +30,11 @@ const FRAME_EXCESS_BYTES: usize = 1 << 20;
 
 /// Maximum size of a sent frame. The bytes of a frame are copied, because they are masked.
 const SENT_FRAME_BYTES_MAX: usize = 64 << 10;
+
+/// Maximum number of bytes that wait for the socket. They are frames of this client, and answers to pings.
+///
+/// A server that sends pings and reads nothing could otherwise fill the client's memory.
+const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// Options of WebSocket: the path, and further headers. The subprotocol is `mqtt` [MQTT-6.0.0-3].
 ///
@@ -97,6 +103,7 @@ impl WebSocket {
         let mut config = WebSocketConfig::default();
         config.max_message_size = Some(frame_bytes_max);
         config.max_frame_size = Some(frame_bytes_max);
+        config.max_write_buffer_size = WAITING_BYTES_MAX;
         let failed = |error| {
             let (fault, cause) = explain(error);
             TransportError::new(Layer::WebSocket, endpoint, fault, cause)
@@ -104,7 +111,7 @@ impl WebSocket {
         let request = self.request(endpoint).map_err(|error| failed(error.into()))?;
         let connected = client_async_with_config(request, stream, Some(config)).await;
         let (frames, _) = connected.map_err(failed)?;
-        Ok(Frames { frames, rest: Bytes::new() })
+        Ok(Frames { frames, rest: Bytes::new(), to: endpoint.to_string(), is_closed: false })
     }
 
     fn request(&self, endpoint: &Endpoint) -> Result<Request, tungstenite::http::Error> {
@@ -160,6 +167,27 @@ pub(crate) struct Frames<S> {
     frames: WebSocketStream<S>,
     /// Unread bytes of the last frame.
     rest: Bytes,
+    /// URL of the server, for error texts.
+    to: String,
+    /// The server has sent a close frame, and nothing follows.
+    is_closed: bool,
+}
+
+impl<S> Frames<S> {
+    /// Outcome of a read at a close frame: the end of the stream, or an error if the server gives a reason.
+    fn closed(&mut self, frame: Option<CloseFrame>) -> io::Result<()> {
+        self.is_closed = true;
+        let is_ordinary = |frame: &CloseFrame| frame.code == CloseCode::Normal && frame.reason.is_empty();
+        let Some(CloseFrame { code, reason }) = frame.filter(|frame| !is_ordinary(frame)) else {
+            return Ok(());
+        };
+        let mut cause = format!("the server has closed it with code {}", u16::from(code));
+        if !reason.is_empty() {
+            cause += &format!(" ({reason})");
+        }
+        let cause = io::Error::new(io::ErrorKind::ConnectionAborted, cause);
+        Err(TransportError::new(Layer::WebSocket, &self.to, Fault::Server, cause).into())
+    }
 }
 
 impl<S: Duplex> AsyncRead for Frames<S> {
@@ -169,13 +197,17 @@ impl<S: Duplex> AsyncRead for Frames<S> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.rest.is_empty() {
+            if self.is_closed {
+                return Poll::Ready(Ok(()));
+            }
             match ready!(Pin::new(&mut self.frames).poll_next(task)) {
                 Some(Ok(Message::Binary(bytes))) => self.rest = bytes,
                 Some(Ok(Message::Text(_))) => {
                     let text = "the server has sent a text frame [MQTT-6.0.0-1]";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
                 }
-                // Tungstenite answers pings by itself. After a close frame nothing follows.
+                Some(Ok(Message::Close(frame))) => return Poll::Ready(self.closed(frame)),
+                // Tungstenite answers pings by itself.
                 Some(Ok(_)) => {}
                 None => return Poll::Ready(Ok(())),
                 Some(Err(error)) => match broken(error) {
@@ -192,12 +224,22 @@ impl<S: Duplex> AsyncRead for Frames<S> {
 
 impl<S: Duplex> AsyncWrite for Frames<S> {
     fn poll_write(mut self: Pin<&mut Self>, task: &mut Task<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if let Err(error) = ready!(Pin::new(&mut self.frames).poll_ready(task)) {
-            return Poll::Ready(Err(broken_pipe(error)));
-        }
         let count = bytes.len().min(SENT_FRAME_BYTES_MAX);
-        let frame = Message::Binary(Bytes::copy_from_slice(&bytes[..count]));
-        Poll::Ready(Pin::new(&mut self.frames).start_send(frame).map(|()| count).map_err(broken_pipe))
+        loop {
+            if let Err(error) = ready!(Pin::new(&mut self.frames).poll_ready(task)) {
+                return Poll::Ready(Err(broken_pipe(error)));
+            }
+            let frame = Message::Binary(Bytes::copy_from_slice(&bytes[..count]));
+            match Pin::new(&mut self.frames).start_send(frame) {
+                // Answers to pings fill the buffer.
+                Err(tungstenite::Error::WriteBufferFull(_)) => {
+                    if let Err(error) = ready!(Pin::new(&mut self.frames).poll_flush(task)) {
+                        return Poll::Ready(Err(broken_pipe(error)));
+                    }
+                }
+                sent => return Poll::Ready(sent.map(|()| count).map_err(broken_pipe)),
+            }
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
@@ -221,7 +263,9 @@ fn broken(error: tungstenite::Error) -> Option<io::Error> {
     match error {
         Error::Io(error) => Some(error),
         Error::ConnectionClosed | Error::AlreadyClosed => None,
-        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake | ProtocolError::SendAfterClosing) => {
+            None
+        }
         error => Some(io::Error::new(io::ErrorKind::InvalidData, error)),
     }
 }

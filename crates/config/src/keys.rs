@@ -3,8 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use crate::address::ListenAddress;
-use crate::kind::{Absent, Address, Choice, Count, KeyOf, OrOff, Path, Size, Switch, Time, Words};
+use crate::kind::{
+    Absent, Address, Choice, Count, KeyOf, ListOf, Network, OrOff, Origin, Path, Size, Switch, Time, UrlPath,
+    Words,
+};
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
 use crate::shared_key::SharedKey;
@@ -65,7 +70,82 @@ keys! {
         /// loss of power can take back what was acknowledged since the last sync, under load as much as a segment. `none`:
         /// for nothing; the end of the broker too can take back what was acknowledged in its last moments. What is recorded is the same in each case.
         durability: Durability { kind: Choice<Durability>, default: Durability::Fsync }
+        /// The protocol of clients that connect here. `auto`: MQTT or MQTT over WebSocket, as the first byte of each connection says. `mqtt` and
+        /// `websocket`: only that. With a certificate, the same inside of TLS.
+        protocol: Protocol { kind: Choice<Protocol>, default: Protocol::Auto }
+        /// The files with the server's certificates, in PEM. Each has the certificate first, and behind it those of the
+        /// authorities that have signed it. With a certificate the listener speaks TLS. Of several, a client gets the first
+        /// that is valid for the host name that it asks for, or the first of all.
+        tls_certificate: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new() }
+        /// The files with the private keys, in PEM, one for each certificate in the same order.
+        tls_key: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new() }
+        /// The lowest version of TLS that is spoken here.
+        tls_minimum: TlsVersion { kind: Choice<TlsVersion>, default: TlsVersion::V1_2 }
+        /// Whether clients may also connect without TLS, although there is a certificate.
+        tls_optional: bool { kind: Switch, default: false }
+        /// Whether clients show a certificate. `off`: they are not asked. `optional`: they may. `required`: they must. A
+        /// certificate that no authority in `tls_client_ca` has signed ends the connection.
+        tls_client_certificate: ClientCertificate {
+            kind: Choice<ClientCertificate>, default: ClientCertificate::Off
+        }
+        /// The files with the certificates of the authorities that sign the certificates of clients, in PEM.
+        tls_client_ca: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new() }
+        /// The files with lists of revoked client certificates (CRL), in PEM.
+        tls_client_crl: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new() }
+        /// The path in the URL of WebSocket clients. Without this key every path is accepted.
+        websocket_path: Option<String> { kind: Absent<UrlPath>, default: None }
+        /// The origins of the web pages whose scripts may connect. Without this key every origin is accepted. Clients that are
+        /// no web pages send no origin, and are accepted in any case.
+        websocket_origins: Vec<String> { kind: ListOf<Origin>, default: Vec::new() }
+        /// The networks from which load balancers connect, each connection beginning with a header of the PROXY protocol that
+        /// names the client. With this key every other connection is closed.
+        proxy_from: Vec<IpNet> { kind: ListOf<Network>, default: Vec::new() }
     }
+}
+
+/// The protocol of a listener's clients, above TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// MQTT, or MQTT over WebSocket, as the first byte says.
+    Auto,
+    /// MQTT alone, without WebSocket.
+    Mqtt,
+    /// MQTT over WebSocket alone.
+    WebSocket,
+}
+
+impl Words for Protocol {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("mqtt", Self::Mqtt), ("websocket", Self::WebSocket)];
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    V1_2,
+    /// RFC 8446.
+    V1_3,
+}
+
+impl Words for TlsVersion {
+    const WORDS: &'static [(&'static str, Self)] = &[("1.2", Self::V1_2), ("1.3", Self::V1_3)];
+}
+
+/// Whether clients show a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientCertificate {
+    /// Clients are not asked for one.
+    Off,
+    /// Clients may show one.
+    Optional,
+    /// Clients must show one.
+    Required,
+}
+
+impl Words for ClientCertificate {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("optional", Self::Optional), ("required", Self::Required)];
 }
 
 /// The guarantee that an acknowledgement waits for.

@@ -2,10 +2,12 @@
 
 use std::fmt::Display;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use toml::de::DeValue;
 
 use crate::address::ListenAddress;
@@ -282,6 +284,139 @@ impl Kind for Path {
 
     fn show(value: &PathBuf) -> String {
         unit::quoted(&value.to_string_lossy())
+    }
+}
+
+/// A list of values of another kind, or one such value. Empty if the key is absent.
+pub(crate) struct ListOf<K>(PhantomData<K>);
+
+impl<K: Kind> Kind for ListOf<K> {
+    type Value = Vec<K::Value>;
+    type Bound = K::Bound;
+
+    fn word() -> String {
+        format!("{}, or a list of them", K::word())
+    }
+
+    fn expected() -> String {
+        format!("{}, or a list of them", K::expected())
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Self::Value, String> {
+        match value {
+            DeValue::Array(values) if values.is_empty() => Err("is an empty list".to_owned()),
+            DeValue::Array(values) => values.iter().map(|value| K::read(value.get_ref())).collect(),
+            value => K::read(value).map(|value| vec![value]),
+        }
+    }
+
+    fn show(value: &Self::Value) -> String {
+        match value.as_slice() {
+            [] => String::new(),
+            [only] => K::show(only),
+            many => format!("[{}]", many.iter().map(K::show).collect::<Vec<_>>().join(", ")),
+        }
+    }
+
+    fn is_within(value: &Self::Value, bounds: &RangeInclusive<K::Bound>) -> bool {
+        value.iter().all(|value| K::is_within(value, bounds))
+    }
+
+    fn show_bound(bound: &K::Bound) -> String {
+        K::show_bound(bound)
+    }
+}
+
+/// The path of a URL, such as `/mqtt`.
+pub(crate) struct UrlPath;
+
+impl Kind for UrlPath {
+    type Value = String;
+    type Bound = ();
+
+    fn word() -> String {
+        "path of a URL".to_owned()
+    }
+
+    fn expected() -> String {
+        "the path of a URL such as \"/mqtt\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<String, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        if !text.starts_with('/') {
+            return Err("does not begin with a slash".to_owned());
+        }
+        if text.contains(['?', '#']) || !text.chars().all(|character| character.is_ascii_graphic()) {
+            return Err("is no path of a URL".to_owned());
+        }
+        Ok(text.to_owned())
+    }
+
+    fn show(value: &String) -> String {
+        unit::quoted(value)
+    }
+}
+
+/// The origin of a web page (RFC 6454 section 6.2), such as `https://app.example`.
+pub(crate) struct Origin;
+
+impl Kind for Origin {
+    type Value = String;
+    type Bound = ();
+
+    fn word() -> String {
+        "origin".to_owned()
+    }
+
+    fn expected() -> String {
+        "the origin of a web page such as \"https://app.example\" or \"http://localhost:8080\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<String, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        let host = text.split_once("://").map(|(_, host)| host).filter(|host| !host.is_empty());
+        match host {
+            Some(host)
+                if !host.contains('/') && host.chars().all(|character| character.is_ascii_graphic()) =>
+            {
+                Ok(text.to_owned())
+            }
+            _ => {
+                Err("is no origin: it has a scheme and a host, and perhaps a port, and nothing else"
+                    .to_owned())
+            }
+        }
+    }
+
+    fn show(value: &String) -> String {
+        unit::quoted(value)
+    }
+}
+
+/// A network of addresses, such as `10.0.0.0/8`.
+pub(crate) struct Network;
+
+impl Kind for Network {
+    type Value = IpNet;
+    type Bound = ();
+
+    fn word() -> String {
+        "network".to_owned()
+    }
+
+    fn expected() -> String {
+        "an address or a network such as \"10.0.0.1\" or \"fd00::/8\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<IpNet, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        network.map(|network| network.trunc()).ok_or_else(|| "is no network".to_owned())
+    }
+
+    fn show(value: &IpNet) -> String {
+        unit::quoted(&value.to_string())
     }
 }
 

@@ -37,8 +37,8 @@ mod unit;
 
 pub use address::{AddressError, ListenAddress};
 pub use keys::{
-    Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel, QueueFull, Sessions, Shared,
-    Sys, tables,
+    ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel, Protocol,
+    QueueFull, Sessions, Shared, Sys, TlsVersion, tables,
 };
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::address::ListenAddress;
-use crate::keys::{Durability, Global, Listener};
+use crate::keys::{ClientCertificate, Durability, Global, Listener, Protocol, TlsVersion};
 use crate::load::Flags;
 use crate::reader::Reader;
 use crate::report::Problem;
@@ -43,6 +43,10 @@ fn of_file(top: &mut Reader<'_, '_>, anonymous: Option<bool>, forced: bool) -> V
         if let Some(problem) = refuse(&listener, &seen, Some(span)) {
             table.note(problem);
         }
+        if let Some((key, title, advice)) = refuse_tls(&listener) {
+            let span = table.span_of(key);
+            table.note(Problem::at(span, title).advice(advice));
+        }
         seen.push(listener.address.clone());
         listener
     })
@@ -57,6 +61,17 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             address: address.clone(),
             allow_anonymous: anonymous.unwrap_or_else(|| address.is_loopback()),
             durability: Durability::Fsync,
+            protocol: Protocol::Auto,
+            tls_certificate: Vec::new(),
+            tls_key: Vec::new(),
+            tls_minimum: TlsVersion::V1_2,
+            tls_optional: false,
+            tls_client_certificate: ClientCertificate::Off,
+            tls_client_ca: Vec::new(),
+            tls_client_crl: Vec::new(),
+            websocket_path: None,
+            websocket_origins: Vec::new(),
+            proxy_from: Vec::new(),
         };
         if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
             top.note(problem);
@@ -106,4 +121,47 @@ fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usi
                 ),
         ),
     }
+}
+
+/// Returns what does not fit together in the keys about TLS: the key, the problem, and advice.
+fn refuse_tls(listener: &Listener) -> Option<(&'static str, String, &'static str)> {
+    let (certificates, keys) = (listener.tls_certificate.len(), listener.tls_key.len());
+    if certificates != keys {
+        let title = format!("there are {certificates} certificates and {keys} private keys");
+        let key = if certificates > keys { "tls_certificate" } else { "tls_key" };
+        return Some((
+            key,
+            title,
+            "name one file in `tls_key` for each file in `tls_certificate`, in the same order",
+        ));
+    }
+    let asks = listener.tls_client_certificate != ClientCertificate::Off;
+    if certificates == 0 {
+        let server = "name the server's certificate in `tls_certificate`, and its private key in `tls_key`";
+        if asks {
+            return Some(("tls_client_certificate", "client certificates need TLS".to_owned(), server));
+        }
+        if listener.tls_optional {
+            return Some(("tls_optional", "there is no TLS on this listener".to_owned(), server));
+        }
+    }
+    if listener.tls_optional && listener.tls_client_certificate == ClientCertificate::Required {
+        let title = "clients without TLS could connect without a certificate".to_owned();
+        return Some(("tls_optional", title, "leave `tls_optional` out, or use another listener for them"));
+    }
+    if asks && listener.tls_client_ca.is_empty() {
+        let title = "nothing says which client certificates to accept".to_owned();
+        return Some((
+            "tls_client_certificate",
+            title,
+            "name the authorities' certificates in `tls_client_ca`",
+        ));
+    }
+    let names_authorities = !listener.tls_client_ca.is_empty() || !listener.tls_client_crl.is_empty();
+    if !asks && names_authorities {
+        let key = if listener.tls_client_ca.is_empty() { "tls_client_crl" } else { "tls_client_ca" };
+        let title = "clients are not asked for certificates".to_owned();
+        return Some((key, title, "add `tls_client_certificate = \"required\"` or `\"optional\"`"));
+    }
+    None
 }

@@ -196,6 +196,43 @@ fn a_listener_that_nobody_could_use_is_refused() {
 }
 
 #[test]
+fn keys_about_tls_that_do_not_fit_together_are_refused() {
+    let listener = |keys: &str| format!("[[listener]]\naddress = \"127.0.0.1:1\"\n{keys}");
+    let server = "tls_certificate = \"a\"\ntls_key = \"b\"\n";
+    let rows = [
+        ("tls_certificate = \"a\"", "there are 1 certificates and 0 private keys"),
+        ("tls_key = [\"a\", \"b\"]", "there are 0 certificates and 2 private keys"),
+        ("tls_optional = true", "there is no TLS on this listener"),
+        ("tls_client_certificate = \"required\"\ntls_client_ca = \"c\"", "client certificates need TLS"),
+    ];
+    let with_server = [
+        ("tls_client_certificate = \"optional\"", "nothing says which client certificates to accept"),
+        ("tls_client_ca = \"c\"", "clients are not asked for certificates"),
+        ("tls_client_crl = \"c\"", "clients are not asked for certificates"),
+        (
+            "tls_client_certificate = \"required\"\ntls_client_ca = \"c\"\ntls_optional = true",
+            "clients without TLS could connect without a certificate",
+        ),
+        ("proxy_from = []", "`listener.proxy_from` is an empty list"),
+        ("websocket_origins = []", "`listener.websocket_origins` is an empty list"),
+        (
+            "websocket_origins = \"app.example\"",
+            "`listener.websocket_origins` is no origin: it has a scheme and a host, and perhaps a port, and nothing else",
+        ),
+        ("websocket_path = \"mqtt\"", "`listener.websocket_path` does not begin with a slash"),
+        ("proxy_from = \"10.0.0.0/33\"", "`listener.proxy_from` is no network"),
+    ];
+    for (keys, title) in rows {
+        assert_eq!(titles(&listener(keys)), [title], "{keys}");
+    }
+    for (keys, title) in with_server {
+        assert_eq!(titles(&listener(&format!("{server}{keys}"))), [title], "{keys}");
+    }
+    let fits = "tls_client_certificate = \"required\"\ntls_client_ca = \"c\"\ntls_client_crl = \"d\"";
+    assert!(with_flags(&listener(&format!("{server}{fits}")), &Flags::default()).is_ok());
+}
+
+#[test]
 fn the_flags_override_the_file() {
     let file =
         "data_dir = \"/a\"\nshards = 3\n[[listener]]\naddress = \"127.0.0.2:1\"\n[log]\nlevel = \"warn\"";

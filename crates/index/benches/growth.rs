@@ -7,8 +7,9 @@
 mod counting_allocator;
 mod plant;
 
+use base::Identity;
 use counting_allocator::{CountingAllocator, Tally};
-use index::{Change, Identity, Index};
+use index::{Change, Index};
 use plant::{Plant, Random};
 use std::hint::black_box;
 use std::sync::Arc;

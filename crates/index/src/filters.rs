@@ -1,7 +1,8 @@
 //! The table of all filters, each stored once with its subscribers.
 
 use crate::hash::{LevelHash, give_back};
-use crate::subscribers::{Identity, Removal, Subscribers};
+use crate::subscribers::{Removal, Subscribers};
+use base::Identity;
 use hashbrown::HashTable;
 use hashbrown::hash_table;
 use topic::{TopicFilter, TopicFilterBuf};

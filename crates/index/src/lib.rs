@@ -39,26 +39,20 @@
 
 #![forbid(unsafe_code)]
 
-mod dispatch;
 mod filter_hash;
 mod filters;
 mod generation;
 mod hash;
 mod hashed_topic;
-mod interest;
 mod shapes;
-mod subscriber;
 mod subscribers;
 mod targets;
 
-pub use dispatch::{Dispatch, Key, Lane};
 pub use filter_hash::{FilterHash, FilterSum, MatchingFilters};
 pub use generation::Generation;
-pub use interest::Interest;
-pub use subscriber::{ConnectionId, Gauge, Level, Member, Members, Place, QueueId, ShardId, Subscriber};
-pub use subscribers::Identity;
-pub use targets::{Identifiers, Subscriptions, Target, Targets};
+pub use targets::{Subscriptions, Target, Targets};
 
+use base::Identity;
 use filters::{Filters, Insertion};
 use generation::{Concerns, Generations};
 use hash::LevelHash;
@@ -280,6 +274,7 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
             }
         };
         if !matches!(applied, Applied::NotFound) {
+            // Within the write lock: rule 12 of `protocol::order`.
             self.generations.raise(self.concerns(filter));
         }
         applied

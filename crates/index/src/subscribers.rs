@@ -1,29 +1,9 @@
 //! The subscribers of one filter.
 
 use crate::hash::{LevelHash, give_back};
+use base::Identity;
 use hashbrown::HashTable;
 use std::mem;
-use std::sync::Arc;
-
-/// Tells subscribers apart.
-pub trait Identity {
-    /// A number that is the same for every clone of a subscriber and different for different subscribers, for as
-    /// long as one of them is in the index. It is not part of any output.
-    fn identity(&self) -> u64;
-}
-
-/// Two `Arc`s are one subscriber if they share one allocation: no pointer is followed to tell.
-impl<T> Identity for Arc<T> {
-    fn identity(&self) -> u64 {
-        Arc::as_ptr(self).addr() as u64
-    }
-}
-
-impl Identity for u64 {
-    fn identity(&self) -> u64 {
-        *self
-    }
-}
 
 /// Up to this many are searched one after the other: two or three cache lines.
 const SEARCHED_LINEARLY_MAX: usize = 12;

@@ -1,13 +1,12 @@
 //! Whom a message goes to: the matches of a topic, one per subscriber, sorted by shard.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use thin_vec::ThinVec;
+use base::{ConnectionId, Identifiers, Identity, Interest, Place, ShardId, Subscriber};
 use topic::TopicName;
 use wire::Qos;
 
-use crate::{ConnectionId, FilterHash, FilterSum, Identity, Index, Interest, Place, ShardId, Subscriber};
+use crate::{FilterHash, FilterSum, Index};
 
 /// The index as the broker and the ledger use it.
 pub type Subscriptions = Index<Arc<Subscriber>, Interest>;
@@ -28,9 +27,6 @@ pub struct Target {
     /// The identifiers of them all [MQTT-3.3.4-4].
     pub identifiers: Identifiers,
 }
-
-/// Subscription Identifiers [5.0 section 3.8.2.1.2]; mostly none.
-pub type Identifiers = ThinVec<NonZeroU32>;
 
 impl Target {
     /// A member of a group.
@@ -167,8 +163,11 @@ impl Targets {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
-    use crate::{Change, Dispatch, QueueId};
+    use crate::Change;
+    use base::{Dispatch, QueueId};
 
     fn subscriber(name: &str, shard: usize, slot: u32) -> Arc<Subscriber> {
         let connection = ConnectionId { slot, generation: 0 };

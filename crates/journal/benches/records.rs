@@ -5,9 +5,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
+use base::{Message, Now};
 use journal::record::{Decoder, encode_group};
 use ledger::{Granted, Incarnation, MessageId, Queued, Record};
-use session::{Message, Now};
 use wire::{Publish, Qos};
 
 /// In one piece, as many as a commit may have.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::thread;
 
 use ledger::{
-    Address, Addressed, Durability, Fetched, Found, Instruments, Keeper, Lsn, Needs, Progress, Record,
-    Recovered, Refusal, Room, Source, Wanted,
+    Address, Addressed, Fetched, Found, Keeper, Lsn, Needs, Progress, Record, Recovered, Refusal, Room,
+    Source, Wanted,
 };
+use protocol::{Durability, Instruments};
 
 use crate::ahead::{Batch, Frames};
 use crate::fetcher::{Desk, Fetcher};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use ledger::{Durability, Instruments};
+use protocol::{Durability, Instruments};
 
 use crate::{Log, Status};
 

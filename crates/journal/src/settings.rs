@@ -1,6 +1,6 @@
 //! What an operator may choose.
 
-use ledger::Durability;
+use protocol::Durability;
 
 use crate::OpenError;
 use crate::frame::{HEADER_BYTES, PAGE_BYTES};

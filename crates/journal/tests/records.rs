@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 
+use base::{Message, Now};
 use journal::simulated::Simulated;
 use journal::{Directory, DirectoryError, Fault, Journal, OpenError, Opening, Settings, Storage, Wake};
 use ledger::{Addressed, Granted, Incarnation, Keeper, Lsn, MessageId, Queued, Record, Recovered, Source};
-use session::{Message, Now};
 use wire::{PacketId, Publish, Qos};
 
 fn settings() -> Settings {

@@ -7,11 +7,11 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
-use index::{Identifiers, Interest, Subscriptions};
+use base::{Identifiers, Interest, Message, Now};
+use index::Subscriptions;
 use ledger::{
     Address, Addressed, Granted, Incarnation, Ledger, MessageId, Queued, Record, Settings, WillFate,
 };
-use session::{Message, Now};
 use topic::TopicName;
 use wire::{Delivery, PacketId, Publish, Qos};
 

@@ -1,16 +1,14 @@
 //! What clients say of the exchanges that are open, in both directions (MQTT 5.0, 4.3).
 
-use index::{Place, QueueId, ShardId};
-use session::{Now, Ticket};
+use base::{Now, Place, QueueId, ShardId, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
-use crate::brake::Mark;
-use crate::command::{Delivered, Origin, Reply};
 use crate::gauges::shift;
 use crate::in_flight::State;
 use crate::record::MessageId;
-use crate::replies::{Answer, QueueOf};
+use crate::replies::Answer;
 use crate::{Effects, Ledger, Record};
+use protocol::{Delivered, Origin, Reply};
 
 /// How an exchange ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +36,7 @@ impl Ledger {
         to: &mut impl Effects,
     ) {
         match what {
-            Delivered::Session { queue, packet_id } if self.is_on(queue, place) => {
+            Delivered::Session { queue, packet_id } if self.lines.is_on(queue, place) => {
                 self.finish(queue, packet_id, outcome, to);
             }
             Delivered::Session { .. } => {}
@@ -56,20 +54,21 @@ impl Ledger {
         outcome: Outcome,
         to: &mut impl Effects,
     ) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
+        let session = self.lines.session(id).expect("the session that answers is there");
+        // A client may acknowledge what it was never sent.
         let Some(exchange) = session.in_flight.find(packet_id) else { return };
-        let incarnation = session.incarnation.unwrap_or_default();
-        let finished = Record::Finished { session: incarnation, packet_id };
+        let bytes = exchange.bytes;
+        let finished = session.incarnation().map(|session| Record::Finished { session, packet_id });
         let record = match &exchange.state {
             // Only PUBREC goes on from here.
             State::Own(_, entry) if entry.qos() == Qos::ExactlyOnce && outcome == Outcome::Accepted => {
                 return;
             }
-            State::Own(_, entry) => entry.is_recorded().then_some(finished),
-            State::Released => Some(finished),
+            State::Own(_, entry) => finished.filter(|_| entry.is_recorded()),
+            State::Released => finished,
             State::Taken { .. } => None,
             State::Shared { group, message } => {
-                let group = self.groups.table.find(*group);
+                let group = self.lines.group(*group);
                 let held = group.and_then(|group| Some((group, group.held.get(message)?)));
                 let entry = held.and_then(|(group, held)| Some((group, held.entry.as_ref()?)));
                 let recorded = entry.filter(|(_, entry)| entry.is_recorded());
@@ -82,17 +81,11 @@ impl Ledger {
             let _ = self.reason(refusal);
             return;
         }
-        let Some(exchange) = session.in_flight.remove(packet_id) else { return };
+        let weight = self.lines.mark.weight(bytes);
+        let line = self.lines.find_mut(id).expect("the session was there before this was recorded");
+        let session = line.session_mut().expect("it is a session");
+        let exchange = session.in_flight.remove(packet_id).expect("it was there before this was recorded");
         self.moved.forget(&exchange);
-        let weight = Mark::of(&self.settings).weight(exchange.bytes);
-        let mut lane = exchange.lane;
-        if let State::Shared { group: id, message } | State::Taken { group: id, message } = exchange.state
-            && let Some(group) = self.groups.table.find_mut(id)
-        {
-            let held = group.held.remove(&message);
-            lane = held.and_then(|held| held.lane).map(|lane| (id, lane));
-            group.growth.patience.progress(weight);
-        }
         let counter = match outcome {
             Outcome::Accepted => &self.gauges.acknowledged,
             Outcome::Refused => &self.gauges.refused_by_client,
@@ -101,10 +94,19 @@ impl Ledger {
         shift(&self.gauges.in_flight, counter, 1);
         if let Some(online) = &mut session.online {
             online.finished(exchange.bytes);
-            online.growth.patience.progress(weight);
-            if !(session.queue.is_empty() && online.hungry.is_empty() && online.again.is_empty()) {
-                self.is_ready(QueueOf::Session(id));
+            let has_more = !(online.hungry.is_empty() && online.again.is_empty());
+            line.growth.patience.progress(weight);
+            if has_more || !line.queue.is_empty() {
+                self.lines.is_ready(id);
             }
+        }
+        let mut lane = exchange.lane;
+        if let State::Shared { group: id, message } | State::Taken { group: id, message } = exchange.state
+            && let Some(line) = self.lines.find_mut(id)
+        {
+            line.growth.patience.progress(weight);
+            let held = line.group_mut().and_then(|group| group.held.remove(&message));
+            lane = held.and_then(|held| held.lane).map(|lane| (id, lane));
         }
         lane.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane, weight));
     }
@@ -119,19 +121,18 @@ impl Ledger {
         to: &mut impl Effects,
     ) {
         let Some(place) = self.origin(from, origin) else { return };
-        let Some(session) = self.sessions.find_mut(origin.queue) else { return };
+        let session = self.lines.session_mut(origin.queue).expect("a session is on its connection");
         let reason = match session.in_flight.find(packet_id).map(|exchange| &exchange.state) {
             // The client has not heard PUBREL: it waits for the record of the first.
             Some(State::Released) => self.replies.promise(place).err().unwrap_or(ReasonCode::Success),
             Some(State::Own(_, entry)) if entry.qos() == Qos::ExactlyOnce => {
-                let incarnation = session.incarnation.unwrap_or_default();
-                let record = Record::Received { session: incarnation, packet_id };
+                let name = session.incarnation().expect("what is a session's own is one's that lasts");
+                let record = Record::Received { session: name, packet_id };
                 match self.replies.commit(&[record], to) {
                     Ok(()) => {
-                        if let Some(exchange) = session.in_flight.advance(packet_id) {
-                            self.moved.forget(exchange);
-                            exchange.state = State::Released;
-                        }
+                        let exchange = session.in_flight.advance(packet_id).expect("it was found");
+                        self.moved.forget(exchange);
+                        exchange.state = State::Released;
                         ReasonCode::Success
                     }
                     Err(refusal) => self.reason(refusal),
@@ -152,12 +153,13 @@ impl Ledger {
         to: &mut impl Effects,
     ) {
         let Some(place) = self.origin(from, origin) else { return };
-        let Some(session) = self.sessions.find_mut(origin.queue) else { return };
-        let reason = if session.unreleased.contains(&packet_id) {
-            let incarnation = session.incarnation.unwrap_or_default();
-            match self.replies.commit(&[Record::Closed { session: incarnation, packet_id }], to) {
+        let session = self.lines.session_mut(origin.queue).expect("a session is on its connection");
+        let lasting = session.lasting.as_mut().filter(|lasting| lasting.unreleased.contains(&packet_id));
+        let reason = if let Some(lasting) = lasting {
+            let closed = Record::Closed { session: lasting.incarnation, packet_id };
+            match self.replies.commit(&[closed], to) {
                 Ok(()) => {
-                    self.unreleased -= usize::from(session.unreleased.remove(&packet_id));
+                    self.unreleased -= usize::from(lasting.unreleased.remove(&packet_id));
                     ReasonCode::Success
                 }
                 Err(refusal) => self.reason(refusal),
@@ -170,7 +172,7 @@ impl Ledger {
 
     fn origin(&self, from: ShardId, origin: Origin) -> Option<Place> {
         let place = Place { shard: from, connection: origin.connection };
-        self.is_on(origin.queue, place).then_some(place)
+        self.lines.is_on(origin.queue, place).then_some(place)
     }
 
     fn answer_stored(

@@ -13,16 +13,15 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use index::QueueId;
-use session::Message;
+use base::{Budget, Message, Now, QueueId};
 use wire::PacketId;
 
 use crate::entry::Entry;
 use crate::in_flight::State;
+use crate::lines::{Line, Owner};
 use crate::queue::Queue;
 use crate::record::MessageId;
-use crate::replies::QueueOf;
-use crate::{Address, Effects, Ledger};
+use crate::{Address, Effects, Ledger, RETRY_MS};
 
 /// So far ahead of its reader a queue is read; and what comes so near to a reader who is there stays in memory...
 const MESSAGES_AHEAD: usize = 64;
@@ -43,7 +42,7 @@ pub struct Wanted {
 /// Who waits for it.
 #[derive(Debug, Clone, Copy)]
 struct Whose {
-    queue: QueueOf,
+    queue: QueueId,
     message: MessageId,
     /// It has left the queue, and is to be sent again.
     packet_id: Option<PacketId>,
@@ -73,9 +72,11 @@ pub enum Found {
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
     under_way_bytes: usize,
+    /// When queues that wait ask again.
+    retry_ms: Option<u64>,
     /// Queues that wait until less is, in turn; each once.
-    waiting: VecDeque<QueueOf>,
-    are_waiting: BTreeSet<QueueOf>,
+    waiting: VecDeque<QueueId>,
+    are_waiting: BTreeSet<QueueId>,
 }
 
 impl Bodies {
@@ -84,18 +85,27 @@ impl Bodies {
     }
 
     /// Puts a queue into the line of those that wait, if it does not stand there.
-    fn put_off(&mut self, queue: QueueOf) {
+    fn put_off(&mut self, queue: QueueId) {
         if self.are_waiting.insert(queue) {
             self.waiting.push_back(queue);
         }
     }
 
-    /// The next queue that waits, if it need not any longer.
-    fn next(&mut self) -> Option<QueueOf> {
-        let next = if self.has_room() { self.waiting.pop_front() } else { None }?;
+    /// The next queue that waits.
+    fn next(&mut self) -> Option<QueueId> {
+        let next = self.waiting.pop_front()?;
         self.are_waiting.remove(&next);
         Some(next)
     }
+
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        self.retry_ms
+    }
+}
+
+/// How far ahead of its reader a queue is read now, in bytes.
+fn bytes_ahead(budget: &Budget) -> usize {
+    if budget.is_tight_to_keep() { Budget::WAITING_BYTES_ALLOWED } else { BYTES_AHEAD }
 }
 
 /// Whether what comes behind these messages is soon wanted by a reader who is there.
@@ -111,20 +121,16 @@ impl Ledger {
     }
 
     /// Asks for the first messages of a queue that are not in memory.
-    pub(crate) fn want_first(&mut self, queue: QueueOf, to: &mut impl Effects) {
-        let waiting = match queue {
-            QueueOf::Session(id) => self.sessions.find_mut(id).map(|session| &mut session.queue),
-            QueueOf::Group(id) => self.groups.table.find_mut(id).map(|group| &mut group.queue),
-        };
-        let Some(waiting) = waiting.filter(|waiting| waiting.is_away_within(MESSAGES_AHEAD / 2)) else {
-            return;
-        };
-        if !self.bodies.has_room() {
+    pub(crate) fn want_first(&mut self, queue: QueueId, to: &mut impl Effects) {
+        let line = self.lines.find_mut(queue).filter(|line| line.queue.is_away_within(MESSAGES_AHEAD / 2));
+        let Some(Line { queue: waiting, .. }) = line else { return };
+        if !self.bodies.has_room() || self.tally.budget().is_full() {
             return self.bodies.put_off(queue);
         }
+        let bytes_ahead = bytes_ahead(self.tally.budget());
         let (mut bytes, mut has_come) = (0, false);
         for (message, entry) in waiting.iter_mut().take(MESSAGES_AHEAD) {
-            if bytes > 0 && bytes + entry.size_bytes() > BYTES_AHEAD {
+            if bytes > 0 && bytes + entry.size_bytes() > bytes_ahead {
                 break;
             }
             bytes += entry.size_bytes();
@@ -135,31 +141,35 @@ impl Ledger {
         }
         if has_come {
             // Another queue had it: nothing is read that would tell.
-            self.is_ready(queue);
+            self.lines.is_ready(queue);
         }
     }
 
     /// Asks for the first messages that are to be sent again and are not in memory.
     pub(crate) fn want_again(&mut self, id: QueueId, to: &mut impl Effects) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
+        let Some(session) = self.lines.session_mut(id) else { return };
         let Some(online) = &session.online else { return };
-        if !self.bodies.has_room() {
-            return self.bodies.put_off(QueueOf::Session(id));
+        if !self.bodies.has_room() || self.tally.budget().is_full() {
+            return self.bodies.put_off(id);
         }
-        let mut has_come = false;
+        let bytes_ahead = bytes_ahead(self.tally.budget());
+        let (mut bytes, mut has_come) = (0, false);
         for packet_id in online.again.iter().take(MESSAGES_AHEAD) {
             if let Some(exchange) = session.in_flight.find_mut(*packet_id)
                 && let State::Own(message, entry) = &mut exchange.state
             {
-                let (queue, message, packet_id) = (QueueOf::Session(id), *message, Some(*packet_id));
-                let of = Whose { queue, message, packet_id };
+                if bytes > 0 && bytes + entry.size_bytes() > bytes_ahead {
+                    break;
+                }
+                bytes += entry.size_bytes();
+                let of = Whose { queue: id, message: *message, packet_id: Some(*packet_id) };
                 let was_away = entry.message().is_none();
                 self.bodies.under_way_bytes += want(entry, of, to);
                 has_come |= was_away && entry.message().is_some();
             }
         }
         if has_come {
-            self.is_ready(QueueOf::Session(id));
+            self.lines.is_ready(id);
         }
     }
 
@@ -176,21 +186,38 @@ impl Ledger {
             }
         }
         // It may have left meanwhile, and what is behind it was not asked for.
-        self.is_ready(of.queue);
-        while let Some(queue) = self.bodies.next() {
-            if let QueueOf::Session(id) = queue {
-                self.want_again(id, to);
-            }
+        self.lines.is_ready(of.queue);
+        self.want_some(to);
+    }
+
+    /// Queues that wait ask for their messages as long as there is room.
+    fn want_some(&mut self, to: &mut impl Effects) {
+        while self.bodies.has_room()
+            && !self.tally.budget().is_full()
+            && let Some(queue) = self.bodies.next()
+        {
+            self.want_again(queue, to);
             self.want_first(queue, to);
-            self.is_ready(queue);
+            self.lines.is_ready(queue);
+        }
+    }
+
+    /// The same by the clock: nobody tells that there is memory again.
+    pub(crate) fn want_put_off(&mut self, now: Now, to: &mut impl Effects) {
+        if self.bodies.retry_ms.is_none_or(|retry_ms| retry_ms <= now.monotonic_ms) {
+            self.want_some(to);
+            let waits = !self.bodies.waiting.is_empty();
+            self.bodies.retry_ms = waits.then(|| now.monotonic_ms + RETRY_MS);
         }
     }
 
     /// The reader of a queue has gone: what was read for it, or kept near it, goes out of memory where there is too much.
     pub(crate) fn put_away(&mut self, id: QueueId) {
         let bytes_max = self.settings.queued_bytes_in_memory;
-        let Some(session) = self.sessions.find_mut(id) else { return };
-        let near = session.queue.iter_mut().take(2 * MESSAGES_AHEAD).map(|(_, entry)| entry);
+        let Some(Line { queue, owner: Owner::Session(session), .. }) = self.lines.find_mut(id) else {
+            return;
+        };
+        let near = queue.iter_mut().take(2 * MESSAGES_AHEAD).map(|(_, entry)| entry);
         for entry in session.in_flight.own_all().chain(near) {
             if self.live.in_memory_bytes() <= bytes_max {
                 return;
@@ -202,11 +229,10 @@ impl Ledger {
     /// A message that is where it was when it was asked for.
     fn entry_of(&mut self, of: Whose) -> Option<&mut Entry> {
         let Whose { queue, message, packet_id } = of;
-        match (queue, packet_id) {
-            (QueueOf::Group(id), _) => self.groups.table.find_mut(id)?.queue.find_mut(message),
-            (QueueOf::Session(id), None) => self.sessions.find_mut(id)?.queue.find_mut(message),
-            (QueueOf::Session(id), Some(packet_id)) => {
-                match &mut self.sessions.find_mut(id)?.in_flight.find_mut(packet_id)?.state {
+        match packet_id {
+            None => self.lines.find_mut(queue)?.queue.find_mut(message),
+            Some(packet_id) => {
+                match &mut self.lines.session_mut(queue)?.in_flight.find_mut(packet_id)?.state {
                     State::Own(id, entry) if *id == message => Some(entry),
                     _ => None,
                 }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use ::session::Now;
-use index::{Level, Subscriber, Target, Targets};
+use base::{Level, Now, QueueId, Subscriber};
+use index::{Target, Targets};
 
-use crate::lanes::Lanes;
+use crate::group::Group;
+use crate::lines::{Line, Lines, Owner};
 use crate::queue::Queue;
-use crate::replies::{Brake, QueueOf};
+use crate::replies::Brake;
 use crate::{Effects, Ledger, Settings};
 
 /// The longest time for which publishers wait for one reader that has not taken a mark's worth, if no other has room.
@@ -22,16 +23,31 @@ const TRIAL_MS_MIN: u64 = 250;
 /// The maximum number of other receivers that are looked at to find one with room.
 const WITNESSES: usize = 64;
 
+/// As many messages may wait whatever their length: a single message may be longer than the bytes of the mark, and then its
+/// reader would be over its mark however fast it is.
+const FEW_MESSAGES: usize = 4;
+/// Minimum time for which nobody called, although something was due, from which the process was absent: it was stopped, the
+/// machine was suspended, or a turn took very long.
+const ABSENCE_MS: u64 = 1_000;
+
 /// A queue that has grown by more than this is over its mark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     messages: usize,
     bytes: usize,
+    /// No fewer messages are too many for their bytes.
+    few: usize,
 }
 
 impl Mark {
     pub(crate) fn of(settings: &Settings) -> Self {
-        Self { messages: settings.brake_messages, bytes: settings.brake_bytes }
+        Self { messages: settings.brake_messages, bytes: settings.brake_bytes, few: FEW_MESSAGES }
+    }
+
+    /// A half or a quarter of the mark.
+    fn part(self, divisor: usize) -> Self {
+        let Self { messages, bytes, few } = self;
+        Self { messages: messages / divisor, bytes: bytes / divisor, few: few / divisor }
     }
 
     /// What a message counts for: a mark's worth is as many messages, or as many bytes, as make the mark.
@@ -41,6 +57,23 @@ impl Mark {
 
     fn worth(self) -> usize {
         self.bytes.max(1)
+    }
+}
+
+/// The clock by which readers are judged. It stands still while the process is absent: nobody could be heard, and nobody
+/// could acknowledge anything.
+#[derive(Debug, Default)]
+pub(crate) struct PatienceClock {
+    /// When somebody called last, on the monotonic clock.
+    seen_ms: u64,
+    /// The sum of all absences, in milliseconds.
+    absent_ms: u64,
+}
+
+impl PatienceClock {
+    /// A time of the monotonic clock on this clock.
+    fn at(&self, monotonic_ms: u64) -> u64 {
+        monotonic_ms.saturating_sub(self.absent_ms)
     }
 }
 
@@ -235,15 +268,13 @@ impl Growth {
     }
 
     fn is_over(&self, queue: &Queue, mark: Mark) -> bool {
-        self.messages_of(queue) > mark.messages || self.bytes_of(queue) > mark.bytes
+        let messages = self.messages_of(queue);
+        messages > mark.messages || messages > mark.few && self.bytes_of(queue) > mark.bytes
     }
 
     /// At most a quarter of the mark waits: its reader is as good as any other.
     fn renew_if_drained(&mut self, queue: &Queue, mark: Mark, now_ms: u64) {
-        if !self.patience.is_rested()
-            && self.messages_of(queue) <= mark.messages / 4
-            && self.bytes_of(queue) <= mark.bytes / 4
-        {
+        if !self.patience.is_rested() && !self.is_over(queue, mark.part(4)) {
             self.patience.renew(now_ms);
         }
     }
@@ -257,125 +288,117 @@ impl Growth {
     }
 }
 
-impl Ledger {
-    /// Whether a queue has grown by more than it should since somebody reads it: then its publishers are braked.
-    pub(crate) fn has_grown(&self, queue: QueueOf) -> bool {
-        let mark = Mark::of(&self.settings);
-        match queue {
-            QueueOf::Session(id) => self.sessions.find(id).is_some_and(|session| {
-                let is_slow = session.subscriber.gauge.level() == Level::Slow;
-                let online = session.online.as_ref().filter(|online| online.is_open && !is_slow);
-                online.is_some_and(|online| online.growth.is_over(&session.queue, mark))
-            }),
-            QueueOf::Group(id) => self.groups.table.find(id).is_some_and(|group| {
-                let has_lanes_grown = |lanes: &Lanes| lanes.has_more_than(mark.messages);
-                group.connected > 0
-                    && group.growth.is_over(&group.queue, mark)
-                    && group.lanes.as_deref().is_none_or(has_lanes_grown)
-            }),
-        }
+impl Line {
+    /// Whether it has grown by more than it should since somebody reads it: then its publishers are braked.
+    fn has_grown(&self, mark: Mark) -> bool {
+        let may_be_waited_for = match &self.owner {
+            Owner::Session(session) => session.subscriber.gauge.level() != Level::Slow,
+            Owner::Group(group) => {
+                group.lanes.as_deref().is_none_or(|lanes| lanes.has_more_than(mark.messages))
+            }
+        };
+        self.has_reader() && may_be_waited_for && self.growth.is_over(&self.queue, mark)
     }
 
-    /// Whether a queue has a reader, and at most half of its mark waits: queues that are at their marks together are none
-    /// that could take more.
-    fn has_room(&self, queue: QueueOf) -> bool {
-        let Mark { messages, bytes } = Mark::of(&self.settings);
-        let half = Mark { messages: messages / 2, bytes: bytes / 2 };
-        match queue {
-            QueueOf::Session(id) => self.sessions.find(id).is_some_and(|session| {
-                let online = session.online.as_ref().filter(|online| online.is_open);
-                online.is_some_and(|online| !online.growth.is_over(&session.queue, half))
-            }),
-            QueueOf::Group(id) => self
-                .groups
-                .table
-                .find(id)
-                .is_some_and(|group| group.connected > 0 && !group.growth.is_over(&group.queue, half)),
-        }
+    /// Whether it has a reader, and at most half of its mark waits: lines that are at their marks together are none that
+    /// could take more.
+    fn has_room(&self, mark: Mark) -> bool {
+        self.has_reader() && !self.growth.is_over(&self.queue, mark.part(2))
+    }
+}
+
+impl Lines {
+    pub(crate) fn has_grown(&self, id: QueueId) -> bool {
+        self.find(id).is_some_and(|line| line.has_grown(self.mark))
     }
 
-    /// A message has come into a queue that is over its mark. Returns the reason why its publisher waits, if it does.
-    pub(crate) fn arrive(&mut self, queue: QueueOf, arrival: &mut Arrival<'_>, now_ms: u64) -> Option<Brake> {
-        let mark = Mark::of(&self.settings);
+    fn has_room(&self, id: QueueId) -> bool {
+        self.find(id).is_some_and(|line| line.has_room(self.mark))
+    }
+
+    /// A message has come into a line that is over its mark. Returns the reason why its publisher waits, if it does.
+    pub(crate) fn arrive(
+        &mut self,
+        queue: QueueId,
+        arrival: &mut Arrival<'_>,
+        monotonic_ms: u64,
+    ) -> Option<Brake> {
+        let (mark, now_ms) = (self.mark, self.patience_clock.at(monotonic_ms));
         let Arrival { bytes, targets, others_have_room } = arrival;
         let weight = mark.weight(*bytes);
         let others_have_room = *others_have_room.get_or_insert_with(|| self.is_taken_elsewhere(targets));
-        self.with_patience(queue, mark, |patience| patience.arrive(weight, others_have_room, mark, now_ms));
+        self.with_patience(queue, |patience| patience.arrive(weight, others_have_room, mark, now_ms));
         let waits = self.is_worth_waiting(queue, now_ms);
         waits.then_some(Brake { queue, beside_others: others_have_room })
     }
 
-    /// Whether the publishers of a queue wait for its reader: it has grown, and the reader is worth it.
-    pub(crate) fn is_braked(&mut self, queue: QueueOf, now: Now) -> bool {
-        self.has_grown(queue) && self.is_worth_waiting(queue, now.monotonic_ms)
+    /// Whether the publishers of a line wait for its reader: it has grown, and the reader is worth it.
+    pub(crate) fn is_braked(&mut self, queue: QueueId, now: Now) -> bool {
+        self.has_grown(queue) && self.is_worth_waiting(queue, self.patience_clock.at(now.monotonic_ms))
     }
 
-    fn is_worth_waiting(&mut self, queue: QueueOf, now_ms: u64) -> bool {
-        let mark = Mark::of(&self.settings);
-        let mut is_worth_waiting = false;
-        self.with_patience(queue, mark, |patience| {
+    fn is_worth_waiting(&mut self, queue: QueueId, now_ms: u64) -> bool {
+        let (mark, mut is_worth_waiting) = (self.mark, false);
+        self.with_patience(queue, |patience| {
             is_worth_waiting |= patience.is_worth_waiting(mark, now_ms);
         });
         is_worth_waiting
     }
 
-    /// The patience with the reader of a queue; where keys keep their order, with each member for whom too much waits.
-    fn with_patience(&mut self, queue: QueueOf, mark: Mark, mut change: impl FnMut(&mut Patience)) {
-        match queue {
-            QueueOf::Session(id) => {
-                let session = self.sessions.find_mut(id);
-                let online = session.and_then(|session| session.online.as_mut());
-                online.into_iter().for_each(|online| change(&mut online.growth.patience));
-            }
-            QueueOf::Group(id) => {
-                let Some(group) = self.groups.table.find_mut(id) else { return };
-                match &mut group.lanes {
-                    Some(lanes) => lanes.change_patience(mark.messages, change),
-                    None => change(&mut group.growth.patience),
-                }
-            }
+    /// The patience with the reader of a line; where keys keep their order, with each member for whom too much waits.
+    fn with_patience(&mut self, id: QueueId, mut change: impl FnMut(&mut Patience)) {
+        let messages = self.mark.messages;
+        let Some(line) = self.find_mut(id) else { return };
+        match &mut line.owner {
+            Owner::Group(Group { lanes: Some(lanes), .. }) => lanes.change_patience(messages, change),
+            Owner::Group(_) | Owner::Session(_) => change(&mut line.growth.patience),
         }
     }
 
-    /// Lets the publishers of a queue go on, if there are any who wait and need not any longer.
-    pub(crate) fn release_brake(&mut self, queue: QueueOf, now: Now, to: &mut impl Effects) {
-        if !self.replies.withheld.is_empty() && !self.is_braked(queue, now) {
-            self.replies.withheld.release(queue, now.monotonic_ms, to);
+    /// Something may have been taken from a line.
+    pub(crate) fn renew_patience(&mut self, id: QueueId, now: Now) {
+        let (mark, now_ms) = (self.mark, self.patience_clock.at(now.monotonic_ms));
+        let Some(line) = self.find_mut(id) else { return };
+        line.growth.renew_if_drained(&line.queue, mark, now_ms);
+        if let Owner::Group(Group { lanes: Some(lanes), .. }) = &mut line.owner {
+            lanes.renew_patience(now_ms);
         }
     }
 
-    /// Something may have been taken from a queue.
-    pub(crate) fn renew_patience(&mut self, queue: QueueOf, now: Now) {
-        let (mark, now_ms) = (Mark::of(&self.settings), now.monotonic_ms);
-        match queue {
-            QueueOf::Session(id) => {
-                if let Some(session) = self.sessions.find_mut(id)
-                    && let Some(online) = &mut session.online
-                {
-                    online.growth.renew_if_drained(&session.queue, mark, now_ms);
-                }
-            }
-            QueueOf::Group(id) => {
-                if let Some(group) = self.groups.table.find_mut(id) {
-                    group.growth.renew_if_drained(&group.queue, mark, now_ms);
-                    group.lanes.iter_mut().for_each(|lanes| lanes.renew_patience(now_ms));
-                }
-            }
-        }
-    }
-
-    /// Whether a message goes to somebody who is connected and could take more; that is no queue over its mark.
+    /// Whether a message goes to somebody who is connected and could take more; that is no line over its mark.
     fn is_taken_elsewhere(&self, targets: &Targets) -> bool {
         let has_room = |target: &Target| {
             let Subscriber { gauge, queue, .. } = &*target.subscriber;
             gauge.level() == Level::Open
                 && !gauge.is_marked_behind()
-                && queue.is_none_or(|queue| self.has_room(QueueOf::Session(queue)))
+                && queue.is_none_or(|queue| self.has_room(queue))
         };
-        let group_has_room =
-            |group: &Arc<Subscriber>| group.queue.is_some_and(|group| self.has_room(QueueOf::Group(group)));
+        let group_has_room = |group: &Arc<Subscriber>| group.queue.is_some_and(|group| self.has_room(group));
         let straight = targets.shards.iter().flat_map(|(_, targets)| targets.iter());
         straight.take(WITNESSES).any(has_room) || targets.groups.iter().take(WITNESSES).any(group_has_room)
+    }
+}
+
+impl Ledger {
+    /// Notes the time of a call, and whether the process was absent before it.
+    pub(crate) fn look_at_clock(&mut self, now: Now) {
+        let seen_ms = self.lines.patience_clock.seen_ms;
+        if now.monotonic_ms == seen_ms {
+            return;
+        }
+        if seen_ms > 0 && now.monotonic_ms - seen_ms >= ABSENCE_MS {
+            let awaited_ms = if self.has_work() { Some(seen_ms) } else { self.poll_timeout() };
+            let late_ms = awaited_ms.map_or(0, |at_ms| now.monotonic_ms.saturating_sub(at_ms.max(seen_ms)));
+            self.lines.patience_clock.absent_ms += if late_ms >= ABSENCE_MS { late_ms } else { 0 };
+        }
+        self.lines.patience_clock.seen_ms = now.monotonic_ms;
+    }
+
+    /// Lets the publishers of a queue go on, if there are any who wait and need not any longer.
+    pub(crate) fn release_brake(&mut self, queue: QueueId, now: Now, to: &mut impl Effects) {
+        if !self.replies.withheld.is_empty() && !self.lines.is_braked(queue, now) {
+            self.replies.withheld.release(queue, now.monotonic_ms, to);
+        }
     }
 }
 
@@ -383,7 +406,7 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    const MARK: Mark = Mark { messages: 10, bytes: 1_000 };
+    const MARK: Mark = Mark { messages: 10, bytes: 1_000, few: 1 };
 
     #[test]
     fn a_large_message_counts_for_its_bytes_and_a_small_one_for_one_of_many() {

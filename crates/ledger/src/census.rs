@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use index::Interest;
-use session::{Message, Now};
+use base::{Interest, Message, Now};
 
 use crate::entry::Entry;
 use crate::group::Group;
@@ -93,8 +92,7 @@ impl Ledger {
     pub fn over_limits(&self) -> OverLimits {
         let Settings { queue_messages_max, queue_bytes_max, .. } = self.settings;
         let is_over = |queue: &&Queue| queue.len() > queue_messages_max || queue.bytes() > queue_bytes_max;
-        let queues = self.sessions.iter().map(|session| &session.queue);
-        let queues = queues.chain(self.groups.table.iter().map(|group| &group.queue));
+        let queues = self.lines.iter().map(|line| &line.queue);
         OverLimits { retained_bytes: self.retained.over_bytes(), queues: queues.filter(is_over).count() }
     }
 
@@ -102,19 +100,17 @@ impl Ledger {
     /// that it finds.
     #[must_use]
     pub fn expired_waiting(&self, now: Now) -> usize {
-        let sessions = self.sessions.iter().flat_map(|session| session.queue.iter());
-        let groups = self.groups.table.iter().flat_map(|group| {
-            group.returned.iter().map(|(id, entry)| (*id, entry)).chain(group.queue.iter())
-        });
-        sessions.chain(groups).filter(|(_, entry)| entry.is_expired(now)).count()
+        let waiting = self.lines.iter().flat_map(|line| line.queue.iter().map(|(_, entry)| entry));
+        let returned = self.lines.groups().flat_map(|(group, _)| group.returned.values());
+        waiting.chain(returned).filter(|entry| entry.is_expired(now)).count()
     }
 
     /// Counts everything that lasts. Takes as long as there are sessions, subscriptions and messages on their way.
     #[must_use]
     pub fn census(&self) -> Census {
-        let mut sessions: Vec<_> = self.sessions.iter().filter_map(count_session).collect();
+        let mut sessions: Vec<_> = self.lines.sessions().filter_map(count_session).collect();
         sessions.sort_by_key(|session| session.session);
-        let recorded = self.groups.table.iter().filter(|group| group.is_recorded);
+        let recorded = self.lines.groups().filter(|(group, _)| group.is_recorded);
         let mut groups: Vec<_> = recorded.map(count_group).collect();
         groups.sort_by_key(|group| group.group);
         Census {
@@ -128,47 +124,44 @@ impl Ledger {
 }
 
 /// `None` for one that ends with its connection.
-fn count_session(session: &Session) -> Option<SessionCensus> {
+fn count_session((session, queue): (&Session, &Queue)) -> Option<SessionCensus> {
+    let lasting = session.lasting.as_ref()?;
     let on_their_way =
         session.in_flight.in_order().into_iter().filter_map(|exchange| match &exchange.state {
             State::Own(id, entry) => Some((*id, entry)),
             State::Released | State::Shared { .. } | State::Taken { .. } => None,
         });
-    let oldest = on_their_way.chain(session.queue.front()).min_by_key(|(id, _)| *id);
+    let oldest = on_their_way.chain(queue.front()).min_by_key(|(id, _)| *id);
     Some(SessionCensus {
-        session: session.incarnation?,
+        session: lasting.incarnation,
         client_id: Arc::clone(&session.subscriber.client_id),
-        is_connected: session.online.is_some() || session.is_unsettled,
-        expiry_secs: session.expiry_secs,
-        expires_ms: session.expires_ms,
+        is_connected: session.online.is_some() || lasting.is_unsettled,
+        expiry_secs: lasting.expiry_secs,
+        expires_ms: lasting.expires_ms,
         subscriptions: session
             .subscriptions
             .iter()
             .map(|(filter, interest)| (filter.clone(), *interest))
             .collect(),
-        queue: QueueCensus {
-            messages: session.queue.len(),
-            bytes: session.queue.bytes(),
-            oldest: oldest.and_then(keep),
-        },
+        queue: QueueCensus { messages: queue.len(), bytes: queue.bytes(), oldest: oldest.and_then(keep) },
         in_flight: session.in_flight.len(),
-        unreleased: session.unreleased.len(),
-        will: session.will.as_ref().map(|will| (Arc::clone(&will.message), will.delay_secs)),
+        unreleased: lasting.unreleased.len(),
+        will: lasting.will.as_ref().map(|will| (Arc::clone(&will.message), will.delay_secs)),
     })
 }
 
-fn count_group(group: &Group) -> GroupCensus {
+fn count_group((group, queue): (&Group, &Queue)) -> GroupCensus {
     let held = group.held.iter().filter_map(|(id, held)| held.entry.as_ref().map(|entry| (*id, entry)));
     let returned = group.returned.iter().map(|(id, entry)| (*id, entry));
-    let oldest = held.chain(returned).chain(group.queue.front()).min_by_key(|(id, _)| *id);
+    let oldest = held.chain(returned).chain(queue.front()).min_by_key(|(id, _)| *id);
     let returned_bytes: usize = group.returned.values().map(|entry| entry.size_bytes()).sum();
     GroupCensus {
         group: group.incarnation,
         filter: Arc::clone(&group.subscriber.client_id),
         members: group.members,
         queue: QueueCensus {
-            messages: group.queue.len() + group.returned.len(),
-            bytes: group.queue.bytes() + returned_bytes,
+            messages: queue.len() + group.returned.len(),
+            bytes: queue.bytes() + returned_bytes,
             oldest: oldest.and_then(keep),
         },
     }
@@ -182,7 +175,7 @@ fn keep((id, entry): (MessageId, &Entry)) -> Option<(MessageId, Arc<Message>)> {
 mod tests {
     use std::borrow::Cow;
 
-    use session::Now;
+    use base::Now;
     use wire::{PacketId, Qos};
 
     use super::*;

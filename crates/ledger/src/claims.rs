@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use base::{Place, QueueId, ShardId};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
-use index::{Place, QueueId, ShardId};
 
 use crate::Lsn;
-use crate::command::{Claim, Will};
+use protocol::{Claim, Will};
 
 /// ```text
 ///            claim                    claim                   claim
@@ -194,7 +194,7 @@ impl Claims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use index::{ConnectionId, Subscriber};
+    use base::{ConnectionId, Subscriber};
 
     fn client(slot: u32) -> Claimant {
         let connection = ConnectionId { slot, generation: 0 };
@@ -208,7 +208,7 @@ mod tests {
             window: 1,
             packet_bytes_max: u32::MAX,
             will: None,
-            durability: crate::Durability::Fsync,
+            durability: protocol::Durability::Fsync,
         };
         Claimant { shard, claim: Box::new(claim) }
     }

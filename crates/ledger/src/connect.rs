@@ -3,22 +3,23 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use index::{Place, QueueId, ShardId, Subscriber, Subscriptions};
-use session::Now;
+use base::{Now, Place, QueueId, ShardId, Subscriber};
+use index::Subscriptions;
 use topic::TopicFilter;
 use wire::{PacketId, ReasonCode};
 
 use crate::brake::Growth;
 use crate::claims::{Claimant, Gone, Holder, Outcome};
-use crate::command::{Cause, Claim, Claimed, Left, Reply};
 use crate::gauges::{add, subtract};
 use crate::in_flight::State;
+use crate::lines::{Line, Owner};
 use crate::record::{Incarnation, WillFate, WillRecord};
-use crate::replies::{Answer, QueueOf};
+use crate::replies::Answer;
 use crate::restore::pay;
-use crate::session::{Online, PendingWill, Session};
+use crate::session::{Lasting, Online, PendingWill, Session};
 use crate::will::DueWill;
-use crate::{Durability, Effects, Ledger, RETRY_MS, Record, Refusal};
+use crate::{Effects, Ledger, RETRY_MS, Record, Refusal};
+use protocol::{Cause, Claim, Claimed, Durability, Left, Reply};
 
 impl Ledger {
     /// A CONNECT wants its identifier.
@@ -26,6 +27,7 @@ impl Ledger {
         let place = Place { shard: from, connection: claim.connection };
         self.replies.set_durability(place, claim.durability);
         match self.claims.claim(Claimant { shard: from, claim }) {
+            // Rule 8 of `protocol::order`: the newcomer waits until the holder has left.
             Outcome::Evict(place) => to.post(place.shard, Reply::Evict { connection: place.connection }),
             Outcome::Free(claimant) => self.grant(claimant, now, to),
         }
@@ -38,13 +40,13 @@ impl Ledger {
         let id = &left.subscriber.client_id;
         self.cursors.close_all(from, left.connection);
         let Gone::Holder { holder, session, next } = self.claims.left(id, place) else { return };
-        match session {
-            Some(session) if self.lasts(session) => {
-                let lasting = self.sessions.find(session).map_or(0, |session| session.expiry_secs);
-                let expiry_secs = left.expiry_secs.unwrap_or(lasting);
+        let lasting = session.and_then(|session| self.lines.session(session)?.lasting.as_ref());
+        match (session, lasting) {
+            (Some(session), Some(lasting)) => {
+                let expiry_secs = left.expiry_secs.unwrap_or(lasting.expiry_secs);
                 self.depart(session, left.cause, expiry_secs, now, to);
             }
-            session => {
+            (session, _) => {
                 if let Some(session) = session {
                     self.remove_session(session, WillFate::Dropped);
                 }
@@ -58,10 +60,6 @@ impl Ledger {
             Some(next) => self.grant(next, now, to),
             None => self.claims.settle(id),
         }
-    }
-
-    fn lasts(&self, session: QueueId) -> bool {
-        self.sessions.find(session).is_some_and(|session| session.incarnation.is_some())
     }
 
     /// Gives a claimant the identifier, which nobody holds, with the session that it asks for.
@@ -116,16 +114,21 @@ impl Ledger {
             return Err(ReasonCode::QuotaExceeded);
         }
         let will = self.pending_will(claim);
-        let Some(session) = self.sessions.find_mut(id) else {
-            debug_assert!(false, "a client's session is in the table");
-            return Err(ReasonCode::UnspecifiedError);
-        };
-        let connected = connected(session.incarnation.unwrap_or_default(), claim, will.as_ref());
+        let name = self.lines.session(id).and_then(Session::incarnation);
+        let name = name.expect("what a client has without a connection lasts");
+        let connected = connected(name, claim, will.as_ref());
         self.replies.commit(&[connected], to).map_err(|refusal| reason(self, refusal))?;
-        let Some(session) = self.sessions.find_mut(id) else { return Err(ReasonCode::UnspecifiedError) };
-        if session.will.take().is_some_and(|will| will.due_ms.is_some()) {
+        let session = self.lines.session_mut(id).expect("it was there before this was recorded");
+        let lasting = session.lasting.as_mut().expect("what a client has without a connection lasts");
+        if lasting.will.take().is_some_and(|will| will.due_ms.is_some()) {
             subtract(&self.gauges.wills_pending, 1);
         }
+        lasting.will = will.map(Box::new);
+        lasting.left_unix_ms = None;
+        lasting.expires_ms = None;
+        self.timers.set(id, lasting.timer_ms.take(), None);
+        let session = self.lines.session(id).expect("it was there before this was recorded");
+        let lasting = session.lasting.as_ref().expect("what a client has without a connection lasts");
         let is_small = session.is_small(self.settings.units_at_once);
         let subscriptions = session.subscriptions.iter();
         let claimed = is_small.then(|| Claimed {
@@ -133,21 +136,17 @@ impl Ledger {
             subscriber: Arc::clone(&session.subscriber),
             session_present: true,
             subscriptions: subscriptions.map(|(filter, interest)| (filter.clone(), *interest)).collect(),
-            unfinished: session
+            unfinished: lasting
                 .cursors
                 .keys()
                 .filter_map(|filter| Some((filter.clone(), *session.subscriptions.get(filter)?)))
                 .collect(),
             has_more_unfinished: false,
-            unreleased: session.unreleased.iter().copied().collect(),
+            unreleased: lasting.unreleased.iter().copied().collect(),
         });
-        session.will = will.map(Box::new);
-        session.left_unix_ms = None;
-        session.expires_ms = None;
-        self.timers.set(id, session.timer_ms.take(), None);
         self.come_online(id, place, claim);
         if !is_small {
-            let online = self.sessions.find_mut(id).and_then(|session| session.online.as_mut());
+            let online = self.lines.session_mut(id).and_then(|session| session.online.as_mut());
             online.into_iter().for_each(|online| online.is_restored = true);
             self.restore(id, place);
         }
@@ -170,19 +169,15 @@ impl Ledger {
             add(&self.gauges.connects_refused_memory, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
-        if lasts && existing.is_none() && self.lasting.len() >= self.settings.sessions_max {
+        if lasts && existing.is_none() && self.lines.lasting_len() >= self.settings.sessions_max {
             add(&self.gauges.sessions_refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
         let incarnation = self.next_incarnation();
         let will = if lasts { self.pending_will(&claim) } else { None };
-        let old = existing.and_then(|id| self.sessions.find(id));
-        let fate = match old {
-            Some(Session { will: Some(_), .. }) => WillFate::Due,
-            _ => WillFate::Dropped,
-        };
-        let ended = old.and_then(|session| session.incarnation);
-        let ended = ended.map(|session| Record::Ended { session, will: fate });
+        let old = existing.and_then(|id| self.lines.session(id)?.lasting.as_ref());
+        let fate = old.map_or(WillFate::Dropped, Lasting::fate_at_end);
+        let ended = old.map(|old| Record::Ended { session: old.incarnation, will: fate });
         let client_id = Cow::Borrowed(&*claim.subscriber.client_id);
         let begun = lasts.then_some(Record::Session { session: incarnation, client_id });
         let connected = lasts.then(|| connected(incarnation, &claim, will.as_ref()));
@@ -208,27 +203,27 @@ impl Ledger {
             self.claims.hold(&subscriber.client_id, holder, None);
             return Ok(claimed(subscriber));
         }
-        let id = self.sessions.insert(|id| {
-            let subscriber = Subscriber::lasting(Arc::clone(&claim.subscriber.client_id), id);
-            Session { will: will.map(Box::new), ..Session::new(Arc::new(subscriber), Some(incarnation)) }
+        let mut subscriber = Arc::clone(&claim.subscriber);
+        let id = self.lines.insert(|id| {
+            subscriber = Arc::new(Subscriber::lasting(Arc::clone(&subscriber.client_id), id));
+            let mut session = Session::lasting(Arc::clone(&subscriber), incarnation);
+            session.lasting.as_mut().expect("it lasts").will = will.map(Box::new);
+            Line::new(Owner::Session(session))
         });
-        self.lasting.insert(incarnation, id);
         add(&self.gauges.sessions, 1);
         self.come_online(id, place, &claim);
-        let subscriber = self.sessions.find(id).map(|session| Arc::clone(&session.subscriber));
-        Ok(claimed(subscriber.unwrap_or(claim.subscriber)))
+        Ok(claimed(subscriber))
     }
 
-    /// Whether the will of a claim takes more than the one that the session has.
     /// Whether the will of a client adds more memory than its session may free: an older will, and messages that wait
     /// for the client to take them.
     fn brings_larger_will(&self, session: Option<QueueId>, claim: &Claim) -> bool {
-        let session = session.and_then(|id| self.sessions.find(id));
-        let freed = |session: &Session| {
-            let will = session.will.as_ref().map_or(0, |will| will.message.size_bytes());
-            will + session.queue.bytes()
+        let freed = |line: &Line| {
+            let lasting = line.session().and_then(|session| session.lasting.as_ref());
+            let will = lasting.and_then(|lasting| lasting.will.as_ref());
+            will.map_or(0, |will| will.message.size_bytes()) + line.queue.bytes()
         };
-        let freed_bytes = session.map_or(0, freed);
+        let freed_bytes = session.and_then(|id| self.lines.find(id)).map_or(0, freed);
         claim.will.as_ref().is_some_and(|will| will.message.size_bytes() > freed_bytes)
     }
 
@@ -245,9 +240,10 @@ impl Ledger {
     }
 
     fn come_online(&mut self, id: QueueId, place: Place, claim: &Claim) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
-        session.expiry_secs = claim.expiry_secs;
-        session.was_refused = false;
+        let session = self.lines.session_mut(id).expect("the session of a connection that has come is there");
+        let lasting = session.lasting.as_mut().expect("it lasts");
+        lasting.expiry_secs = claim.expiry_secs;
+        lasting.was_refused = false;
         session.online = Some(Box::new(Online::new(place, claim.window, claim.packet_bytes_max)));
         let Claim { window, packet_bytes_max, .. } = *claim;
         let holder = Holder { place, window, packet_bytes_max, will: None };
@@ -257,13 +253,17 @@ impl Ledger {
     /// The shard knows that the connection has the session, so that others may lead there, and what is under way goes on
     /// [MQTT-4.4.0-1].
     pub(crate) fn open(&mut self, id: QueueId, place: Place, to: &mut impl Effects) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
+        // The connection may have gone before its shard could be told.
+        let Some(Line { owner: Owner::Session(session), queue, growth, .. }) = self.lines.find_mut(id) else {
+            return;
+        };
         let Some(online) = session.online.as_mut().filter(|online| online.place == place) else { return };
+        let lasting = session.lasting.as_ref().expect("it lasts");
         add(&self.gauges.sessions_connected, 1);
         online.is_open = true;
         online.opened_behind = self.last_message;
-        let has_more_unfinished = online.is_restored && !session.cursors.is_empty();
-        online.growth = Growth::begin(&session.queue);
+        let has_more_unfinished = online.is_restored && !lasting.cursors.is_empty();
+        *growth = Growth::begin(queue);
         for exchange in session.in_flight.in_order() {
             let packet_id = exchange.packet_id;
             match exchange.state {
@@ -280,7 +280,7 @@ impl Ledger {
             self.restore_unfinished(id, place);
         }
         self.move_in_groups(id);
-        self.is_ready(QueueOf::Session(id));
+        self.lines.is_ready(id);
     }
 
     /// The connection of a session that lasts is over.
@@ -292,14 +292,15 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let Some(session) = self.sessions.find(id) else { return };
-        let fate = match &session.will {
+        let lasting = self.lines.session(id).and_then(|session| session.lasting.as_ref());
+        let lasting = lasting.expect("a session that lasts is there until it has ended");
+        let fate = match &lasting.will {
             None => WillFate::Dropped,
             Some(_) if cause == Cause::Normal => WillFate::Dropped,
             Some(will) if will.delay_secs == 0 || expiry_secs == 0 => WillFate::Due,
             Some(_) => WillFate::Waits,
         };
-        let incarnation = session.incarnation.unwrap_or_default();
+        let incarnation = lasting.incarnation;
         let record = match expiry_secs {
             0 => Record::Ended { session: incarnation, will: fate },
             _ => Record::Left { session: incarnation, expiry_secs, unix_ms: now.unix_ms, will: fate },
@@ -316,7 +317,8 @@ impl Ledger {
     }
 
     fn go_offline(&mut self, id: QueueId, expiry_secs: u32, fate: WillFate, now: Now) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
+        let lasting = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
+        let session = lasting.expect("a session that lasts is there until it has ended");
         let after = |secs: u32| now.monotonic_ms.saturating_add(u64::from(secs) * 1_000);
         session.expiry_secs = expiry_secs;
         session.left_unix_ms = Some(now.unix_ms);
@@ -345,9 +347,10 @@ impl Ledger {
 
     /// Takes a session off its connection. What a group has lent it goes back.
     pub(crate) fn disconnect(&mut self, id: QueueId) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
-        let Some(online) = session.online.take().filter(|online| online.is_open) else { return };
-        drop(online);
+        let session = self.lines.session_mut(id).expect("a session that lasts is there until it has ended");
+        if session.online.take().is_none_or(|online| !online.is_open) {
+            return;
+        }
         subtract(&self.gauges.sessions_connected, 1);
         session.subscriber.move_to(None);
         touch(&self.index, session);
@@ -358,7 +361,7 @@ impl Ledger {
             .map(|exchange| exchange.packet_id)
             .collect();
         for packet_id in shared {
-            let exchange = self.sessions.find_mut(id).and_then(|session| session.in_flight.remove(packet_id));
+            let exchange = self.lines.session_mut(id).and_then(|session| session.in_flight.remove(packet_id));
             if let Some(State::Shared { group, message }) = exchange.map(|exchange| exchange.state) {
                 self.give_back(group, message);
             }

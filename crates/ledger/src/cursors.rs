@@ -2,16 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use index::{ConnectionId, QueueId, ShardId};
-use session::Now;
+use base::{ConnectionId, Interest, Message, Now, Place, QueueId, ShardId};
 use topic::TopicFilter;
+use wire::Qos;
 
-use crate::command::{CursorId, Reply};
+use crate::lines::Owner;
 use crate::queue::Queue;
-use crate::retained::{Cursor, Retained, Step, Stride, Upto};
+use crate::record::Incarnation;
+use crate::retained::{Cursor, Step, Stride, Upto};
 use crate::session::{Live, Unfinished};
 use crate::{Effects, Ledger, RETRY_MS, Record, Settings};
+use protocol::{CursorId, Reply};
 
 /// One step of a retained cursor ends with the message that reaches this size, or after looking at as many values, so
 /// that nobody waits behind a filter that matches little.
@@ -35,6 +38,17 @@ fn is_short(queue: &Queue, settings: &Settings) -> bool {
 }
 
 /// The cursors of all connections.
+///
+/// Each makes a step when its shard gives it credit. What a step finds goes to the shard; for a session that lasts, only
+/// what is sent at QoS 0. The rest goes into the session's queue, once the shard has taken that in:
+///
+/// ```text
+///           Credit             found nothing of QoS 0
+///   open ──────────► asked ──────────────────────────────► in the queue, remembered
+///                     ▲  │ Retained              Took           ▲   │
+///                     │  └─────────────► sent ──────────────────┘   │
+///                     └───────── Credit, little waits in the queue ─┘
+/// ```
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     walks: BTreeMap<WalkKey, Walk>,
@@ -54,32 +68,18 @@ struct Walk {
     cursor: Cursor,
     asked: bool,
     stride: Stride,
-    /// It is a lasting session's, which remembers how far it has come.
-    is_remembered: bool,
-    is_done: bool,
+    /// The session whose cursor it is, if that lasts: it remembers how far it has come.
+    session: Option<QueueId>,
+    /// What the last step found for the session's queue, and what its subscription asked for then.
+    found: Option<(Vec<Arc<Message>>, Interest)>,
+    /// It could not be recorded, and is to be found again.
     was_refused: bool,
 }
 
 impl Cursors {
-    fn open(&mut self, key: WalkKey, cursor: Cursor, is_remembered: bool, to: &mut impl Effects) {
-        let walk =
-            Walk { cursor, asked: false, stride: STRIDE, is_remembered, is_done: false, was_refused: false };
+    fn open(&mut self, key: WalkKey, cursor: Cursor, stride: Stride, session: Option<QueueId>) {
+        let walk = Walk { cursor, asked: false, stride, session, found: None, was_refused: false };
         self.walks.insert(key, walk);
-        let (shard, connection, id) = key;
-        to.post(shard, Reply::Begun { connection, id, is_over: false });
-    }
-
-    /// The filter of a cursor that a lasting session remembers.
-    pub(crate) fn filter(&self, key: WalkKey) -> Option<Box<str>> {
-        let walk = self.walks.get(&key).filter(|walk| walk.is_remembered);
-        walk.map(|walk| walk.cursor.filter.clone())
-    }
-
-    /// Its steps go no further than that.
-    fn limit(&mut self, key: WalkKey, stride: Stride) {
-        if let Some(walk) = self.walks.get_mut(&key) {
-            walk.stride = stride;
-        }
     }
 
     pub(crate) fn ask(&mut self, key: WalkKey) {
@@ -128,50 +128,23 @@ impl Cursors {
         !(self.asked.is_empty() && self.closing.is_empty())
     }
 
-    /// One step of each cursor that was asked for one, at most `steps`, while the shards have room.
-    pub(crate) fn work(&mut self, steps: usize, retained: &Retained, now: Now, to: &mut impl Effects) {
-        while let Some((_, key)) = self.later.pop_front_if(|(due_ms, _)| *due_ms <= now.monotonic_ms) {
-            self.ask(key);
-        }
-        for _ in 0..self.asked.len().min(steps) {
-            if !to.has_room() {
-                return;
-            }
-            let Some(key) = self.asked.pop_front() else { break };
-            if let Some(walk) = self.walks.get_mut(&key) {
-                walk.asked = false;
-                self.step(key, retained, now, to);
-            }
-        }
-    }
-
-    /// One step of a cursor. One that found nothing yet goes on by itself.
-    fn step(&mut self, key: WalkKey, retained: &Retained, now: Now, to: &mut impl Effects) {
-        let Some(walk) = self.walks.get_mut(&key) else { return };
-        let Step { messages, done } = retained.step(&mut walk.cursor, walk.stride, now);
-        if messages.is_empty() && !done {
-            return self.ask(key);
-        }
-        // What a session that lasts cannot take now is found again: its cursor ends with a step that finds nothing.
-        let done = done && (messages.is_empty() || !walk.is_remembered);
-        walk.is_done = done;
-        if done && !walk.is_remembered {
-            self.walks.remove(&key);
-        }
-        let (shard, connection, id) = key;
-        to.post(shard, Reply::Retained { connection, id, messages, done });
+    /// The next cursor that was asked for a step.
+    fn next(&mut self) -> Option<WalkKey> {
+        let key = self.asked.pop_front()?;
+        self.walks.get_mut(&key).into_iter().for_each(|walk| walk.asked = false);
+        Some(key)
     }
 }
 
 impl Ledger {
     /// A lasting session is to be brought what is retained: from the beginning, if that was begun before.
     pub(crate) fn begin_cursor(&mut self, queue: QueueId, filter: &str) {
-        let Some(session) = self.sessions.find_mut(queue) else { return };
-        if session.incarnation.is_some() {
+        let session = self.lines.session_mut(queue).expect("the session that subscribes is there");
+        if let Some(lasting) = &mut session.lasting {
             let place = session.online.as_ref().map(|online| online.place);
             let live = place.map_or(Live::SinceOpen, Live::Soon);
             let begun = Unfinished { live, ..Unfinished::new(filter, self.last_message) };
-            let replaced = session.cursors.insert(filter.into(), begun).and_then(|replaced| replaced.running);
+            let replaced = lasting.cursors.insert(filter.into(), begun).and_then(|replaced| replaced.running);
             replaced.into_iter().for_each(|key| self.cursors.close(key));
         }
     }
@@ -185,86 +158,215 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) {
-        let last = self.last_message;
-        let mut cursor = self.retained.cursor(filter, last);
-        let session = queue.and_then(|queue| self.sessions.find_mut(queue));
-        let unfinished = session.and_then(|session| {
-            let granted = session.subscriptions.get(filter.as_str())?.qos();
-            Some((granted, session.cursors.get_mut(filter.as_str())?, session.online.as_deref()?))
-        });
-        let is_remembered = unfinished.is_some();
-        if let Some((granted, unfinished, online)) = unfinished {
-            unfinished.running = Some(key);
-            cursor.from = unfinished.from.clone();
-            let last_at_most_once = unfinished.live_behind(online, last);
-            cursor.upto = Upto { last: unfinished.last, last_at_most_once, granted };
-        } else {
-            let Step { messages, done } = self.retained.step(&mut cursor, FIRST_STRIDE, now);
-            if done && messages.is_empty() {
-                let (shard, connection, id) = key;
-                return to.post(shard, Reply::Begun { connection, id, is_over: true });
-            }
-            if !messages.is_empty() {
-                // They are found again when they are asked for.
-                cursor = self.retained.cursor(filter, last);
-            }
-        }
-        self.cursors.open(key, cursor, is_remembered, to);
+        let is_open = match queue {
+            Some(session) => self.open_unfinished(key, filter, session),
+            None => self.open_new(key, filter, now),
+        };
+        let (shard, connection, id) = key;
+        to.post(shard, Reply::Begun { connection, id, is_over: !is_open });
     }
 
-    /// What a cursor has found up to there is in its session's queue.
-    pub(crate) fn move_cursor(&mut self, queue: QueueId, filter: Option<&str>, from: &[u8]) {
-        let session = self.sessions.find_mut(queue);
-        let cursor = filter.and_then(|filter| session?.cursors.get_mut(filter));
-        cursor.into_iter().for_each(|cursor| cursor.from = from.into());
+    /// Goes on with a cursor that a session remembers. Whether it does, and the session is on this connection.
+    fn open_unfinished(&mut self, key: WalkKey, filter: TopicFilter<'_>, queue: QueueId) -> bool {
+        let last = self.last_message;
+        let mut cursor = self.retained.cursor(filter, last);
+        let place = Place { shard: key.0, connection: key.1 };
+        let unfinished = self.lines.session_mut(queue).and_then(|session| {
+            let granted = session.subscriptions.get(filter.as_str())?.qos();
+            let online = session.online.as_deref().filter(|online| online.place == place)?;
+            Some((granted, session.lasting.as_mut()?.cursors.get_mut(filter.as_str())?, online))
+        });
+        let Some((granted, unfinished, online)) = unfinished else { return false };
+        unfinished.running = Some(key);
+        cursor.from = unfinished.from.clone();
+        let last_at_most_once = unfinished.live_behind(online, last);
+        cursor.upto = Upto { last: unfinished.last, last_at_most_once, granted };
+        self.cursors.open(key, cursor, stride(&self.settings), Some(queue));
+        true
+    }
+
+    /// Begins a cursor of a session that ends with its connection. Whether it finds anything.
+    fn open_new(&mut self, key: WalkKey, filter: TopicFilter<'_>, now: Now) -> bool {
+        let mut cursor = self.retained.cursor(filter, self.last_message);
+        let Step { messages, done } = self.retained.step(&mut cursor, FIRST_STRIDE, now);
+        if done && messages.is_empty() {
+            return false;
+        }
+        if !messages.is_empty() {
+            // They are found again when they are asked for.
+            cursor = self.retained.cursor(filter, self.last_message);
+        }
+        self.cursors.open(key, cursor, STRIDE, None);
+        true
+    }
+
+    /// One step of each cursor that was asked for one, at most `steps`, while the shards have room.
+    pub(crate) fn step_cursors(&mut self, steps: usize, now: Now, to: &mut impl Effects) {
+        while let Some((_, key)) = self.cursors.later.pop_front_if(|(due_ms, _)| *due_ms <= now.monotonic_ms)
+        {
+            self.cursors.ask(key);
+        }
+        for _ in 0..self.cursors.asked.len().min(steps) {
+            if !to.has_room() {
+                return;
+            }
+            let Some(key) = self.cursors.next() else { return };
+            self.step_cursor(key, now, to);
+        }
+    }
+
+    /// One step of a cursor, unless that was closed. One that found nothing yet goes on by itself.
+    fn step_cursor(&mut self, key: WalkKey, now: Now, to: &mut impl Effects) {
+        let Some(walk) = self.cursors.walks.get_mut(&key) else { return };
+        let Step { messages, done } = self.retained.step(&mut walk.cursor, walk.stride, now);
+        if messages.is_empty() && !done {
+            return self.cursors.ask(key);
+        }
+        let found = match walk.session {
+            None => Some((messages, done)),
+            Some(queue) => self.sort_found(key, queue, messages, to),
+        };
+        let Some((messages, done)) = found else { return };
+        if done {
+            self.cursors.close(key);
+        }
+        let (shard, connection, id) = key;
+        to.post(shard, Reply::Retained { connection, id, messages, done });
+    }
+
+    /// What a step found for a session that lasts: returns what is sent at QoS 0, and whether the cursor is at its end.
+    /// The rest goes into the queue, now or when the shard has taken that in. Nothing if the cursor was closed.
+    ///
+    /// The end comes with a step that finds nothing: what could not be recorded is found again.
+    fn sort_found(
+        &mut self,
+        key: WalkKey,
+        queue: QueueId,
+        messages: Vec<Arc<Message>>,
+        to: &mut impl Effects,
+    ) -> Option<(Vec<Arc<Message>>, bool)> {
+        if !self.is_running(key, queue) {
+            self.cursors.close(key);
+            return None;
+        }
+        if messages.is_empty() {
+            self.end_cursor(key, queue, to);
+            return Some((messages, true));
+        }
+        let walk = self.cursors.walks.get_mut(&key).expect("a cursor that makes a step is open");
+        let session = self.lines.session(queue).expect("its cursor is running");
+        let interest = session.subscriptions.get(&walk.cursor.filter);
+        let interest = *interest.expect("what has a cursor is subscribed to");
+        let own = interest.no_local().then_some(&*session.subscriber.client_id);
+        let is_foreign = |message: &Arc<Message>| own.is_none() || message.publisher() != own;
+        let is_once = |message: &Arc<Message>| message.qos().min(interest.qos()) == Qos::AtMostOnce;
+        let (once, more) = messages.into_iter().filter(is_foreign).partition::<Vec<_>, _>(is_once);
+        walk.found = Some((more, interest));
+        if once.is_empty() {
+            self.bring_found(key, queue, to);
+        }
+        Some((once, false))
+    }
+
+    /// The shard has taken in what a cursor's last step brought at QoS 0.
+    pub(crate) fn took(&mut self, key: WalkKey, to: &mut impl Effects) {
+        if let Some(queue) = self.cursors.walks.get(&key).and_then(|walk| walk.session)
+            && self.is_running(key, queue)
+        {
+            self.bring_found(key, queue, to);
+        }
+    }
+
+    /// Whether a cursor is what brings a session the values of one of its subscriptions: it is not when another has
+    /// replaced it, or its subscription or its session has ended.
+    fn is_running(&self, key: WalkKey, queue: QueueId) -> bool {
+        let place = Place { shard: key.0, connection: key.1 };
+        let filter = self.cursors.walks.get(&key).map(|walk| &walk.cursor.filter);
+        let session = self.lines.session(queue).filter(|_| self.lines.is_on(queue, place));
+        let lasting = session.and_then(|session| session.lasting.as_ref());
+        let unfinished = lasting.and_then(|lasting| lasting.cursors.get(filter?));
+        unfinished.is_some_and(|unfinished| unfinished.running == Some(key))
+    }
+
+    /// Puts what the last step of a cursor found into the queue of its session, and records how far it has come.
+    fn bring_found(&mut self, key: WalkKey, queue: QueueId, to: &mut impl Effects) {
+        let walk = self.cursors.walks.get_mut(&key).expect("a cursor that makes a step is open");
+        let filter = walk.cursor.filter.clone();
+        let Some((found, interest)) = walk.found.take() else { return };
+        for message in &found {
+            // What has replaced it since the cursor found it went into the queue, and must stay the last of its topic.
+            if !self.retained.is_value(message) {
+                continue;
+            }
+            if let Err(refusal) = self.bring(queue, &filter, (message, interest), to) {
+                let _ = self.reason(refusal);
+                return self.rewind_cursor(key, queue);
+            }
+            if !self.is_running(key, queue) {
+                // It was too much for the queue, which has ended the session.
+                return;
+            }
+        }
+        self.confirm_cursor(key, queue, to);
+    }
+
+    /// The walk of a cursor, what its session remembers of it, and as what records name that session.
+    fn running(&mut self, key: WalkKey, queue: QueueId) -> (&mut Walk, &mut Unfinished, Incarnation) {
+        let walk = self.cursors.walks.get_mut(&key).expect("a cursor that makes a step is open");
+        let lasting = self.lines.session_mut(queue).and_then(|session| session.lasting.as_mut());
+        let lasting = lasting.expect("the session of a cursor that makes a step is there, and lasts");
+        let unfinished = lasting.cursors.get_mut(&walk.cursor.filter).expect("it remembers the cursor");
+        (walk, unfinished, lasting.incarnation)
     }
 
     /// What a cursor has found could not be recorded: it is to find it again.
-    pub(crate) fn rewind_cursor(&mut self, key: WalkKey, queue: QueueId) {
-        let Some(walk) = self.cursors.walks.get_mut(&key).filter(|walk| walk.is_remembered) else { return };
-        let session = self.sessions.find(queue);
-        if let Some(unfinished) = session.and_then(|session| session.cursors.get(&walk.cursor.filter)) {
-            walk.cursor.rewind(&unfinished.from);
-            walk.was_refused = true;
-        }
+    fn rewind_cursor(&mut self, key: WalkKey, queue: QueueId) {
+        let (walk, unfinished, _) = self.running(key, queue);
+        walk.cursor.rewind(&unfinished.from);
+        walk.was_refused = true;
     }
 
     /// The client has everything of the last step, or has it waiting.
-    pub(crate) fn confirm_cursor(&mut self, key: WalkKey, queue: QueueId, to: &mut impl Effects) {
-        let Some(walk) = self.cursors.walks.get(&key).filter(|walk| walk.is_remembered) else { return };
-        let Some(session) = self.sessions.find_mut(queue) else { return };
-        let Some(unfinished) = session.cursors.get_mut(&walk.cursor.filter) else { return };
-        let (name, filter) = (session.incarnation.unwrap_or_default(), Cow::Borrowed(&*walk.cursor.filter));
-        let from = &walk.cursor.from;
-        let record = match walk.is_done {
-            true => Record::CursorDone { session: name, filter },
-            false if unfinished.from == *from => return,
-            false => Record::CursorMoved { session: name, filter, from: Cow::Borrowed(from) },
-        };
-        // What is not recorded now is found again when the client comes back.
-        let is_recorded = self.replies.commit(&[record], to).is_ok();
-        if is_recorded && walk.is_done {
-            session.cursors.remove(&walk.cursor.filter);
-        } else if is_recorded {
-            unfinished.from = from.clone();
+    fn confirm_cursor(&mut self, key: WalkKey, queue: QueueId, to: &mut impl Effects) {
+        let (walk, unfinished, session) = self.running(key, queue);
+        let (filter, from) = (&*walk.cursor.filter, &walk.cursor.from);
+        if unfinished.from == *from {
+            return;
         }
-        if walk.is_done {
-            self.cursors.close(key);
+        let (filter, from) = (Box::<str>::from(filter), from.clone());
+        let moved =
+            Record::CursorMoved { session, filter: Cow::Borrowed(&filter), from: Cow::Borrowed(&from) };
+        // What is not recorded now is found again when the client comes back.
+        if self.replies.commit(&[moved], to).is_ok() {
+            self.running(key, queue).1.from = from;
         }
     }
 
-    /// A cursor may go on: for a session that lasts when nothing waits in its queue, which what the cursor brings would
+    /// Nothing is left to be found. What is not recorded now is found again when the client comes back.
+    fn end_cursor(&mut self, key: WalkKey, queue: QueueId, to: &mut impl Effects) {
+        let (walk, _, session) = self.running(key, queue);
+        let filter = walk.cursor.filter.clone();
+        let done = Record::CursorDone { session, filter: Cow::Borrowed(&filter) };
+        if self.replies.commit(&[done], to).is_ok() {
+            let lasting = self.lines.session_mut(queue).and_then(|session| session.lasting.as_mut());
+            lasting.expect("its cursor is running").cursors.remove(&filter);
+        }
+    }
+
+    /// A cursor may go on: for a session that lasts when little waits in its queue, which what the cursor brings would
     /// fill otherwise.
-    pub(crate) fn credit(&mut self, key: WalkKey, queue: Option<QueueId>, now: Now) {
-        if let Some(walk) = self.cursors.walks.get_mut(&key).filter(|walk| walk.was_refused) {
-            walk.was_refused = false;
+    pub(crate) fn credit(&mut self, key: WalkKey, now: Now) {
+        let Some(walk) = self.cursors.walks.get_mut(&key) else { return };
+        if std::mem::take(&mut walk.was_refused) {
             return self.cursors.later.push_back((now.monotonic_ms + RETRY_MS, key));
         }
-        let session = queue.and_then(|queue| self.sessions.find_mut(queue));
-        let Some(session) = session else { return self.cursors.ask(key) };
-        self.cursors.limit(key, stride(&self.settings));
-        match &mut session.online {
-            Some(online) if !is_short(&session.queue, &self.settings) => online.parked.push(key),
+        let line = walk.session.and_then(|queue| self.lines.find_mut(queue));
+        let online = line.and_then(|line| match &mut line.owner {
+            Owner::Session(session) => Some((session.online.as_mut()?, &line.queue)),
+            Owner::Group(_) => None,
+        });
+        match online {
+            Some((online, queue)) if !is_short(queue, &self.settings) => online.parked.push(key),
             _ => self.cursors.ask(key),
         }
     }
@@ -272,8 +374,8 @@ impl Ledger {
     /// Lets the cursors of a session go on if little waits in its queue.
     pub(crate) fn unpark(&mut self, queue: QueueId) {
         let settings = &self.settings;
-        let session = self.sessions.find_mut(queue).filter(|session| is_short(&session.queue, settings));
-        if let Some(online) = session.and_then(|session| session.online.as_mut()) {
+        let line = self.lines.find_mut(queue).filter(|line| is_short(&line.queue, settings));
+        if let Some(online) = line.and_then(|line| line.session_mut()?.online.as_mut()) {
             std::mem::take(&mut online.parked).into_iter().for_each(|key| self.cursors.ask(key));
         }
     }

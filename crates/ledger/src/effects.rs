@@ -2,10 +2,11 @@
 
 use std::num::NonZeroU64;
 
-use index::ShardId;
+use base::ShardId;
 
+use crate::Record;
 use crate::bodies::Wanted;
-use crate::{Record, Reply};
+use protocol::Reply;
 
 /// What a ledger does to the world.
 pub trait Effects {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use index::{Change, Interest, QueueId, Subscriber};
-use session::Now;
+use base::{Interest, Now, QueueId, Subscriber};
+use index::Change;
 use topic::TopicFilter;
 
 use crate::gauges::{add, shift, subtract};
 use crate::in_flight::State;
+use crate::lines::{Line, Owner};
 use crate::queue::Queue;
 use crate::record::WillFate;
 use crate::restore::pay;
@@ -37,31 +38,35 @@ impl Ledger {
     /// Forgets a session whose end is recorded, or of which nothing was. Its subscriptions lead nowhere any more; they
     /// and its messages are taken away by [`end_some`](Self::end_some).
     pub(crate) fn remove_session(&mut self, id: QueueId, will: WillFate) {
-        let Some(mut session) = self.sessions.remove(id) else { return };
-        self.unreleased -= session.unreleased.len();
-        self.timers.set(id, session.timer_ms, None);
+        let line = self.lines.remove(id).expect("a session ends once");
+        let Line { owner: Owner::Session(mut session), queue, .. } = *line else {
+            unreachable!("it is a session")
+        };
         self.sweep.forget(id);
         self.claims.set_session(&session.subscriber.client_id, None);
-        if session.incarnation.is_some() && !self.replies.is_all_durable() {
+        if session.lasting.is_some() && !self.replies.is_all_durable() {
             self.claims.set_ended(&session.subscriber.client_id, self.replies.committed());
         }
         self.claims.settle(&session.subscriber.client_id);
-        if let Some(incarnation) = session.incarnation {
-            self.lasting.remove(&incarnation);
+        let mut cursors = BTreeMap::new();
+        if let Some(lasting) = session.lasting.take() {
+            self.unreleased -= lasting.unreleased.len();
+            self.timers.set(id, lasting.timer_ms, None);
             subtract(&self.gauges.sessions, 1);
             session.subscriber.move_to(None);
-            if session.online.as_ref().is_some_and(|online| online.is_open) {
+            if session.open().is_some() {
                 subtract(&self.gauges.sessions_connected, 1);
             }
-        }
-        if let Some(old) = session.will.take() {
-            subtract(&self.gauges.wills_pending, usize::from(old.due_ms.is_some()));
-            if will != WillFate::Dropped {
-                self.wills.push(DueWill::new(Some(old.id), old.message));
+            if let Some(old) = lasting.will {
+                subtract(&self.gauges.wills_pending, usize::from(old.due_ms.is_some()));
+                if will != WillFate::Dropped {
+                    self.wills.push(DueWill::new(Some(old.id), old.message));
+                }
             }
+            cursors = lasting.cursors;
         }
-        subtract(&self.gauges.queued_bytes, session.queue.bytes());
-        shift(&self.gauges.queued, &self.gauges.discarded, session.queue.len());
+        subtract(&self.gauges.queued_bytes, queue.bytes());
+        shift(&self.gauges.queued, &self.gauges.discarded, queue.len());
         let lanes = session.in_flight.take_lanes();
         let lent: Vec<_> = session
             .in_flight
@@ -83,8 +88,8 @@ impl Ledger {
             subscriber: session.subscriber,
             subscriptions: session.subscriptions,
             shares: session.shares,
-            cursors: session.cursors,
-            queue: session.queue,
+            cursors,
+            queue,
         });
     }
 
@@ -103,7 +108,7 @@ impl Ledger {
     /// One piece of one thing. Whether nothing is left.
     fn end_step(&mut self, ending: &mut Ending, units: &mut usize, to: &mut impl Effects) -> bool {
         if let Some((group, share)) = ending.shares.pop_first() {
-            let is_last = self.groups.table.find(group).is_some_and(|group| group.members == 1);
+            let is_last = self.lines.group(group).is_some_and(|group| group.members == 1);
             if is_last {
                 // What is refused now is made up for at recovery, where a group without members is none.
                 let _ = self.record_end_of(group, to);
@@ -143,36 +148,35 @@ impl Ledger {
             && let Some(id) = self.timers.pop(now.monotonic_ms)
         {
             *units -= 1;
-            if let Some(session) = self.sessions.find_mut(id) {
-                session.timer_ms = None;
-                self.look_at_timer(id, now, to);
-            }
+            self.look_at_timer(id, now, to);
         }
     }
 
     fn look_at_timer(&mut self, id: QueueId, now: Now, to: &mut impl Effects) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
+        let session = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
+        let session = session.expect("what has a timer is a session that lasts");
+        session.timer_ms = None;
         let is_due = |due_ms: Option<u64>| due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms);
         if is_due(session.expires_ms) {
-            let fate = if session.will.is_some() { WillFate::Due } else { WillFate::Dropped };
-            let record = Record::Ended { session: session.incarnation.unwrap_or_default(), will: fate };
+            let fate = session.fate_at_end();
+            let record = Record::Ended { session: session.incarnation, will: fate };
             match self.replies.commit(&[record], to) {
                 Ok(()) => {
                     add(&self.gauges.sessions_expired, 1);
                     return self.remove_session(id, fate);
                 }
                 Err(refusal) => {
-                    let _ = self.reason(refusal);
-                    let Some(session) = self.sessions.find_mut(id) else { return };
                     // When nothing will be recorded any more, it ends after the restart.
                     let is_tried_again = !self.replies.is_poisoned();
                     session.expires_ms = is_tried_again.then_some(now.monotonic_ms + RETRY_MS);
+                    let _ = self.reason(refusal);
                 }
             }
         }
-        let Some(session) = self.sessions.find_mut(id) else { return };
+        let session = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
+        let session = session.expect("what has a timer is a session that lasts");
         if let Some(will) = session.will.as_mut().filter(|will| is_due(will.due_ms)) {
-            let record = Record::WillDue { session: session.incarnation.unwrap_or_default() };
+            let record = Record::WillDue { session: session.incarnation };
             // One that cannot be recorded is better published twice than never.
             if self.replies.commit(&[record], to).is_err() && !self.replies.is_poisoned() {
                 will.due_ms = Some(now.monotonic_ms + RETRY_MS);

@@ -4,8 +4,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::Identifiers;
-use session::{Message, Now};
+use base::{Identifiers, Message, Now};
 use wire::Qos;
 
 use crate::Address;

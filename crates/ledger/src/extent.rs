@@ -1,6 +1,6 @@
 //! The length of records when they are written down.
 
-use session::Message;
+use base::Message;
 
 use crate::Record;
 use crate::record::Granted;

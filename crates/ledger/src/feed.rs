@@ -3,18 +3,18 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::{Place, QueueId};
-use session::{Message, Now};
+use base::{Message, Now, Place, QueueId};
 use wire::{Delivery, PacketId, Publish, Qos, Version};
 
-use crate::command::{Delivered, Reply};
 use crate::gauges::{shift, subtract};
-use crate::in_flight::{Exchange, State};
+use crate::in_flight::State;
+use crate::lines::{Line, Owner};
 use crate::record::{Incarnation, MessageId};
-use crate::replies::{Answer, QueueOf};
-use crate::session::Session;
+use crate::replies::Answer;
+use crate::session::{Session, credit_bytes};
 use crate::share::deliver;
 use crate::{Effects, Ledger, RETRY_MS, Record, Refusal};
+use protocol::{Delivered, Reply};
 
 /// So many messages of one queue are fed before it is the next one's turn.
 const MESSAGES_AT_A_TIME: usize = 16;
@@ -61,18 +61,6 @@ impl Turns {
 }
 
 impl Ledger {
-    /// Puts a queue into the line of those that are fed, if it does not stand there.
-    pub(crate) fn is_ready(&mut self, queue: QueueOf) {
-        let is_ready = match queue {
-            QueueOf::Session(id) => self.sessions.find_mut(id).map(|session| &mut session.is_ready),
-            QueueOf::Group(id) => self.groups.table.find_mut(id).map(|group| &mut group.is_ready),
-        };
-        if let Some(is_ready) = is_ready.filter(|is_ready| !**is_ready) {
-            *is_ready = true;
-            self.ready.push_back(queue);
-        }
-    }
-
     /// Feeds from every queue in the line in turn.
     pub(crate) fn feed_all(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
         if self.stalled_until_ms.is_some_and(|until_ms| until_ms > now.monotonic_ms) {
@@ -80,29 +68,25 @@ impl Ledger {
         }
         self.stalled_until_ms = None;
         while *units > 0
-            && let Some(queue) = self.ready.pop_front()
+            && let Some(queue) = self.lines.next_ready()
         {
             let messages = MESSAGES_AT_A_TIME.min(*units);
-            let feeding = match queue {
-                QueueOf::Session(id) => {
-                    self.sessions.find_mut(id).into_iter().for_each(|session| session.is_ready = false);
-                    self.feed(id, messages, now, to)
-                }
-                QueueOf::Group(id) => {
-                    self.groups.table.find_mut(id).into_iter().for_each(|group| group.is_ready = false);
-                    self.feed_group(id, messages, now, to)
-                }
+            let feeding = match self.lines.find(queue).map(|line| &line.owner) {
+                // It has ended since it came into the line.
+                None => Feeding::Done(0),
+                Some(Owner::Session(_)) => self.feed(queue, messages, now, to),
+                Some(Owner::Group(_)) => self.feed_group(queue, messages, now, to),
             };
-            self.renew_patience(queue, now);
+            self.lines.renew_patience(queue, now);
             self.release_brake(queue, now, to);
             match feeding {
                 Feeding::Done(done) => *units -= done.max(1),
                 Feeding::More => {
                     *units -= messages;
-                    self.is_ready(queue);
+                    self.lines.is_ready(queue);
                 }
                 Feeding::Stalled => {
-                    self.is_ready(queue);
+                    self.lines.is_ready(queue);
                     self.stalled_until_ms = Some(now.monotonic_ms + RETRY_MS);
                     return;
                 }
@@ -135,17 +119,19 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<usize, Refusal> {
+        let is_tight = self.tally.budget().is_tight_to_keep();
+        let credit_bytes = credit_bytes(self.tally.budget());
         let mut done = 0;
         while done < messages {
-            let Some(Session { online: Some(online), in_flight, .. }) = self.sessions.find_mut(id) else {
+            let Some(Session { online: Some(online), in_flight, .. }) = self.lines.session_mut(id) else {
                 break;
             };
-            if !online.has_room() {
+            if !online.has_room(credit_bytes) {
                 break;
             }
             let Some(packet_id) = online.again.pop_front() else { break };
-            let Some(exchange) = in_flight.find(packet_id) else { continue };
-            let State::Own(_, entry) = &exchange.state else { continue };
+            let Some(exchange) = in_flight.find_mut(packet_id) else { continue };
+            let State::Own(_, entry) = &mut exchange.state else { continue };
             let Some(message) = entry.message() else {
                 online.again.push_front(packet_id);
                 self.want_again(id, to);
@@ -160,6 +146,9 @@ impl Ledger {
             let Place { shard, connection } = online.place;
             let what = Delivered::Session { queue: id, packet_id };
             let (message, granted) = (Arc::clone(message), entry.granted());
+            if is_tight {
+                entry.put_away();
+            }
             to.post(shard, Reply::Deliver(Box::new(deliver(connection, what, message, granted, true))));
             done += 1;
         }
@@ -176,14 +165,12 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.find_mut(id) else { return Ok(()) };
-        let Some(online) = &mut session.online else { return Ok(()) };
-        let Some(Exchange { state: State::Own(_, entry), bytes, .. }) = session.in_flight.find(packet_id)
-        else {
-            return Ok(());
-        };
-        let (is_qos_2, bytes) = (entry.qos() == Qos::ExactlyOnce, *bytes);
-        let incarnation = session.incarnation.unwrap_or_default();
+        let session = self.lines.session_mut(id).expect("the session that is fed is there");
+        let incarnation = session.incarnation().expect("what is a session's own is one's that lasts");
+        let online = session.online.as_mut().expect("the session that is fed is connected");
+        let exchange = session.in_flight.find(packet_id).expect("what is sent again is on its way");
+        let State::Own(_, entry) = &exchange.state else { unreachable!("it is the session's own") };
+        let (is_qos_2, bytes) = (entry.qos() == Qos::ExactlyOnce, exchange.bytes);
         let record = match is_qos_2 {
             true => Some(Record::Received { session: incarnation, packet_id }),
             false => entry.is_recorded().then_some(Record::Finished { session: incarnation, packet_id }),
@@ -197,10 +184,9 @@ impl Ledger {
         if is_qos_2 {
             let Place { shard, connection } = online.place;
             online.begun(bytes);
-            if let Some(exchange) = session.in_flight.advance(packet_id) {
-                self.moved.forget(exchange);
-                exchange.state = State::Released;
-            }
+            let exchange = session.in_flight.advance(packet_id).expect("it was found");
+            self.moved.forget(exchange);
+            exchange.state = State::Released;
             self.answer(
                 Answer { shard, reply: Reply::Release { connection, packet_id }, brake: None },
                 now,
@@ -221,11 +207,16 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<usize, Refusal> {
-        let Some(session) = self.sessions.find_mut(id) else { return Ok(0) };
-        let (Some(online), Some(incarnation)) = (&session.online, session.incarnation) else { return Ok(0) };
+        let Some(Line { owner: Owner::Session(session), queue, .. }) = self.lines.find_mut(id) else {
+            unreachable!("the session that is fed is there")
+        };
+        let (Some(online), Some(incarnation)) = (&session.online, session.incarnation()) else {
+            return Ok(0);
+        };
+        let credit_bytes = credit_bytes(self.tally.budget());
         let mut turns = std::mem::take(&mut self.turns);
         let (mut sent, mut bytes) = (0, 0);
-        for (id, entry) in session.queue.iter().take(messages) {
+        for (id, entry) in queue.iter().take(messages) {
             let turn = if entry.is_expired(now) {
                 Turn::Expired
             } else if let Some(message) = entry.message()
@@ -233,7 +224,7 @@ impl Ledger {
             {
                 Turn::TooLarge
             } else if entry.message().is_some()
-                && online.takes_new_behind(sent, bytes, &session.in_flight)
+                && online.takes_new_behind(sent, bytes, &session.in_flight, credit_bytes)
                 && let Some(packet_id) = session.in_flight.allocate()
             {
                 sent += 1;
@@ -250,7 +241,7 @@ impl Ledger {
         };
         if committed.is_ok() {
             turns.turns.iter().for_each(|turn| self.take_turn(id, *turn, now, to));
-            self.want_first(QueueOf::Session(id), to);
+            self.want_first(id, to);
             self.unpark(id);
         }
         let done = turns.turns.len();
@@ -261,10 +252,12 @@ impl Ledger {
 
     /// What becomes of the first message is recorded: it happens.
     fn take_turn(&mut self, id: QueueId, turn: Turn, now: Now, to: &mut impl Effects) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
-        let Some(online) = &mut session.online else { return };
-        let Some((id_of_message, entry)) = session.queue.pop() else { return };
-        online.growth.shrink(&session.queue);
+        let Some(Line { owner: Owner::Session(session), queue, growth, .. }) = self.lines.find_mut(id) else {
+            unreachable!("the session that is fed is there")
+        };
+        let online = session.online.as_mut().expect("the session that is fed is connected");
+        let (id_of_message, mut entry) = queue.pop().expect("its message waited when its turn was recorded");
+        growth.shrink(queue);
         let bytes = entry.size_bytes();
         subtract(&self.gauges.queued_bytes, bytes);
         let packet_id = match turn {
@@ -276,13 +269,14 @@ impl Ledger {
         online.begun(bytes);
         let Place { shard, connection } = online.place;
         let what = Delivered::Session { queue: id, packet_id };
-        let deliver = entry
-            .message()
-            .map(|message| deliver(connection, what, Arc::clone(message), entry.granted(), false));
+        let message = Arc::clone(entry.message().expect("it was in memory when its turn came"));
+        let reply = Reply::Deliver(Box::new(deliver(connection, what, message, entry.granted(), false)));
         let qos = entry.qos();
+        if self.tally.budget().is_tight_to_keep() {
+            // It is read again if the client comes back and has not acknowledged it.
+            entry.put_away();
+        }
         session.in_flight.insert(packet_id, bytes, State::Own(id_of_message, entry));
-        debug_assert!(deliver.is_some(), "it was in memory when its turn came");
-        let Some(reply) = deliver.map(|deliver| Reply::Deliver(Box::new(deliver))) else { return };
         if qos == Qos::ExactlyOnce {
             self.answer(Answer { shard, reply, brake: None }, now, to);
         } else {

@@ -4,11 +4,10 @@
 //! survive a crash: a session of the group is either over, which its client is told, or has everything that was
 //! acknowledged.
 
-use index::{Member, QueueId};
+use base::{Member, QueueId};
 
 use crate::extent::count_within;
 use crate::publish::post_ended;
-use crate::replies::QueueOf;
 use crate::{Effects, Ledger, Record};
 
 /// The most members that are ended with one group of records.
@@ -16,9 +15,8 @@ const MEMBERS_AT_A_TIME: usize = 256;
 
 impl Ledger {
     /// The queue of a group is full: its members are ended from now on, unless that is under way.
-    pub(crate) fn end_members_of(&mut self, queue: QueueOf) {
-        if let QueueOf::Group(id) = queue
-            && let Some(group) = self.groups.table.find_mut(id)
+    pub(crate) fn end_members_of(&mut self, id: QueueId) {
+        if let Some(group) = self.lines.group_mut(id)
             && !std::mem::replace(&mut group.is_ending, true)
         {
             self.full_groups.push_back(id);
@@ -30,7 +28,7 @@ impl Ledger {
         while *units > 0
             && let Some(id) = self.full_groups.front().copied()
         {
-            let Some(group) = self.groups.table.find(id) else {
+            let Some(group) = self.lines.group(id) else {
                 self.full_groups.pop_front();
                 continue;
             };
@@ -52,7 +50,7 @@ impl Ledger {
     /// The last member has ended. Whether that is recorded.
     fn end_group(&mut self, id: QueueId, to: &mut impl Effects) -> bool {
         let is_recorded = self.record_end_of(id, to).is_ok();
-        if is_recorded && let Some(group) = self.groups.table.find_mut(id) {
+        if is_recorded && let Some(group) = self.lines.group_mut(id) {
             // Those that end with their connections leave it later.
             group.members = 0;
             self.remove_if_empty(id);
@@ -73,7 +71,7 @@ impl Ledger {
                 return false;
             }
             for Member { subscriber, .. } in piece {
-                let group = self.groups.table.find(id);
+                let group = self.lines.group(id);
                 let list = group.and_then(|group| group.subscriber.members());
                 let _ = list.map(|list| list.remove(subscriber));
                 match subscriber.queue {

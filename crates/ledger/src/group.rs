@@ -5,22 +5,19 @@ use std::hash::BuildHasher;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use base::{Dispatch, Lane, Members, Message, Now, QueueId, Subscriber};
 use foldhash::SharedSeed;
 use foldhash::fast::FixedState;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::{HashMap, HashTable};
-use index::{Dispatch, Lane, Members, QueueId, Subscriber};
-use session::{Message, Now};
 use topic::TopicFilter;
 use wire::PacketId;
 
-use crate::brake::Growth;
+use crate::Settings;
 use crate::entry::Entry;
 use crate::lanes::Lanes;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
-use crate::table::Table;
-use crate::{SESSION_BYTES, Settings};
 
 /// One group: a queue with several readers.
 ///
@@ -35,25 +32,21 @@ pub(crate) struct Group {
     founder: Option<QueueId>,
     /// It has, or had, a member that lasts: what comes from then on is recorded.
     pub(crate) is_recorded: bool,
-    pub(crate) queue: Queue,
     /// Where keys keep their order: what of the queue can go to whom.
     pub(crate) lanes: Option<Box<Lanes>>,
     pub(crate) returned: BTreeMap<MessageId, Entry>,
     /// How many of those will expire.
-    returned_expiring: usize,
+    pub(crate) returned_expiring: usize,
     pub(crate) held: HashMap<MessageId, Held, SeedableRandomState>,
     /// Members that take something, as far as is known, in turn. One that does not any more is found out when it is its
     /// turn.
     pub(crate) ring: Ring,
     pub(crate) members: usize,
     pub(crate) connected: usize,
-    pub(crate) growth: Growth,
     /// What waited when a member was ended whose keys had filled the queue: the others are given time to take it.
     pub(crate) inherited: Inherited,
     /// Its queue was full: its members are ended, and nobody joins it.
     pub(crate) is_ending: bool,
-    /// It stands in the line of those that are to be fed.
-    pub(crate) is_ready: bool,
     /// It stands in the line of those whose lanes are to get their owners.
     pub(crate) is_deciding: bool,
 }
@@ -85,14 +78,12 @@ pub(crate) struct Held {
     pub(crate) entry: Option<Entry>,
 }
 
-/// All groups, by place and by filter.
+/// The filters of all groups.
 #[derive(Debug)]
-pub(crate) struct Groups {
-    pub(crate) table: Table<Group>,
+pub(crate) struct Filters {
     by_filter: HashTable<(Arc<str>, QueueId)>,
     /// How many groups there are on each topic filter.
     on_filter: HashTable<OnFilter>,
-    by_incarnation: HashMap<Incarnation, QueueId, FixedState>,
     hasher: SeedableRandomState,
     dispatch: Dispatch,
 }
@@ -130,10 +121,6 @@ impl Group {
         }
     }
 
-    pub(crate) fn has_waiting(&self) -> bool {
-        !(self.returned.is_empty() && self.queue.is_empty())
-    }
-
     /// Whether a member that takes something may get something.
     pub(crate) fn has_turns(&self) -> bool {
         self.lanes.as_ref().map_or(!self.ring.is_empty(), |lanes| lanes.has_turns())
@@ -147,17 +134,6 @@ impl Group {
         }
     }
 
-    /// Whether the next message is on disk alone.
-    pub(crate) fn waits_for_disk(&self) -> bool {
-        self.returned.is_empty() && self.queue.is_away_within(0)
-    }
-
-    /// A new message, behind all others.
-    pub(crate) fn push(&mut self, id: MessageId, entry: Entry) {
-        self.notice(id, &entry);
-        self.queue.push(id, entry);
-    }
-
     /// A message comes back, to its old place.
     pub(crate) fn put_back(&mut self, id: MessageId, entry: Entry) {
         self.notice(id, &entry);
@@ -165,23 +141,17 @@ impl Group {
         self.returned.insert(id, entry);
     }
 
-    /// How many messages will expire, of those that wait.
-    pub(crate) fn expiring(&self) -> usize {
-        self.queue.expiring() + self.returned_expiring
-    }
-
-    /// Looks at about `visits` messages behind `after` and notes which of them are expired, those that came back included.
-    /// Returns where it stopped, or nothing at the end.
+    /// Looks at about `visits` of the messages that came back, behind one and up to another, and notes which of them are
+    /// expired. Returns where it stopped, if it did.
     pub(crate) fn look_for_expired(
         &self,
-        after: Option<MessageId>,
+        (after, last): (Option<MessageId>, Option<MessageId>),
         visits: usize,
         now: Now,
         expired: &mut Vec<MessageId>,
     ) -> Option<MessageId> {
-        let next = self.queue.look_for_expired(after, visits, now, expired);
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let last = next.map_or(Bound::Unbounded, Bound::Included);
+        let last = last.map_or(Bound::Unbounded, Bound::Included);
         let mut returned = self.returned.range((first, last));
         let mut stopped = None;
         for (id, entry) in returned.by_ref().take(visits) {
@@ -190,51 +160,23 @@ impl Group {
             }
             stopped = Some(*id);
         }
-        // What of the queue is behind that is looked at again.
-        if returned.next().is_some() { stopped } else { next }
+        returned.next().and(stopped)
     }
 
-    /// The next message for a member: what came back goes first.
-    pub(crate) fn next_for(&self, member: QueueId) -> Option<(MessageId, &Entry)> {
-        match &self.lanes {
-            None => {
-                let returned = self.returned.first_key_value().map(|(id, entry)| (*id, entry));
-                returned.or_else(|| self.queue.front())
-            }
-            Some(lanes) => {
-                let id = lanes.next_for(member)?;
-                let entry = self.returned.get(&id).or_else(|| self.queue.find(id))?;
-                Some((id, entry))
-            }
-        }
-    }
-
-    /// Whether a message is the group's, waiting or with a member that may give it back, and on the record.
-    pub(crate) fn keeps(&self, id: MessageId) -> bool {
-        let waiting = self.queue.find(id).or_else(|| self.returned.get(&id));
+    /// A message that has come back, or that a member may give back.
+    pub(crate) fn returned_or_held(&self, id: MessageId) -> Option<&Entry> {
         let held = || self.held.get(&id).and_then(|held| held.entry.as_ref());
-        waiting.or_else(held).is_some_and(|entry| entry.is_recorded())
+        self.returned.get(&id).or_else(held)
     }
 
-    /// A message that waits, or that a member may give back.
-    pub(crate) fn entry(&mut self, id: MessageId) -> Option<&mut Entry> {
+    pub(crate) fn returned_or_held_mut(&mut self, id: MessageId) -> Option<&mut Entry> {
         let held = self.held.get_mut(&id).and_then(|held| held.entry.as_mut());
-        self.queue.find_mut(id).or_else(|| self.returned.get_mut(&id)).or(held)
+        self.returned.get_mut(&id).or(held)
     }
 
-    /// Takes a message out, wherever it waits.
-    pub(crate) fn take(&mut self, id: MessageId) -> Option<Entry> {
-        let returned = self.returned.remove(&id);
-        self.returned_expiring -= usize::from(returned.as_ref().is_some_and(Entry::expires));
-        let entry = returned.or_else(|| self.queue.remove(id))?;
-        self.forget(id, &entry);
-        Some(entry)
-    }
-
-    /// Takes the oldest of those out that were never sent.
-    pub(crate) fn drop_oldest(&mut self) -> Option<Entry> {
-        let (id, entry) = self.queue.pop()?;
-        self.forget(id, &entry);
+    pub(crate) fn take_returned(&mut self, id: MessageId) -> Option<Entry> {
+        let entry = self.returned.remove(&id)?;
+        self.returned_expiring -= usize::from(entry.expires());
         Some(entry)
     }
 
@@ -248,31 +190,21 @@ impl Group {
         self.lane_of(entry.message()?)
     }
 
-    /// The messages that wait were read from records.
-    pub(crate) fn restore_lanes(&mut self, settings: &Settings) {
-        let Some(mut lanes) = self.lanes.take() else { return };
-        self.inherited = Inherited::restored(&self.queue, settings);
-        for (id, entry) in self.queue.iter() {
-            let lane = self.lane_of_entry(entry).into_iter();
-            lane.for_each(|lane| lanes.add(lane, id, entry.size_bytes()));
-        }
-        self.lanes = Some(lanes);
-    }
-
-    fn notice(&mut self, id: MessageId, entry: &Entry) {
+    /// A message waits.
+    pub(crate) fn notice(&mut self, id: MessageId, entry: &Entry) {
         let lane = self.lane_of_entry(entry);
         if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
             lanes.add(lane, id, entry.size_bytes());
         }
     }
 
-    fn forget(&mut self, id: MessageId, entry: &Entry) {
+    /// A message waits no more; this is left of the queue.
+    pub(crate) fn forget(&mut self, id: MessageId, entry: &Entry, queue: &Queue) {
         let lane = self.lane_of_entry(entry);
         if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
             lanes.remove(lane, id, entry.size_bytes());
         }
-        self.growth.shrink(&self.queue);
-        self.inherited.shrink(&self.queue);
+        self.inherited.shrink(queue);
     }
 }
 
@@ -346,11 +278,10 @@ impl Ring {
     }
 }
 
-impl Groups {
+impl Filters {
     pub(crate) fn new(seed: u64, dispatch: Dispatch) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        let (by_filter, on_filter, by_incarnation) = (HashTable::new(), HashTable::new(), HashMap::default());
-        Self { table: Table::default(), by_filter, on_filter, by_incarnation, hasher, dispatch }
+        Self { by_filter: HashTable::new(), on_filter: HashTable::new(), hasher, dispatch }
     }
 
     /// How many groups there are on the topic filter of a shared one, and how many of them this session has begun.
@@ -382,9 +313,8 @@ impl Groups {
     fn uncount_on_filter(&mut self, filter: &str, founder: Option<QueueId>) {
         let plain_text = plain(filter);
         let is_it = |known: &OnFilter| plain(&known.text) == plain_text;
-        let Ok(mut found) = self.on_filter.find_entry(self.hasher.hash_one(plain_text), is_it) else {
-            return;
-        };
+        let found = self.on_filter.find_entry(self.hasher.hash_one(plain_text), is_it);
+        let mut found = found.expect("a group is counted on its topic filter");
         let known = found.get_mut();
         known.groups -= 1;
         if let Some(founder) = founder
@@ -400,13 +330,12 @@ impl Groups {
         }
     }
 
-    /// What they hold of memory, without the messages that wait.
-    pub(crate) fn size_bytes(&self) -> usize {
-        let of_lanes = match self.dispatch {
+    /// The memory of the lanes of one group.
+    pub(crate) fn lanes_bytes(&self) -> usize {
+        match self.dispatch {
             Dispatch::KeyOrdered(_) => Lane::COUNT * LANE_BYTES,
             Dispatch::RoundRobin => 0,
-        };
-        self.table.len() * (SESSION_BYTES + of_lanes)
+        }
     }
 
     pub(crate) fn of_filter(&self, filter: &str) -> Option<QueueId> {
@@ -414,79 +343,64 @@ impl Groups {
         found.map(|(_, id)| *id)
     }
 
-    pub(crate) fn of_incarnation(&self, incarnation: Incarnation) -> Option<QueueId> {
-        self.by_incarnation.get(&incarnation).copied()
-    }
-
-    /// In the order in which they began.
-    pub(crate) fn in_order(&self) -> Vec<(Incarnation, QueueId)> {
-        let mut all: Vec<_> = self.by_incarnation.iter().map(|(name, id)| (*name, *id)).collect();
-        all.sort_unstable_by_key(|(name, _)| *name);
-        all
-    }
-
-    /// A group without members, which a session has begun.
-    pub(crate) fn insert(
-        &mut self,
+    /// A group without members, which is not among the others yet.
+    pub(crate) fn group(
+        &self,
         filter: &str,
+        id: QueueId,
         incarnation: Incarnation,
         founder: Option<QueueId>,
-    ) -> QueueId {
-        let filter: Arc<str> = filter.into();
-        let held = HashMap::with_hasher(self.hasher.clone());
-        let dispatch = &self.dispatch;
+    ) -> Group {
+        let dispatch = self.dispatch.clone();
         let is_ordered = matches!(dispatch, Dispatch::KeyOrdered(_));
-        let id = self.table.insert(|id| Group {
-            subscriber: Arc::new(Subscriber::group(Arc::clone(&filter), id, dispatch.clone())),
+        Group {
+            subscriber: Arc::new(Subscriber::group(filter.into(), id, dispatch)),
             incarnation,
             founder,
             is_recorded: false,
-            queue: Queue::default(),
             lanes: is_ordered.then(|| Box::new(Lanes::new())),
             returned: BTreeMap::new(),
             returned_expiring: 0,
-            held,
+            held: HashMap::with_hasher(self.hasher.clone()),
             ring: Ring::default(),
             members: 0,
             connected: 0,
-            growth: Growth::default(),
             inherited: Inherited::default(),
             is_ending: false,
-            is_ready: false,
             is_deciding: false,
-        });
-        self.by_incarnation.insert(incarnation, id);
-        self.count_on_filter(&filter, founder);
-        let hasher = &self.hasher;
-        let hash_of = |(filter, _): &(Arc<str>, QueueId)| hasher.hash_one(&**filter);
-        self.by_filter.insert_unique(hasher.hash_one(&*filter), (filter, id), hash_of);
-        id
+        }
     }
 
-    pub(crate) fn remove(&mut self, id: QueueId) -> Option<Box<Group>> {
-        let group = self.table.remove(id)?;
-        self.by_incarnation.remove(&group.incarnation);
-        self.uncount_on_filter(&group.subscriber.client_id, group.founder);
-        let hash = self.hasher.hash_one(&*group.subscriber.client_id);
-        if let Ok(found) = self.by_filter.find_entry(hash, |(_, known)| *known == id) {
-            found.remove();
-        }
-        Some(group)
+    pub(crate) fn add(&mut self, group: &Group, id: QueueId) {
+        let filter = &group.subscriber.client_id;
+        self.count_on_filter(filter, group.founder);
+        let hasher = &self.hasher;
+        let hash_of = |(filter, _): &(Arc<str>, QueueId)| hasher.hash_one(&**filter);
+        self.by_filter.insert_unique(hasher.hash_one(&**filter), (Arc::clone(filter), id), hash_of);
+    }
+
+    pub(crate) fn remove(&mut self, group: &Group, id: QueueId) {
+        let filter = &group.subscriber.client_id;
+        self.uncount_on_filter(filter, group.founder);
+        let hash = self.hasher.hash_one(&**filter);
+        let found = self.by_filter.find_entry(hash, |(_, known)| *known == id);
+        found.expect("a group is among the others by its filter").remove();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use index::Key;
+    use crate::lines::Lines;
+    use base::Key;
 
     /// The account knows about as much memory as the lanes of a group take: each has an owner.
     #[test]
     fn the_lanes_of_each_group_are_on_the_account() {
         let groups_bytes = |dispatch: Dispatch, count: u64| {
-            let mut groups = Groups::new(7, dispatch);
+            let mut groups = Lines::new(&Settings { seed: 7, dispatch, ..Settings::default() });
             for number in 1..=count {
-                groups.insert(&format!("$share/g{number}/a"), Incarnation(number), None);
+                groups.insert_group(&format!("$share/g{number}/a"), Incarnation(number), None);
             }
             groups.size_bytes()
         };

@@ -1,7 +1,7 @@
 //! Messages that are on their way to one client, by the identifier of their exchange.
 
+use base::{Lane, QueueId};
 use hashbrown::HashTable;
-use index::{Lane, QueueId};
 use wire::PacketId;
 
 use crate::entry::Entry;

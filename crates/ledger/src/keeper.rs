@@ -1,7 +1,8 @@
 //! Where the records go, seen from the thread on which the ledger runs.
 
-use std::fmt;
 use std::sync::Arc;
+
+use protocol::Instruments;
 
 use crate::{Address, Fetched, Incarnation, Lsn, MessageId, Record, Refusal, Wanted};
 
@@ -92,12 +93,6 @@ pub enum Room {
 
 /// Whether a queue still needs a message that was put into it.
 pub type Needs<'a> = &'a mut dyn FnMut(Incarnation, MessageId) -> bool;
-
-/// What a [`Keeper`] tells about itself.
-pub trait Instruments: fmt::Debug + Send + Sync {
-    /// Says each value with its topic below `$SYS/broker/`. Rates are those since the last time.
-    fn read(&self, say: &mut dyn FnMut(&str, String));
-}
 
 /// How far a [`Keeper`] has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

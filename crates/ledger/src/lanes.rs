@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use index::{Lane, Members, QueueId, Subscriber};
+use base::{Lane, Members, QueueId, Subscriber};
 
 use crate::brake::Patience;
 use crate::group::Ring;
@@ -425,7 +425,7 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use index::{Dispatch, Key, Subscriber};
+    use base::{Dispatch, Key, Subscriber};
 
     fn id(slot: u32) -> QueueId {
         QueueId { slot, generation: 0 }

@@ -19,7 +19,6 @@ mod bodies;
 mod brake;
 mod census;
 mod claims;
-mod command;
 mod connect;
 mod cursors;
 mod effects;
@@ -33,6 +32,7 @@ mod group;
 mod in_flight;
 mod keeper;
 mod lanes;
+mod lines;
 mod live;
 mod matching;
 mod presence;
@@ -45,6 +45,7 @@ mod replies;
 mod restate;
 mod restore;
 mod retained;
+mod room;
 mod room_wait;
 mod session;
 mod settings;
@@ -62,27 +63,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-
-use ::session::{Budget, Now, Purpose, Tally};
-use index::{ConnectionId, Place, QueueId, ShardId, Subscriptions};
+use base::{Budget, ConnectionId, Now, Place, Purpose, QueueId, ShardId, Tally};
+use index::Subscriptions;
+use protocol::{Command, Delivered, Gauges, Reply};
 use topic::TopicFilter;
 use wire::ReasonCode;
 
 pub use bodies::{Fetched, Found, Wanted};
 pub use census::{Census, GroupCensus, OverLimits, QueueCensus, SessionCensus};
-pub use command::{
-    Cause, Claim, Claimed, Command, CursorId, Deliver, Delivered, EntryId, Left, Origin, Publish, Reply, Will,
-};
 pub use effects::{Address, Effects, Lsn, Refusal};
-pub use gauges::Gauges;
-pub use keeper::{InMemory, Instruments, Keeper, Needs, Progress, Room};
+pub use keeper::{InMemory, Keeper, Needs, Progress, Room};
 pub use record::{Addressed, Away, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use recover::{Charged, Recovered, Source};
 pub use retained::{Cursor, Retained, Step, Stored, Stride};
 pub use room_wait::RoomWait;
-pub use settings::{Durability, QueueFull, Settings};
+pub use settings::{QueueFull, Settings};
 pub use turnover::Turnover;
 
 use acknowledge::Outcome;
@@ -92,16 +87,14 @@ use cursors::Cursors;
 use end::Ending;
 use feed::Turns;
 use gauges::add;
-use group::Groups;
+use lines::Lines;
 use live::Live;
 use publish::Planned;
-use replies::{Answer, QueueOf, Replies};
+use replies::{Answer, Replies};
 use restate::{Copied, Moved};
 use restore::Restoring;
-use session::Session;
 use subscribe::Asked;
 use sweep::Sweep;
-use table::Table;
 use timers::Timers;
 use will::Wills;
 
@@ -132,10 +125,7 @@ pub struct Ledger {
     settings: Settings,
     index: Arc<Subscriptions>,
     claims: Claims,
-    sessions: Table<Session>,
-    /// The sessions that last, by what records call them.
-    lasting: HashMap<Incarnation, QueueId, FixedState>,
-    groups: Groups,
+    lines: Lines,
     moved: Moved,
     copied: Copied,
     live: Live,
@@ -143,8 +133,6 @@ pub struct Ledger {
     retained: Retained,
     cursors: Cursors,
     replies: Replies,
-    /// Queues that have something for somebody who takes it.
-    ready: VecDeque<QueueOf>,
     /// Nothing is fed before: there was no space for the records.
     stalled_until_ms: Option<u64>,
     /// Groups whose lanes are to get their owners, in turn.
@@ -184,17 +172,14 @@ impl Ledger {
         Self {
             index,
             claims: Claims::new(settings.seed),
-            sessions: Table::default(),
-            lasting: HashMap::default(),
+            lines: Lines::new(&settings),
             moved: Moved::default(),
             copied: Copied::default(),
             live: Live::for_ever(),
             bodies: Bodies::default(),
-            groups: Groups::new(settings.seed, settings.dispatch.clone()),
             retained: Retained::new(settings.retained_bytes_max),
             cursors: Cursors::default(),
             replies: Replies::default(),
-            ready: VecDeque::new(),
             stalled_until_ms: None,
             deciding: VecDeque::new(),
             claims_left: CLAIMS_AT_A_TIME,
@@ -220,7 +205,7 @@ impl Ledger {
     }
 
     /// What the ledger holds is on this account from now on; without one there is no limit. Messages are put there by
-    /// whoever makes them ([`Message::charged_to`](::session::Message::charged_to)).
+    /// whoever makes them ([`Message::charged_to`](base::Message::charged_to)).
     #[must_use]
     pub fn with_budget(mut self, budget: Arc<Budget>) -> Self {
         self.tally = Tally::new(budget);
@@ -240,13 +225,17 @@ impl Ledger {
     pub fn live_bytes(&self) -> usize {
         let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
         let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * QUEUED_BYTES;
-        let sessions = (self.lasting.len() + self.groups.table.len()) * NAME_BYTES;
-        self.live.bytes() + places + sessions + self.subscription_bytes / 4 + self.retained.recorded_bytes()
+        self.live.bytes()
+            + places
+            + self.lines.name_bytes()
+            + self.subscription_bytes / 4
+            + self.retained.recorded_bytes()
     }
 
     /// Carries out one command of a shard.
     pub fn handle(&mut self, from: ShardId, command: Command, now: Now, to: &mut impl Effects) {
         let is_message = command.is_about_a_message();
+        self.look_at_clock(now);
         match command {
             Command::Claim(claim) => self.claim(from, claim, now, to),
             Command::Left(left) => self.left(from, &left, now, to),
@@ -276,10 +265,8 @@ impl Ledger {
                 Ok(filter) => self.open_cursor((from, connection, id), filter, queue, now, to),
                 Err(_) => debug_assert!(false, "shards ask with filters that were decoded"),
             },
-            Command::Queue { origin, id, messages, interest } => {
-                self.bring((from, origin.connection, id), origin.queue, &messages, interest, to);
-            }
-            Command::Credit { connection, id, queue } => self.credit((from, connection, id), queue, now),
+            Command::Took { connection, id } => self.took((from, connection, id), to),
+            Command::Credit { connection, id } => self.credit((from, connection, id), now),
             Command::Restored { .. } => self.restoring.confirm(from),
             Command::Close { connection, id } => self.cursors.close((from, connection, id)),
         }
@@ -291,7 +278,7 @@ impl Ledger {
     }
 
     /// What was committed has come so far, with those who keep it: lets go what was promised on that condition, to each
-    /// connection what its [`Durability`] asks for. When it has failed, nothing that is not safe yet will ever be, nor
+    /// connection what its [`Durability`](protocol::Durability) asks for. When it has failed, nothing that is not safe yet will ever be, nor
     /// anything new: whoever waits is told.
     pub fn progress(&mut self, progress: Progress, now: Now, to: &mut impl Effects) {
         self.replies.set_progress(progress);
@@ -315,6 +302,7 @@ impl Ledger {
     /// Does what was put off, at most about a thousand units of it: feeds those who take something, ends what has
     /// expired, publishes wills whose time has come, goes on with cursors.
     pub fn work(&mut self, now: Now, to: &mut impl Effects) {
+        self.look_at_clock(now);
         self.replies.withheld.release_due(now.monotonic_ms, to);
         self.claims_left = CLAIMS_AT_A_TIME;
         self.decide_lanes();
@@ -326,11 +314,12 @@ impl Ledger {
         let mut units = self.settings.units_at_a_time;
         self.settle_some(&mut units, now, to);
         self.feed_all(&mut units, now, to);
+        self.want_put_off(now, to);
         self.look_at_timers(&mut units, now, to);
         self.end_some_members(&mut units, to);
         self.end_some(&mut units, to);
         self.fire_wills(&mut units, now, to);
-        self.cursors.work(CURSOR_STEPS_AT_A_TIME, &self.retained, now, to);
+        self.step_cursors(CURSOR_STEPS_AT_A_TIME, now, to);
         self.sweep(now, to);
         self.tell_if_poisoned(to);
         self.show();
@@ -346,7 +335,7 @@ impl Ledger {
     /// The same while the shards [have no room](Effects::has_room), so that steps of cursors and wills are put off.
     #[must_use]
     pub fn has_work_without_room(&self) -> bool {
-        let feeds = !self.ready.is_empty() && self.stalled_until_ms.is_none();
+        let feeds = self.lines.has_ready() && self.stalled_until_ms.is_none();
         let settles = !self.unsettled.is_empty() || !self.orphans.is_empty();
         let decides = !self.deciding.is_empty();
         let ends = !(self.endings.is_empty() && self.full_groups.is_empty());
@@ -363,6 +352,7 @@ impl Ledger {
             self.wills.poll_timeout(),
             self.replies.withheld.poll_timeout(),
             self.stalled_until_ms,
+            self.bodies.poll_timeout(),
             self.cursors.poll_timeout(),
             sweeps.then(|| self.sweep.next_ms()),
         ]
@@ -390,7 +380,7 @@ impl Ledger {
         }
     }
 
-    /// What an answer waited for is durable.
+    /// Posts an answer whose record is safe: rule 11 of `protocol::order`.
     fn release(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
         let Answer { shard, reply, brake } = answer;
         match &reply {
@@ -406,7 +396,8 @@ impl Ledger {
                 let place = Place { shard, connection: *connection };
                 let now_ms = now.monotonic_ms;
                 let braked = brake.filter(|brake| {
-                    self.replies.withheld.may_wait(place, *brake, now_ms) && self.is_braked(brake.queue, now)
+                    self.replies.withheld.may_wait(place, *brake, now_ms)
+                        && self.lines.is_braked(brake.queue, now)
                 });
                 if let Some(queue) = self.replies.withheld.queue_of(place) {
                     self.release_brake(queue, now, to);
@@ -421,7 +412,7 @@ impl Ledger {
             Reply::Deliver(deliver) => {
                 // It is sent now, behind what did not wait: so it will be if it has to be sent again [MQTT-4.6.0-1].
                 if let Delivered::Session { queue, packet_id } = deliver.what
-                    && let Some(session) = self.sessions.find_mut(queue)
+                    && let Some(session) = self.lines.session_mut(queue)
                 {
                     session.in_flight.advance(packet_id);
                 }
@@ -435,12 +426,6 @@ impl Ledger {
         if self.replies.is_poisoned() && self.replies.has_held() {
             self.poison(to);
         }
-    }
-
-    /// Whether this is the connection of that session.
-    fn is_on(&self, session: QueueId, place: Place) -> bool {
-        let session = self.sessions.find(session);
-        session.and_then(|session| session.online.as_ref()).is_some_and(|online| online.place == place)
     }
 
     fn next_message(&mut self) -> MessageId {
@@ -467,7 +452,7 @@ impl Ledger {
         set(&self.gauges.retained_messages, self.retained.len());
         set(&self.gauges.retained_bytes, self.retained.bytes());
         set(&self.gauges.retained_over_bytes, self.retained.over_bytes());
-        set(&self.gauges.groups, self.groups.table.len());
+        set(&self.gauges.groups, self.lines.groups_len());
     }
 
     /// Records that were committed and wait to be written take so much memory, in bytes.
@@ -482,9 +467,9 @@ impl Ledger {
     fn settle_account(&mut self) {
         let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
         let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * PLACE_BYTES;
-        let sessions = self.sessions.len() * SESSION_BYTES + self.claims.len() * CLIENT_BYTES;
+        let sessions = self.lines.size_bytes() + self.claims.len() * CLIENT_BYTES;
         self.tally.set(Purpose::Places, places + self.retained.places_bytes());
-        self.tally.set(Purpose::Sessions, sessions + self.groups.size_bytes());
+        self.tally.set(Purpose::Sessions, sessions);
         self.tally.set(Purpose::Subscriptions, self.subscription_bytes);
         self.tally.set(Purpose::Inbound, self.unreleased * UNRELEASED_BYTES);
         self.tally.settle();
@@ -492,8 +477,8 @@ impl Ledger {
 }
 
 /// Whether PUBACK or PUBREC waits, which are the publisher's signal to go on.
-fn acknowledges_publish(ticket: ::session::Ticket) -> bool {
-    matches!(ticket, ::session::Ticket::PubAck(_) | ::session::Ticket::PubRec(_))
+fn acknowledges_publish(ticket: base::Ticket) -> bool {
+    matches!(ticket, base::Ticket::PubAck(_) | base::Ticket::PubRec(_))
 }
 
 /// What is said in place of an answer that can never be given.

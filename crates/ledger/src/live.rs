@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use session::Message;
+use base::Message;
 
 /// The bytes of messages that are on the record, each counted once, as long as somebody has it.
 ///

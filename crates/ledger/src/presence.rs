@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use index::QueueId;
+use base::QueueId;
 
 use crate::Ledger;
 
@@ -18,7 +18,7 @@ pub(crate) struct Moving {
 impl Ledger {
     /// A session has come to a connection, or has left it: its groups hear of it, some now and the others in turn.
     pub(crate) fn move_in_groups(&mut self, id: QueueId) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
+        let Some(session) = self.lines.session_mut(id) else { return };
         let mut units = self.settings.units_at_once;
         let was_moving = session.moving.replace(Moving { after: None }).is_some();
         let is_done = self.move_in_some(id, &mut units);
@@ -42,9 +42,11 @@ impl Ledger {
     /// Tells some groups. Whether all have heard.
     fn move_in_some(&mut self, id: QueueId, units: &mut usize) -> bool {
         while *units > 0 {
-            let Some(session) = self.sessions.find_mut(id) else { return true };
+            // It may have ended since it came into the line.
+            let Some(session) = self.lines.session_mut(id) else { return true };
             let Some(Moving { after }) = session.moving else { return true };
             let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            let is_at = session.open().map(|online| online.place);
             let Some((group, share)) = session.shares.range_mut(behind).next() else {
                 session.moving = None;
                 return true;
@@ -52,8 +54,6 @@ impl Ledger {
             let group = *group;
             session.moving = Some(Moving { after: Some(group) });
             *units -= 1;
-            let online = session.online.as_ref().filter(|online| online.is_open);
-            let is_at = online.map(|online| online.place);
             if share.present == is_at {
                 continue;
             }

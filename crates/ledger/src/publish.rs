@@ -4,22 +4,23 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use index::{Identifiers, Interest, Place, QueueId, ShardId, Target, Targets};
-use session::{Budget, Message, Now, Ticket};
+use base::{Identifiers, Interest, Message, Now, Place, QueueId, ShardId, Ticket};
+use index::{Target, Targets};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::bodies::is_near;
 use crate::brake::Arrival;
-use crate::command::{Publish, Reply};
-use crate::cursors::WalkKey;
 use crate::entry::{Entry, Keeping};
 use crate::gauges::{add, shift, subtract};
-use crate::group::{Group, Inherited, lane_of};
-use crate::queue::Queue;
+use crate::group::{Inherited, lane_of};
+use crate::lines::{Line, Owner};
 use crate::record::{Granted, MessageId, Queued, WillFate};
-use crate::replies::{Answer, Brake, QueueOf};
+use crate::replies::{Answer, Brake};
 use crate::retained::{Stored, behind_topic, is_of_server};
+use crate::room::Room;
+use crate::session::Session;
 use crate::{Address, Effects, Ledger, QueueFull, Record, Refusal};
+use protocol::{Publish, Reply};
 
 /// The maximum number of messages that make room for one, in all of its queues, beside one in each queue: each is a record
 /// of the same group.
@@ -68,29 +69,10 @@ pub(crate) struct Routed {
 /// One queue that a message is to go into.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    queue: QueueOf,
+    queue: QueueId,
     queued: Queued,
     is_recorded: bool,
     room: Room,
-}
-
-/// Whether a queue has room for a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Room {
-    Enough,
-    /// When so many of the oldest messages are dropped.
-    AfterDropping(usize),
-    /// It does not get the message.
-    None,
-    /// Nor one that may not wait, while nobody is there to have it at once.
-    Absent,
-    /// None, and that is the end of its session.
-    Ends,
-    /// None, and that is the end of all members of the group, some at a time. Until the last has ended, messages wait with
-    /// the others: after a crash in between, those that are left miss nothing.
-    EndsGroup,
-    /// Enough, once this member of the group is ended: its keys fill the queue.
-    AfterEnding(QueueId),
 }
 
 impl Planned {
@@ -111,7 +93,7 @@ impl Ledger {
         let Publish { connection, publisher, ticket, message, route } = publish;
         let place = connection.map(|connection| Place { shard: from, connection });
         if let (Some(session), Some(place)) = (publisher, place)
-            && !self.is_on(session, place)
+            && !self.lines.is_on(session, place)
         {
             return;
         }
@@ -120,7 +102,8 @@ impl Ledger {
             _ => None,
         };
         let is_repeated = opens.is_some_and(|(session, packet_id)| {
-            self.sessions.find(session).is_some_and(|session| session.unreleased.contains(&packet_id))
+            let lasting = self.lines.session(session).and_then(|session| session.lasting.as_ref());
+            lasting.is_some_and(|lasting| lasting.unreleased.contains(&packet_id))
         });
         let routed = if is_repeated {
             // [MQTT-4.3.3-10]: the answer waits for the record of the first.
@@ -147,75 +130,51 @@ impl Ledger {
         self.answer(Answer { shard, reply: Reply::Stored { connection, ticket, reason }, brake }, now, to);
     }
 
-    /// Values that a retained cursor has brought to a session that lasts go into its queue, and the cursor has come that
-    /// far.
+    /// Puts a retained value into the queue of a session that lasts, and records that its cursor for `filter` has come
+    /// behind it.
     pub(crate) fn bring(
         &mut self,
-        key: WalkKey,
         queue: QueueId,
-        messages: &[Arc<Message>],
-        interest: Interest,
+        filter: &str,
+        (message, interest): (&Arc<Message>, Interest),
         to: &mut impl Effects,
-    ) {
-        let place = Place { shard: key.0, connection: key.1 };
+    ) -> Result<(), Refusal> {
+        let planned = self.plan_to_bring(queue, message, interest);
+        let id = self.next_message();
+        let mut group = Vec::with_capacity(2);
+        if planned.is_taken() {
+            let queues = Cow::Owned(vec![planned.queued.clone()]);
+            let body = Cow::Borrowed(message);
+            group.push(Record::Enqueue { message: id, body, queues, is_retained: false });
+        }
+        self.record_room(&planned, &mut group);
+        let from = behind_topic(message.topic());
+        if planned.room != Room::Ends {
+            let (session, filter) = (planned.queued.queue, Cow::Borrowed(filter));
+            group.push(Record::CursorMoved { session, filter, from: Cow::Borrowed(&from) });
+        }
+        self.replies.commit(&group, to)?;
+        let lasting = self.lines.session_mut(queue).and_then(|session| session.lasting.as_mut());
+        let cursor = lasting.and_then(|lasting| lasting.cursors.get_mut(filter));
+        cursor.expect("its cursor is running").from = from;
         let targets = Targets::default();
-        let filter = self.cursors.filter(key);
-        for message in messages {
-            if !self.is_on(queue, place) {
-                return;
-            }
-            if !self.retained.is_value(message) {
-                // What has replaced it since the cursor found it went into the queue, and must stay the last of its topic.
-                continue;
-            }
-            let Some(planned) = self.plan_to_bring(queue, message, interest) else { return };
-            let id = self.next_message();
-            let mut group = Vec::with_capacity(1);
-            if planned.is_taken() {
-                let queues = Cow::Owned(vec![planned.queued.clone()]);
-                let body = Cow::Borrowed(message);
-                group.push(Record::Enqueue { message: id, body, queues, is_retained: false });
-            }
-            self.record_room(&planned, &mut group);
-            let from = behind_topic(message.topic());
-            if let Some(filter) = &filter
-                && planned.room != Room::Ends
-            {
-                let (session, filter) = (planned.queued.queue, Cow::Borrowed(&**filter));
-                group.push(Record::CursorMoved { session, filter, from: Cow::Borrowed(&from) });
-            }
-            let committed = if group.is_empty() { Ok(()) } else { self.replies.commit(&group, to) };
-            match committed {
-                Ok(()) => {
-                    self.move_cursor(queue, filter.as_deref(), &from);
-                    let routing =
-                        Routing { message, targets: &targets, publisher: None, opens: None, will: None };
-                    // A group of records without the message has nothing that could be read again.
-                    let address = if planned.is_taken() { self.address_if_full(message, to) } else { None };
-                    let recorded = Recorded { id, address };
-                    self.enqueue(&routing, recorded, &mut vec![planned], to);
-                }
-                Err(refusal) => {
-                    let _ = self.reason(refusal);
-                    return self.rewind_cursor(key, queue);
-                }
-            }
-        }
-        if self.is_on(queue, place) {
-            self.confirm_cursor(key, queue, to);
-        }
+        let routing = Routing { message, targets: &targets, publisher: None, opens: None, will: None };
+        // A group of records without the message has nothing that could be read again.
+        let address = if planned.is_taken() { self.address_if_full(message, to) } else { None };
+        self.enqueue(&routing, Recorded { id, address }, &mut vec![planned], to);
+        Ok(())
     }
 
-    fn plan_to_bring(&self, queue: QueueId, message: &Message, interest: Interest) -> Option<Planned> {
-        let session = self.sessions.find(queue)?;
+    fn plan_to_bring(&self, id: QueueId, message: &Message, interest: Interest) -> Planned {
+        let line = self.lines.find(id).expect("its cursor is running");
         let qos = message.qos().min(interest.qos());
         let granted = Granted { qos, retain: true, identifiers: interest.identifier().into_iter().collect() };
-        Some(Planned {
-            queue: QueueOf::Session(queue),
-            queued: Queued { queue: session.incarnation?, granted },
+        Planned {
+            queue: id,
+            queued: Queued { queue: line.incarnation().expect("what remembers a cursor lasts"), granted },
             is_recorded: true,
-            room: self.room(&session.queue, session.online.is_some(), message, DROPPED_AT_A_TIME),
-        })
+            room: line.room(message, DROPPED_AT_A_TIME, &self.settings),
+        }
     }
 
     /// Decides a message: from here on its order is fixed. Refused, nobody gets it.
@@ -242,9 +201,11 @@ impl Ledger {
         let brake = self.enqueue(routing, recorded, &mut plan, to);
         self.plan = plan;
         if let Some((session, packet_id)) = opens
-            && let Some(session) = self.sessions.find_mut(session)
+            // One whose own message was too much for its queue has ended.
+            && let Some(session) = self.lines.session_mut(session)
         {
-            self.unreleased += usize::from(session.unreleased.insert(packet_id));
+            let lasting = session.lasting.as_mut().expect("what opens an exchange here lasts");
+            self.unreleased += usize::from(lasting.unreleased.insert(packet_id));
         }
         if message.retain() {
             if is_retained || message.payload().is_empty() {
@@ -270,41 +231,34 @@ impl Ledger {
         let Routing { message, targets, publisher, .. } = *routing;
         let (qos, retain) = (message.qos(), message.retain());
         let mut dropped_max = DROPPED_AT_A_TIME;
-        for target in targets.queued.iter().filter(|target| target.is_queued(qos)) {
-            let Some(id) = target.subscriber.queue else { continue };
-            let Some(session) = self.sessions.find(id) else { continue };
-            if is_retained && !session.knows_subscription_to(message.topic()) {
-                continue;
-            }
-            let granted = Granted {
-                qos: qos.min(target.qos),
-                retain: retain && target.retain_as_published,
-                identifiers: target.identifiers.clone(),
+        let mut put = |queue, granted| {
+            // One that was found may have ended since.
+            let Some(line) = self.lines.find(queue) else { return };
+            let (is_recorded, name) = match &line.owner {
+                Owner::Session(session) if is_retained && !session.knows_subscription_to(message.topic()) => {
+                    return;
+                }
+                Owner::Session(session) => {
+                    (true, session.incarnation().expect("what waits is for one that lasts"))
+                }
+                Owner::Group(group) => (group.is_recorded, group.incarnation),
             };
-            let queue = session.incarnation.unwrap_or_default();
             // The end of the queue is mostly in no cache: by the time it is written to, it is.
-            black_box(session.queue.last());
-            plan.push(Planned {
-                queue: QueueOf::Session(id),
-                queued: Queued { queue, granted },
-                is_recorded: true,
-                room: self.room(&session.queue, session.online.is_some(), message, dropped_max),
-            });
-            dropped_max -= plan.last().map_or(0, Planned::dropped_beside_one);
+            black_box(line.queue.last());
+            let room = line.room(message, dropped_max, &self.settings);
+            let planned = Planned { queue, queued: Queued { queue: name, granted }, is_recorded, room };
+            dropped_max -= planned.dropped_beside_one();
+            plan.push(planned);
+        };
+        for target in targets.queued.iter().filter(|target| target.is_queued(qos)) {
+            let retain = retain && target.retain_as_published;
+            let granted =
+                Granted { qos: qos.min(target.qos), retain, identifiers: target.identifiers.clone() };
+            put(target.subscriber.queue.expect("a target of a queue has one"), granted);
         }
-        if qos > Qos::AtMostOnce {
-            for group in &targets.groups {
-                let Some(id) = group.queue else { continue };
-                let Some(group) = self.groups.table.find(id) else { continue };
-                let granted = Granted { qos, retain, identifiers: Identifiers::new() };
-                plan.push(Planned {
-                    queue: QueueOf::Group(id),
-                    queued: Queued { queue: group.incarnation, granted },
-                    is_recorded: group.is_recorded,
-                    room: self.room_in(group, message, dropped_max),
-                });
-                dropped_max -= plan.last().map_or(0, Planned::dropped_beside_one);
-            }
+        for group in targets.groups.iter().filter(|_| qos > Qos::AtMostOnce) {
+            let granted = Granted { qos, retain, identifiers: Identifiers::new() };
+            put(group.queue.expect("a group has a queue"), granted);
         }
         let refuses = self.settings.queue_full == QueueFull::Refuse && publisher.is_some();
         if refuses && plan.iter().any(|planned| planned.room == Room::None) {
@@ -353,85 +307,14 @@ impl Ledger {
 
     /// Whether there is no memory for one more exchange of QoS 2. It is kept when its client has left.
     fn has_too_many_open(&self, opens: Option<(QueueId, PacketId)>) -> bool {
-        let session = opens.and_then(|(session, _)| self.sessions.find(session));
+        let session = opens.and_then(|(session, _)| self.lines.session(session)?.lasting.as_ref());
         session.is_some_and(|session| session.unreleased.len() >= UNRELEASED_ALLOWED)
             && self.tally.budget().is_tight_to_keep()
     }
 
     /// Whether what comes into a queue is taken out of it by somebody who is there: behind what little waits already.
-    fn leaves_soon(&self, queue: QueueOf, message: &Message) -> bool {
-        let is_short = |queue: &Queue| queue.bytes() <= Budget::WAITING_BYTES_ALLOWED;
-        match queue {
-            QueueOf::Session(id) => self.sessions.find(id).is_some_and(|session| {
-                session.online.as_ref().is_some_and(|online| online.is_open) && is_short(&session.queue)
-            }),
-            QueueOf::Group(id) => self.groups.table.find(id).is_some_and(|group| {
-                group.takes(message) && group.returned.is_empty() && is_short(&group.queue)
-            }),
-        }
-    }
-
-    /// Whether a group has room. Where keys keep their order, the queue fills for a member that takes nothing, although
-    /// the others go on: then only that member is ended, and the others get what waits for it. Until they have taken it,
-    /// it does not count.
-    fn room_in(&self, group: &Group, message: &Message, dropped_max: usize) -> Room {
-        let room = self.room(&group.queue, group.takes(message), message, dropped_max);
-        if room != Room::Ends {
-            return room;
-        }
-        if group.is_ending {
-            return Room::Enough;
-        }
-        let Some(lanes) = &group.lanes else { return Room::EndsGroup };
-        let (messages_max, bytes_max) = (self.settings.queue_messages_max, self.settings.queue_bytes_max);
-        let (messages, bytes) = group.inherited.rest_of(&group.queue);
-        if messages < messages_max && bytes + message.size_bytes() <= bytes_max {
-            return Room::Enough;
-        }
-        let is_taken_over = group.inherited.is_within(messages_max / 2, bytes_max / 2);
-        if !is_taken_over || message.size_bytes() > bytes_max {
-            return Room::EndsGroup;
-        }
-        // The messages of a lane without an owner are counted for no member yet.
-        let most = Inherited::most(&self.settings);
-        if lanes.is_undecided() && most.has_room_for(&group.queue, message.size_bytes()) {
-            return Room::Enough;
-        }
-        lanes.fullest(group.queue.len() < messages_max).map_or(Room::EndsGroup, Room::AfterEnding)
-    }
-
-    /// Whether a queue has room, if at most `dropped_max` of its oldest messages are dropped for it.
-    fn room(&self, queue: &Queue, has_reader: bool, message: &Message, dropped_max: usize) -> Room {
-        if !has_reader && !message.may_wait() {
-            return Room::Absent;
-        }
-        let bytes = message.size_bytes();
-        let messages_max = self.settings.queue_messages_max;
-        let bytes_max = self.settings.queue_bytes_max;
-        if queue.len() < messages_max && queue.bytes() + bytes <= bytes_max {
-            return Room::Enough;
-        }
-        match self.settings.queue_full {
-            QueueFull::EndSession => Room::Ends,
-            QueueFull::Refuse | QueueFull::DropNewest => Room::None,
-            QueueFull::DropOldest if bytes > bytes_max || messages_max == 0 => Room::None,
-            QueueFull::DropOldest => {
-                let (mut left, mut left_bytes, mut dropped) = (queue.len(), queue.bytes(), 0);
-                for (_, entry) in queue.iter() {
-                    let fits = left < messages_max && left_bytes + bytes <= bytes_max;
-                    if fits || dropped == dropped_max {
-                        break;
-                    }
-                    left -= 1;
-                    left_bytes -= entry.size_bytes();
-                    dropped += 1;
-                }
-                // Over its bound because that was lowered, the queue gets shorter with each message.
-                let (messages_max, bytes_max) = (messages_max.max(queue.len()), bytes_max.max(queue.bytes()));
-                let fits = left < messages_max && left_bytes + bytes <= bytes_max;
-                if fits { Room::AfterDropping(dropped) } else { Room::None }
-            }
-        }
+    fn leaves_soon(&self, queue: QueueId, message: &Message) -> bool {
+        self.lines.find(queue).is_some_and(|line| line.leaves_soon(message))
     }
 
     /// Writes down what will happen, all of it together: the message first, since it is found by where the group begins.
@@ -446,10 +329,10 @@ impl Ledger {
         let id = self.next_message();
         let mut group: Vec<Record<'_>> = Vec::with_capacity(2);
         let ended = ended_by(plan);
-        let is_ended = |queue: QueueOf| ended.binary_search(&queue).is_ok();
+        let is_ended = |queue: &QueueId| ended.binary_search(queue).is_ok();
         let takes = plan
             .iter()
-            .filter(|planned| planned.is_recorded && planned.is_taken() && !is_ended(planned.queue));
+            .filter(|planned| planned.is_recorded && planned.is_taken() && !is_ended(&planned.queue));
         let queues: Vec<Queued> = takes.map(|planned| planned.queued.clone()).collect();
         let is_queued = !queues.is_empty();
         // The server's own values are those of this process.
@@ -459,18 +342,14 @@ impl Ledger {
             group.push(Record::Enqueue { message: id, body, queues, is_retained });
         }
         if let Some((session, packet_id)) = opens
-            && let Some(session) = self.sessions.find(session).and_then(|session| session.incarnation)
+            && let Some(session) = self.lines.session(session).and_then(Session::incarnation)
         {
             group.push(Record::Opened { session, packet_id });
         }
         for planned in plan {
             self.record_room(planned, &mut group);
         }
-        let ends = ended.iter().filter_map(|queue| match queue {
-            QueueOf::Session(id) => self.end_of(*id),
-            QueueOf::Group(_) => None,
-        });
-        group.extend(ends);
+        group.extend(ended.iter().filter_map(|member| self.end_of(*member)));
         // Where there is no value, to record that there is none would only take space.
         let clears = message.retain() && !is_retained && !is_of_server(message);
         if clears && self.retained.is_on_record(message.topic().as_str()) {
@@ -506,28 +385,22 @@ impl Ledger {
 impl Ledger {
     /// What making room comes to.
     fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
-        match (planned.room, planned.queue) {
+        match planned.room {
             // The ends of members are recorded once, however many groups they are the fullest of.
-            (Room::Enough | Room::None | Room::Absent | Room::EndsGroup | Room::AfterEnding(_), _) => {}
-            (Room::AfterDropping(messages), queue) => {
-                let waiting = match queue {
-                    QueueOf::Session(id) => self.sessions.find(id).map(|session| &session.queue),
-                    QueueOf::Group(id) => self.groups.table.find(id).map(|group| &group.queue),
-                };
-                let oldest = waiting.into_iter().flat_map(Queue::iter).take(messages);
-                let recorded = oldest.filter(|(_, entry)| entry.is_recorded());
+            Room::Enough | Room::None | Room::Absent | Room::EndsGroup | Room::AfterEnding(_) => {}
+            Room::AfterDropping(messages) => {
+                let line = self.lines.find(planned.queue).expect("it was looked at for room");
+                let recorded = line.queue.iter().take(messages).filter(|(_, entry)| entry.is_recorded());
                 let queue = planned.queued.queue;
                 group.extend(recorded.map(|(message, _)| Record::Removed { queue, message }));
             }
-            (Room::Ends, QueueOf::Session(id)) => group.extend(self.end_of(id)),
-            (Room::Ends, QueueOf::Group(_)) => debug_assert!(false, "a group ends bit by bit"),
+            Room::Ends => group.extend(self.end_of(planned.queue)),
         }
     }
 
     pub(crate) fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
-        let session = self.sessions.find(id)?;
-        let will = if session.will.is_some() { WillFate::Due } else { WillFate::Dropped };
-        session.incarnation.map(|session| Record::Ended { session, will })
+        let lasting = self.lines.session(id)?.lasting.as_ref()?;
+        Some(Record::Ended { session: lasting.incarnation, will: lasting.fate_at_end() })
     }
 
     /// What was recorded happens. Returns a queue that has grown too much.
@@ -538,7 +411,7 @@ impl Ledger {
         plan: &mut Vec<Planned>,
         to: &mut impl Effects,
     ) -> Option<Brake> {
-        let own = routing.publisher.and_then(|publisher| publisher.queue).map(QueueOf::Session);
+        let own = routing.publisher.and_then(|publisher| publisher.queue);
         let mut brake = None;
         if plan.is_empty() {
             return brake;
@@ -546,9 +419,7 @@ impl Ledger {
         add(&self.gauges.routed, plan.len());
         for planned in plan.iter().filter(|planned| planned.room == Room::Ends) {
             add(&self.gauges.discarded, 1);
-            if let QueueOf::Session(id) = planned.queue {
-                self.end_for_full_queue(id, to);
-            }
+            self.end_for_full_queue(planned.queue, to);
         }
         let is_recorded = plan.iter().any(|planned| planned.is_recorded);
         let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.live), address);
@@ -573,10 +444,10 @@ impl Ledger {
             self.push(queue, id, routing.message, entry);
             if own != Some(queue)
                 && let Some(Publisher { now_ms, .. }) = routing.publisher
-                && self.has_grown(queue)
+                && self.lines.has_grown(queue)
             {
                 // Each of them: readers that are slow are waited for at the same time.
-                let braked = self.arrive(queue, &mut arrival, now_ms);
+                let braked = self.lines.arrive(queue, &mut arrival, now_ms);
                 brake = brake.or(braked);
             }
         }
@@ -584,67 +455,53 @@ impl Ledger {
     }
 
     /// Asks for the entry of a queue with the news whether its message need not be in memory.
-    fn push(&mut self, queue: QueueOf, id: MessageId, message: &Message, entry: impl FnOnce(bool) -> Entry) {
+    fn push(&mut self, queue: QueueId, id: MessageId, message: &Message, entry: impl FnOnce(bool) -> Entry) {
         let (expires, bytes) = (message.expires_unix_ms().is_some(), message.size_bytes());
-        let has_reader = match queue {
-            QueueOf::Session(session) => self.sessions.find_mut(session).map(|session| {
-                let has_reader = session.online.is_some();
-                let is_next = has_reader && is_near(&session.queue);
-                session.queue.push(id, entry(!is_next));
-                has_reader
-            }),
-            QueueOf::Group(group) => self.groups.table.find_mut(group).map(|group| {
-                let has_reader = group.has_turns();
-                // Where keys keep their order, it is decided by the message whose turn it is.
-                let is_next = group.lanes.is_some() || (has_reader && is_near(&group.queue));
-                group.push(id, entry(!is_next));
-                has_reader || group.has_turns()
-            }),
-        };
         // One of its groups has just ended it.
-        let Some(has_reader) = has_reader else { return add(&self.gauges.discarded, 1) };
+        let Some(line) = self.lines.find_mut(queue) else { return add(&self.gauges.discarded, 1) };
+        let takes = |owner: &Owner| match owner {
+            Owner::Session(session) => session.online.is_some(),
+            Owner::Group(group) => group.has_turns(),
+        };
+        // Where keys keep their order, it is decided by the message whose turn it is.
+        let is_next = line.group().is_some_and(|group| group.lanes.is_some())
+            || (takes(&line.owner) && is_near(&line.queue));
+        line.push(id, entry(!is_next));
+        let has_reader = takes(&line.owner);
         if expires {
             self.sweep.add(queue);
         }
         add(&self.gauges.queued, 1);
         add(&self.gauges.queued_bytes, bytes);
         if has_reader {
-            self.is_ready(queue);
+            self.lines.is_ready(queue);
         }
     }
 
-    fn drop_oldest(&mut self, queue: QueueOf, messages: usize) {
+    fn drop_oldest(&mut self, queue: QueueId, messages: usize) {
+        let line = self.lines.find_mut(queue).expect("it was looked at for room");
         for _ in 0..messages {
-            let oldest = match queue {
-                QueueOf::Session(id) => {
-                    let waiting = self.sessions.find_mut(id).map(|session| &mut session.queue);
-                    waiting.and_then(Queue::pop).map(|(_, entry)| entry)
-                }
-                QueueOf::Group(id) => self.groups.table.find_mut(id).and_then(|group| group.drop_oldest()),
-            };
-            let Some(entry) = oldest else { return };
+            let entry = line.drop_oldest().expect("it was there when this was recorded");
             shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
             subtract(&self.gauges.queued_bytes, entry.size_bytes());
         }
     }
 
     /// Ends the member whose keys fill the queue of a group. The others get what waits for it.
-    fn end_fullest(&mut self, queue: QueueOf, member: QueueId, to: &mut impl Effects) {
+    fn end_fullest(&mut self, queue: QueueId, member: QueueId, to: &mut impl Effects) {
         self.end_for_full_queue(member, to);
-        if let QueueOf::Group(id) = queue
-            && let Some(group) = self.groups.table.find_mut(id)
-        {
-            group.inherited = Inherited::all_of(&group.queue);
+        if let Some(Line { owner: Owner::Group(group), queue, .. }) = self.lines.find_mut(queue) {
+            group.inherited = Inherited::all_of(queue);
         }
     }
 
     /// Ends a session whose queue is full, and tells its client if that is connected.
     pub(crate) fn end_for_full_queue(&mut self, id: QueueId, to: &mut impl Effects) {
-        let Some(session) = self.sessions.find(id) else { return };
+        let Some(session) = self.lines.session(id) else { return };
         if let Some(online) = &session.online {
             post_ended(online.place, to);
         }
-        add(&self.gauges.ended_by_full_queue, usize::from(session.incarnation.is_some()));
+        add(&self.gauges.ended_by_full_queue, usize::from(session.lasting.is_some()));
         self.remove_session(id, WillFate::Due);
     }
 
@@ -673,11 +530,11 @@ impl Ledger {
 
 /// The members that end because their keys fill a group, in an order in which they are found: nothing is recorded for
 /// their own queues any more.
-fn ended_by(plan: &[Planned]) -> Vec<QueueOf> {
-    let mut ended: Vec<QueueOf> = plan
+fn ended_by(plan: &[Planned]) -> Vec<QueueId> {
+    let mut ended: Vec<QueueId> = plan
         .iter()
         .filter_map(|planned| match planned.room {
-            Room::AfterEnding(member) => Some(QueueOf::Session(member)),
+            Room::AfterEnding(member) => Some(member),
             _ => None,
         })
         .collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use session::Now;
+use base::Now;
 
 use crate::blocks::Blocks;
 use crate::entry::Entry;

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use index::{Identifiers, Interest};
-use session::Message;
+use base::{Identifiers, Interest, Message};
 use wire::{PacketId, Qos};
 
 use crate::Address;

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use index::{Change, QueueId, Subscriptions};
-use session::{Budget, Now};
+use base::{Budget, Now, QueueId};
+use index::{Change, Subscriptions};
 use topic::TopicFilter;
 
-use crate::command::Cause;
 use crate::gauges::add;
-use crate::record::Incarnation;
+use crate::lines::{Line, Owner};
 use crate::replay::Replay;
-use crate::replies::QueueOf;
 use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
 use crate::{Address, Addressed, Away, Effects, Ledger, Record, Settings, UNITS_AT_A_TIME};
+use protocol::Cause;
 
 /// Where a ledger's records come from when it is [made again](Ledger::recover_from).
 pub trait Source<'a> {
@@ -148,10 +147,11 @@ impl Ledger {
 
     /// The same for one session, before anybody connects to it.
     pub(crate) fn settle(&mut self, id: QueueId, now: Now, to: &mut impl Effects) {
-        if let Some(session) = self.sessions.find_mut(id)
-            && std::mem::take(&mut session.is_unsettled)
+        let lasting = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
+        if let Some(lasting) = lasting
+            && std::mem::take(&mut lasting.is_unsettled)
         {
-            let expiry_secs = session.expiry_secs;
+            let expiry_secs = lasting.expiry_secs;
             self.depart(id, Cause::WithWill, expiry_secs, now, to);
         }
     }
@@ -162,10 +162,10 @@ impl Replay {
     pub(crate) fn finish(mut self, now: Now) -> Ledger {
         let due = std::mem::take(&mut self.due).into_iter();
         self.ledger.wills.extend(due.map(|(id, message)| DueWill::new(Some(id), message)));
-        let mut sessions: Vec<(Incarnation, QueueId)> =
-            self.ledger.lasting.iter().map(|(incarnation, id)| (*incarnation, *id)).collect();
-        sessions.sort_unstable_by_key(|(incarnation, _)| *incarnation);
-        for (incarnation, id) in sessions {
+        for (incarnation, id) in self.ledger.lines.in_order() {
+            if self.ledger.lines.session(id).is_none() {
+                continue;
+            }
             self.put_in_order(id);
             self.resubscribe(id);
             match self.left_unix_ms.get(&incarnation) {
@@ -174,13 +174,13 @@ impl Replay {
             }
             self.account(id);
         }
-        for (incarnation, id) in self.ledger.groups.in_order() {
-            if let Some(group) = self.ledger.groups.table.find_mut(id) {
-                group.queue.settle();
-                group.restore_lanes(&self.ledger.settings);
-            }
-            self.account_group(id);
-            if self.ledger.groups.table.find(id).is_some_and(|group| group.members == 0) {
+        for (incarnation, id) in self.ledger.lines.in_order() {
+            let Some(line) = self.ledger.lines.find_mut(id).filter(|line| line.group().is_some()) else {
+                continue;
+            };
+            line.settle(&self.ledger.settings);
+            self.account(id);
+            if self.ledger.lines.group(id).is_some_and(|group| group.members == 0) {
                 self.ledger.remove_if_empty(id);
                 self.ledger.orphans.push(incarnation);
             }
@@ -192,19 +192,22 @@ impl Replay {
     /// The records may be copies: messages are in the order of their numbers all the same.
     fn put_in_order(&mut self, id: QueueId) {
         let is_full = self.is_full();
-        let Some(session) = self.ledger.sessions.find_mut(id) else { return };
-        session.queue.settle();
+        let line = self.ledger.lines.find_mut(id).expect("it was read");
+        line.settle(&self.ledger.settings);
+        let Line { owner: Owner::Session(session), queue, .. } = line else {
+            unreachable!("it is a session")
+        };
         session.in_flight.restore_order();
         session.in_flight.iter().for_each(|exchange| self.ledger.moved.note(exchange, id));
         // Of what might have been a group's all was kept until now.
         if is_full {
-            session.queue.iter_mut().for_each(|(_, entry)| entry.put_away());
+            queue.iter_mut().for_each(|(_, entry)| entry.put_away());
         }
     }
 
     /// Writes a session's subscriptions into the index, and makes it a member of its groups.
     fn resubscribe(&mut self, id: QueueId) {
-        let Some(session) = self.ledger.sessions.find(id) else { return };
+        let session = self.ledger.lines.session(id).expect("it was read");
         let filters = session
             .subscriptions
             .iter()
@@ -216,7 +219,8 @@ impl Replay {
         self.ledger.index.apply(changes, &mut Vec::new());
         let bytes = session.subscriptions.keys().map(|filter| subscription_bytes(filter)).sum::<usize>();
         self.ledger.subscription_bytes += bytes;
-        self.ledger.unreleased += session.unreleased.len();
+        let unreleased = session.lasting.as_ref().map_or(0, |lasting| lasting.unreleased.len());
+        self.ledger.unreleased += unreleased;
         let shared: Vec<_> = shared
             .into_iter()
             .map(|(filter, interest)| (Box::<str>::from(filter.as_str()), interest))
@@ -229,7 +233,8 @@ impl Replay {
 
     /// Down time counts.
     fn set_timer(&mut self, id: QueueId, left_unix_ms: u64, now: Now) {
-        let Some(session) = self.ledger.sessions.find_mut(id) else { return };
+        let lasting = self.ledger.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
+        let session = lasting.expect("what was read lasts");
         session.is_unsettled = false;
         session.left_unix_ms = Some(left_unix_ms);
         let at = |secs: u32| {
@@ -247,26 +252,16 @@ impl Replay {
     }
 
     fn account(&mut self, id: QueueId) {
-        let Some(session) = self.ledger.sessions.find(id) else { return };
+        let line = self.ledger.lines.find(id).expect("it was read");
         let gauges = &self.ledger.gauges;
-        add(&gauges.sessions, 1);
-        add(&gauges.in_flight, session.in_flight.len());
-        add(&gauges.queued, session.queue.len());
-        add(&gauges.queued_bytes, session.queue.bytes());
-        add(&gauges.routed, session.in_flight.len() + session.queue.len());
-        if session.queue.expiring() > 0 {
-            self.ledger.sweep.add(QueueOf::Session(id));
-        }
-    }
-
-    fn account_group(&mut self, id: QueueId) {
-        let Some(group) = self.ledger.groups.table.find(id) else { return };
-        let gauges = &self.ledger.gauges;
-        add(&gauges.queued, group.queue.len());
-        add(&gauges.queued_bytes, group.queue.bytes());
-        add(&gauges.routed, group.queue.len());
-        if group.queue.expiring() > 0 {
-            self.ledger.sweep.add(QueueOf::Group(id));
+        let in_flight = line.session().map_or(0, |session| session.in_flight.len());
+        add(&gauges.sessions, usize::from(line.session().is_some()));
+        add(&gauges.in_flight, in_flight);
+        add(&gauges.queued, line.queue.len());
+        add(&gauges.queued_bytes, line.queue.bytes());
+        add(&gauges.routed, in_flight + line.queue.len());
+        if line.queue.expiring() > 0 {
+            self.ledger.sweep.add(id);
         }
     }
 }

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use index::{Dispatch, QueueId, Subscriber};
-use session::Message;
+use base::{Dispatch, Message, QueueId, Subscriber};
+use topic::TopicFilter;
 use wire::PacketId;
 
 use crate::entry::{Entry, Keeping};
-use crate::group::Group;
 use crate::in_flight::{Exchange, State};
+use crate::lines::{Line, Owner};
 use crate::queue::Queue;
 use crate::record::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::recover::Recovered;
-use crate::session::{PendingWill, Session, Unfinished};
+use crate::session::{Lasting, PendingWill, Session, Unfinished};
 use crate::{Address, Addressed, Away, Ledger, Record, Settings};
 
 /// A ledger that comes to be from its records, and what is only needed while they are read.
@@ -24,7 +24,7 @@ use crate::{Address, Addressed, Away, Ledger, Record, Settings};
 pub(crate) struct Replay {
     pub(crate) ledger: Ledger,
     /// Sessions and groups that have been mentioned, and whose names have not come yet.
-    nameless: BTreeMap<Incarnation, Box<Session>>,
+    nameless: BTreeMap<Incarnation, Box<Line>>,
     nobody: Arc<Subscriber>,
     /// When the clients that had left did so, in milliseconds since 1970.
     pub(crate) left_unix_ms: BTreeMap<Incarnation, u64>,
@@ -53,7 +53,7 @@ impl Replay {
     pub(crate) fn approach(&mut self, records: &[Recovered<'_>]) {
         let mut path = std::mem::take(&mut self.path);
         for record in records {
-            let mut step = |queue: &Incarnation| path.extend(self.ledger.lasting.get(queue));
+            let mut step = |queue: &Incarnation| path.extend(self.ledger.lines.named(*queue));
             match record {
                 Recovered::Away(Away { queue, others, .. }, _) => {
                     step(&queue.queue);
@@ -67,7 +67,7 @@ impl Replay {
                 },
             }
         }
-        let queues = || path.iter().filter_map(|id| Some(&self.ledger.sessions.find(*id)?.queue));
+        let queues = || path.iter().filter_map(|id| Some(&self.ledger.lines.find(*id)?.queue));
         black_box(queues().map(Queue::len).sum::<usize>());
         black_box(queues().filter_map(Queue::last).map(|id| id.0).fold(0, u64::wrapping_add));
         path.clear();
@@ -101,7 +101,7 @@ impl Replay {
             }
             Record::Left { session, expiry_secs, unix_ms, will } => {
                 self.left_unix_ms.insert(session, unix_ms);
-                self.session_or_begin(session).expiry_secs = expiry_secs;
+                self.lasting_or_begin(session).expiry_secs = expiry_secs;
                 self.decide_will(session, will);
             }
             Record::Ended { session, will } => {
@@ -112,8 +112,8 @@ impl Replay {
             Record::GroupEnded { group } => {
                 self.count(group);
                 self.nameless.remove(&group);
-                if let Some(id) = self.ledger.groups.of_incarnation(group) {
-                    self.ledger.groups.remove(id);
+                if let Some(id) = self.group(group) {
+                    self.ledger.lines.remove(id);
                 }
             }
             Record::Enqueue { message, ref body, ref queues, is_retained } => {
@@ -155,37 +155,37 @@ impl Replay {
             Record::Unsubscribed { session, ref filter } => {
                 if let Some(session) = self.session(session) {
                     session.subscriptions.remove(&**filter);
-                    session.cursors.remove(&**filter);
+                    session.lasting.iter_mut().for_each(|lasting| drop(lasting.cursors.remove(&**filter)));
                 }
             }
             Record::Cursor { session, ref filter, last } => {
                 // What was numbered and not recorded is gone, and its numbers are not given again.
                 self.has_numbered(last);
                 let cursor = Unfinished::new(filter, last);
-                self.session_or_begin(session).cursors.insert((&**filter).into(), cursor);
+                self.lasting_or_begin(session).cursors.insert((&**filter).into(), cursor);
             }
             Record::CursorMoved { session, ref filter, ref from } => {
-                let session = self.session(session);
-                if let Some(cursor) = session.and_then(|session| session.cursors.get_mut(&**filter)) {
+                let lasting = self.lasting(session);
+                if let Some(cursor) = lasting.and_then(|lasting| lasting.cursors.get_mut(&**filter)) {
                     cursor.from = (&**from).into();
                 }
             }
             Record::CursorDone { session, ref filter } => {
-                if let Some(session) = self.session(session) {
-                    session.cursors.remove(&**filter);
+                if let Some(lasting) = self.lasting(session) {
+                    lasting.cursors.remove(&**filter);
                 }
             }
             Record::Opened { session, packet_id } => {
-                self.session_or_begin(session).unreleased.insert(packet_id);
+                self.lasting_or_begin(session).unreleased.insert(packet_id);
             }
             Record::Closed { session, packet_id } => {
-                if let Some(session) = self.session(session) {
-                    session.unreleased.remove(&packet_id);
+                if let Some(lasting) = self.lasting(session) {
+                    lasting.unreleased.remove(&packet_id);
                 }
             }
             Record::Sent { session, message, packet_id } => {
-                if let Some(session) = self.session(session)
-                    && let Some(entry) = session.queue.remove(message)
+                if let Some(Line { owner: Owner::Session(session), queue, .. }) = self.line(session)
+                    && let Some(entry) = queue.remove(message)
                 {
                     send(session, packet_id, message, entry);
                 }
@@ -208,17 +208,17 @@ impl Replay {
     }
 
     fn begin(&mut self, incarnation: Incarnation, client_id: &str) {
-        if self.ledger.lasting.contains_key(&incarnation) {
+        if self.ledger.lines.named(incarnation).is_some() {
             return;
         }
         self.session_or_begin(incarnation);
-        let Some(mut session) = self.nameless.remove(&incarnation) else { return };
+        let mut line = self.nameless.remove(&incarnation).expect("it has begun, and has no name");
         let client_id: Arc<str> = client_id.into();
-        let id = self.ledger.sessions.insert(|id| {
-            session.subscriber = Arc::new(Subscriber::lasting(Arc::clone(&client_id), id));
-            *session
+        let id = self.ledger.lines.insert(|id| {
+            let subscriber = Arc::new(Subscriber::lasting(Arc::clone(&client_id), id));
+            line.session_mut().expect("what has no name is kept as a session").subscriber = subscriber;
+            *line
         });
-        self.ledger.lasting.insert(incarnation, id);
         self.ledger.claims.set_session(&client_id, Some(id));
     }
 
@@ -232,9 +232,9 @@ impl Replay {
             Box::new(PendingWill { id, message, delay_secs, due_ms: None, _bytes: bytes })
         });
         let id = will.as_ref().map(|will| will.id);
-        let session = self.session_or_begin(incarnation);
-        session.expiry_secs = expiry_secs;
-        if let Some(old) = std::mem::replace(&mut session.will, will) {
+        let lasting = self.lasting_or_begin(incarnation);
+        lasting.expiry_secs = expiry_secs;
+        if let Some(old) = std::mem::replace(&mut lasting.will, will) {
             self.wills.remove(&old.id);
         }
         self.wills.extend(id.map(|id| (id, incarnation)));
@@ -244,7 +244,7 @@ impl Replay {
         if fate == WillFate::Waits {
             return;
         }
-        let Some(will) = self.session(incarnation).and_then(|session| session.will.take()) else { return };
+        let Some(will) = self.lasting(incarnation).and_then(|lasting| lasting.will.take()) else { return };
         self.wills.remove(&will.id);
         if fate == WillFate::Due {
             self.due.insert(will.id, will.message);
@@ -254,9 +254,9 @@ impl Replay {
     fn publish_will(&mut self, will: MessageId) {
         self.due.remove(&will);
         if let Some(incarnation) = self.wills.remove(&will)
-            && let Some(session) = self.session(incarnation)
+            && let Some(lasting) = self.lasting(incarnation)
         {
-            session.will = None;
+            lasting.will = None;
         }
     }
 
@@ -264,10 +264,12 @@ impl Replay {
         self.count(incarnation);
         self.left_unix_ms.remove(&incarnation);
         self.nameless.remove(&incarnation);
-        let id = self.ledger.lasting.remove(&incarnation);
-        let Some(session) = id.and_then(|id| self.ledger.sessions.remove(id)) else { return };
+        let id = self.ledger.lines.named(incarnation);
+        let Some(id) = id.filter(|id| self.ledger.lines.session(*id).is_some()) else { return };
+        let line = self.ledger.lines.remove(id).expect("it was found");
+        let Owner::Session(session) = line.owner else { unreachable!("it is a session") };
         let client_id = &session.subscriber.client_id;
-        if self.ledger.claims.find(client_id).is_some_and(|client| client.session == id) {
+        if self.ledger.claims.find(client_id).is_some_and(|client| client.session == Some(id)) {
             self.ledger.claims.set_session(client_id, None);
             self.ledger.claims.settle(client_id);
         }
@@ -275,29 +277,26 @@ impl Replay {
 
     fn begin_group(&mut self, incarnation: Incarnation, filter: &str) {
         self.count(incarnation);
-        if self.ledger.groups.of_incarnation(incarnation).is_some() {
+        // A group that no ledger has recorded stays without a name, and is forgotten.
+        let is_valid = TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_some());
+        if !is_valid || self.ledger.lines.named(incarnation).is_some() {
             return;
         }
-        if let Some(old) = self.ledger.groups.of_filter(filter) {
-            self.ledger.groups.remove(old);
+        if let Some(old) = self.ledger.lines.filters.of_filter(filter) {
+            self.ledger.lines.remove(old);
         }
-        let id = self.ledger.groups.insert(filter, incarnation, None);
-        let waiting = self.nameless.remove(&incarnation).map(|nameless| nameless.queue);
-        if let Some(group) = self.ledger.groups.table.find_mut(id) {
-            group.is_recorded = true;
-            group.queue = waiting.unwrap_or_default();
-        }
+        let id = self.ledger.lines.insert_group(filter, incarnation, None);
+        let nameless = self.nameless.remove(&incarnation);
+        let line = self.ledger.lines.find_mut(id).expect("it was put there");
+        line.queue = nameless.map(|nameless| nameless.queue).unwrap_or_default();
+        line.group_mut().expect("it is a group").is_recorded = true;
     }
 
     fn enqueue(&mut self, id: MessageId, keeping: &Keeping<'_>, queued: &Queued) {
         let Queued { queue, ref granted } = *queued;
         let stays_away = self.is_full() && !self.may_need_lane(queue);
         let entry = keeping.one(granted.clone(), true, stays_away);
-        let is_new = match self.group(queue) {
-            Some(group) => group.queue.restore(id, entry),
-            None => self.session_or_begin(queue).queue.restore(id, entry),
-        };
-        if !is_new {
+        if !self.line_or_begin(queue).queue.restore(id, entry) {
             self.ledger.copied.note(queue, id);
         }
     }
@@ -317,43 +316,65 @@ impl Replay {
     /// Whether it is, or may turn out to be, a group whose messages keep an order by their keys: these stay in memory.
     fn may_need_lane(&self, queue: Incarnation) -> bool {
         matches!(self.ledger.settings.dispatch, Dispatch::KeyOrdered(_))
-            && !self.ledger.lasting.contains_key(&queue)
+            && self.ledger.lines.session_named(queue).is_none()
     }
 
     /// Takes a message out of a session's queue or a group's.
     fn take(&mut self, queue: Incarnation, message: MessageId) -> Option<Entry> {
-        match self.group(queue) {
-            Some(group) => group.queue.remove(message),
-            None => self.session(queue)?.queue.remove(message),
-        }
+        self.line(queue)?.queue.remove(message)
     }
 
-    fn group(&mut self, incarnation: Incarnation) -> Option<&mut Group> {
-        let id = self.ledger.groups.of_incarnation(incarnation)?;
-        self.ledger.groups.table.find_mut(id)
+    fn group(&self, incarnation: Incarnation) -> Option<QueueId> {
+        let id = self.ledger.lines.named(incarnation)?;
+        self.ledger.lines.group(id).map(|_| id)
+    }
+
+    fn line(&mut self, incarnation: Incarnation) -> Option<&mut Line> {
+        match self.ledger.lines.named(incarnation) {
+            Some(id) => self.ledger.lines.find_mut(id),
+            None => self.nameless.get_mut(&incarnation).map(|line| &mut **line),
+        }
     }
 
     fn session(&mut self, incarnation: Incarnation) -> Option<&mut Session> {
-        match self.ledger.lasting.get(&incarnation) {
-            Some(id) => self.ledger.sessions.find_mut(*id),
-            None => self.nameless.get_mut(&incarnation).map(|session| &mut **session),
+        self.line(incarnation)?.session_mut()
+    }
+
+    fn lasting(&mut self, incarnation: Incarnation) -> Option<&mut Lasting> {
+        self.session(incarnation)?.lasting.as_mut()
+    }
+
+    /// A session or group that is mentioned begins, if it is not known: its name follows.
+    fn line_or_begin(&mut self, incarnation: Incarnation) -> &mut Line {
+        match self.ledger.lines.named(incarnation) {
+            Some(id) => self.ledger.lines.find_mut(id).expect("what has a name is there"),
+            None => self.nameless_or_begin(incarnation),
         }
     }
 
-    /// A session that is mentioned begins, if it is not known: its name follows. Nor is it known yet whether it is not a
-    /// group.
+    /// The same for what is a session. A group of that name, which no ledger has recorded, is left alone.
     fn session_or_begin(&mut self, incarnation: Incarnation) -> &mut Session {
-        if let Some(id) = self.ledger.lasting.get(&incarnation)
-            && self.ledger.sessions.find(*id).is_some()
-        {
-            return self.ledger.sessions.find_mut(*id).expect("it was found");
-        }
+        let session = self.ledger.lines.named(incarnation);
+        let line = match session.filter(|id| self.ledger.lines.session(*id).is_some()) {
+            Some(id) => self.ledger.lines.find_mut(id).expect("what has a name is there"),
+            None => self.nameless_or_begin(incarnation),
+        };
+        line.session_mut().expect("what has no name is kept as a session")
+    }
+
+    /// It is kept as a session: nor is it known yet whether it is not a group.
+    fn nameless_or_begin(&mut self, incarnation: Incarnation) -> &mut Line {
         self.count(incarnation);
         let nobody = &self.nobody;
         self.nameless.entry(incarnation).or_insert_with(|| {
-            let session = Session::new(Arc::clone(nobody), Some(incarnation));
-            Box::new(Session { is_unsettled: true, ..session })
+            let mut session = Session::lasting(Arc::clone(nobody), incarnation);
+            session.lasting.as_mut().expect("it lasts").is_unsettled = true;
+            Box::new(Line::new(Owner::Session(session)))
         })
+    }
+
+    fn lasting_or_begin(&mut self, incarnation: Incarnation) -> &mut Lasting {
+        self.session_or_begin(incarnation).lasting.as_mut().expect("what is recorded lasts")
     }
 
     /// Numbers that were given once are not given again.

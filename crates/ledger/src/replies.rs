@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use base::{Place, QueueId, ShardId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use index::{Place, QueueId, ShardId};
 use wire::ReasonCode;
 
-use crate::{Durability, Effects, Lsn, Progress, Record, Refusal, Reply};
+use crate::{Effects, Lsn, Progress, Record, Refusal};
+use protocol::{Durability, Reply};
 
 /// The longest time for which an acknowledgement is withheld.
 const WITHHELD_MS_MAX: u64 = 1_000;
@@ -47,16 +48,9 @@ pub(crate) struct Answer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Brake {
     /// The queue that has grown too much.
-    pub(crate) queue: QueueOf,
+    pub(crate) queue: QueueId,
     /// Other receivers of the message have room.
     pub(crate) beside_others: bool,
-}
-
-/// One queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum QueueOf {
-    Session(QueueId),
-    Group(QueueId),
 }
 
 impl Replies {
@@ -170,10 +164,10 @@ impl Replies {
 /// All that wait of one connection wait for one queue, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Withheld {
-    by_queue: BTreeMap<QueueOf, VecDeque<Waiting>>,
+    by_queue: BTreeMap<QueueId, VecDeque<Waiting>>,
     by_connection: BTreeMap<Place, Waits>,
     /// One for each that waits, or waited.
-    due: VecDeque<(u64, QueueOf)>,
+    due: VecDeque<(u64, QueueId)>,
     debts: Debts,
 }
 
@@ -235,7 +229,7 @@ impl Withheld {
     }
 
     /// The queue for which this connection's acknowledgements wait already.
-    pub(crate) fn queue_of(&self, place: Place) -> Option<QueueOf> {
+    pub(crate) fn queue_of(&self, place: Place) -> Option<QueueId> {
         self.by_connection.get(&place).map(|waits| waits.brake.queue)
     }
 
@@ -270,7 +264,7 @@ impl Withheld {
     }
 
     /// The queue has gone down: nobody waits for it any more.
-    pub(crate) fn release(&mut self, queue: QueueOf, now_ms: u64, to: &mut impl Effects) {
+    pub(crate) fn release(&mut self, queue: QueueId, now_ms: u64, to: &mut impl Effects) {
         for waiting in self.by_queue.remove(&queue).into_iter().flatten() {
             self.let_go(waiting, now_ms, to);
         }

@@ -58,18 +58,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use base::{Message, QueueId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use index::QueueId;
-use session::Message;
 use wire::PacketId;
 
 use crate::entry::Entry;
-use crate::group::Groups;
 use crate::in_flight::{Exchange, State};
+use crate::lines::{Line, Lines, Owner};
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
-use crate::session::Session;
-use crate::table::Table;
+use crate::session::{Lasting, Session};
 use crate::will::Wills;
 use crate::{Effects, Ledger, Record, Refusal, UNITS_AT_A_TIME};
 
@@ -135,9 +133,7 @@ enum Fact {
 
 /// What records speak of, as it is now.
 struct Truth<'a> {
-    sessions: &'a Table<Session>,
-    lasting: &'a HashMap<Incarnation, QueueId, FixedState>,
-    groups: &'a Groups,
+    lines: &'a Lines,
     wills: &'a Wills,
 }
 
@@ -181,12 +177,7 @@ impl Ledger {
         if let Record::Enqueue { message, body, queues, is_retained } = record {
             return self.restate_message(*message, body, queues, *is_retained, to);
         }
-        let truth = Truth {
-            sessions: &self.sessions,
-            lasting: &self.lasting,
-            groups: &self.groups,
-            wills: &self.wills,
-        };
+        let truth = Truth { lines: &self.lines, wills: &self.wills };
         let group = truth.of(record);
         let fact = fact(record);
         if group.is_empty() || fact.as_ref().is_some_and(|fact| self.copied.facts.contains(fact)) {
@@ -257,41 +248,32 @@ impl Ledger {
 
     /// A message that is where it was put, or on its way to a client.
     fn entry(&mut self, queue: Incarnation, id: MessageId) -> Option<&mut Entry> {
-        let Some(session) = self.lasting.get(&queue).copied() else {
-            if let Some(group) = self.groups.of_incarnation(queue)
-                && self.groups.table.find(group).is_some_and(|group| group.keeps(id))
-            {
-                return self.groups.table.find_mut(group)?.entry(id);
+        match self.whereabouts(queue, id) {
+            Whereabouts::Gone => None,
+            Whereabouts::There => self.lines.find_mut(self.lines.named(queue)?)?.entry(id),
+            Whereabouts::Sent(packet_id) => {
+                self.lines.session_mut(self.lines.named(queue)?)?.in_flight.own(packet_id)
             }
-            let (session, packet_id) = *self.moved.messages.get(&(queue, id))?;
-            return self.sessions.find_mut(session)?.in_flight.own(packet_id);
-        };
-        let session = self.sessions.find_mut(session)?;
-        if session.queue.find(id).is_some() {
-            return session.queue.find_mut(id);
+            Whereabouts::Moved(session, packet_id) => {
+                self.lines.session_mut(session)?.in_flight.own(packet_id)
+            }
         }
-        let packet_id = session.in_flight.find_message(id)?.packet_id;
-        session.in_flight.own(packet_id)
     }
 
     /// Where a message is that was in a queue.
     fn whereabouts(&mut self, queue: Incarnation, id: MessageId) -> Whereabouts {
-        if let Some(session) = self.lasting.get(&queue).and_then(|id| self.sessions.find_mut(*id)) {
-            return match session.queue.find(id) {
-                Some(_) => Whereabouts::There,
-                None => session
-                    .in_flight
-                    .find_message(id)
-                    .map_or(Whereabouts::Gone, |exchange| Whereabouts::Sent(exchange.packet_id)),
-            };
+        let line = self.lines.named(queue).and_then(|line| self.lines.find_mut(line));
+        match line {
+            Some(line) if line.keeps(id) => return Whereabouts::There,
+            Some(Line { owner: Owner::Session(session), .. }) => {
+                let exchange = session.in_flight.find_message(id);
+                return exchange.map_or(Whereabouts::Gone, |exchange| Whereabouts::Sent(exchange.packet_id));
+            }
+            Some(Line { owner: Owner::Group(_), .. }) | None => {}
         }
-        let group = self.groups.of_incarnation(queue).and_then(|group| self.groups.table.find(group));
-        match group {
-            Some(group) if group.keeps(id) => Whereabouts::There,
-            _ => match self.moved.messages.get(&(queue, id)) {
-                Some((session, packet_id)) => Whereabouts::Moved(*session, *packet_id),
-                None => Whereabouts::Gone,
-            },
+        match self.moved.messages.get(&(queue, id)) {
+            Some((session, packet_id)) => Whereabouts::Moved(*session, *packet_id),
+            None => Whereabouts::Gone,
         }
     }
 
@@ -301,9 +283,9 @@ impl Ledger {
             Whereabouts::Gone | Whereabouts::There => None,
             Whereabouts::Sent(packet_id) => Some(Record::Sent { session: queue, message, packet_id }),
             Whereabouts::Moved(session, packet_id) => {
-                let session = self.sessions.find(session)?;
+                let session = self.lines.session(session)?;
                 let State::Own(_, entry) = &session.in_flight.find(packet_id)?.state else { return None };
-                let (session, granted) = (session.incarnation?, Cow::Owned(entry.granted()));
+                let (session, granted) = (session.incarnation()?, Cow::Owned(entry.granted()));
                 Some(Record::Moved { group: queue, session, message, packet_id, granted })
             }
         }
@@ -335,11 +317,11 @@ impl<'a> Truth<'a> {
                 Some(Record::Subscribed { session: *session, filter: Cow::Borrowed(filter), interest })
             }
             Record::Group { group, filter } => {
-                self.groups.of_incarnation(*group)?;
+                self.lines.named(*group)?;
                 Some(Record::Group { group: *group, filter: Cow::Borrowed(filter) })
             }
             Record::Opened { session, packet_id } => {
-                let is_open = self.session(*session)?.unreleased.contains(packet_id);
+                let is_open = self.lasting(*session)?.unreleased.contains(packet_id);
                 is_open.then_some(Record::Opened { session: *session, packet_id: *packet_id })
             }
             Record::Received { session, packet_id } => {
@@ -356,7 +338,7 @@ impl<'a> Truth<'a> {
         if let Some(due) = will.and_then(|will| self.due(will.id, &will.message)) {
             return vec![due];
         }
-        let Some(session) = self.session(name) else { return Vec::new() };
+        let Some(session) = self.lasting(name) else { return Vec::new() };
         let pending = session.will.as_deref();
         if pending.map(|pending| pending.id) != will.map(|will| will.id) {
             // A younger record says that it is connected, or that it has left.
@@ -382,12 +364,12 @@ impl<'a> Truth<'a> {
 
     /// A will that waits is told with the connection that has brought it, and so is that the connection is over.
     fn left(&self, name: Incarnation, unix_ms: u64) -> Vec<Record<'a>> {
-        let is_it = |session: &&Session| session.left_unix_ms == Some(unix_ms) && session.will.is_none();
-        let left = |session: &Session| {
+        let is_it = |session: &&Lasting| session.left_unix_ms == Some(unix_ms) && session.will.is_none();
+        let left = |session: &Lasting| {
             let will = WillFate::Dropped;
             Record::Left { session: name, expiry_secs: session.expiry_secs, unix_ms, will }
         };
-        self.session(name).filter(is_it).map(left).into_iter().collect()
+        self.lasting(name).filter(is_it).map(left).into_iter().collect()
     }
 
     fn due(&self, will: MessageId, message: &'a Arc<Message>) -> Option<Record<'a>> {
@@ -395,7 +377,7 @@ impl<'a> Truth<'a> {
     }
 
     fn cursor(&self, name: Incarnation, filter: &'a str) -> Vec<Record<'a>> {
-        let cursor = self.session(name).and_then(|session| session.cursors.get(filter));
+        let cursor = self.lasting(name).and_then(|lasting| lasting.cursors.get(filter));
         let Some(cursor) = cursor else { return Vec::new() };
         let (from, filter) = (Cow::Borrowed(&*cursor.from), Cow::Borrowed(filter));
         let begun = Record::Cursor { session: name, filter: filter.clone(), last: cursor.last };
@@ -403,7 +385,11 @@ impl<'a> Truth<'a> {
     }
 
     fn session(&self, name: Incarnation) -> Option<&'a Session> {
-        self.sessions.find(*self.lasting.get(&name)?)
+        self.lines.session_named(name)
+    }
+
+    fn lasting(&self, name: Incarnation) -> Option<&'a Lasting> {
+        self.session(name)?.lasting.as_ref()
     }
 }
 

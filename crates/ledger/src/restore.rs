@@ -14,14 +14,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use index::{Interest, Place, QueueId, ShardId};
-use session::Now;
+use base::{Interest, Now, Place, QueueId, ShardId};
 use wire::ReasonCode;
 
-use crate::command::{Claimed, Reply};
 use crate::replies::Answer;
 use crate::session::Session;
 use crate::{Effects, Ledger};
+use protocol::{Claimed, Reply};
 
 /// To look at a filter costs one unit, and one more for each so many bytes.
 const BYTES_PER_UNIT: usize = 256;
@@ -84,7 +83,8 @@ impl Session {
     /// Whether its shard can be told all its subscriptions within so many units.
     pub(crate) fn is_small(&self, units: usize) -> bool {
         let mut left = units;
-        self.subscriptions.keys().chain(self.cursors.keys()).all(|filter| pay(&mut left, filter).is_some())
+        let cursors = self.lasting.iter().flat_map(|lasting| lasting.cursors.keys());
+        self.subscriptions.keys().chain(cursors).all(|filter| pay(&mut left, filter).is_some())
     }
 
     /// The filters behind one, as many as there are units for; the first in any case.
@@ -95,7 +95,8 @@ impl Session {
 
     fn unfinished_behind(&self, after: Option<&str>, units: &mut usize) -> Vec<(Box<str>, Interest)> {
         let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let filters = paid(self.cursors.range::<str, _>(behind).map(|(filter, _)| filter), units);
+        let cursors = self.lasting.iter().flat_map(|lasting| lasting.cursors.range::<str, _>(behind));
+        let filters = paid(cursors.map(|(filter, _)| filter), units);
         let subscribed =
             |filter: Box<str>| self.subscriptions.get(&filter).map(|interest| (filter, *interest));
         filters.into_iter().filter_map(subscribed).collect()
@@ -159,10 +160,10 @@ impl Ledger {
         to: &mut impl Effects,
     ) {
         let Restore { session: id, place, what, after } = restore;
-        if !self.is_on(id, place) {
+        if !self.lines.is_on(id, place) {
             return;
         }
-        let Some(session) = self.sessions.find(id) else { return };
+        let session = self.lines.session(id).expect("it is on this connection");
         let connection = place.connection;
         let (reply, after) = match what {
             What::Subscriptions => {
@@ -185,7 +186,8 @@ impl Ledger {
 
     /// The shard knows all subscriptions: it may hear that it has the session, when that is recorded.
     fn restored(&mut self, id: QueueId, place: Place, now: Now, to: &mut impl Effects) {
-        let Some(session) = self.sessions.find(id) else { return };
+        let session = self.lines.session(id).expect("it is on this connection");
+        let lasting = session.lasting.as_ref().expect("what comes back lasts");
         let Place { shard, connection } = place;
         if self.replies.promise(place).is_err() {
             let reason = ReasonCode::ServerUnavailable;
@@ -197,8 +199,8 @@ impl Ledger {
             session_present: true,
             subscriptions: Vec::new(),
             unfinished: Vec::new(),
-            has_more_unfinished: !session.cursors.is_empty(),
-            unreleased: session.unreleased.iter().copied().collect(),
+            has_more_unfinished: !lasting.cursors.is_empty(),
+            unreleased: lasting.unreleased.iter().copied().collect(),
         };
         let reply = Reply::Claimed(Box::new(claimed));
         self.answer(Answer { shard, reply, brake: None }, now, to);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use session::{Message, Now};
+use base::{Message, Now};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 

@@ -3,24 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use index::{Interest, Place, QueueId, Subscriber};
-use session::Message;
+use base::{Budget, Interest, Message, Place, QueueId, Subscriber};
 use topic::TopicName;
 use wire::PacketId;
 
-use crate::brake::Growth;
 use crate::cursors::WalkKey;
 use crate::group::Ring;
 use crate::in_flight::InFlight;
 use crate::live::LiveBytes;
 use crate::matching::any_matches;
 use crate::presence::Moving;
-use crate::queue::Queue;
-use crate::record::{Incarnation, MessageId};
+use crate::record::{Incarnation, MessageId, WillFate};
 use crate::retained::first_key;
 
 /// Messages on their way to one client take at most so many bytes, beside the first.
 const CREDIT_BYTES: usize = 256 * 1024;
+
+/// How many bytes of messages may be on their way to one client, beside the first: little while memory is short, because
+/// its shard has them in memory until the client takes them.
+pub(crate) fn credit_bytes(budget: &Budget) -> usize {
+    if budget.is_tight_to_keep() { Budget::WAITING_BYTES_ALLOWED } else { CREDIT_BYTES }
+}
 
 /// A session that outlives its connection; or one that does not, and is a member of groups.
 ///
@@ -33,19 +36,24 @@ const CREDIT_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) subscriber: Arc<Subscriber>,
-    /// Of one that ends with its connection there is nothing recorded.
-    pub(crate) incarnation: Option<Incarnation>,
-    pub(crate) expiry_secs: u32,
     /// By filter; of a session that ends with its connection, only those it shares.
     pub(crate) subscriptions: BTreeMap<Box<str>, Interest>,
     pub(crate) shares: BTreeMap<QueueId, Share>,
     /// It has come or gone, and not all groups have heard.
     pub(crate) moving: Option<Moving>,
+    pub(crate) online: Option<Box<Online>>,
+    pub(crate) in_flight: InFlight,
+    /// The part that a session has if it outlives its connection. Nothing is recorded of other sessions.
+    pub(crate) lasting: Option<Lasting>,
+}
+
+/// The part of a session that outlives its connection.
+#[derive(Debug)]
+pub(crate) struct Lasting {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) expiry_secs: u32,
     /// What it is to be brought of what is retained, by filter.
     pub(crate) cursors: BTreeMap<Box<str>, Unfinished>,
-    pub(crate) online: Option<Box<Online>>,
-    pub(crate) queue: Queue,
-    pub(crate) in_flight: InFlight,
     /// Messages of QoS 2 that the client has published and not released.
     pub(crate) unreleased: BTreeSet<PacketId>,
     pub(crate) will: Option<Box<PendingWill>>,
@@ -55,8 +63,6 @@ pub(crate) struct Session {
     pub(crate) expires_ms: Option<u64>,
     /// What the timer was set to.
     pub(crate) timer_ms: Option<u64>,
-    /// It stands in the line of those that are to be fed.
-    pub(crate) is_ready: bool,
     /// On this connection a change of its subscriptions was refused, which the shard had written to the index: since
     /// then the index is written from here.
     pub(crate) was_refused: bool,
@@ -116,7 +122,6 @@ pub(crate) struct Online {
     pub(crate) again: VecDeque<PacketId>,
     /// Groups that had something for it when it took nothing, in turn.
     pub(crate) hungry: Ring,
-    pub(crate) growth: Growth,
     /// Retained cursors that go on when nothing waits in the queue.
     pub(crate) parked: Vec<WalkKey>,
 }
@@ -152,32 +157,42 @@ impl Unfinished {
 }
 
 impl Session {
-    pub(crate) fn new(subscriber: Arc<Subscriber>, incarnation: Option<Incarnation>) -> Self {
+    /// One that ends with its connection.
+    pub(crate) fn clean(subscriber: Arc<Subscriber>, online: Online) -> Self {
+        Self { online: Some(Box::new(online)), ..Self::new(subscriber) }
+    }
+
+    /// One that does not.
+    pub(crate) fn lasting(subscriber: Arc<Subscriber>, incarnation: Incarnation) -> Self {
+        Self { lasting: Some(Lasting::new(incarnation)), ..Self::new(subscriber) }
+    }
+
+    fn new(subscriber: Arc<Subscriber>) -> Self {
         Self {
             subscriber,
-            incarnation,
-            expiry_secs: 0,
             subscriptions: BTreeMap::new(),
             shares: BTreeMap::new(),
             moving: None,
-            cursors: BTreeMap::new(),
             online: None,
-            queue: Queue::default(),
             in_flight: InFlight::default(),
-            unreleased: BTreeSet::new(),
-            will: None,
-            left_unix_ms: None,
-            expires_ms: None,
-            timer_ms: None,
-            is_ready: false,
-            was_refused: false,
-            is_unsettled: false,
+            lasting: None,
         }
+    }
+
+    /// As what records name it, if it lasts.
+    pub(crate) fn incarnation(&self) -> Option<Incarnation> {
+        self.lasting.as_ref().map(|lasting| lasting.incarnation)
+    }
+
+    /// Its connection, if its shard knows that it has it.
+    pub(crate) fn open(&self) -> Option<&Online> {
+        self.online.as_deref().filter(|online| online.is_open)
     }
 
     /// Whether its connection takes a new message.
     pub(crate) fn takes_new(&self) -> bool {
-        self.online.as_deref().is_some_and(|online| online.takes_new_behind(0, 0, &self.in_flight))
+        let takes_new = |online: &Online| online.takes_new_behind(0, 0, &self.in_flight, CREDIT_BYTES);
+        self.online.as_deref().is_some_and(takes_new)
     }
 
     /// Whether one of the subscriptions that match the topic has come here already. The index may lead to one that has
@@ -188,6 +203,28 @@ impl Session {
     pub(crate) fn knows_subscription_to(&self, topic: TopicName<'_>) -> bool {
         self.subscriptions.contains_key(topic.as_str())
             || any_matches(&self.subscriptions, topic).unwrap_or(true)
+    }
+}
+
+impl Lasting {
+    fn new(incarnation: Incarnation) -> Self {
+        Self {
+            incarnation,
+            expiry_secs: 0,
+            cursors: BTreeMap::new(),
+            unreleased: BTreeSet::new(),
+            will: None,
+            left_unix_ms: None,
+            expires_ms: None,
+            timer_ms: None,
+            was_refused: false,
+            is_unsettled: false,
+        }
+    }
+
+    /// The fate of its will when it ends.
+    pub(crate) fn fate_at_end(&self) -> WillFate {
+        if self.will.is_some() { WillFate::Due } else { WillFate::Dropped }
     }
 
     /// When something is to happen to it while it is offline.
@@ -210,30 +247,35 @@ impl Online {
             under_way_bytes: 0,
             again: VecDeque::new(),
             hungry: Ring::default(),
-            growth: Growth::default(),
             parked: Vec::new(),
         }
     }
 
     /// Whether one more message may be sent: always at least one.
-    pub(crate) fn has_room(&self) -> bool {
-        self.has_room_behind(0, 0)
+    pub(crate) fn has_room(&self, credit_bytes: usize) -> bool {
+        self.has_room_behind(0, 0, credit_bytes)
     }
 
     /// Whether a new message may be sent when others have been sent before. None is while exchanges of earlier
     /// connections are to be begun again, and never are more open than the client has room for: one that does not
     /// acknowledge has no more of them, however often it comes back.
-    pub(crate) fn takes_new_behind(&self, messages: usize, bytes: usize, in_flight: &InFlight) -> bool {
+    pub(crate) fn takes_new_behind(
+        &self,
+        messages: usize,
+        bytes: usize,
+        in_flight: &InFlight,
+        credit_bytes: usize,
+    ) -> bool {
         self.again.is_empty()
             && in_flight.len() + messages < usize::from(self.window.max(1))
-            && self.has_room_behind(messages, bytes)
+            && self.has_room_behind(messages, bytes, credit_bytes)
     }
 
-    fn has_room_behind(&self, messages: usize, bytes: usize) -> bool {
+    fn has_room_behind(&self, messages: usize, bytes: usize, credit_bytes: usize) -> bool {
         let under_way = self.under_way + messages;
         self.is_open
             && under_way < usize::from(self.window.max(1))
-            && (under_way == 0 || self.under_way_bytes + bytes < CREDIT_BYTES)
+            && (under_way == 0 || self.under_way_bytes + bytes < credit_bytes)
     }
 
     pub(crate) fn begun(&mut self, bytes: usize) {

@@ -1,6 +1,6 @@
 //! What bounds a ledger.
 
-use index::Dispatch;
+use base::Dispatch;
 
 /// Bounds and choices of a ledger.
 #[derive(Debug, Clone)]
@@ -38,19 +38,6 @@ pub struct Settings {
     pub units_at_once: usize,
     /// Keys the hashes of what peers choose: client identifiers and filters.
     pub seed: u64,
-}
-
-/// What an answer waits for that promises something: the choice of the listener on which its connection came. Recorded is
-/// the same in every case. The safest is the greatest.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Durability {
-    /// Nothing: what was acknowledged in the last moments before an end of the process may be lost.
-    None,
-    /// The write: it survives the end of the process, and not that of the machine.
-    Os,
-    /// The sync: what was acknowledged survives a loss of power.
-    #[default]
-    Fsync,
 }
 
 /// What becomes of a message that finds a queue full.

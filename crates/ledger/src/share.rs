@@ -4,71 +4,70 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use index::{Change, Interest, Lane, Member, Place, QueueId, Subscriber, Target};
-use session::{Message, Now};
+use base::{Interest, Lane, Member, Message, Now, Place, QueueId, Subscriber};
+use index::{Change, Target};
 use topic::TopicFilter;
 use wire::{PacketId, Qos};
 
 use crate::acknowledge::Outcome;
-use crate::brake::{Growth, Mark};
-use crate::command::{Deliver, Delivered, EntryId, Reply};
+use crate::brake::Growth;
 use crate::entry::Entry;
 use crate::feed::{Feeding, is_too_large};
 use crate::gauges::{add, shift, subtract};
-use crate::group::Held;
+use crate::group::{Group, Held};
 use crate::in_flight::State;
+use crate::lines::{Line, Owner};
 use crate::record::{Granted, Incarnation, MessageId, Queued};
-use crate::replies::{Answer, QueueOf};
+use crate::replies::Answer;
 use crate::session::Share;
-use crate::{Effects, Gauges, Ledger, Record, Refusal};
+use crate::{Effects, Ledger, Record, Refusal};
+use protocol::{Deliver, Delivered, EntryId, Gauges, Reply};
 
 impl Ledger {
     /// The group of a filter, which comes to be if there is none yet: then this session has begun it.
     pub(crate) fn group_of(&mut self, filter: &str, founder: QueueId) -> QueueId {
-        match self.groups.of_filter(filter) {
+        match self.lines.filters.of_filter(filter) {
             Some(group) => group,
             None => {
                 let incarnation = self.next_incarnation();
-                self.groups.insert(filter, incarnation, Some(founder))
+                self.lines.insert_group(filter, incarnation, Some(founder))
             }
         }
     }
 
     /// Makes a session a member, or replaces what its subscription asks for.
     pub(crate) fn join(&mut self, id: QueueId, group_id: QueueId, interest: Interest) {
-        let (Some(session), Some(group)) = (self.sessions.find_mut(id), self.groups.table.find_mut(group_id))
-        else {
-            return;
-        };
-        if let Some(members) = group.subscriber.members() {
-            members.put(Member { subscriber: Arc::clone(&session.subscriber), interest });
-        }
+        let (line, session) =
+            self.lines.group_and_member(group_id, id).expect("who joins, and what, is there");
+        let group = line.group_mut().expect("it is a group");
+        let members = group.subscriber.members().expect("it is a group");
+        members.put(Member { subscriber: Arc::clone(&session.subscriber), interest });
         if let Some(share) = session.shares.get_mut(&group_id) {
             share.interest = interest;
             return;
         }
         session.shares.insert(group_id, Share { interest, present: None, turn: None, hungry: None });
         group.members += 1;
-        if group.members == 1
-            && let Ok(filter) = TopicFilter::new(&group.subscriber.client_id)
-        {
+        if group.members == 1 {
+            let filter = TopicFilter::new(&group.subscriber.client_id).expect("a group has a valid filter");
             let options = Interest::new(Qos::ExactlyOnce);
             let change = Change::Subscribe { filter, subscriber: &group.subscriber, options };
             self.index.apply([change], &mut Vec::new());
         }
-        if session.online.as_ref().is_some_and(|online| online.is_open) {
+        if session.open().is_some() {
             self.take_part(id, group_id);
         }
     }
 
     /// A member has come online, or somebody who is has become a member.
     pub(crate) fn take_part(&mut self, id: QueueId, group_id: QueueId) {
-        let (Some(session), Some(group)) = (self.sessions.find_mut(id), self.groups.table.find_mut(group_id))
-        else {
-            return;
+        let (line, session) =
+            self.lines.group_and_member(group_id, id).expect("who takes part, and in what, is there");
+        let Line { owner: Owner::Group(group), queue, growth, .. } = line else {
+            unreachable!("it is a group")
         };
-        let Some(share) = session.shares.get_mut(&group_id) else { return };
-        let Some(online) = &session.online else { return };
+        let share = session.shares.get_mut(&group_id).expect("it is a member");
+        let online = session.online.as_ref().expect("who takes part is connected");
         share.present = Some(online.place);
         // The line in which the group stood was that of another connection.
         share.hungry = None;
@@ -79,9 +78,9 @@ impl Ledger {
         }
         group.connected += 1;
         if group.connected == 1 {
-            group.growth = Growth::begin(&group.queue);
+            *growth = Growth::begin(queue);
         }
-        self.is_ready(QueueOf::Group(group_id));
+        self.lines.is_ready(group_id);
         self.decide_lanes_of(group_id);
     }
 
@@ -92,7 +91,7 @@ impl Ledger {
         id: QueueId,
         group_id: QueueId,
     ) -> usize {
-        let Some(group) = self.groups.table.find_mut(group_id) else { return 0 };
+        let Some(group) = self.lines.group_mut(group_id) else { return 0 };
         group.set_connected(subscriber, false);
         group.connected = group.connected.saturating_sub(1);
         let mut lanes_left = 0;
@@ -105,7 +104,7 @@ impl Ledger {
 
     /// Members of a group have come or gone: its lanes get their owners, now as far as this turn has time for it.
     fn decide_lanes_of(&mut self, group_id: QueueId) {
-        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+        let Some(group) = self.lines.group_mut(group_id) else { return };
         let is_undecided = group.lanes.as_ref().is_some_and(|lanes| lanes.is_undecided());
         if is_undecided && !std::mem::replace(&mut group.is_deciding, true) {
             self.deciding.push_back(group_id);
@@ -118,7 +117,7 @@ impl Ledger {
         while self.claims_left > 0
             && let Some(group_id) = self.deciding.pop_front()
         {
-            let Some(group) = self.groups.table.find_mut(group_id) else { continue };
+            let Some(group) = self.lines.group_mut(group_id) else { continue };
             let (Some(lanes), Some(members)) = (&mut group.lanes, group.subscriber.members()) else {
                 continue;
             };
@@ -127,17 +126,17 @@ impl Ledger {
                 true => self.deciding.push_back(group_id),
                 false => group.is_deciding = false,
             }
-            self.is_ready(QueueOf::Group(group_id));
+            self.lines.is_ready(group_id);
         }
     }
 
     /// A message of a lane is with its holder no more: others may follow.
     pub(crate) fn finish_in_lane(&mut self, group_id: QueueId, lane: Lane, weight: usize) {
-        let lanes = self.groups.table.find_mut(group_id).and_then(|group| group.lanes.as_mut());
+        let lanes = self.lines.group_mut(group_id).and_then(|group| group.lanes.as_mut());
         if let Some(lanes) = lanes {
             lanes.finish(lane, weight);
             if lanes.has_turns() {
-                self.is_ready(QueueOf::Group(group_id));
+                self.lines.is_ready(group_id);
             }
         }
     }
@@ -151,13 +150,13 @@ impl Ledger {
         group_id: QueueId,
         share: &Share,
     ) -> usize {
-        let Some(group) = self.groups.table.find_mut(group_id) else { return 0 };
+        let Some(group) = self.lines.group_mut(group_id) else { return 0 };
         if let Some(members) = group.subscriber.members() {
             members.remove(subscriber);
         }
         share.turn.into_iter().for_each(|turn| group.ring.remove(turn));
         group.members -= 1;
-        let online = self.sessions.find_mut(id).and_then(|session| session.online.as_mut());
+        let online = self.lines.session_mut(id).and_then(|session| session.online.as_mut());
         // The turn may be one of an earlier connection.
         if let Some(online) = online.filter(|online| share.present == Some(online.place)) {
             share.hungry.into_iter().for_each(|turn| online.hungry.remove(turn));
@@ -168,7 +167,7 @@ impl Ledger {
     }
 
     pub(crate) fn record_end_of(&mut self, group: QueueId, to: &mut impl Effects) -> Result<(), Refusal> {
-        match self.groups.table.find(group) {
+        match self.lines.group(group) {
             Some(group) if group.is_recorded => {
                 self.replies.commit(&[Record::GroupEnded { group: group.incarnation }], to)
             }
@@ -178,18 +177,18 @@ impl Ledger {
 
     /// Forgets a group that has no members. What they have in their hands is theirs to finish.
     pub(crate) fn remove_if_empty(&mut self, id: QueueId) {
-        if self.groups.table.find(id).is_none_or(|group| group.members > 0) {
+        if self.lines.group(id).is_none_or(|group| group.members > 0) {
             return;
         }
-        let Some(mut group) = self.groups.remove(id) else { return };
-        self.sweep.forget_group(id);
-        if let Ok(filter) = TopicFilter::new(&group.subscriber.client_id) {
-            let change = Change::Unsubscribe { filter, subscriber: &group.subscriber };
-            self.index.apply([change], &mut Vec::new());
-        }
+        let line = self.lines.remove(id).expect("it was there");
+        let Line { owner: Owner::Group(mut group), queue, .. } = *line else { unreachable!("it is a group") };
+        self.sweep.forget(id);
+        let filter = TopicFilter::new(&group.subscriber.client_id).expect("a group has a valid filter");
+        let change = Change::Unsubscribe { filter, subscriber: &group.subscriber };
+        self.index.apply([change], &mut Vec::new());
         let returned: usize = group.returned.values().map(|entry| entry.size_bytes()).sum();
-        subtract(&self.gauges.queued_bytes, group.queue.bytes() + returned);
-        shift(&self.gauges.queued, &self.gauges.discarded, group.queue.len() + group.returned.len());
+        subtract(&self.gauges.queued_bytes, queue.bytes() + returned);
+        shift(&self.gauges.queued, &self.gauges.discarded, queue.len() + group.returned.len());
         for (message, held) in group.held.drain() {
             self.finish_without_group(message, held);
         }
@@ -197,14 +196,13 @@ impl Ledger {
 
     /// A member of a group that is no more has a message of it. One that keeps its identifiers finishes the exchange.
     fn finish_without_group(&mut self, message: MessageId, held: Held) {
-        let session = self.sessions.find_mut(held.holder);
+        let session = self.lines.session_mut(held.holder);
         match (session, held.entry) {
-            (Some(session), Some(mut entry)) if session.incarnation.is_some() => {
+            (Some(session), Some(mut entry)) if session.lasting.is_some() => {
                 entry.stay();
-                if let Some(exchange) = session.in_flight.find_mut(held.packet_id) {
-                    entry.set_recorded(false);
-                    exchange.state = State::Own(message, entry);
-                }
+                entry.set_recorded(false);
+                let exchange = session.in_flight.find_mut(held.packet_id);
+                exchange.expect("its holder has an exchange for it").state = State::Own(message, entry);
             }
             (session, _) => {
                 shift(&self.gauges.in_flight, &self.gauges.discarded, 1);
@@ -214,7 +212,7 @@ impl Ledger {
                 {
                     online.finished(exchange.bytes);
                     // Other groups may have waited for that place.
-                    self.is_ready(QueueOf::Session(held.holder));
+                    self.lines.is_ready(held.holder);
                 }
             }
         }
@@ -222,17 +220,17 @@ impl Ledger {
 
     /// A member has gone without having finished with a message: it takes its old place, unless it is the member's.
     pub(crate) fn give_back(&mut self, group_id: QueueId, message: MessageId) {
-        let Some(group) = self.groups.table.find_mut(group_id) else { return };
+        let Some(group) = self.lines.group_mut(group_id) else { return };
         let Some(held) = group.held.remove(&message) else { return };
         match held.entry {
             Some(entry) => {
                 add(&self.gauges.queued_bytes, entry.size_bytes());
                 shift(&self.gauges.in_flight, &self.gauges.queued, 1);
                 if entry.expires() {
-                    self.sweep.add(QueueOf::Group(group_id));
+                    self.sweep.add(group_id);
                 }
                 group.put_back(message, entry);
-                self.is_ready(QueueOf::Group(group_id));
+                self.lines.is_ready(group_id);
             }
             None => shift(&self.gauges.in_flight, &self.gauges.discarded, 1),
         }
@@ -249,12 +247,12 @@ impl Ledger {
     ) -> Feeding {
         // A member that is asked and takes nothing counts as much as a message.
         for done in 0..messages {
-            let Some(group) = self.groups.table.find(id) else { return Feeding::Done(done) };
-            if !(group.has_waiting() && group.has_turns()) {
+            let line = self.lines.find(id).expect("the group that is fed is there");
+            if !(line.has_waiting() && line.group().is_some_and(Group::has_turns)) {
                 return Feeding::Done(done);
             }
-            if group.waits_for_disk() {
-                self.want_first(QueueOf::Group(id), to);
+            if line.waits_for_disk() {
+                self.want_first(id, to);
                 return Feeding::Done(done);
             }
             let Some(member) = self.next_member(id) else { continue };
@@ -263,25 +261,27 @@ impl Ledger {
                 return Feeding::Stalled;
             }
             self.put_back_in_ring(id, member);
-            self.want_first(QueueOf::Group(id), to);
+            self.want_first(id, to);
         }
         Feeding::More
     }
 
     /// The next member in turn, if it takes something. One that does not comes again when it does.
     fn next_member(&mut self, id: QueueId) -> Option<QueueId> {
-        let group = self.groups.table.find_mut(id)?;
+        let group = self.lines.group_mut(id)?;
         let member = match &mut group.lanes {
             Some(lanes) => lanes.pop_turn()?,
             None => group.ring.pop()?,
         };
-        let session = self.sessions.find_mut(member)?;
+        // A session that has ended stands there until it has left its groups.
+        let (line, session) = self.lines.group_and_member(id, member)?;
         let takes_new = session.takes_new();
-        let share = session.shares.get_mut(&id)?;
+        let share = session.shares.get_mut(&id).expect("who takes part is a member");
         share.turn = None;
         if takes_new {
             return Some(member);
         }
+        let group = line.group_mut().expect("it is a group");
         group.lanes.iter_mut().for_each(|lanes| lanes.starve(member));
         if let Some(online) = &mut session.online {
             share.hungry.get_or_insert_with(|| online.hungry.push(id));
@@ -291,13 +291,14 @@ impl Ledger {
 
     /// A member that takes something, as far as is known, stands behind the others.
     fn put_back_in_ring(&mut self, id: QueueId, member: QueueId) {
-        if let Some(lanes) = self.groups.table.find_mut(id).and_then(|group| group.lanes.as_mut()) {
+        if let Some(lanes) = self.lines.group_mut(id).and_then(|group| group.lanes.as_mut()) {
             return lanes.wake(member);
         }
-        let share = self.sessions.find_mut(member).and_then(|session| session.shares.get_mut(&id));
-        if let (Some(share), Some(group)) = (share, self.groups.table.find_mut(id)) {
-            share.turn.get_or_insert_with(|| group.ring.push(member));
-        }
+        let (line, session) =
+            self.lines.group_and_member(id, member).expect("the group and its member are there");
+        let share = session.shares.get_mut(&id).expect("who takes part is a member");
+        let group = line.group_mut().expect("it is a group");
+        share.turn.get_or_insert_with(|| group.ring.push(member));
     }
 
     /// A member that took nothing takes something again: those of its groups that had something for it may have some
@@ -308,37 +309,39 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<Option<bool>, Refusal> {
-        let session = self.sessions.find_mut(member).filter(|session| session.takes_new());
+        let session = self.lines.session_mut(member).filter(|session| session.takes_new());
         let Some(session) = session else { return Ok(None) };
         let hungry = session.online.as_mut().and_then(|online| online.hungry.pop());
         let Some(id) = hungry else { return Ok(None) };
         let Some(share) = session.shares.get_mut(&id) else { return Ok(Some(false)) };
         share.hungry = None;
-        if share.turn.is_some() {
+        // A group that was full is gone before those of its members whose connections have not ended yet.
+        if share.turn.is_some() || self.lines.group(id).is_none() {
             return Ok(Some(false));
         }
         self.put_back_in_ring(id, member);
-        if !self.groups.table.find(id).is_some_and(crate::group::Group::has_waiting) {
+        if !self.lines.find(id).is_some_and(Line::has_waiting) {
             return Ok(Some(false));
         }
         // In line in any case: where there is no space now, others try again.
-        self.is_ready(QueueOf::Group(id));
+        self.lines.is_ready(id);
         self.give(id, member, now, to)?;
         Ok(Some(true))
     }
 
     /// Gives the next message of a group to a member that takes one.
     fn give(&mut self, id: QueueId, member: QueueId, now: Now, to: &mut impl Effects) -> Result<(), Refusal> {
-        let (Some(session), Some(group)) = (self.sessions.find(member), self.groups.table.find(id)) else {
-            return Ok(());
-        };
-        let (Some(online), Some(share)) = (&session.online, session.shares.get(&id)) else { return Ok(()) };
-        let Some((_, entry)) = group.next_for(member) else { return Ok(()) };
+        let line = self.lines.find(id).expect("the group that is fed is there");
+        let session = self.lines.session(member).expect("the member of a group is there");
+        let online = session.online.as_ref().expect("a member that takes something is connected");
+        let share = session.shares.get(&id).expect("it is a member");
+        // Messages of a group that keeps the order of keys may be for other members.
+        let Some((_, entry)) = line.next_for(member) else { return Ok(()) };
         if entry.is_expired(now) {
             return self.take_next(id, member, |gauges| &gauges.expired, to).map(drop);
         }
         let Some(message) = entry.message() else {
-            self.want_first(QueueOf::Group(id), to);
+            self.want_first(id, to);
             return Ok(());
         };
         let granted = granted(message, share.interest);
@@ -351,19 +354,15 @@ impl Ledger {
         let place = online.place;
         let subscriber = Arc::clone(&session.subscriber);
         let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
-        let taken = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
-        if let Some(entry) = taken
-            && let Some(message) = entry.message()
-        {
-            let message = Arc::clone(message);
-            let reply = Reply::Live { message, targets, stored: false };
-            let answer = Answer { shard: place.shard, reply, brake: None };
-            // At most once: after a crash nobody else may get it.
-            if entry.is_recorded() {
-                self.answer_to(place, answer, now, to);
-            } else {
-                self.release(answer, now, to);
-            }
+        let message = Arc::clone(message);
+        let entry = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
+        let reply = Reply::Live { message, targets, stored: false };
+        let answer = Answer { shard: place.shard, reply, brake: None };
+        // At most once: after a crash nobody else may get it.
+        if entry.is_recorded() {
+            self.answer_to(place, answer, now, to);
+        } else {
+            self.release(answer, now, to);
         }
         Ok(())
     }
@@ -375,16 +374,16 @@ impl Ledger {
         member: QueueId,
         counter: fn(&Gauges) -> &AtomicUsize,
         to: &mut impl Effects,
-    ) -> Result<Option<Entry>, Refusal> {
-        let Some(group) = self.groups.table.find_mut(id) else { return Ok(None) };
-        let Some((message, entry)) = group.next_for(member) else { return Ok(None) };
+    ) -> Result<Entry, Refusal> {
+        let line = self.lines.find_mut(id).expect("the group that is fed is there");
+        let (message, entry) = line.next_for(member).expect("it has something for this member");
         if entry.is_recorded() {
-            let removed = Record::Removed { queue: group.incarnation, message };
-            self.replies.commit(&[removed], to)?;
+            let queue = line.incarnation().expect("a group has a name");
+            self.replies.commit(&[Record::Removed { queue, message }], to)?;
         }
         shift(&self.gauges.queued, counter(&self.gauges), 1);
         subtract(&self.gauges.queued_bytes, entry.size_bytes());
-        Ok(group.take(message))
+        Ok(line.take(message).expect("it was there when this was recorded"))
     }
 
     /// Sends the next message of a group to a member. It is held for the member; one of QoS 2 becomes the member's own if
@@ -397,21 +396,23 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
-        let (Some(session), Some(group)) = (self.sessions.find_mut(member), self.groups.table.find_mut(id))
-        else {
-            return Ok(());
-        };
-        let Some(online) = session.online.as_mut() else { return Ok(()) };
-        let Some((message, entry)) = group.next_for(member) else { return Ok(()) };
+        let mark = self.lines.mark;
+        let (line, session) =
+            self.lines.group_and_member(id, member).expect("the group and its member are there");
+        let name = line.incarnation().expect("a group has a name");
+        let (message, entry) = line.next_for(member).expect("it has something for this member");
+        let body = Arc::clone(entry.message().expect("it is in memory"));
         let bytes = entry.size_bytes();
-        let Some(packet_id) = session.in_flight.allocate() else { return Ok(()) };
-        let owner = session.incarnation.filter(|_| granted.qos == Qos::ExactlyOnce);
+        let packet_id = session.in_flight.allocate();
+        let packet_id = packet_id.expect("a member that takes something has fewer than 65,535 on their way");
+        let owner = session.incarnation().filter(|_| granted.qos == Qos::ExactlyOnce);
         if let Some(owner) = owner {
-            let records = moved(group.incarnation, owner, (message, entry), packet_id, &granted);
+            let records = moved(name, owner, (message, entry), packet_id, &granted);
             self.replies.commit(&records, to)?;
         }
-        let Some(mut entry) = group.take(message) else { return Ok(()) };
-        let Some(body) = entry.message().map(Arc::clone) else { return Ok(()) };
+        let online = session.online.as_mut().expect("a member that takes something is connected");
+        let mut entry = line.take(message).expect("it was there when this was recorded");
+        let Line { owner: Owner::Group(group), growth, .. } = line else { unreachable!("it is a group") };
         let lane = group.lane_of(&body);
         if let (Some(lane), Some(lanes)) = (lane, &mut group.lanes) {
             lanes.lend(lane, member);
@@ -429,13 +430,12 @@ impl Ledger {
         entry.grant(granted);
         if owner.is_some() {
             // It will not come back, and its place was free because others were acknowledged.
-            group.growth.patience.progress(Mark::of(&self.settings).weight(bytes));
+            growth.patience.progress(mark.weight(bytes));
             session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
-            if let Some(exchange) = session.in_flight.find_mut(packet_id) {
-                exchange.lane = lane.map(|lane| (id, lane));
-                exchange.moved_from = Some(group.incarnation);
-                self.moved.note(exchange, member);
-            }
+            let exchange = session.in_flight.find_mut(packet_id).expect("it was put there");
+            exchange.lane = lane.map(|lane| (id, lane));
+            exchange.moved_from = Some(name);
+            self.moved.note(exchange, member);
             self.answer(Answer { shard, reply, brake: None }, now, to);
         } else {
             session.in_flight.insert(packet_id, bytes, State::Shared { group: id, message });
@@ -450,8 +450,9 @@ impl Ledger {
     pub(crate) fn sent(&mut self, place: Place, group_id: QueueId, entry: EntryId, to: &mut impl Effects) {
         let message = MessageId(entry.0);
         let Some((holder, packet_id)) = self.holder(place, group_id, message) else { return };
-        let Some(group) = self.groups.table.find_mut(group_id) else { return };
-        let Some(held) = group.held.get_mut(&message) else { return };
+        let group = self.lines.group_mut(group_id).expect("it has a holder");
+        let held = group.held.get_mut(&message).expect("it has a holder");
+        // A member says that it has written one only of QoS 2, and only once.
         let Some(entry) = held.entry.as_ref().filter(|entry| entry.qos() == Qos::ExactlyOnce) else {
             return;
         };
@@ -461,10 +462,9 @@ impl Ledger {
             let _ = self.replies.commit(&[removed], to);
         }
         held.entry = None;
-        let session = self.sessions.find_mut(holder);
-        if let Some(exchange) = session.and_then(|session| session.in_flight.find_mut(packet_id)) {
-            exchange.state = State::Taken { group: group_id, message };
-        }
+        let session = self.lines.session_mut(holder).expect("the holder is there");
+        let exchange = session.in_flight.find_mut(packet_id).expect("its holder has an exchange for it");
+        exchange.state = State::Taken { group: group_id, message };
     }
 
     /// A member that numbers its own packets has finished with a message.
@@ -483,8 +483,8 @@ impl Ledger {
 
     /// The member on this connection that has the message.
     fn holder(&self, place: Place, group: QueueId, message: MessageId) -> Option<(QueueId, PacketId)> {
-        let held = self.groups.table.find(group)?.held.get(&message)?;
-        self.is_on(held.holder, place).then_some((held.holder, held.packet_id))
+        let held = self.lines.group(group)?.held.get(&message)?;
+        self.lines.is_on(held.holder, place).then_some((held.holder, held.packet_id))
     }
 }
 
@@ -502,7 +502,7 @@ fn moved<'a>(
     }
     // It came when the group had no member that lasts. The identifier is in use even after a restart.
     let queues = Cow::Owned(vec![Queued { queue: group, granted: entry.granted() }]);
-    let Some(body) = entry.message().map(Cow::Borrowed) else { return vec![moved] };
+    let body = Cow::Borrowed(entry.message().expect("it is in memory"));
     vec![Record::Enqueue { message, body, queues, is_retained: false }, moved]
 }
 
@@ -516,7 +516,7 @@ fn granted(message: &Message, interest: Interest) -> Granted {
 }
 
 pub(crate) fn deliver(
-    connection: index::ConnectionId,
+    connection: base::ConnectionId,
     what: Delivered,
     message: Arc<Message>,
     Granted { qos, retain, identifiers }: Granted,

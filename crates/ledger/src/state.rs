@@ -7,9 +7,10 @@ use crate::Ledger;
 use crate::entry::Entry;
 use crate::group::Group;
 use crate::in_flight::State;
+use crate::queue::Queue;
 use crate::record::MessageId;
 use crate::retained::is_of_server;
-use crate::session::Session;
+use crate::session::{Lasting, Session};
 
 impl Ledger {
     /// Everything of the ledger that is in its records, in an order of its own: two ledgers with the same text go on in
@@ -24,20 +25,24 @@ impl Ledger {
     }
 
     fn write_state(&self, text: &mut String) -> fmt::Result {
-        let lasting = self.sessions.iter().filter(|session| session.incarnation.is_some());
-        let sessions: BTreeMap<_, &Session> = lasting.map(|session| (session.incarnation, session)).collect();
+        let lasting = self.lines.sessions().filter_map(|(session, queue)| {
+            let lasting = session.lasting.as_ref()?;
+            Some((lasting.incarnation, (session, lasting, queue)))
+        });
+        let sessions: BTreeMap<_, _> = lasting.collect();
         let filters: BTreeSet<&str> = sessions
             .values()
-            .flat_map(|session| session.subscriptions.keys().map(|filter| &**filter))
+            .flat_map(|(session, ..)| session.subscriptions.keys().map(|filter| &**filter))
             .collect();
-        for session in sessions.values() {
-            write_session(text, session)?;
+        for (session, lasting, queue) in sessions.into_values() {
+            write_session(text, session, lasting, queue)?;
         }
         // A group that only has members who end with their connections ends with a restart.
-        let lasting = self.groups.table.iter().filter(|group| filters.contains(&*group.subscriber.client_id));
-        let groups: BTreeMap<_, &Group> = lasting.map(|group| (group.incarnation, group)).collect();
-        for group in groups.values() {
-            write_group(text, group)?;
+        let lasting = self.lines.groups().filter(|(group, _)| filters.contains(&*group.subscriber.client_id));
+        let groups: BTreeMap<_, _> =
+            lasting.map(|(group, queue)| (group.incarnation, (group, queue))).collect();
+        for (group, queue) in groups.into_values() {
+            write_group(text, group, queue)?;
         }
         for message in self.retained.iter().filter(|message| !is_of_server(message)) {
             let (topic, qos) = (message.topic().as_str(), message.qos());
@@ -47,16 +52,17 @@ impl Ledger {
     }
 }
 
-fn write_session(text: &mut String, session: &Session) -> fmt::Result {
-    let Session { subscriber, incarnation, expiry_secs, unreleased, .. } = session;
+fn write_session(text: &mut String, session: &Session, lasting: &Lasting, queue: &Queue) -> fmt::Result {
+    let (subscriber, incarnation) = (&session.subscriber, Some(lasting.incarnation));
+    let Lasting { expiry_secs, unreleased, .. } = lasting;
     writeln!(text, "session {incarnation:?} {} expiry {expiry_secs}", subscriber.client_id)?;
-    if let Some(will) = &session.will {
+    if let Some(will) = &lasting.will {
         writeln!(text, "  will {:?} delay {}", will.id, will.delay_secs)?;
     }
     for (filter, interest) in &session.subscriptions {
         writeln!(text, "  subscription {filter} {interest:?}")?;
     }
-    for (filter, cursor) in &session.cursors {
+    for (filter, cursor) in &lasting.cursors {
         writeln!(text, "  cursor {filter} behind {:?} up to {:?}", cursor.from, cursor.last)?;
     }
     writeln!(text, "  unreleased {unreleased:?}")?;
@@ -77,14 +83,14 @@ fn write_session(text: &mut String, session: &Session) -> fmt::Result {
         write!(text, "  {packet_id} sent")?;
         write_entry(text, id, entry)?;
     }
-    session.queue.iter().try_for_each(|(id, entry)| write_entry(text, id, entry))
+    queue.iter().try_for_each(|(id, entry)| write_entry(text, id, entry))
 }
 
-fn write_group(text: &mut String, group: &Group) -> fmt::Result {
+fn write_group(text: &mut String, group: &Group, queue: &Queue) -> fmt::Result {
     writeln!(text, "group {:?} {}", group.incarnation, group.subscriber.client_id)?;
     let held = group.held.iter().filter_map(|(id, held)| held.entry.as_ref().map(|entry| (*id, entry)));
     let returned = group.returned.iter().map(|(id, entry)| (*id, entry));
-    let recorded = held.chain(returned).chain(group.queue.iter()).filter(|(_, entry)| entry.is_recorded());
+    let recorded = held.chain(returned).chain(queue.iter()).filter(|(_, entry)| entry.is_recorded());
     let entries: BTreeMap<MessageId, &Entry> = recorded.collect();
     entries.into_iter().try_for_each(|(id, entry)| writeln!(text, "  {id:?} {}", body(entry)))
 }

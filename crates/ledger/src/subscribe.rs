@@ -4,18 +4,19 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use index::{Change, Interest, Place, QueueId, Subscriber};
-use session::Now;
+use base::{Interest, Now, Place, QueueId, Subscriber};
+use index::Change;
 use topic::TopicFilter;
 use wire::{PacketId, ReasonCode};
 
-use crate::command::Reply;
 use crate::extent::count_within;
 use crate::gauges::add;
 use crate::group::Begun;
+use crate::lines::{Line, Owner};
 use crate::replies::Answer;
 use crate::session::{Online, Session};
 use crate::{Effects, Ledger, Record};
+use protocol::Reply;
 
 /// What one SUBSCRIBE asks for, as far as it is the ledger's.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +68,7 @@ impl Ledger {
             Ok(()) => ReasonCode::Success,
             Err(reason) => {
                 groups.into_iter().flatten().for_each(|group| self.remove_if_empty(group));
-                let known = self.sessions.find(id).map(|session| &session.subscriptions);
+                let known = self.lines.session(id).map(|session| &session.subscriptions);
                 let is_there = |filter: &str| known.is_some_and(|known| known.contains_key(filter));
                 let lost = subscriptions.iter().enumerate().filter(|(_, (filter, _))| !is_there(filter));
                 refused = lost.map(|(place, (filter, _))| (place, filter.clone())).collect();
@@ -104,8 +105,8 @@ impl Ledger {
 
     /// The group that a session is to be a member of, if it may be. It becomes a member of those in `joined` too.
     fn group_for(&mut self, id: QueueId, filter: &str, joined: &mut BTreeSet<QueueId>) -> Option<QueueId> {
-        let session = self.sessions.find(id)?;
-        let group = self.groups.of_filter(filter);
+        let session = self.lines.session(id)?;
+        let group = self.lines.filters.of_filter(filter);
         let is_member = |group: &QueueId| session.shares.contains_key(group) || joined.contains(group);
         if group.as_ref().is_some_and(is_member) {
             return group;
@@ -113,13 +114,13 @@ impl Ledger {
         if session.shares.len() + joined.len() >= self.settings.shared_subscriptions_max {
             return None;
         }
-        let is_ending = |group: QueueId| self.groups.table.find(group).is_some_and(|group| group.is_ending);
+        let is_ending = |group: QueueId| self.lines.group(group).is_some_and(|group| group.is_ending);
         if group.is_some_and(is_ending) {
             return None;
         }
         if group.is_none() {
             // Who joins a group adds nothing to what a message costs; who begins one does.
-            let Begun { groups, of_founder } = self.groups.begun_on_filter_of(filter, id);
+            let Begun { groups, of_founder } = self.lines.filters.begun_on_filter_of(filter, id);
             let groups_max = self.settings.groups_per_filter_max;
             if groups >= groups_max || of_founder >= groups_max.div_ceil(2) {
                 return None;
@@ -141,7 +142,7 @@ impl Ledger {
         to: &mut impl Effects,
     ) {
         let Some(id) = self.session_on(subscriber, place) else { return };
-        let Some(session) = self.sessions.find(id) else { return };
+        let Some(session) = self.lines.session(id) else { return };
         let known = filters.iter().filter(|filter| session.subscriptions.contains_key(*filter));
         let filters: BTreeSet<&str> = known.map(|filter| &**filter).collect();
         let reason = self.end_subscriptions(id, &filters, to).err().unwrap_or(ReasonCode::Success);
@@ -153,7 +154,7 @@ impl Ledger {
     /// The session has ended, of which the shard had not heard when it wrote these subscriptions to the index: nobody
     /// else takes them out again.
     fn forget_if_ended(&self, subscriber: &Arc<Subscriber>, subscriptions: &[(Box<str>, Interest)]) {
-        if subscriber.queue.is_some_and(|id| self.sessions.find(id).is_none()) {
+        if subscriber.queue.is_some_and(|id| self.lines.session(id).is_none()) {
             let filters = subscriptions.iter().filter_map(|(filter, _)| TopicFilter::new(filter).ok());
             let plain = filters.filter(|filter| filter.shared().is_none());
             let changes = plain.map(|filter| Change::Unsubscribe { filter, subscriber });
@@ -169,9 +170,11 @@ impl Ledger {
         filters: impl Iterator<Item = &'a str>,
         reason: ReasonCode,
     ) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
-        session.was_refused |= reason.is_error();
-        if !session.was_refused {
+        let session = self.lines.session_mut(id).expect("the session that subscribes is there");
+        // Of one that ends with its connection, the shard has only what is not shared, and that is not asked for here.
+        let Some(lasting) = &mut session.lasting else { return };
+        lasting.was_refused |= reason.is_error();
+        if !lasting.was_refused {
             return;
         }
         let plain = filters.filter_map(|filter| TopicFilter::new(filter).ok());
@@ -187,18 +190,17 @@ impl Ledger {
     /// The session of a connection. One that ends with its connection comes to be when it first shares something.
     fn session_on(&mut self, subscriber: &Arc<Subscriber>, place: Place) -> Option<QueueId> {
         if let Some(id) = subscriber.queue {
-            return self.is_on(id, place).then_some(id);
+            return self.lines.is_on(id, place).then_some(id);
         }
         let client = self.claims.find(&subscriber.client_id)?;
         let holder = client.holder.as_ref().filter(|holder| holder.place == place)?;
         if let Some(id) = client.session {
-            return self.is_on(id, place).then_some(id);
+            return self.lines.is_on(id, place).then_some(id);
         }
         let mut online = Online::new(place, holder.window, holder.packet_bytes_max);
         online.is_open = true;
-        let mut session = Session::new(Arc::clone(subscriber), None);
-        session.online = Some(Box::new(online));
-        let id = self.sessions.insert(|_| session);
+        let session = Session::clean(Arc::clone(subscriber), online);
+        let id = self.lines.insert(|_| Line::new(Owner::Session(session)));
         self.claims.set_session(&subscriber.client_id, Some(id));
         Some(id)
     }
@@ -234,9 +236,8 @@ impl Ledger {
                 if let Some(group) = group {
                     self.join(id, *group, *interest);
                 }
-                if let Some(session) = self.sessions.find_mut(id)
-                    && session.subscriptions.insert(filter.clone(), *interest).is_none()
-                {
+                let session = self.lines.session_mut(id).expect("the session that subscribes is there");
+                if session.subscriptions.insert(filter.clone(), *interest).is_none() {
                     self.subscription_bytes += subscription_bytes(filter);
                     new.insert(&**filter);
                 }
@@ -257,17 +258,17 @@ impl Ledger {
         is_brought: &impl Fn(&str) -> bool,
         to: &mut impl Effects,
     ) -> Result<(), ReasonCode> {
-        let incarnation = self.sessions.find(id).and_then(|session| session.incarnation);
+        let incarnation = self.lines.session(id).and_then(Session::incarnation);
         let Some(session) = incarnation else { return Ok(()) };
         let mut records = Vec::with_capacity(subscriptions.len());
-        let known = self.sessions.find(id).map(|session| &session.subscriptions);
+        let known = self.lines.session(id).map(|session| &session.subscriptions);
         let last = self.last_message;
         for ((filter, interest), group) in subscriptions.iter().zip(groups) {
             let is_asked = is_brought(filter);
             let filter = Cow::Borrowed(&**filter);
             // Many clients subscribe to the same whenever they connect.
             if known.and_then(|known| known.get(&*filter)) != Some(interest) {
-                let group = group.and_then(|group| self.groups.table.find(group));
+                let group = group.and_then(|group| self.lines.group(group));
                 if let Some(group) = group.filter(|group| !group.is_recorded) {
                     records.push(Record::Group { group: group.incarnation, filter: filter.clone() });
                 }
@@ -282,7 +283,7 @@ impl Ledger {
             false => self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?,
         }
         for group in groups.iter().flatten() {
-            if let Some(group) = self.groups.table.find_mut(*group) {
+            if let Some(group) = self.lines.group_mut(*group) {
                 group.is_recorded = true;
             }
         }
@@ -315,13 +316,13 @@ impl Ledger {
         filters: &[&str],
         to: &mut impl Effects,
     ) -> Result<(), ReasonCode> {
-        let incarnation = self.sessions.find(id).and_then(|session| session.incarnation);
+        let incarnation = self.lines.session(id).and_then(Session::incarnation);
         let mut records = Vec::with_capacity(filters.len());
         for filter in filters {
             if let Some(session) = incarnation {
                 records.push(Record::Unsubscribed { session, filter: Cow::Borrowed(filter) });
             }
-            let group = self.groups.of_filter(filter).and_then(|group| self.groups.table.find(group));
+            let group = self.lines.filters.of_filter(filter).and_then(|group| self.lines.group(group));
             if let Some(group) = group.filter(|group| group.members == 1 && group.is_recorded) {
                 records.push(Record::GroupEnded { group: group.incarnation });
             }
@@ -333,12 +334,13 @@ impl Ledger {
     }
 
     fn end_subscription(&mut self, id: QueueId, filter: &str) {
-        let Some(session) = self.sessions.find_mut(id) else { return };
+        let session = self.lines.session_mut(id).expect("the session that unsubscribes is there");
         if session.subscriptions.remove(filter).is_some() {
             self.subscription_bytes -= subscription_bytes(filter);
         }
-        session.cursors.remove(filter);
-        let Some(group) = self.groups.of_filter(filter) else { return };
+        session.lasting.iter_mut().for_each(|lasting| drop(lasting.cursors.remove(filter)));
+        let Some(group) = self.lines.filters.of_filter(filter) else { return };
+        let session = self.lines.session_mut(id).expect("the session that unsubscribes is there");
         if let Some(share) = session.shares.remove(&group) {
             let subscriber = Arc::clone(&session.subscriber);
             let _ = self.leave(&subscriber, id, group, &share);
@@ -347,7 +349,7 @@ impl Ledger {
 
     /// What is not recorded is answered at once.
     fn answer_recorded(&mut self, id: QueueId, place: Place, reply: Reply, now: Now, to: &mut impl Effects) {
-        let is_recorded = self.sessions.find(id).is_some_and(|session| session.incarnation.is_some());
+        let is_recorded = self.lines.session(id).is_some_and(|session| session.lasting.is_some());
         if is_recorded {
             self.answer(Answer { shard: place.shard, reply, brake: None }, now, to);
         } else {

@@ -3,14 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use index::QueueId;
-use session::Now;
+use base::{Now, QueueId};
 
-use crate::entry::Entry;
 use crate::extent::count_within;
 use crate::gauges::{add, shift, subtract};
 use crate::record::MessageId;
-use crate::replies::QueueOf;
 use crate::{Effects, Ledger, Record};
 
 /// Expired messages are looked for this often...
@@ -32,22 +29,18 @@ pub(crate) struct Sweep {
     /// When the next round through the queues begins.
     queues_ms: u64,
     /// Queues with messages that will expire, or had some.
-    queues: BTreeSet<QueueOf>,
+    queues: BTreeSet<QueueId>,
     /// A round goes on behind this message of this queue.
-    at: Option<(QueueOf, Option<MessageId>)>,
+    at: Option<(QueueId, Option<MessageId>)>,
 }
 
 impl Sweep {
-    pub(crate) fn add(&mut self, queue: QueueOf) {
+    pub(crate) fn add(&mut self, queue: QueueId) {
         self.queues.insert(queue);
     }
 
-    pub(crate) fn forget(&mut self, session: QueueId) {
-        self.queues.remove(&QueueOf::Session(session));
-    }
-
-    pub(crate) fn forget_group(&mut self, group: QueueId) {
-        self.queues.remove(&QueueOf::Group(group));
+    pub(crate) fn forget(&mut self, queue: QueueId) {
+        self.queues.remove(&queue);
     }
 
     pub(crate) fn has_queues(&self) -> bool {
@@ -110,69 +103,37 @@ impl Ledger {
 
     fn sweep_queue(
         &mut self,
-        queue: QueueOf,
+        queue: QueueId,
         after: Option<MessageId>,
         now: Now,
         to: &mut impl Effects,
     ) -> Option<MessageId> {
         let mut expired = Vec::new();
-        let (expiring, incarnation, next) = match queue {
-            QueueOf::Session(id) => {
-                let session = self.sessions.find(id)?;
-                let next = session.queue.look_for_expired(after, VISITS, now, &mut expired);
-                (session.queue.expiring(), session.incarnation.unwrap_or_default(), next)
-            }
-            QueueOf::Group(id) => {
-                let group = self.groups.table.find(id)?;
-                let next = group.look_for_expired(after, VISITS, now, &mut expired);
-                (group.expiring(), group.incarnation, next)
-            }
-        };
-        if expiring == 0 {
-            self.sweep.queues.remove(&queue);
+        let line = self.lines.find_mut(queue)?;
+        if line.expiring() == 0 {
+            self.sweep.forget(queue);
             return None;
         }
-        let removed = |message: &MessageId| Record::Removed { queue: incarnation, message: *message };
-        let is_recorded = |message: &MessageId| self.is_on_record(queue, *message);
-        let (recorded, mut gone): (Vec<_>, Vec<_>) = expired.into_iter().partition(is_recorded);
+        let next = line.look_for_expired(after, VISITS, now, &mut expired);
+        let name = line.incarnation().expect("what waits is for a group, or for a session that lasts");
+        let removed = |message: &MessageId| Record::Removed { queue: name, message: *message };
+        let (recorded, mut gone): (Vec<_>, Vec<_>) =
+            expired.into_iter().partition(|message| line.keeps(*message));
         let records: Vec<Record<'_>> = recorded.iter().map(removed).collect();
         if !records.is_empty() && self.replies.commit(&records, to).is_ok() {
             gone.extend(recorded);
         }
         if !gone.is_empty() {
             for message in gone {
-                let removed = match queue {
-                    QueueOf::Session(id) => {
-                        self.sessions.find_mut(id).and_then(|session| session.queue.remove(message))
-                    }
-                    QueueOf::Group(id) => {
-                        self.groups.table.find_mut(id).and_then(|group| group.take(message))
-                    }
-                };
-                if let Some(entry) = removed {
-                    let bytes = entry.size_bytes();
-                    shift(&self.gauges.queued, &self.gauges.expired, 1);
-                    subtract(&self.gauges.queued_bytes, bytes);
-                }
+                let entry = line.take(message).expect("it was found here");
+                shift(&self.gauges.queued, &self.gauges.expired, 1);
+                subtract(&self.gauges.queued_bytes, entry.size_bytes());
             }
-            if let QueueOf::Session(id) = queue {
-                self.unpark(id);
-            }
+            self.unpark(queue);
             // What has gone may have been on its way from the disk, and what is behind it was not asked for.
-            self.is_ready(queue);
+            self.lines.is_ready(queue);
         }
         next
-    }
-
-    /// Whether the record has to say that a message does not wait any more.
-    fn is_on_record(&self, queue: QueueOf, message: MessageId) -> bool {
-        match queue {
-            QueueOf::Session(id) => {
-                let waiting = self.sessions.find(id).and_then(|session| session.queue.find(message));
-                waiting.is_some_and(Entry::is_recorded)
-            }
-            QueueOf::Group(id) => self.groups.table.find(id).is_some_and(|group| group.keeps(message)),
-        }
     }
 }
 

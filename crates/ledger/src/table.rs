@@ -1,6 +1,6 @@
 //! Places that are used again, and whose tenants are told apart.
 
-use index::QueueId;
+use base::QueueId;
 
 /// Things under a [`QueueId`] each. One that has gone is not found under its successor's.
 #[derive(Debug)]
@@ -51,6 +51,16 @@ impl<T> Table<T> {
     pub(crate) fn find_mut(&mut self, id: QueueId) -> Option<&mut T> {
         let place = self.slots.get_mut(id.slot as usize)?;
         if place.generation == id.generation { place.value.as_deref_mut() } else { None }
+    }
+
+    /// Two of them, which are not the same.
+    pub(crate) fn find_two(&mut self, first: QueueId, second: QueueId) -> Option<(&mut T, &mut T)> {
+        let slots = [first.slot as usize, second.slot as usize];
+        let [one, other] = self.slots.get_disjoint_mut(slots).ok()?;
+        if (one.generation, other.generation) != (first.generation, second.generation) {
+            return None;
+        }
+        one.value.as_deref_mut().zip(other.value.as_deref_mut())
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use index::QueueId;
+use base::QueueId;
 
 /// One time for each session that is offline and waits for something: on the monotonic clock, so that nothing happens
 /// because the wall clock jumps.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use session::Now;
+use base::Now;
 
 use crate::{Effects, Keeper, Ledger, Record};
 
@@ -48,11 +48,11 @@ impl Turnover {
 mod tests {
     use std::sync::Arc;
 
-    use index::ShardId;
-    use session::{Budget, Purpose};
+    use base::{Budget, Purpose, ShardId};
 
     use super::*;
-    use crate::{InMemory, Lsn, Needs, Progress, Refusal, Reply, Settings};
+    use crate::{InMemory, Lsn, Needs, Progress, Refusal, Settings};
+    use protocol::Reply;
 
     /// A keeper with records that wait to be written.
     struct Slow {

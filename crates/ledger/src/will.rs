@@ -3,14 +3,21 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use index::Targets;
-use session::{Message, Now};
-use wire::ReasonCode;
+use base::{Level, Message, Now, Subscriber};
+use index::{Target, Targets};
+use wire::{Qos, ReasonCode};
 
 use crate::gauges::add;
 use crate::publish::Routing;
 use crate::record::MessageId;
 use crate::{Effects, Ledger, RETRY_MS, Record};
+
+/// The longest time for which a will waits for a receiver whose output is over its mark, in milliseconds.
+const HELD_MS_MAX: u64 = 10_000;
+/// Wills that wait for receivers take at most this part of the memory limit.
+const HELD_PART: usize = 16;
+/// Time between two looks at the receivers that wills wait for, in milliseconds.
+const HELD_LOOK_MS: u64 = 10;
 
 /// Wills whose delay is over and that are not published yet.
 #[derive(Debug, Default)]
@@ -19,7 +26,9 @@ pub(crate) struct Wills {
     due: VecDeque<DueWill>,
     /// Wills that found no space in the log or in memory. They do not hold up the wills of other clients.
     refused: VecDeque<DueWill>,
-    /// Those of both that are on the record.
+    /// Wills of QoS 0 for a receiver whose output is over its mark.
+    held: Held,
+    /// Those of all three that are on the record.
     recorded: BTreeSet<MessageId>,
     /// When the refused wills are tried again; `None` if there are none.
     again_ms: Option<u64>,
@@ -33,11 +42,48 @@ pub(crate) struct DueWill {
     pub(crate) message: Arc<Message>,
     /// It has found no space at least once.
     pub(crate) was_refused: bool,
+    /// From when it has waited for receivers, on the monotonic clock.
+    held_from_ms: Option<u64>,
 }
 
 impl DueWill {
     pub(crate) fn new(id: Option<MessageId>, message: Arc<Message>) -> Self {
-        Self { id, message, was_refused: false }
+        Self { id, message, was_refused: false, held_from_ms: None }
+    }
+}
+
+/// Wills that wait for receivers. A PUBLISH of QoS 0 is not read while the output of a receiver is over its mark. A will has
+/// no publisher that could wait, and thousands may be due at once: they would fill the memory for outputs, and the messages
+/// of all other clients would be dropped.
+#[derive(Debug, Default)]
+struct Held {
+    wills: VecDeque<(DueWill, Arc<Subscriber>)>,
+    /// The bytes of their messages.
+    bytes: usize,
+    /// The wills that the look that is under way has still to look at.
+    left: usize,
+    /// When the next look begins; `None` if there are no wills, or a look is under way.
+    again_ms: Option<u64>,
+}
+
+impl Held {
+    fn push(&mut self, mut will: DueWill, full: Arc<Subscriber>, now: Now) {
+        will.held_from_ms.get_or_insert(now.monotonic_ms);
+        self.bytes += will.message.size_bytes();
+        self.wills.push_back((will, full));
+        self.again_ms.get_or_insert(now.monotonic_ms + HELD_LOOK_MS);
+    }
+
+    /// The next will of the look that is under way, and the receiver that it has waited for.
+    fn next(&mut self, now: Now) -> Option<(DueWill, Arc<Subscriber>)> {
+        if self.left == 0 && self.again_ms.is_some_and(|again_ms| again_ms <= now.monotonic_ms) {
+            self.left = self.wills.len();
+            self.again_ms = None;
+        }
+        self.left = self.left.checked_sub(1)?;
+        let (will, full) = self.wills.pop_front()?;
+        self.bytes -= will.message.size_bytes();
+        Some((will, full))
     }
 }
 
@@ -58,16 +104,17 @@ impl Wills {
 
     /// All wills that are due, also those that were refused.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &DueWill> {
-        self.refused.iter().chain(&self.due)
+        let held = self.held.wills.iter().map(|(will, _)| will);
+        self.refused.iter().chain(held).chain(&self.due)
     }
 
-    /// Whether a will can be tried now. Refused wills wait for their timer.
+    /// Whether a will can be tried now. Refused wills, and wills that wait for receivers, wait for their timers.
     pub(crate) fn has_work(&self) -> bool {
-        !self.due.is_empty()
+        !self.due.is_empty() || self.held.left > 0
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
-        self.again_ms
+        [self.again_ms, self.held.again_ms].into_iter().flatten().min()
     }
 
     pub(crate) fn recorded(&self) -> &BTreeSet<MessageId> {
@@ -87,34 +134,63 @@ impl Ledger {
         }
         while *units > 0
             && to.has_room()
+            && let Some((will, full)) = self.wills.held.next(now)
+        {
+            *units -= 1;
+            if full.gauge.level() == Level::Over && self.may_hold(&will, now) {
+                self.wills.held.push(will, full, now);
+            } else {
+                self.fire_will(will, now, to);
+            }
+        }
+        while *units > 0
+            && to.has_room()
             && let Some(will) = self.wills.due.pop_front()
         {
             *units -= 1;
-            let message = Arc::clone(&will.message).published_at(now);
-            let targets = Targets::look_up(&self.index, message.topic(), message.publisher());
-            let routing =
-                Routing { message: &message, targets: &targets, publisher: None, opens: None, will: will.id };
-            match self.route(&routing, to) {
-                Ok(_) => {
-                    if let Some(will) = will.id {
-                        self.wills.recorded.remove(&will);
-                    }
-                    if will.was_refused {
-                        self.wills.again_ms = None;
-                        self.wills.due.append(&mut self.wills.refused);
-                    }
-                    add(&self.gauges.wills_published, 1);
+            self.fire_will(will, now, to);
+        }
+    }
+
+    fn fire_will(&mut self, will: DueWill, now: Now, to: &mut impl Effects) {
+        let message = Arc::clone(&will.message).published_at(now);
+        let mut targets = Targets::look_up(&self.index, message.topic(), message.publisher());
+        if let Some(full) = full_receiver(&targets, message.qos()) {
+            if self.may_hold(&will, now) {
+                return self.wills.held.push(will, full, now);
+            }
+            add(&self.gauges.wills_dropped, leave_out_full_receivers(&mut targets, message.qos()));
+        }
+        let routing =
+            Routing { message: &message, targets: &targets, publisher: None, opens: None, will: will.id };
+        match self.route(&routing, to) {
+            Ok(_) => {
+                if let Some(will) = will.id {
+                    self.wills.recorded.remove(&will);
                 }
-                // It stays recorded, and is published after the restart.
-                Err(_) if self.replies.is_poisoned() => {}
-                // For too many queues: it can never be published.
-                Err(ReasonCode::ImplementationSpecificError) => self.give_up_will(will.id, to),
-                Err(_) => {
-                    self.wills.refused.push_back(DueWill { was_refused: true, ..will });
-                    self.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
+                if will.was_refused {
+                    self.wills.again_ms = None;
+                    self.wills.due.append(&mut self.wills.refused);
                 }
+                add(&self.gauges.wills_published, 1);
+            }
+            // It stays recorded, and is published after the restart.
+            Err(_) if self.replies.is_poisoned() => {}
+            // For too many queues: it can never be published.
+            Err(ReasonCode::ImplementationSpecificError) => self.give_up_will(will.id, to),
+            Err(_) => {
+                self.wills.refused.push_back(DueWill { was_refused: true, ..will });
+                self.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
             }
         }
+    }
+
+    /// Whether a will may wait for a receiver whose output is over its mark.
+    fn may_hold(&self, will: &DueWill, now: Now) -> bool {
+        let budget = self.tally.budget();
+        let held_ms = will.held_from_ms.map_or(0, |from_ms| now.monotonic_ms - from_ms);
+        let bytes = self.wills.held.bytes + will.message.size_bytes();
+        held_ms < HELD_MS_MAX && bytes <= budget.limit_bytes() / HELD_PART && !budget.is_tight()
     }
 
     /// A will is over without having been published. If that cannot be recorded, the next process tries it again.
@@ -125,4 +201,26 @@ impl Ledger {
             self.wills.recorded.remove(&will);
         }
     }
+}
+
+/// Whether a receiver gets a message of this QoS at QoS 0, and its output is over its mark. Its shard drops the message if
+/// the receiver is slow.
+fn is_full(target: &Target, qos: Qos) -> bool {
+    qos.min(target.qos) == Qos::AtMostOnce && target.subscriber.gauge.level() == Level::Over
+}
+
+fn full_receiver(targets: &Targets, qos: Qos) -> Option<Arc<Subscriber>> {
+    let mut receivers = targets.shards.iter().flat_map(|(_, receivers)| receivers.iter());
+    receivers.find(|target| is_full(target, qos)).map(|target| Arc::clone(&target.subscriber))
+}
+
+/// Returns the number of receivers that were left out.
+fn leave_out_full_receivers(targets: &mut Targets, qos: Qos) -> usize {
+    let before = targets.count;
+    for (_, receivers) in &mut targets.shards {
+        *receivers = receivers.iter().filter(|target| !is_full(target, qos)).cloned().collect();
+    }
+    targets.shards.retain(|(_, receivers)| !receivers.is_empty());
+    targets.count = targets.shards.iter().map(|(_, receivers)| receivers.len()).sum();
+    before - targets.count
 }

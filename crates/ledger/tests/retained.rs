@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base::{Message, Now};
 use ledger::{MessageId, Retained, Stored, Stride};
 use proptest::prelude::*;
-use session::{Message, Now};
 use topic::{TopicFilter, TopicName};
 use wire::{MessageProperties, Publish};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use session::Now;
+use base::Now;
 
 #[derive(Clone)]
 pub(crate) struct Clock {

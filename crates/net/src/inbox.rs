@@ -25,7 +25,7 @@ impl<T> Inbox<T> {
         Self { letters: Mutex::new(Vec::new()), woken: AtomicBool::new(false), wake }
     }
 
-    /// Appends one letter and wakes the owner if it may sleep.
+    /// Appends one letter (rule 1 of `protocol::order`) and wakes the owner if it may sleep (rule 2).
     pub(crate) fn post(&self, letter: T) {
         self.lock().push(letter);
         if self.woken.swap(true, Ordering::AcqRel) {
@@ -41,7 +41,7 @@ impl<T> Inbox<T> {
     /// Moves everything that waits to `into`, which must be empty; its allocation goes back to the inbox.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
         debug_assert!(into.is_empty(), "letters are handled before new ones are taken");
-        // Cleared before the look, so that a letter posted after it wakes again. Nothing in the
+        // Rule 2 of `protocol::order`: cleared before the look, so that a letter posted after it wakes again. Nothing in the
         // inbox and nothing announced: the common turn pays one load.
         if self.woken.swap(false, Ordering::AcqRel) {
             std::mem::swap(&mut *self.lock(), into);
@@ -80,5 +80,45 @@ mod tests {
             let numbers: Vec<u32> = received.iter().filter(|l| l.0 == sender).map(|l| l.1).collect();
             assert_eq!(numbers, (0..1_000).collect::<Vec<_>>());
         }
+    }
+
+    /// Each round the reader sleeps until the letter of the round is there. A letter that wakes nobody, or a wake-up
+    /// without its letter, ends the test.
+    #[test]
+    fn a_reader_that_sleeps_has_no_letters() {
+        const ROUNDS: usize = 5_000;
+        /// The sender posts within one of these waits, however busy the machine is.
+        const WAITS_MAX: usize = 20;
+        let inbox = Inbox::new(Wake::Thread(std::thread::current()));
+        let read = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    while read.load(Ordering::Acquire) < round {
+                        std::thread::yield_now();
+                    }
+                    inbox.post(round);
+                }
+            });
+            let mut letters = Vec::new();
+            for round in 0..ROUNDS {
+                let mut waits = 0;
+                while letters.is_empty() {
+                    inbox.take(&mut letters);
+                    if letters.is_empty() {
+                        waits += 1;
+                        if waits > WAITS_MAX {
+                            // The sender waits for this reader, which has failed.
+                            read.store(ROUNDS, Ordering::Release);
+                            panic!("the letter of round {round} lies in an inbox whose reader sleeps");
+                        }
+                        std::thread::park_timeout(std::time::Duration::from_millis(500));
+                    }
+                }
+                assert_eq!(std::mem::take(&mut letters), [round]);
+                read.store(round + 1, Ordering::Release);
+            }
+            sender.join().expect("it posts and ends");
+        });
     }
 }

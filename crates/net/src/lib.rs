@@ -24,10 +24,12 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
-use ::ledger::{Charged, Gauges, InMemory, Instruments, Keeper, Ledger, OverLimits, Recovered, Source};
+use ::ledger::{Charged, InMemory, Keeper, Ledger, OverLimits, Recovered, Source};
+use base::{Budget, ShardId};
 use broker::{Counters, Peers, Shard};
-use index::{ShardId, Subscriptions};
-use session::{Budget, Settings};
+use index::Subscriptions;
+use protocol::{Gauges, Instruments};
+use session::Settings;
 use turn::{Board, Bounds, Note, ToLedger};
 
 use crate::clock::Clock;

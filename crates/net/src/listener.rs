@@ -4,11 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use base::ShardId;
 use broker::{Counters, Notice};
-use index::ShardId;
-use ledger::Durability;
+use ipnet::IpNet;
+use layers::{Layered, Stack};
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
+use protocol::Durability;
 use socket2::{Domain, Protocol, Socket, Type};
 use turn::{Accepted, Note, Peer};
 use wire::ReasonCode;
@@ -29,6 +31,12 @@ const FULL: Notice<'_> = Notice::Refused {
     client_id: "",
     reason: ReasonCode::QuotaExceeded,
     why: "there are as many connections as there may be",
+};
+/// Said of a connection that does not come from a load balancer.
+const NO_PROXY: Notice<'_> = Notice::Refused {
+    client_id: "",
+    reason: ReasonCode::NotAuthorized,
+    why: "its address is in no network of `proxy_from`",
 };
 /// Tokens from here on are listeners'; no connection's slot comes near.
 const FIRST_TOKEN: usize = 0xffff_0000;
@@ -58,6 +66,10 @@ pub struct Listening {
     pub socket: std::net::TcpListener,
     /// What acknowledgements to them wait for.
     pub durability: Durability,
+    /// The layers that they may have.
+    pub stack: Arc<Stack>,
+    /// With a PROXY header in the stack: the networks that may send one. All others are closed.
+    pub proxy_from: Vec<IpNet>,
 }
 
 pub(crate) struct Listeners {
@@ -71,7 +83,17 @@ pub(crate) struct Listeners {
 struct Listener {
     socket: TcpListener,
     durability: Durability,
+    stack: Arc<Stack>,
+    proxy_from: Vec<IpNet>,
     ready: bool,
+}
+
+impl Listener {
+    /// Whether a connection from this address may be one of a load balancer, where only those are accepted.
+    fn accepts(&self, peer: SocketAddr) -> bool {
+        let address = peer.ip().to_canonical();
+        !self.stack.proxy || self.proxy_from.iter().any(|network| network.contains(&address))
+    }
 }
 
 impl Listeners {
@@ -82,10 +104,11 @@ impl Listeners {
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
         let mut listeners = Vec::new();
-        for (number, Listening { socket, durability }) in listening.into_iter().enumerate() {
+        for (number, listening) in listening.into_iter().enumerate() {
+            let Listening { socket, durability, stack, proxy_from } = listening;
             let mut socket = TcpListener::from_std(socket);
             registry.register(&mut socket, Token(FIRST_TOKEN + number), Interest::READABLE)?;
-            listeners.push(Listener { socket, durability, ready: false });
+            listeners.push(Listener { socket, durability, stack, proxy_from, ready: false });
         }
         Ok(Self { listeners, connections_max, counters, resume_ms: None })
     }
@@ -112,7 +135,7 @@ impl Listeners {
         own: ShardId,
         log: &mut Log,
         now_ms: u64,
-    ) -> Vec<Accepted<Tcp>> {
+    ) -> Vec<Accepted<Layered<Tcp>>> {
         let mut kept = Vec::new();
         if self.resume_ms.is_some_and(|resume| now_ms < resume) {
             return kept;
@@ -126,9 +149,15 @@ impl Listeners {
                         log.notice(now_ms, &peer.into(), FULL);
                         drop(socket);
                     }
+                    Ok((socket, peer)) if !listener.accepts(peer) => {
+                        self.counters.refused_proxy.add(1);
+                        log.notice(now_ms, &peer.into(), NO_PROXY);
+                        drop(socket);
+                    }
                     Ok((socket, peer)) => {
                         let shard = switchboard.board.charge_least_loaded();
-                        let (stream, peer) = (Tcp(socket), Peer::from(peer));
+                        let stream = Layered::new(Tcp(socket), Arc::clone(&listener.stack));
+                        let peer = Peer::from(peer);
                         let accepted = Accepted { stream, peer, durability: listener.durability };
                         if shard == own {
                             kept.push(accepted);

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::{ConnectionId, ShardId};
 use broker::{Counters, Notice, Shard};
-use index::{ConnectionId, ShardId};
+use layers::Layered;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Registry, Token};
 use turn::{Bounds, Host, Io, Letter, Peer, Readiness, ShardLoop, Sleep, ToLedger};
@@ -112,18 +113,18 @@ impl EventLoop {
 }
 
 impl Host for Hands {
-    type Stream = Tcp;
+    type Stream = Layered<Tcp>;
 
-    fn watch(&mut self, stream: &mut Tcp, id: ConnectionId) -> io::Result<()> {
-        self.registry.register(&mut stream.0, token(id), Interest::READABLE | Interest::WRITABLE)
+    fn watch(&mut self, stream: &mut Layered<Tcp>, id: ConnectionId) -> io::Result<()> {
+        self.registry.register(&mut stream.socket().0, token(id), Interest::READABLE | Interest::WRITABLE)
     }
 
-    fn unwatch(&mut self, stream: &mut Tcp) {
+    fn unwatch(&mut self, stream: &mut Layered<Tcp>) {
         // A socket that cannot be deregistered is gone from the poll all the same once it is closed.
-        drop(self.registry.deregister(&mut stream.0));
+        drop(self.registry.deregister(&mut stream.socket().0));
     }
 
-    fn post(&mut self, to: ShardId, letter: Letter<Tcp>) {
+    fn post(&mut self, to: ShardId, letter: Letter<Layered<Tcp>>) {
         self.switchboard.shards[to.number()].post(letter);
     }
 
@@ -131,7 +132,7 @@ impl Host for Hands {
         self.switchboard.ledger.post(letter);
     }
 
-    fn take_letters(&mut self, into: &mut Vec<Letter<Tcp>>) {
+    fn take_letters(&mut self, into: &mut Vec<Letter<Layered<Tcp>>>) {
         self.switchboard.shards[self.shard.number()].take(into);
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use index::ShardId;
+use base::ShardId;
+use layers::Layered;
 use turn::{Answers, Board, LedgerHost, Letter, Note, ToLedger};
 
 use crate::inbox::Inbox;
@@ -10,7 +11,7 @@ use crate::tcp::Tcp;
 
 /// Where letters are posted.
 pub(crate) struct Switchboard {
-    pub(crate) shards: Vec<Inbox<Letter<Tcp>>>,
+    pub(crate) shards: Vec<Inbox<Letter<Layered<Tcp>>>>,
     pub(crate) ledger: Inbox<ToLedger>,
     pub(crate) board: Arc<Board>,
 }

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fs, io};
 
-use session::Budget;
+use base::Budget;
 
 /// Time between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -124,7 +124,12 @@ impl Broker {
         let address = listener.local_addr().expect("it is bound");
         let (ended, _) = mpsc::channel();
         let server = Server::start(
-            vec![net::Listening { socket: listener, durability: ledger::Durability::Fsync }],
+            vec![net::Listening {
+                socket: listener,
+                durability: protocol::Durability::Fsync,
+                stack: std::sync::Arc::default(),
+                proxy_from: Vec::new(),
+            }],
             &options(shards),
             Box::new(net::Forgetful),
             &ended,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use config::Config;
+use config::{Config, Listener, Protocol};
 
 /// Returns the banner, for standard error.
 ///
@@ -12,8 +12,8 @@ use config::Config;
 /// restart. `bound` are the listeners' addresses with their actual ports.
 pub(crate) fn text(config: &Config, bound: &[SocketAddr]) -> String {
     let mut text = format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"));
-    for address in bound {
-        let _ = writeln!(text, "listening on {address} (tcp)");
+    for (listener, address) in config.listeners.iter().zip(bound) {
+        let _ = writeln!(text, "listening on {address} ({})", kind(listener));
     }
     if config.loopback_by_default {
         text.push_str(
@@ -26,11 +26,27 @@ pub(crate) fn text(config: &Config, bound: &[SocketAddr]) -> String {
     text
 }
 
+/// The transports and protocols of a listener, in a few words.
+fn kind(listener: &Listener) -> String {
+    let transport = match (listener.tls_certificate.is_empty(), listener.tls_optional) {
+        (true, _) => "tcp",
+        (false, false) => "tls",
+        (false, true) => "tcp or tls",
+    };
+    let protocol = match listener.protocol {
+        Protocol::Auto => "",
+        Protocol::Mqtt => ", no websocket",
+        Protocol::WebSocket => ", websocket only",
+    };
+    let proxy = if listener.proxy_from.is_empty() { "" } else { ", load balancers only" };
+    format!("{transport}{protocol}{proxy}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use config::{Flags, Machine};
+    use config::{Flags, Machine, Source};
 
     use super::*;
 
@@ -40,13 +56,24 @@ mod tests {
     #[test]
     fn every_listener_has_a_line_that_programs_can_wait_for() {
         let config = Config::parse(None, &Flags::default(), &MACHINE).unwrap();
-        let banner = text(&config, &["127.0.0.1:40001".parse().unwrap(), "[::1]:40002".parse().unwrap()]);
+        let banner = text(&config, &["127.0.0.1:40001".parse().unwrap()]);
         assert!(banner.lines().any(|line| line == "listening on 127.0.0.1:40001 (tcp)"), "{banner}");
-        assert!(banner.lines().any(|line| line == "listening on [::1]:40002 (tcp)"), "{banner}");
         assert!(
             banner.contains("only this machine can connect, because no listener is configured"),
             "{banner}"
         );
+        let file = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls_certificate = \"a\"\ntls_key = \"b\"\n\
+                    tls_optional = true\n[[listener]]\naddress = \"[::1]:0\"\nprotocol = \"websocket\"\n\
+                    proxy_from = \"10.0.0.0/8\"\n";
+        let file = Source { name: "pond.toml", text: file };
+        let config = Config::parse(Some(file), &Flags::default(), &MACHINE).unwrap();
+        let banner = text(&config, &["127.0.0.1:40001".parse().unwrap(), "[::1]:40002".parse().unwrap()]);
+        for line in [
+            "listening on 127.0.0.1:40001 (tcp or tls)",
+            "listening on [::1]:40002 (tcp, websocket only, load balancers only)",
+        ] {
+            assert!(banner.lines().any(|found| found == line), "{banner}");
+        }
         let flags = Flags { in_memory: true, ..Flags::default() };
         let banner = text(&Config::parse(None, &flags, &MACHINE).unwrap(), &[]);
         assert!(banner.contains("a restart keeps nothing"), "{banner}");

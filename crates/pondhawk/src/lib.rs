@@ -9,6 +9,7 @@ mod banner;
 mod check;
 mod logging;
 mod serve;
+mod stack;
 mod store;
 mod upkeep;
 
@@ -76,7 +77,9 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether to print colours: on a terminal, unless `NO_COLOR` forbids it (<https://no-color.org>).
+/// Whether to print colours: on a terminal, unless `NO_COLOR` (<https://no-color.org>) or `TERM=dumb` forbids it.
 fn has_colour() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
 }

@@ -2,18 +2,19 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
+use base::{Dispatch, Key};
 use config::{Config, Limits, Sessions, Shared, SharedKey};
-use index::{Dispatch, Key};
-use ledger::{Durability, QueueFull};
+use ledger::QueueFull;
 use net::{Ended, Listening, Options, Server};
+use protocol::Durability;
 use session::Settings;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{FileLayer, banner, logging, store};
+use crate::{FileLayer, banner, logging, stack, store};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
 ///
@@ -71,8 +72,10 @@ fn listen(listener: &config::Listener) -> io::Result<Listening> {
         };
         io::Error::new(error.kind(), format!("cannot listen on {}: {error}{hint}", listener.address))
     };
+    let stack = Arc::new(stack::of(listener)?);
     let socket = net::listen(listener.address.resolve().map_err(explain)?).map_err(explain)?;
-    Ok(Listening { socket, durability: durability(listener.durability) })
+    let proxy_from = listener.proxy_from.clone();
+    Ok(Listening { socket, durability: durability(listener.durability), stack, proxy_from })
 }
 
 pub(crate) fn durability(of_listener: config::Durability) -> Durability {

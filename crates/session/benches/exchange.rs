@@ -4,7 +4,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use session::{Accepted, Now, Session, Settings, Ticket};
+use base::{Now, Ticket};
+use session::{Accepted, Session, Settings};
 use wire::{
     Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
     Publish, Qos, ReasonCode, Utf8, Version,

@@ -1,13 +1,14 @@
 //! What the client is told: answers in their order, what it has done wrong, why its connection ends.
 
+use base::{Now, Ticket};
 use wire::{
     Answer, ConnAck, ConnectRefusal, Disconnect, DisconnectReason, Packet, ReasonCode, UserProperties, Utf8,
     Version, Violation,
 };
 
+use crate::Session;
 use crate::fit::Receiver;
 use crate::session::State;
-use crate::{Now, Session, Ticket};
 
 /// An answer is held back for so long at most: a publisher is slowed down, never stopped.
 const HOLD_MS_MAX: u64 = 1_000;
@@ -50,6 +51,14 @@ impl<T> Session<T> {
                     sending.outbound.complete_release(packet_id, version, into);
                 }
             }
+        }
+    }
+
+    /// The PUBLISH that was handled last is not taken: it is not answered on this connection, and its client sends it again
+    /// on the next one.
+    pub fn ignore(&mut self, ticket: Ticket) {
+        if let Some(inbound) = &mut self.inbound {
+            inbound.ignore(ticket);
         }
     }
 

@@ -31,6 +31,11 @@ impl<R: Copy> InOrder<R> {
         self.advance();
     }
 
+    /// The answer that was owed last is not owed any more, if it has this identifier and no outcome.
+    pub(crate) fn take_back(&mut self, packet_id: PacketId) {
+        self.owed.pop_back_if(|owed| owed.0 == packet_id && owed.1.is_none());
+    }
+
     /// The outcome of the first answer with this identifier that has none. Whether there was one.
     pub(crate) fn complete(&mut self, packet_id: PacketId, outcome: R) -> bool {
         let Some(found) = self.find(packet_id) else { return false };

@@ -4,14 +4,15 @@
 
 use std::collections::hash_map::Entry;
 
+use base::Ticket;
 use wire::{
     Delivery, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, ReasonCode, Version,
     brief_puback, brief_pubrec,
 };
 
+use crate::Request;
 use crate::ids::PacketIdMap;
 use crate::in_order::InOrder;
-use crate::{Request, Ticket};
 
 /// When no exchange is open, the memory for at most this many is kept for the next ones.
 const EXCHANGES_KEPT: usize = 64;
@@ -130,6 +131,23 @@ impl Inbound {
             self.acks.push(packet_id);
         }
         is_new
+    }
+
+    /// The PUBLISH that was taken last is not answered on this connection, as if it had not come.
+    pub(crate) fn ignore(&mut self, ticket: Ticket) {
+        match ticket {
+            Ticket::PubAck(packet_id) => self.acks.take_back(packet_id),
+            Ticket::PubRec(packet_id) => {
+                self.recs.take_back(packet_id);
+                if let Entry::Occupied(open) = self.open.entry(packet_id)
+                    && open.get().stage == Stage::Recording
+                {
+                    self.counted -= usize::from(open.remove().counts);
+                    self.give_back();
+                }
+            }
+            Ticket::PubRel(_) | Ticket::PubComp(_) => {}
+        }
     }
 
     fn is_full(&self, receive_max: Option<u16>) -> bool {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use base::Ticket;
 use topic::{TopicName, TopicNameBuf};
 use wire::{Delivery, PayloadFormat, Publish, PublishTopic, ReasonCode, Version};
 
-use crate::{Settings, Ticket};
+use crate::Settings;
 
 /// A PUBLISH whose topic is known.
 #[derive(Debug)]

@@ -15,7 +15,6 @@
 mod alias;
 mod answer;
 mod authentication;
-mod budget;
 pub mod client;
 mod connect;
 mod fit;
@@ -23,33 +22,19 @@ mod ids;
 mod in_order;
 mod inbound;
 mod incoming;
-mod message;
 mod outbound;
 mod packet;
 mod sending;
 mod session;
 mod settings;
-mod ticket;
 mod timeout;
 mod waiting;
 
 pub use answer::Details;
 pub use authentication::{Authenticated, AuthenticationOutcome, AuthenticationStep};
-pub use budget::{Budget, Charge, Purpose, Tally};
 pub use client::Client;
 pub use connect::Accepted;
 pub use incoming::Incoming;
-pub use message::{Message, Parts, PartsError};
 pub use session::{Request, Session};
 pub use settings::Settings;
-pub use ticket::Ticket;
 pub use waiting::{Wait, Waiting};
-
-/// The time, as the caller read it. Nothing in the core looks at a clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Now {
-    /// Milliseconds since some moment before the process did anything; never goes back. For running timers.
-    pub monotonic_ms: u64,
-    /// Milliseconds since 1970-01-01 UTC; may jump. For times that must mean something later.
-    pub unix_ms: u64,
-}

@@ -54,7 +54,7 @@ pub(crate) enum Stage {
 pub(crate) enum Acknowledged<B> {
     /// The end of an exchange.
     Over(B),
-    /// PUBREC: [`Ticket::PubRel`](crate::Ticket::PubRel) is to be completed.
+    /// PUBREC: [`Ticket::PubRel`](base::Ticket::PubRel) is to be completed.
     Received,
     /// PUBREC of a message that was released: PUBREL again.
     Again,

@@ -1,5 +1,6 @@
 //! The packets of the client, one by one.
 
+use base::Now;
 use wire::{
     Auth, Disconnect, Packet, PacketId, PacketType, PingResp, PubAck, PubComp, PubRec, PubRel, PubRelReason,
     Publish, PublishTopic, ReasonCode, Role, Version, Violation,
@@ -10,7 +11,7 @@ use crate::inbound::{Arrival, Release};
 use crate::incoming::{Incoming, Resolved};
 use crate::outbound::Acknowledged;
 use crate::session::State;
-use crate::{Now, Request, Session, Settings};
+use crate::{Request, Session, Settings};
 
 impl<T> Session<T> {
     /// Takes a packet that was decoded within [`limits`](Self::limits). By reference: packets are large, and only what

@@ -2,18 +2,19 @@
 
 use std::num::{NonZeroU16, NonZeroU32};
 
+use base::Now;
 use wire::{
     DisconnectReason, Limits, Packet, PacketId, PublishTopic, ReasonCode, Role, Subscribe, TopicName,
     Unsubscribe, Version,
 };
 
+use crate::Settings;
 use crate::alias::{IncomingAliases, OutgoingAliases};
 use crate::authentication::{Authentication, AuthenticationStep};
 use crate::connect::Asked;
 use crate::inbound::Inbound;
 use crate::incoming::Incoming;
 use crate::sending::Sending;
-use crate::{Now, Settings};
 
 /// One session, the server's part.
 ///
@@ -92,12 +93,12 @@ pub enum Request<'p> {
         /// From 0x80 on the client has refused it.
         reason: ReasonCode,
     },
-    /// A message that was sent with QoS 2 has arrived: [`Ticket::PubRel`](crate::Ticket::PubRel) when that is noted.
+    /// A message that was sent with QoS 2 has arrived: [`Ticket::PubRel`](base::Ticket::PubRel) when that is noted.
     Received {
         /// The identifier of the PUBLISH.
         packet_id: PacketId,
     },
-    /// A message that was received with QoS 2 will not be sent again: [`Ticket::PubComp`](crate::Ticket::PubComp) when that is noted.
+    /// A message that was received with QoS 2 will not be sent again: [`Ticket::PubComp`](base::Ticket::PubComp) when that is noted.
     Released {
         /// The identifier of the PUBLISH.
         packet_id: PacketId,

@@ -47,7 +47,7 @@ pub struct Settings {
     pub inflight_max_3: u16,
     /// So many messages may wait behind those that are under way, per client.
     pub waiting_messages_max: usize,
-    /// So many bytes may they hold, by [`Message::size_bytes`](crate::Message::size_bytes); one may always wait.
+    /// So many bytes may they hold, by [`Message::size_bytes`](base::Message::size_bytes); one may always wait.
     pub waiting_bytes_max: usize,
     /// A session is kept for at most so many seconds after its connection; [`u32::MAX`] is for ever.
     pub session_expiry_secs_max: u32,

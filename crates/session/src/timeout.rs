@@ -1,9 +1,10 @@
 //! How long a client may be silent.
 
+use base::Now;
 use wire::{Answer, ReasonCode, Version, Violation};
 
 use crate::session::State;
-use crate::{Now, Session, Settings};
+use crate::{Session, Settings};
 
 /// While a packet is under way, so many bytes a second count as a sign of life.
 const TRICKLE_BYTES_PER_SEC: u64 = 1_024;

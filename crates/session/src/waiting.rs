@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use base::Message;
 use thin_vec::ThinVec;
 use wire::Qos;
-
-use crate::Message;
 
 /// A message for the client that waits until there is a place among those under way.
 #[derive(Debug, Clone)]

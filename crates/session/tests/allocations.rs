@@ -3,7 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use session::{Accepted, Now, Request, Session, Settings, Ticket};
+use base::{Now, Ticket};
+use session::{Accepted, Request, Session, Settings};
 use wire::{
     Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
     Publish, Qos, ReasonCode, Utf8, Version,

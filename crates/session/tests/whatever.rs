@@ -5,8 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use base::{Message, Now, Ticket};
 use session::client::{Acknowledge, Client, Event, Outgoing, Receipt};
-use session::{Accepted, Message, Now, Request, Session, Settings, Ticket, Waiting};
+use session::{Accepted, Request, Session, Settings, Waiting};
 use wire::{
     Auth, AuthProperties, AuthReason, Binary, ConnAck, Connect, Delivery, Disconnect, OneOrMore, Packet,
     PacketId, PingReq, PingResp, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish,

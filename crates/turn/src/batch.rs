@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use base::{Charge, Subscriber};
 use broker::{Mail, Run};
-use index::{Subscriber, Target};
-use session::Charge;
+use index::Target;
 use wire::{Qos, Version};
 
 /// Weight of an item of mail beside its bytes, in bytes.

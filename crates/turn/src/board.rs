@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use base::{Budget, ShardId};
 use broker::Room;
-use index::ShardId;
-use session::Budget;
 
 /// Gauges that all threads of a process share.
 pub struct Board {
@@ -125,7 +124,8 @@ impl Way {
         if self.bytes() > bound && self.wait_above(bound) { Room::Over } else { Room::Open }
     }
 
-    /// Announces that the sender is going to wait, then looks again, so that the wake-up cannot be missed.
+    /// Announces that the sender is going to wait, then looks again, so that the wake-up cannot be missed: rule 10 of
+    /// `protocol::order`.
     /// Returns whether the sender has to wait.
     pub(crate) fn wait_above(&self, bound: usize) -> bool {
         self.waiting.store(true, Ordering::SeqCst);
@@ -151,5 +151,41 @@ mod tests {
         assert!(way.handled(80));
         assert!(!way.handled(20));
         assert!(!way.wait_above(50));
+    }
+
+    /// Both threads begin each round at the same moment.
+    #[test]
+    fn a_sender_that_has_to_wait_is_told_however_both_threads_run() {
+        const ROUNDS: usize = 50_000;
+        let way = Way::default();
+        let [begun, done] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+        let meet = |round: usize| {
+            begun.fetch_add(1, Ordering::AcqRel);
+            while begun.load(Ordering::Acquire) < 2 * round {
+                std::thread::yield_now();
+            }
+        };
+        let is_told = AtomicBool::new(false);
+        let mut lost = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    meet(round);
+                    is_told.store(way.handled(100), Ordering::Release);
+                    done.store(round, Ordering::Release);
+                }
+            });
+            for round in 1..=ROUNDS {
+                way.add(100, 50);
+                meet(round);
+                let waits = way.wait_above(50);
+                while done.load(Ordering::Acquire) < round {
+                    std::thread::yield_now();
+                }
+                lost += usize::from(waits && !is_told.load(Ordering::Acquire));
+                way.waiting.store(false, Ordering::Release);
+            }
+        });
+        assert_eq!(lost, 0, "rounds in which the sender waits for ever");
     }
 }

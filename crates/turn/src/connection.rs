@@ -1,6 +1,6 @@
 //! The connections of one shard: streams, what was read and not understood yet, what waits to be written.
 
-use index::ConnectionId;
+use base::ConnectionId;
 
 use crate::host::Peer;
 use crate::output::{Output, Pool};

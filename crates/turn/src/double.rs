@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 
+use base::{ConnectionId, ShardId};
 use broker::Notice;
-use index::{ConnectionId, ShardId};
 
 use crate::host::{Host, Peer, Received, Stream};
 use crate::letter::{Letter, ToLedger};
@@ -23,13 +23,25 @@ struct State {
     written: Vec<u8>,
     written_max: usize,
     is_shut: bool,
+    /// The peer is gone, and writes fail.
+    is_broken: bool,
+    /// As a stream with layers does.
+    owes_goodbye: bool,
 }
 
 impl Pipe {
     /// Takes this many bytes that the peer has not read.
     pub(crate) fn new(written_max: usize) -> Self {
         let (to_read, written) = (VecDeque::new(), Vec::new());
-        let state = State { to_read, has_ended: false, written, written_max, is_shut: false };
+        let state = State {
+            to_read,
+            has_ended: false,
+            written,
+            written_max,
+            is_shut: false,
+            is_broken: false,
+            owes_goodbye: false,
+        };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -46,6 +58,12 @@ impl Pipe {
     /// Reads everything as the peer does.
     pub(crate) fn take_written(&self) -> Vec<u8> {
         std::mem::take(&mut self.state().written)
+    }
+
+    /// Breaks the connection. From now on the stream owes its peer a goodbye that cannot be written.
+    pub(crate) fn break_with_layers(&self) {
+        let mut state = self.state();
+        (state.is_broken, state.owes_goodbye) = (true, true);
     }
 
     /// Whether the broker has closed its direction.
@@ -78,6 +96,9 @@ impl Stream for Pipe {
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut state = self.state();
+        if state.is_broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         let room = state.written_max - state.written.len();
         if room == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -88,6 +109,10 @@ impl Stream for Pipe {
             state.written.extend_from_slice(&piece[..piece.len().min(left)]);
         }
         Ok(state.written.len() - before)
+    }
+
+    fn owes_goodbye(&self) -> bool {
+        self.state().owes_goodbye
     }
 
     fn shut_down_write(&mut self) {
@@ -101,6 +126,8 @@ pub(crate) struct Double {
     pub(crate) inbox: Vec<Letter<Pipe>>,
     pub(crate) posted: Vec<(ShardId, Letter<Pipe>)>,
     pub(crate) to_ledger: Vec<ToLedger>,
+    /// The addressee of each letter, in the order in which the letters were posted; `None` is the ledger.
+    pub(crate) addressees: Vec<Option<ShardId>>,
     pub(crate) watched: Vec<ConnectionId>,
     random: u128,
 }
@@ -116,10 +143,12 @@ impl Host for Double {
     fn unwatch(&mut self, _: &mut Pipe) {}
 
     fn post(&mut self, to: ShardId, letter: Letter<Pipe>) {
+        self.addressees.push(Some(to));
         self.posted.push((to, letter));
     }
 
     fn post_to_ledger(&mut self, letter: ToLedger) {
+        self.addressees.push(None);
         self.to_ledger.push(letter);
     }
 

@@ -4,8 +4,8 @@ use core::net::SocketAddr;
 use std::fmt;
 use std::io::{self, IoSlice};
 
+use base::{ConnectionId, ShardId};
 use broker::Notice;
-use index::{ConnectionId, ShardId};
 
 use crate::letter::{Answers, Letter, ToLedger};
 
@@ -27,7 +27,41 @@ pub trait Stream {
     /// As for [`read`](Self::read); [`WouldBlock`](io::ErrorKind::WouldBlock) if the stream takes nothing now.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Tells the peer that nothing more is written. The peer may be gone already.
+    /// Writes what the stream has taken and still keeps for itself: an answer that a layer owes its peer, or the rest of a
+    /// record. A socket keeps nothing.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether [`flush`](Self::flush) has something to write.
+    fn wants_write(&self) -> bool {
+        false
+    }
+
+    /// Whether a read costs much more than its bytes say, as one of a handshake does.
+    fn is_costly(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the peer expects an answer to its end, or to what it did wrong, although nobody writes any more.
+    fn owes_goodbye(&self) -> bool {
+        false
+    }
+
+    /// Bytes of memory that the stream holds beyond its own size.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// The peer, if the stream has learned of another one than it was accepted with. Told once.
+    fn take_peer(&mut self) -> Option<Peer> {
+        None
+    }
+
+    /// Tells the peer that nothing more is written, behind what the stream still keeps. The peer may be gone already.
     fn shut_down_write(&mut self);
 }
 

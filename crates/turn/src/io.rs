@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use base::{ConnectionId, Purpose, ShardId};
 use broker::{Counters, Effects, Flush, Mail, Notice, Room};
-use index::{ConnectionId, ShardId};
-use ledger::Command;
-use session::Purpose;
+use protocol::Command;
 
 use crate::board::Board;
 use crate::bounds::Bounds;
@@ -186,7 +185,8 @@ impl<H: Host> Io<H> {
         }
         let written = self.write(id, VISIT_BYTES);
         if written >= VISIT_BYTES
-            && let Some(connection) = self.connections.get(id).filter(|found| found.length.is_in_parts())
+            && let Some(connection) =
+                self.connections.get(id).filter(|found| found.length.is_in_parts() && !found.blocked)
         {
             self.in_parts.push(id, connection.length);
         }
@@ -195,7 +195,12 @@ impl<H: Host> Io<H> {
 
     /// The peer sends nothing more. Its output leaves if its stream takes it, then everything is freed.
     pub(crate) fn finish(&mut self, id: ConnectionId) {
-        if self.write(id, VISIT_BYTES) < VISIT_BYTES {
+        let failed_before = self.failed.len();
+        let is_written = self.write(id, VISIT_BYTES) < VISIT_BYTES;
+        let has_failed = self.failed.len() > failed_before;
+        self.failed.truncate(failed_before);
+        let owes = self.connections.get(id).is_some_and(|connection| connection.stream.owes_goodbye());
+        if has_failed || is_written && !owes {
             self.forget(id);
         } else {
             self.close(id);
@@ -243,7 +248,7 @@ impl<H: Host> Io<H> {
     /// Puts on the account what a connection keeps of what was read.
     pub(crate) fn note_unparsed(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let bytes = connection.unparsed.capacity();
+        let bytes = connection.unparsed.capacity() + connection.stream.held_bytes();
         let before = std::mem::replace(&mut connection.unparsed_charged, bytes);
         if bytes != before {
             self.post.tally().add(Purpose::Partials, bytes);
@@ -255,6 +260,10 @@ impl<H: Host> Io<H> {
     pub(crate) fn write(&mut self, id: ConnectionId, bytes_max: usize) -> usize {
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
         let mut written = 0;
+        if connection.stream.wants_write() && !connection.blocked && !self.flush_stream(id) {
+            return 0;
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return 0 };
         if let Some(output) = connection.output.as_mut().filter(|_| !connection.blocked) {
             let before_bytes = output.own_bytes();
             let (taken, result) = output.write_to(&mut connection.stream, bytes_max, &mut self.pool);
@@ -286,7 +295,50 @@ impl<H: Host> Io<H> {
             connection.readable = true;
             self.make_ready(id);
         }
+        if let Some(connection) = self.connections.get_mut(id)
+            && connection.stream.wants_write()
+        {
+            // It has tried to write, and waits for the stream below.
+            connection.blocked = true;
+            self.note_unparsed(id);
+        }
         written
+    }
+
+    /// Writes bytes that the layers of a stream keep. Returns false if the stream has failed.
+    fn flush_stream(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else { return false };
+        let flushed = loop {
+            match connection.stream.flush() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                flushed => break flushed,
+            }
+        };
+        match flushed {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.blocked = true,
+            Err(error) => {
+                self.failed.push((id, error));
+                return false;
+            }
+        }
+        self.note_unparsed(id);
+        true
+    }
+
+    /// Looks at what a read has changed in the layers of a stream: the peer, memory, answers that they owe.
+    pub(crate) fn note_layers(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if let Some(peer) = connection.stream.take_peer() {
+            connection.peer = peer;
+        }
+        if connection.stream.wants_write() && !connection.blocked && !connection.in_direct {
+            connection.in_direct = true;
+            self.direct.push(id);
+        }
+        if connection.stream.held_bytes() > 0 || connection.unparsed_charged > 0 {
+            self.note_unparsed(id);
+        }
     }
 
     fn queue(&mut self, id: ConnectionId, flush: Flush) -> Room {
@@ -451,7 +503,7 @@ impl<H: Host> Effects for Io<H> {
 
 #[cfg(test)]
 mod tests {
-    use session::Budget;
+    use base::Budget;
 
     use super::*;
     use crate::double::{Double, Pipe};
@@ -512,14 +564,35 @@ mod tests {
         let io = &mut bench.io;
         io.post.look();
         assert_eq!(io.room(first, 5_000), Room::Full);
-        assert_eq!(io.room_for_stored(first, 9_001), Room::Full, "there is less memory");
         assert_eq!(io.room_for_stored(first, 5_000), Room::Open);
         io.send(first, &[0; 5_000]);
-        assert_eq!(io.room_for_stored(first, 5_000), Room::Full, "one waits already");
-        assert_eq!(io.room_for_stored(second, 5_000), Room::Full, "there is less memory by now");
+        assert_eq!(io.room_for_stored(first, 4_000), Room::Full, "one waits already");
+        assert_eq!(io.room_for_stored(second, 4_000), Room::Open);
+        assert_eq!(io.room_for_stored(second, 5_001), Room::Full, "there is less memory by now");
         io.flush();
         io.post.look();
         assert_eq!(io.room_for_stored(first, 5_000), Room::Open, "it has left");
+    }
+
+    /// The messages that wait may be what holds it. Outputs have a sixteenth of it in any case, or one message.
+    #[test]
+    fn stored_messages_leave_when_all_memory_is_used() {
+        let mut bench = Bench::with_memory(usize::MAX, 160_000);
+        let (first, second) = (bench.connection(), bench.connection());
+        let budget = Arc::clone(bench.io.post.board().budget());
+        let _held = budget.charge(Purpose::Messages, 200_000);
+        let io = &mut bench.io;
+        io.post.look();
+        assert_eq!(io.room(first, 4_000), Room::Open, "the allowance");
+        assert_eq!(io.room(first, 5_000), Room::Full);
+        assert_eq!(io.room_for_stored(first, 50_000), Room::Open, "nothing else is on its way");
+        io.send(first, &[0; 5_000]);
+        assert_eq!(io.room_for_stored(second, 5_001), Room::Full);
+        assert_eq!(io.room_for_stored(second, 5_000), Room::Open);
+        io.send(second, &[0; 5_000]);
+        io.flush();
+        io.post.look();
+        assert_eq!(io.room_for_stored(second, 50_000), Room::Open, "both have left");
     }
 
     #[test]

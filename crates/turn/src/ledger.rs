@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use index::ShardId;
-use ledger::{Command, Keeper, Ledger, RoomWait, Turnover};
-use session::Now;
+use base::{Now, ShardId};
+use ledger::{Keeper, Ledger, RoomWait, Turnover};
+use protocol::Command;
 
 use crate::Sleep;
 use crate::board::Board;
@@ -190,8 +190,8 @@ impl Letters {
 
 #[cfg(test)]
 mod tests {
-    use index::ConnectionId;
-    use ledger::CursorId;
+    use base::ConnectionId;
+    use protocol::CursorId;
 
     use super::*;
 

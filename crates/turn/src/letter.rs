@@ -1,8 +1,7 @@
 //! The letters that threads send each other.
 
-use index::ShardId;
-use ledger::{Command, Durability, Reply};
-use session::Charge;
+use base::{Charge, ShardId};
+use protocol::{Command, Durability, Reply};
 
 use crate::batch::Batch;
 use crate::host::Peer;

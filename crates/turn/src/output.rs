@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use session::{Budget, Charge, Purpose};
+use base::{Budget, Charge, Purpose};
 
 use crate::host::Stream;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use index::ConnectionId;
+use base::ConnectionId;
 
 /// An output that is written in parts is huge if more than this waits, in bytes.
 const HUGE_BYTES: usize = 512 * 1024;

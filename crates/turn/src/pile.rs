@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use ledger::Reply;
-use session::Charge;
+use base::Charge;
+use protocol::Reply;
 
 use crate::letter::{Answers, Letter, Note};
 
 /// Weight of a piece without a message, in bytes: to acknowledge costs little.
 const PIECE_BYTES: usize = 16;
 
-/// Letters in the order in which they were posted.
+/// Letters in the order in which they were posted: rule 1 of `protocol::order`.
 pub(crate) struct Pile<S> {
     letters: VecDeque<Letter<S>>,
     /// The answers of the first letter, as far as they were not read.
@@ -91,8 +91,7 @@ impl<S> Pile<S> {
 mod tests {
     use std::sync::Arc;
 
-    use index::ShardId;
-    use session::{Budget, Message, Purpose};
+    use base::{Budget, Message, Purpose, ShardId};
 
     use super::*;
 
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn letters_keep_their_order_around_answers() {
         let budget = Arc::new(Budget::default());
-        let evict = Reply::Evict { connection: index::ConnectionId { slot: 1, generation: 0 } };
+        let evict = Reply::Evict { connection: base::ConnectionId { slot: 1, generation: 0 } };
         let charge = budget.charge(Purpose::Mail, 1);
         let mut pile: Pile<()> = Pile::default();
         pile.take(&mut vec![

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use base::{Purpose, ShardId, Tally};
 use broker::{Mail, Room};
-use index::ShardId;
-use ledger::Command;
-use session::{Purpose, Tally};
+use protocol::Command;
 
 use crate::batch::Batch;
 use crate::board::Board;
@@ -74,10 +73,16 @@ impl Post {
             || self.others_bytes.saturating_add(own_bytes) > self.board.budget().tight_bytes()
     }
 
-    /// Whether this many bytes more fit into the limit of memory.
+    /// Whether there is memory to write a stored message of this many bytes: below the limit, or in the part of it above
+    /// the mark of short memory. Outputs may take so much in any case. Otherwise nobody could acknowledge anything while
+    /// others hold all memory, and stored messages would hold it for ever.
     pub(crate) fn has_memory_for(&self, bytes: usize) -> bool {
         let own_bytes = self.tally.held_bytes(Purpose::Outputs);
-        self.others_bytes.saturating_add(own_bytes + bytes) <= self.board.budget().limit_bytes()
+        let budget = self.board.budget();
+        let outputs_bytes = self.others_waiting_bytes + own_bytes;
+        self.others_bytes.saturating_add(own_bytes + bytes) <= budget.limit_bytes()
+            || outputs_bytes == 0
+            || outputs_bytes + bytes <= budget.limit_bytes() - budget.tight_bytes()
     }
 
     pub(crate) fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {
@@ -103,7 +108,7 @@ impl Post {
     }
 
     /// Posts what the turn has collected: to the shards first, so that what happened before a command
-    /// is handled before the ledger's answer to it.
+    /// is handled before the ledger's answer to it (rule 3 of `protocol::order`).
     pub(crate) fn send(&mut self, host: &mut impl Host) {
         let from = self.shard;
         if Fault::MailBehindCommands.is_planted() {
@@ -161,8 +166,8 @@ impl Post {
 
 #[cfg(test)]
 mod tests {
-    use index::ConnectionId;
-    use ledger::CursorId;
+    use base::{ConnectionId, Subscriber};
+    use protocol::CursorId;
 
     use super::*;
     use crate::double::Double;
@@ -188,5 +193,21 @@ mod tests {
         assert_eq!(commands.len(), COMMANDS_UNDER_WAY + 1);
         assert!(board.commands(shard).handled(bytes), "the shard waits, and is told");
         assert_eq!(post.command_room(), Room::Open);
+    }
+
+    #[test]
+    fn the_mail_of_a_turn_is_posted_before_its_commands() {
+        let shard = ShardId::new(0);
+        let board = Arc::new(Board::new(3, Arc::default()));
+        let mut post = Post::new(shard, board, Bounds::default());
+        let connection = ConnectionId { slot: 0, generation: 0 };
+        let subscriber = Arc::new(Subscriber::new("s".into(), shard, connection));
+        post.command(Command::Close { connection, id: CursorId(1) });
+        for to in [2, 1] {
+            post.mail(ShardId::new(to), Mail::Resume(Arc::clone(&subscriber)));
+        }
+        let mut host = Double::default();
+        post.send(&mut host);
+        assert_eq!(host.addressees, [Some(ShardId::new(1)), Some(ShardId::new(2)), None]);
     }
 }

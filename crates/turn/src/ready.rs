@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use index::ConnectionId;
+use base::ConnectionId;
 
 /// A turn hears of at most 1,024 sockets (`EVENTS_PER_TURN` in `net::shard`), and reads from as many connections...
 const STAYING_PER_TURN: usize = 64;

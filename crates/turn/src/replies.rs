@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use index::ShardId;
-use ledger::{Address, Effects, Keeper, Lsn, Record, Refusal, Reply, Room, Wanted};
-use session::Purpose;
+use base::{Purpose, ShardId};
+use ledger::{Address, Effects, Keeper, Lsn, Record, Refusal, Room, Wanted};
+use protocol::Reply;
 
 use crate::board::Board;
 use crate::bounds::Bounds;
@@ -13,14 +13,14 @@ use crate::letter::Answers;
 
 /// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
 ///
-/// A publisher that has heard [`Reply::Decided`] may send the next message of a topic straight, shard to
+/// Rule 4 of `protocol::order`: a publisher that has heard [`Reply::Decided`] may send the next message of a topic straight, shard to
 /// shard. It must not overtake the decided one, which goes from here to each subscriber's shard as
 /// [`Reply::Live`]. An inbox keeps the order in which it was posted to, so it is enough that every inbox
 /// has its `Live` before any has a `Decided`: whoever acts on the permission posts later. For everything
 /// else a shard is told, the order among its own replies is kept; `Decided` says nothing but "from now
 /// on", so that it may come after replies it was given before.
 ///
-/// The same holds for [`Reply::Claimed`]: a publisher that has come back on another shard goes on there, and what it
+/// Rule 5: the same holds for [`Reply::Claimed`]: a publisher that has come back on another shard goes on there, and what it
 /// published before must have been posted to everybody. So what was posted before it is handed out in a round of its own.
 pub(crate) struct Replies<K: ?Sized> {
     /// By round, then by shard.
@@ -128,8 +128,9 @@ impl<K: Keeper + ?Sized> Effects for Replies<K> {
 
 #[cfg(test)]
 mod tests {
-    use index::{ConnectionId, Subscriber};
-    use ledger::{Claimed, InMemory};
+    use base::{ConnectionId, Subscriber};
+    use ledger::InMemory;
+    use protocol::Claimed;
 
     use super::*;
 
@@ -227,7 +228,7 @@ mod tests {
     }
 
     fn live_of(bytes: usize) -> Reply {
-        let message = session::Message::of_server("t", &vec![0; bytes]).expect("a topic");
+        let message = base::Message::of_server("t", &vec![0; bytes]).expect("a topic");
         Reply::Live { message: Arc::new(message), targets: Arc::new([]), stored: false }
     }
 

@@ -2,10 +2,9 @@
 
 use std::io;
 
+use base::{ConnectionId, Now};
 use broker::{Cause, Shard};
-use index::ConnectionId;
-use ledger::Reply;
-use session::Now;
+use protocol::Reply;
 
 use crate::Sleep;
 use crate::connection::Phase;
@@ -20,6 +19,8 @@ use crate::pile::{Piece, Pile};
 const READ_BYTES_PER_TURN: u64 = 1024 * 1024;
 /// The same for steps of the brain: short packets cost more than their bytes say.
 const STEPS_PER_TURN: u64 = 8_192;
+/// The same for reads of handshakes: a signature takes up to a millisecond.
+const COSTLY_READS_PER_TURN: usize = 8;
 /// After the last goodbye the slowest client has this long to take it.
 const GOODBYE_MS: u64 = 2_000;
 
@@ -46,6 +47,10 @@ pub struct ShardLoop<H: Host> {
     pile: Pile<H::Stream>,
     fresh: Vec<Letter<H::Stream>>,
     buffer: Box<[u8]>,
+    /// Reads of handshakes in this turn.
+    costly_reads: usize,
+    /// Connections that another one takes the place of when all that was read from them is taken in.
+    evicted: Vec<ConnectionId>,
     /// When a shutdown ends at the latest.
     ends_ms: Option<u64>,
 }
@@ -54,7 +59,17 @@ impl<H: Host> ShardLoop<H> {
     /// A shard that has no connections yet.
     pub fn new(brain: Shard, io: Io<H>, now: Now) -> Self {
         let buffer = vec![0; io.bounds.carry + io.bounds.read].into_boxed_slice();
-        Self { brain, io, now, pile: Pile::default(), fresh: Vec::new(), buffer, ends_ms: None }
+        Self {
+            brain,
+            io,
+            now,
+            pile: Pile::default(),
+            fresh: Vec::new(),
+            buffer,
+            evicted: Vec::new(),
+            costly_reads: 0,
+            ends_ms: None,
+        }
     }
 
     /// The host of this shard.
@@ -108,6 +123,7 @@ impl<H: Host> ShardLoop<H> {
     /// Reads, routes, hands over mail, writes.
     pub fn turn(&mut self) {
         self.serve_some();
+        self.evict_some();
         self.read_letters();
         self.brain.handle_timeout(self.now, &mut self.io);
         self.brain.end_turn(self.now, &mut self.io);
@@ -130,7 +146,7 @@ impl<H: Host> ShardLoop<H> {
             self.brain.drained(id, self.now, &mut self.io);
         }
         while let Some((id, error)) = self.io.failed.pop() {
-            self.lost(id, &Cause::Failed(error.kind()));
+            self.failed(id, &error);
         }
         self.io.end_lingering();
     }
@@ -172,10 +188,30 @@ impl<H: Host> ShardLoop<H> {
         if let Reply::Evict { connection } = reply
             && self.io.connections.get(connection).is_some_and(|evicted| evicted.ending && evicted.queued)
         {
-            // It stands in the queue of those who leave, and the same client is back already: its DISCONNECT counts.
+            // It stands in the queue of those who leave, and the same client is back already: its DISCONNECT counts (rule 9
+            // of `protocol::order`).
             self.serve(connection);
+            if self.has_more(connection) {
+                return self.evicted.push(connection);
+            }
         }
         self.brain.reply(reply, self.now, &mut self.io);
+    }
+
+    /// Whether a read of many short packets is not taken in yet. The rest comes in turn with other connections.
+    fn has_more(&self, id: ConnectionId) -> bool {
+        self.io.connections.get(id).is_some_and(|connection| connection.queued && connection.refeed)
+    }
+
+    /// Lets go connections that were to be read to the end first.
+    fn evict_some(&mut self) {
+        let (waiting, evicted) =
+            std::mem::take(&mut self.evicted).into_iter().partition(|id| self.has_more(*id));
+        self.evicted = waiting;
+        let evicted: Vec<ConnectionId> = evicted;
+        for connection in evicted {
+            self.brain.reply(Reply::Evict { connection }, self.now, &mut self.io);
+        }
     }
 
     fn read_note(&mut self, note: Note<H::Stream>) {
@@ -200,11 +236,13 @@ impl<H: Host> ShardLoop<H> {
     fn serve_some(&mut self) {
         let received = |io: &Io<H>| io.counters.bytes_received.value();
         let (before, steps) = (received(&self.io), self.brain.steps());
+        self.costly_reads = 0;
         let mut share = self.io.ready.share();
         while let Some(id) = self.io.ready.next(&mut share) {
             self.serve(id);
             if received(&self.io) - before >= READ_BYTES_PER_TURN
                 || self.brain.steps() - steps >= STEPS_PER_TURN
+                || self.costly_reads >= COSTLY_READS_PER_TURN
             {
                 break;
             }
@@ -239,7 +277,12 @@ impl<H: Host> ShardLoop<H> {
     fn read(&mut self, id: ConnectionId) {
         let Some(connection) = self.io.connections.get_mut(id) else { return };
         let carry = self.io.bounds.carry;
-        match connection.stream.read(&mut self.buffer[carry..]) {
+        let was_costly = connection.stream.is_costly();
+        let read = connection.stream.read(&mut self.buffer[carry..]);
+        self.costly_reads += usize::from(was_costly || connection.stream.is_costly());
+        self.io.note_layers(id);
+        let Some(connection) = self.io.connections.get_mut(id) else { return };
+        match read {
             Ok(Received { bytes: 0, .. }) => self.lost(id, &Cause::EndOfStream),
             Ok(Received { bytes: count, is_drained }) => {
                 // Later bytes are announced anew. The end of the stream was announced once, and is not again.
@@ -252,7 +295,15 @@ impl<H: Host> ShardLoop<H> {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.readable = false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.io.make_ready(id),
-            Err(error) => self.lost(id, &Cause::Failed(error.kind())),
+            Err(error) => self.failed(id, &error),
+        }
+    }
+
+    /// A stream has failed, or a layer refuses what the peer has sent.
+    fn failed(&mut self, id: ConnectionId, error: &io::Error) {
+        match error.get_ref().filter(|_| error.kind() == io::ErrorKind::InvalidData) {
+            Some(rejected) => self.lost(id, &Cause::Rejected(&rejected.to_string())),
+            None => self.lost(id, &Cause::Failed(error.kind())),
         }
     }
 
@@ -307,12 +358,13 @@ impl<H: Host> ShardLoop<H> {
             Ok(Received { is_drained: true, .. }) if !connection.ending => {}
             Ok(_) => self.io.make_ready(id),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.io.make_ready(id),
             Err(_) => self.io.forget(id),
         }
     }
 
     /// The peer is gone: what was sent to it leaves if it still can, then everything is freed.
-    fn lost(&mut self, id: ConnectionId, cause: &Cause) {
+    fn lost(&mut self, id: ConnectionId, cause: &Cause<'_>) {
         self.brain.closed(id, cause, self.now, &mut self.io);
         self.io.finish(id);
     }
@@ -322,9 +374,11 @@ impl<H: Host> ShardLoop<H> {
 mod tests {
     use std::sync::Arc;
 
-    use index::{ShardId, Subscriber, Subscriptions};
-    use ledger::{Claimed, Command, Durability};
-    use session::{Budget, Purpose, Settings};
+    use base::{Budget, Purpose, ShardId, Subscriber};
+    use broker::Effects as _;
+    use index::Subscriptions;
+    use protocol::{Claimed, Command, Durability};
+    use session::Settings;
 
     use super::*;
     use crate::board::Board;
@@ -402,10 +456,15 @@ mod tests {
                 has_more_unfinished: false,
                 unreleased: Vec::new(),
             }));
+            self.answer(reply);
+            self.run();
+        }
+
+        /// Puts a reply of the ledger into the inbox.
+        fn answer(&mut self, reply: Reply) {
             let charge = self.body.io.post.board().budget().charge(Purpose::Mail, 0);
             let answers = Answers { replies: vec![reply], bytes: 0, charge };
             self.body.host().inbox.push(Letter::Answers(answers));
-            self.run();
         }
 
         fn commands(&mut self) -> usize {
@@ -417,6 +476,44 @@ mod tests {
                 })
                 .sum()
         }
+    }
+
+    /// More clients leave at the same time than one turn serves.
+    #[test]
+    fn the_disconnect_of_an_evicted_client_counts_although_others_leave_before_it() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.peer.put(CONNECT);
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        let subscriber = bench.subscriber();
+        bench.let_in(subscriber);
+        for _ in 0..20 {
+            bench.body.io.post.board().charge(ShardId::new(0));
+            let stream = Pipe::new(1 << 20);
+            stream.end();
+            let peer = Peer::Simulated(1);
+            bench.body.admit(Accepted { stream, peer, durability: Durability::Fsync });
+            let other = *bench.body.host().watched.last().expect("it was admitted");
+            bench.body.woken(other, ENDING);
+        }
+        bench.peer.put(&[0xE0, 0]);
+        bench.peer.end();
+        bench.body.woken(bench.id, ENDING);
+        bench.answer(Reply::Evict { connection: bench.id });
+        bench.run();
+        let letters = std::mem::take(&mut bench.body.host().to_ledger);
+        let commands = letters.into_iter().flat_map(|letter| match letter {
+            ToLedger::Commands { commands, .. } => commands,
+            ToLedger::AnswersRead | ToLedger::Stop => Vec::new(),
+        });
+        let id = bench.id;
+        let causes: Vec<_> = commands
+            .filter_map(|command| match command {
+                Command::Left(left) if left.connection == id => Some(left.cause),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(causes, [protocol::Cause::Normal], "and not that the client was taken over");
     }
 
     /// A stream that hands out its bytes in small pieces, as TLS does, is announced once for all of them.
@@ -449,6 +546,16 @@ mod tests {
         bench.run();
         assert_eq!(bench.body.io.connections.iter().count(), 0);
         assert_eq!(bench.body.io.post.board().connections(), 0);
+    }
+
+    /// A stream with layers says goodbye to its peer, unless nothing can be written to it any more.
+    #[test]
+    fn a_stream_that_fails_while_it_is_written_is_forgotten() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.body.io.send(bench.id, &[7; 100]);
+        bench.peer.break_with_layers();
+        bench.run();
+        assert_eq!(bench.body.io.connections.iter().count(), 0);
     }
 
     /// The peer may still send, and closes when it has read the last packet.
@@ -501,5 +608,31 @@ mod tests {
         }
         assert!(answered.iter().all(|count| *count <= 2_048), "{answered:?}");
         assert_ne!(bench.body.sleep(), Sleep::No);
+    }
+
+    /// The ledger has let in another connection of the same client. What the client has sent before counts, however many
+    /// packets it is: a DISCONNECT means that no will is published.
+    #[test]
+    fn a_client_that_is_taken_over_is_heard_to_the_end() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.peer.put(CONNECT);
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        let subscriber = bench.subscriber();
+        bench.let_in(subscriber);
+        bench.peer.put(&b"\xc0\x00".repeat(10_000));
+        bench.peer.put(b"\xe0\x00");
+        bench.peer.end();
+        bench.body.woken(bench.id, ENDING);
+        let charge = bench.body.io.post.board().budget().charge(Purpose::Mail, 0);
+        let replies = vec![Reply::Evict { connection: bench.id }];
+        bench.body.host().inbox.push(Letter::Answers(Answers { replies, bytes: 0, charge }));
+        assert!(bench.run() >= 4, "other connections have their turns");
+        let Some(ToLedger::Commands { commands, .. }) = bench.body.host().to_ledger.pop() else {
+            panic!("it says that the client has left")
+        };
+        let [Command::Left(left)] = &commands[..] else { panic!("{commands:?}") };
+        assert_eq!(left.cause, protocol::Cause::Normal);
+        assert!(bench.body.evicted.is_empty());
     }
 }

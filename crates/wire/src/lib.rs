@@ -16,6 +16,7 @@ mod reason;
 mod repeated;
 mod rule;
 mod run;
+mod shown;
 mod sink;
 mod string;
 #[cfg(any(test, feature = "table"))]
@@ -49,6 +50,7 @@ pub use run::{
     Run, RunPayloads, brief_acknowledgement, brief_puback, brief_pubrec, numbered_packets, numbered_run,
     publish_run, renumber, set_packet_id,
 };
+pub use shown::Shown;
 pub use sink::{Counter, EncodeError, Forbidden, Full, Sink, SliceSink};
 pub use string::{Binary, BinaryTooLong, ResponseTopic, Utf8, Utf8Error};
 pub use topic::{TopicFilter, TopicName};

@@ -212,7 +212,7 @@ impl<'a, T: RepeatedField<'a>> Slot<'a> for Repeated<'a, T> {
     const EMPTY: Self = Repeated::EMPTY;
 
     fn take(&mut self, at: &'a [u8], from: &mut Reader<'a>) -> Result<(), Fault> {
-        T::check(from)?;
+        T::check_run(from)?;
         self.extend(at, from.rest);
         Ok(())
     }

@@ -48,9 +48,10 @@ pub struct UserProperty<'a> {
 pub(crate) trait RepeatedField<'a>: Field<'a> + Copy + fmt::Display + 'a {
     const PROPERTY: Property;
 
-    /// Goes past a value, and finds whatever is wrong with it.
-    fn check(from: &mut Reader<'a>) -> Result<(), Fault> {
-        Self::read(from).map(drop)
+    /// Goes past a value, and past all values of this property that follow it directly. Finds whatever is wrong with
+    /// them.
+    fn check_run(from: &mut Reader<'a>) -> Result<(), Fault> {
+        Self::check(from)
     }
 }
 
@@ -187,17 +188,7 @@ impl<'a> Field<'a> for UserProperty<'a> {
         self.value.write(version, sink)
     }
 
-    #[inline]
-    fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
-        self.name.write_behind(id, sink)?;
-        self.value.write(Version::V5, sink)
-    }
-}
-
-impl<'a> RepeatedField<'a> for UserProperty<'a> {
-    const PROPERTY: Property = Property::UserProperty;
-
-    /// A packet may have hundreds of thousands: those that are short and plain take a third of the time here.
+    /// Those that are short and plain take a third of the time here.
     #[inline]
     fn check(from: &mut Reader<'a>) -> Result<(), Fault> {
         match behind_plain_text(from.rest).and_then(behind_plain_text) {
@@ -210,15 +201,42 @@ impl<'a> RepeatedField<'a> for UserProperty<'a> {
             None => Self::read(from).map(drop),
         }
     }
+
+    #[inline]
+    fn write_behind<S: Sink + ?Sized>(&self, id: u8, sink: &mut S) -> Result<(), Fault> {
+        self.name.write_behind(id, sink)?;
+        self.value.write(Version::V5, sink)
+    }
+}
+
+impl<'a> RepeatedField<'a> for UserProperty<'a> {
+    const PROPERTY: Property = Property::UserProperty;
+
+    /// A packet may have hundreds of thousands, and a shard does nothing else meanwhile.
+    fn check_run(from: &mut Reader<'a>) -> Result<(), Fault> {
+        loop {
+            Self::check(from)?;
+            match from.rest.split_first() {
+                Some((&id, behind)) if id == Self::PROPERTY.id() => from.rest = behind,
+                _ => return Ok(()),
+            }
+        }
+    }
 }
 
 /// Returns the bytes behind a string of at most 127 bytes, if all of those are ASCII and none is U+0000.
 #[inline]
 fn behind_plain_text(bytes: &[u8]) -> Option<&[u8]> {
+    let (text, behind) = short_text(bytes)?;
+    text.iter().all(|byte| matches!(byte, 1..=127)).then_some(behind)
+}
+
+/// Takes the bytes of a string apart from those behind it, if it has at most 127 bytes.
+#[inline]
+pub(crate) fn short_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk()?;
     let [0, len @ 0..=127] = *len else { return None };
-    let (text, behind) = rest.split_at_checked(usize::from(len))?;
-    text.iter().all(|byte| matches!(byte, 1..=127)).then_some(behind)
+    rest.split_at_checked(usize::from(len))
 }
 
 impl<'a> RepeatedField<'a> for SubscriptionIdentifier {
@@ -305,7 +323,7 @@ impl<'a, T: Field<'a> + Copy> OneOrMore<'a, T> {
             return Err(none);
         }
         while !from.rest.is_empty() {
-            T::read(from)?;
+            T::check(from)?;
         }
         Ok(Self(List::Bytes { bytes, version: from.version }))
     }
@@ -418,6 +436,31 @@ mod tests {
         mixed.user_properties.write(&mut from_mixed).unwrap();
         assert_eq!(from_pure, b"&\0\x01a\0\0&\0\x01b\0\0&\0\x01a\0\0");
         assert_eq!(from_mixed, from_pure);
+    }
+
+    #[test]
+    fn user_properties_in_a_row_are_checked_as_they_are_read() {
+        let pairs: [&[u8]; 6] = [
+            b"\0\x01n\0\x01v",
+            b"\0\0\0\0",
+            b"\0\x02\xc3\xa4\0\0",
+            b"\0\x01\0\0\0",
+            b"\0\x01\xff\0\0",
+            b"\0\x09n",
+        ];
+        for (first, second) in pairs.iter().flat_map(|first| pairs.map(|second| (first, second))) {
+            for behind in [&b""[..], b"\x01\x01"] {
+                let bytes = [first, &b"&"[..], second, behind].concat();
+                let [mut read, mut checked] = [(); 2].map(|()| Reader::new(&bytes, Version::V5));
+                let mut result = UserProperty::read(&mut read);
+                if result.is_ok() {
+                    read.rest = &read.rest[1..];
+                    result = UserProperty::read(&mut read);
+                }
+                assert_eq!(UserProperty::check_run(&mut checked), result.map(drop), "{bytes:?}");
+                assert!(result.is_err() || checked.rest == behind, "{bytes:?}");
+            }
+        }
     }
 
     #[test]

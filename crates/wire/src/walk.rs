@@ -114,6 +114,11 @@ pub(crate) trait Walk<'a, P> {
 /// A value with a fixed encoding on the wire.
 pub(crate) trait Field<'a>: Sized {
     fn read(from: &mut Reader<'a>) -> Result<Self, Fault>;
+
+    /// Goes past a value, and finds whatever is wrong with it.
+    fn check(from: &mut Reader<'a>) -> Result<(), Fault> {
+        Self::read(from).map(drop)
+    }
     fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault>;
 
     /// Writes `id` and then the value, as in a property. Values of a fixed width are written in one piece.

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::broker::{Counters, Shard};
 use ::journal::OpenError;
-use ::ledger::{Charged, Gauges, Keeper, Ledger, Progress, Record};
-use index::{ShardId, Subscriptions};
-use session::{Budget, Now};
+use ::ledger::{Charged, Keeper, Ledger, Progress, Record};
+use base::{Budget, Now, ShardId};
+use index::Subscriptions;
+use protocol::Gauges;
 use turn::{Board, Letter};
 
 pub(crate) use outside::{Noted, What};

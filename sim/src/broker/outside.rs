@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
 
+use base::{ConnectionId, ShardId};
 use broker::Notice;
-use index::{ConnectionId, ShardId};
 use turn::{Answers, Host, LedgerHost, Letter, Note, Peer, Received, Stream, ToLedger};
 use wire::ReasonCode;
 

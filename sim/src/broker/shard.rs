@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
+use base::{ConnectionId, Now, ShardId};
 use broker::{Counters, Shard};
-use index::{ConnectionId, ShardId};
-use session::Now;
 use turn::{Accepted, Board, Bounds, Io, Peer, Readiness, ShardLoop, Sleep};
 
 use super::outside::{Addressed, Outside, Socket};

@@ -25,6 +25,7 @@ const LOAD_BYTES_MAX: usize = 100_000;
 struct Draft {
     topic: usize,
     qos: Qos,
+    retain: bool,
     /// 0: what is retained is cleared.
     bytes: usize,
     expires_secs: Option<u32>,
@@ -172,21 +173,23 @@ impl Client {
         if qos == Qos::AtMostOnce && !self.protocol.is_connected() {
             return;
         }
-        let is_empty = about.is_retained && random.chance(about.clears_per_mille);
+        let is_plain = scenario.plain_per_mille > 0 && random.chance(scenario.plain_per_mille);
+        let retain = about.is_retained && !is_plain;
+        let is_empty = retain && random.chance(about.clears_per_mille);
         let expires = self.profile.version.is_5() && random.chance(about.expires_per_mille);
         let bytes = if is_empty { 0 } else { random.between(4, scenario.payload_bytes_max) };
         let expires_secs = expires.then(|| if random.chance(500) { 1 } else { 60 });
-        self.publish_to(Draft { topic, qos, bytes, expires_secs }, scenario, scene);
+        self.publish_to(Draft { topic, qos, retain, bytes, expires_secs }, scenario, scene);
     }
 
     fn publish_to(&mut self, draft: Draft, scenario: &Scenario, scene: &mut Scene) {
-        let Draft { topic, qos, bytes, expires_secs } = draft;
+        let Draft { topic, qos, retain, bytes, expires_secs } = draft;
         let about = &scenario.topics[topic];
         let publishing = Publishing {
             publisher: self.number,
             topic,
             qos,
-            retain: about.is_retained,
+            retain,
             is_empty: bytes == 0,
             expires: expires_secs.is_some(),
             bytes: about.name.len() + bytes,
@@ -199,7 +202,7 @@ impl Client {
         }
         let mut outgoing = Outgoing::new(TopicName::new(&about.name).expect("a topic"), &payload);
         outgoing.qos = qos;
-        outgoing.retain = about.is_retained;
+        outgoing.retain = retain;
         outgoing.properties.message_expiry_interval_secs = expires_secs;
         match self.protocol.publish(&outgoing, no, scene.now, &mut self.out) {
             Ok(Sending::Sent(_) | Sending::Waits) => self.send(scene),
@@ -215,7 +218,8 @@ impl Client {
         }
         let bytes = scenario.payload_bytes_max;
         let qos = scenario.topics[topic].qos.unwrap_or(Qos::AtLeastOnce);
-        self.publish_to(Draft { topic, qos, bytes, expires_secs: None }, scenario, scene);
+        let retain = scenario.topics[topic].is_retained;
+        self.publish_to(Draft { topic, qos, retain, bytes, expires_secs: None }, scenario, scene);
         bytes
     }
 
@@ -307,7 +311,7 @@ impl Client {
         for _ in 0..messages.min(self.unacknowledged.len()) {
             let Some((receipt, delivery)) = self.unacknowledged.pop_front() else { break };
             if let Some(session) = self.session {
-                scene.oracle.delivered(session, &delivery);
+                self.took(session, &delivery, scene);
             }
             self.protocol.acknowledge(receipt, ReasonCode::Success, scene.now, &mut self.out);
         }

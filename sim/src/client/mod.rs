@@ -303,11 +303,12 @@ impl Client {
                     topic: message.topic().as_str().to_owned(),
                     qos: message.packet.delivery.qos(),
                     dup: message.packet.delivery.dup(),
+                    retain: message.packet.retain,
                     identifiers: identifiers.collect(),
                 };
                 match (receipt, self.session) {
                     (Some(receipt), _) => self.unacknowledged.push_back((receipt, delivery)),
-                    (None, Some(session)) => scene.oracle.delivered(session, &delivery),
+                    (None, Some(session)) => self.took(session, &delivery, scene),
                     (None, None) => {}
                 }
             }
@@ -338,6 +339,12 @@ impl Client {
             | Event::Authenticate { .. }
             | Event::Authenticated { .. } => {}
         }
+    }
+
+    /// The judge hears of a message.
+    fn took(&self, session: SessionNo, delivery: &Delivery, scene: &mut Scene) {
+        let sender_has_ended = self.link.is_none_or(|link| scene.network.is_of_ended_process(link));
+        scene.oracle.delivered(session, delivery, sender_has_ended);
     }
 
     fn connected(&mut self, session_present: bool, scene: &mut Scene) {

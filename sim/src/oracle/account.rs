@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use broker::{Counters, Totals};
-use ledger::Gauges;
+use protocol::Gauges;
 
 /// Checks both accounts, at any moment.
 ///

@@ -13,20 +13,22 @@ pub(crate) struct Delivery {
     pub(crate) topic: String,
     pub(crate) qos: Qos,
     pub(crate) dup: bool,
+    pub(crate) retain: bool,
     pub(crate) identifiers: Vec<u32>,
 }
 
 impl Oracle {
-    pub(crate) fn delivered(&mut self, to: SessionNo, delivery: &Delivery) {
+    /// `sender_has_ended`: the process that has sent it is gone.
+    pub(crate) fn delivered(&mut self, to: SessionNo, delivery: &Delivery, sender_has_ended: bool) {
         self.next_tick();
-        let finding = self.judge(to, delivery).err();
+        let finding = self.judge(to, delivery, sender_has_ended).err();
         if let Some(finding) = finding {
             let client = self.sessions[to.0].client;
             self.fail(format!("c{client} (session {}) gets {finding}", to.0));
         }
     }
 
-    fn judge(&mut self, to: SessionNo, delivery: &Delivery) -> Result<(), String> {
+    fn judge(&mut self, to: SessionNo, delivery: &Delivery, sender_has_ended: bool) -> Result<(), String> {
         let Some(topic) = self.topics.iter().position(|topic| *topic == delivery.topic) else {
             return Err(format!("a message on {}, to which nobody publishes", delivery.topic));
         };
@@ -47,7 +49,10 @@ impl Oracle {
             // Sent again by the server, it may be older than what was seen last; by its publisher, it is the newest.
             self.note_value(to, topic, Some(no), Some(qos).filter(|_| !delivery.dup));
         } else {
-            self.check_order(to, no, qos)?;
+            // Where others of its topic are not retained, the value that a subscription brings may be older than they are.
+            if !(delivery.retain && self.has_plain) {
+                self.check_order(to, no, qos, sender_has_ended)?;
+            }
             self.note_value(to, topic, Some(no), Some(qos));
         }
         self.sessions[to.0].take(no, qos);
@@ -148,7 +153,13 @@ impl Oracle {
 
     /// What one client publishes to one topic with one QoS comes in its order [MQTT-4.6.0-5, -6]. Groups are no ordered
     /// topics where members take turns: what a member gives back comes later.
-    fn check_order(&mut self, to: SessionNo, no: MessageNo, qos: Qos) -> Result<(), String> {
+    fn check_order(
+        &mut self,
+        to: SessionNo,
+        no: MessageNo,
+        qos: Qos,
+        sender_has_ended: bool,
+    ) -> Result<(), String> {
         let message = self.message(no);
         let (publisher, topic) = (message.publisher, message.topic);
         let session = &self.sessions[to.0];
@@ -159,8 +170,8 @@ impl Oracle {
         {
             return Ok(());
         }
-        if self.gauges.is_none() && message.retain {
-            // The process that has sent it is gone, and may have taken it along.
+        if sender_has_ended && message.retain {
+            // It may be lost with its process: then an older value is there again, and may come later.
             return Ok(());
         }
         let key = (publisher, topic, message.qos, qos);

@@ -6,11 +6,13 @@ mod presence;
 mod sessions;
 mod settlement;
 mod space;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use index::Dispatch;
-use ledger::Gauges;
+use base::Dispatch;
+use protocol::Gauges;
 use wire::{Qos, ReasonCode};
 
 pub(crate) use account::check as check_account;
@@ -85,6 +87,8 @@ pub(crate) struct Oracle {
     matches: Vec<Vec<bool>>,
     filters: Vec<String>,
     is_shared: Vec<bool>,
+    /// Not all messages of topics that have retained values are retained.
+    has_plain: bool,
     /// What a publisher sends to a group keeps its order.
     is_key_ordered: bool,
     /// How often the process has ended without warning.
@@ -95,6 +99,8 @@ pub(crate) struct Oracle {
     ended_met: usize,
     /// Copies that were dropped because a queue was full, in processes that are gone.
     dropped_before: usize,
+    /// Messages that were not retained, in processes that are gone.
+    not_retained_before: usize,
     refused_before: bool,
     /// Of the ledger of this process.
     gauges: Option<Arc<Gauges>>,
@@ -114,12 +120,14 @@ impl Oracle {
             matches: scenario.filters.iter().map(|filter| filter.matches.clone()).collect(),
             filters: scenario.filters.iter().map(|filter| filter.text.clone()).collect(),
             is_shared: scenario.filters.iter().map(|filter| filter.is_shared).collect(),
+            has_plain: scenario.plain_per_mille > 0,
             is_key_ordered: scenario.ledger.dispatch != Dispatch::RoundRobin,
             crashes: 0,
             has_jumped: false,
             ended_before: 0,
             ended_met: 0,
             dropped_before: 0,
+            not_retained_before: 0,
             refused_before: false,
             gauges: None,
             has_journal_failed: false,

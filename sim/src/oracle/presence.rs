@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ledger::Gauges;
-use session::Now;
+use base::Now;
+use protocol::Gauges;
 use wire::{Qos, ReasonCode};
 
 use super::{MessageNo, Oracle};
@@ -158,6 +158,7 @@ impl Oracle {
         self.crashes += 1;
         self.ended_before += self.gauge(|gauges| &gauges.ended_by_full_queue);
         self.dropped_before += self.dropped_by_queue();
+        self.not_retained_before += self.gauge_of_not_retained();
         self.refused_before |= self.has_refused();
         self.gauges = None;
         for client in &mut self.presence.clients {
@@ -234,8 +235,12 @@ impl Oracle {
             || self.gauge(|gauges| &gauges.publishes_refused) > 0
     }
 
-    /// Messages that went to subscribers and were not retained.
+    /// Messages that went to subscribers and were not retained, in this process or another.
     pub(super) fn not_retained(&self) -> usize {
+        self.not_retained_before + self.gauge_of_not_retained()
+    }
+
+    fn gauge_of_not_retained(&self) -> usize {
         self.gauge(|gauges| &gauges.retained_refused) + self.gauge(|gauges| &gauges.unrecorded)
     }
 

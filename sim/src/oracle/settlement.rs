@@ -223,6 +223,12 @@ impl Oracle {
                 acknowledged
             }
             None if retained().any(|(message, _)| message.is_empty) => return Ok(()),
+            // A value of QoS 0 that there is no memory for clears its topic, because what there was is out of date.
+            None if self.not_retained() > 0
+                && retained().any(|(message, _)| message.qos == Qos::AtMostOnce) =>
+            {
+                return Ok(());
+            }
             None => 0,
         };
         let later = retained().find(|(message, _)| {

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::thread;
 
+use base::Message;
 use journal::record::encode_group;
 use journal::{Journal, Status};
 use ledger::{
     Address, Fetched, Granted, Incarnation, Keeper, Lsn, MessageId, Needs, Progress, QueueFull, Queued,
     Record, Refusal, Settings, Wanted,
 };
-use session::Message;
 use topic::TopicName;
 use wire::{Delivery, PacketId, Publish, Qos};
 

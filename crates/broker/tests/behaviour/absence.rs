@@ -1,7 +1,8 @@
 //! After an absence of the whole process (it was stopped, or its machine was suspended) nobody is ended for what nobody
 //! could do meanwhile.
 
-use session::{Budget, Settings};
+use base::Budget;
+use session::Settings;
 use wire::{Connect, Packet, Publish, Version};
 
 use crate::world::{HIGH_WATER_BYTES, Peer, World, bytes, name, settings, utf8};
@@ -116,7 +117,7 @@ fn memory_is_not_taken_from_those_who_could_do_nothing_during_an_absence() {
     world.feed(peer, &packet);
     world.wait(11_000);
     let limit = world.budget.tight_bytes() + 10_000 - world.budget.used_bytes();
-    let tight = world.budget.charge(session::Purpose::Outputs, limit);
+    let tight = world.budget.charge(base::Purpose::Outputs, limit);
     // In the middle of a look: clients are noted, and would be judged now.
     world.wait(3_000);
     world.stop(10_000);

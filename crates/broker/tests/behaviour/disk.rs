@@ -173,7 +173,7 @@ fn a_subscription_that_could_not_be_recorded_is_counted_and_takes_nothing() {
     connect.properties.session_expiry_interval_secs = Some(60);
     world.send(peer, &connect.into());
     world.packets(peer);
-    let held = |world: &World| world.budget.held_bytes(session::Purpose::Subscriptions);
+    let held = |world: &World| world.budget.held_bytes(base::Purpose::Subscriptions);
     let before = held(&world);
     world.disk = Disk::Full;
     for number in 0..5 {

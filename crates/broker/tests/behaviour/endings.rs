@@ -172,7 +172,7 @@ fn what_is_subscribed_and_unsubscribed_in_one_breath_leaves_nothing() {
             say_and_end(&mut world, frog, &words, End::Disconnect);
         }
         assert_eq!(world.subscriptions(), 0, "{version}");
-        assert_eq!(world.budget.held_bytes(session::Purpose::Subscriptions), 0, "{version}");
+        assert_eq!(world.budget.held_bytes(base::Purpose::Subscriptions), 0, "{version}");
     }
 }
 

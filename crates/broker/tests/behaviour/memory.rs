@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use session::{Budget, Charge, Purpose, Settings};
+use base::{Budget, Charge, Purpose};
+use session::Settings;
 use wire::{
     Binary, Connect, Delivery, MessageProperties, PacketId, PubAck, PubAckReason, Publish, PublishTopic, Qos,
     SubscribeProperties, SubscriptionOptions, TopicAlias, Version, Will,
@@ -398,6 +399,62 @@ fn open_exchanges_of_those_who_are_away_leave_room_for_who_comes() {
     assert!(!world.budget.is_tight());
     world.connect(0, Version::V5, "new");
     drop(rest);
+}
+
+/// A client that comes back begins its exchanges again, and has to stay for what waits for it.
+#[test]
+fn a_few_exchanges_of_qos_2_are_begun_while_memory_is_short() {
+    let mut world = world(1);
+    let peer = world.connect(0, Version::V3_1_1, "peer");
+    let tight = make_tight(&world);
+    for number in 1..=20 {
+        let delivery = Delivery::ExactlyOnce { packet_id: packet_id(number), dup: true };
+        world.send(peer, &Publish { delivery, ..Publish::new(name("t"), b"x") }.into());
+    }
+    assert_eq!(world.packets(peer).len(), 20, "it gets a PUBREC for each");
+    let _rest = world.budget.charge(Purpose::Outputs, MIB + 1 - world.budget.used_bytes());
+    for number in 21..=40 {
+        let delivery = Delivery::ExactlyOnce { packet_id: packet_id(number), dup: true };
+        world.send(peer, &Publish { delivery, ..Publish::new(name("t"), b"x") }.into());
+    }
+    assert!(world.socket(peer).closed, "all memory is used");
+    drop(tight);
+}
+
+/// Before MQTT 5 a message that is refused gets no answer. What the client acknowledges comes behind the messages that it
+/// sends again, and may be what frees the memory.
+#[test]
+fn a_client_whose_messages_are_refused_is_read_on_while_memory_is_short() {
+    let settings = Settings { receive_max: 2, ..settings() };
+    for versions in [Version::V3_1, Version::V3_1_1] {
+        let mut world = World::with_budget(1, settings.clone(), Budget::new(MIB));
+        let publisher = world.connect(0, Version::V5, "publisher");
+        let (away, _) = knock(&mut world, 0, &lasting(Version::V5, "away"), Version::V5);
+        subscribe(&mut world, away, "away");
+        world.hang_up(away);
+        let (peer, _) = knock(&mut world, 0, &lasting(versions, "peer"), versions);
+        subscribe(&mut world, peer, "t");
+        publish(&mut world, publisher, "t", &[7; 10_000], false);
+        assert_eq!(world.packets(peer).len(), 1);
+        let _tight = make_tight(&world);
+        let mut sent = Vec::new();
+        for number in 1..=10 {
+            let delivery = match number % 2 {
+                0 => Delivery::AtLeastOnce { packet_id: packet_id(number), dup: false },
+                _ => Delivery::ExactlyOnce { packet_id: packet_id(number), dup: false },
+            };
+            let again = Publish { delivery, ..Publish::new(name("away"), b"refused") };
+            sent.extend(bytes(&again.into(), versions));
+        }
+        sent.extend(bytes(&PubAck::new(packet_id(1), PubAckReason::Success).into(), versions));
+        world.feed(peer, &sent);
+        assert_eq!(world.ledger().in_flight.load(Ordering::Relaxed), 0, "PUBACK was read");
+        assert!(world.packets(peer).is_empty() && !world.socket(peer).closed);
+        world.wait(6_000);
+        assert!(world.socket(peer).closed, "it has to hear that its messages were not stored");
+        assert_eq!(world.ledger().queued.load(Ordering::Relaxed), 0, "none of them was");
+        world.assert_account();
+    }
 }
 
 /// Who holds the memory pays: not its publishers, nor who listens to the same.

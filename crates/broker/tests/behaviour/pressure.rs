@@ -1,6 +1,6 @@
 //! Full subscribers: who waits for them, and who does not.
 
-use index::ShardId;
+use base::ShardId;
 use session::Settings;
 use wire::{
     Delivery, PacketId, PubAck, PubAckReason, Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
@@ -339,6 +339,28 @@ fn one_that_is_behind_by_bytes_is_so_until_a_quarter_is_left() {
     }
     let mut answers = world.packets(publisher).len();
     assert_eq!(answers, 5, "one is under way, and four wait: 240 of 256 KiB");
+    // Six wait; after so many acknowledgements five, four, three, two, one.
+    for acknowledged in 1..=5 {
+        world.send(reader, &PubAck::new(packet_id(acknowledged), PubAckReason::Success).into());
+        answers += world.packets(publisher).len();
+        assert_eq!(answers, if acknowledged < 5 { 5 } else { 7 }, "after {acknowledged}");
+    }
+}
+
+/// One message may be longer than what makes a client behind.
+#[test]
+fn nobody_is_behind_because_of_a_few_messages_however_long_they_are() {
+    let mut world = World::with(1, Settings { inflight_max: 1, packet_bytes_max: 400_000, ..settings() });
+    let reader = world.connect(0, Version::V5, "reader");
+    subscribe_once_at_least(&mut world, reader, "t");
+    let publisher = world.connect(0, Version::V5, "p");
+    let mut answers = 0;
+    for number in 1..=7 {
+        let delivery = Delivery::AtLeastOnce { packet_id: packet_id(number), dup: false };
+        world.send(publisher, &Publish { delivery, ..Publish::new(name("t"), &[7; 300_000]) }.into());
+        answers += world.packets(publisher).len();
+    }
+    assert_eq!(answers, 5, "one is under way, and four wait");
     // Six wait; after so many acknowledgements five, four, three, two, one.
     for acknowledged in 1..=5 {
         world.send(reader, &PubAck::new(packet_id(acknowledged), PubAckReason::Success).into());

@@ -1,6 +1,6 @@
 //! QoS 1 and 2 between sessions that end with their connections.
 
-use ledger::Gauges;
+use protocol::Gauges;
 use wire::{
     Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
     Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,

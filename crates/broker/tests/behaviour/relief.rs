@@ -1,6 +1,7 @@
 //! Memory that is held by clients that do nothing: it comes back though nobody sends anything.
 
-use session::{Budget, Purpose, Settings};
+use base::{Budget, Purpose};
+use session::Settings;
 use wire::{
     Connect, Delivery, PacketId, PubRel, PubRelReason, Publish, PublishTopic, Qos, SubscribeProperties,
     SubscriptionOptions, TopicAlias, Version,
@@ -22,7 +23,7 @@ fn beginning(len: usize) -> Vec<u8> {
 }
 
 /// Somebody who does not care what it says holds so much that new clients are refused.
-fn make_tight(world: &World) -> session::Charge {
+fn make_tight(world: &World) -> base::Charge {
     world.budget.charge(Purpose::Outputs, world.budget.tight_bytes() + 10_000 - world.budget.used_bytes())
 }
 
@@ -433,4 +434,21 @@ fn subscriptions_leave_room_for_others() {
     assert!(peers.into_iter().all(|peer| is_open(&mut world, peer)));
     assert!(world.total(|counters| counters.refused_subscriptions_memory.value()) >= 3);
     assert!(world.budget.used_bytes() < MIB / 2, "{:?}", world.budget);
+}
+
+/// Messages of the ledger's queue for which the output of the client has no room are held for that client, as others are.
+#[test]
+fn messages_that_wait_for_room_in_an_output_are_given_back() {
+    let mut world = world(1, MIB);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let reader = world.accept(0, Version::V3_1_1);
+    let mut connect = Connect::new(Version::V3_1_1, utf8("reader"));
+    connect.clean_start = false;
+    world.send(reader, &connect.into());
+    world.outside[0].full = true;
+    leave_waiting(&mut world, publisher, reader, 3);
+    let _held = make_tight(&world);
+    world.wait(10_000);
+    assert!(!is_open(&mut world, reader), "it holds memory and makes no progress");
+    assert_eq!(world.total(|counters| counters.ended_memory.value()), 1);
 }

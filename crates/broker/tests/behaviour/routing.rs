@@ -248,7 +248,7 @@ fn a_large_message_to_many_arrives_whole_in_every_shape() {
 /// Where keys keep their order, QoS 0 has them too: each publisher has one member, on whatever shard they are.
 #[test]
 fn a_publisher_of_qos_0_keeps_to_one_member_of_an_ordered_group() {
-    let dispatch = index::Dispatch::KeyOrdered(index::Key::Publisher);
+    let dispatch = base::Dispatch::KeyOrdered(base::Key::Publisher);
     let mut world = World::with_ledger(2, ledger::Settings { dispatch, ..ledger::Settings::default() });
     let members: Vec<Peer> = (0..4)
         .map(|number| {

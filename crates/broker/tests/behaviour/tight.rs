@@ -97,6 +97,27 @@ fn what_was_acknowledged_while_the_process_was_full_is_sent_when_it_is_not() {
     world.assert_account();
 }
 
+/// Nothing waits for the receiver: what waits for others takes neither its time nor its messages.
+#[test]
+fn a_message_that_is_stored_does_not_wait_because_the_outputs_of_others_are_full() {
+    let mut world = World::new(1);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let [reading, stuck] = ["reading", "stuck"].map(|client_id| {
+        let receiver = world.connect(0, Version::V5, client_id);
+        subscribe(&mut world, receiver, "a", Qos::AtLeastOnce);
+        receiver
+    });
+    world.socket(stuck).stuck = true;
+    publish(&mut world, publisher, "a", "before", once_at_least(1));
+    world.packets(reading);
+    world.outside[0].full = true;
+    world.outside[0].has_memory = true;
+    let sent = world.socket(stuck).sent.len();
+    publish(&mut world, publisher, "a", "x", once_at_least(1));
+    assert_eq!(world.packets(reading), [r#"PUBLISH q1 id=2 "a" 1 B "x""#]);
+    assert_eq!(world.socket(stuck).sent.len(), sent, "something waits for it already");
+}
+
 #[test]
 fn retained_messages_come_when_the_process_is_not_full_any_more() {
     let mut world = World::new(1);

@@ -1,6 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE with very many filters: a bounded number of them is taken in a turn.
 
-use session::{Purpose, Settings};
+use base::Purpose;
+use session::Settings;
 use topic::TopicFilter;
 use wire::{
     Connect, ConnectProperties, OneOrMore, PacketId, Qos, RequestedFilter, Subscribe, SubscribeProperties,

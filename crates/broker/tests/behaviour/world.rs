@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, Subscriber};
 use broker::{Cause, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
-use index::{ConnectionId, ShardId, Subscriber, Subscriptions, Target};
-use ledger::{Command, Durability, Ledger, Lsn, Progress, Record, Refusal, Reply};
-use session::{Budget, Charge, Now, Purpose, Settings};
+use index::{Subscriptions, Target};
+use ledger::{Ledger, Lsn, Progress, Record, Refusal};
+use protocol::{Command, Durability, Reply};
+use session::Settings;
 use topic::{TopicFilter, TopicName};
 use wire::{
     Connect, Decoded, Limits, OneOrMore, Packet, PacketId, Publish, Qos, Role, Subscribe,
@@ -61,6 +63,8 @@ pub(crate) struct Outside {
     pub(crate) notices: Vec<String>,
     /// The whole process is full: what may be refused is.
     pub(crate) full: bool,
+    /// Too much waits in outputs, but there is memory.
+    pub(crate) has_memory: bool,
     /// Too much is under way to the ledger, or to other shards.
     pub(crate) ledger_is_over: bool,
     pub(crate) mail_is_over: bool,
@@ -125,6 +129,13 @@ impl Effects for Outside {
             _ if self.full => Room::Full,
             Some(socket) if socket.over => Room::Over,
             _ => Room::Open,
+        }
+    }
+
+    fn room_for_stored(&self, connection: ConnectionId, bytes: usize) -> Room {
+        match self.room(connection, bytes) {
+            Room::Full if self.has_memory && self.waiting_bytes(connection) == 0 => Room::Open,
+            room => room,
         }
     }
 
@@ -347,7 +358,7 @@ impl World {
     }
 
     /// What the ledger holds and has done.
-    pub(crate) fn ledger(&self) -> Arc<ledger::Gauges> {
+    pub(crate) fn ledger(&self) -> Arc<protocol::Gauges> {
         self.ledger.gauges()
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use client::{Client, Qos};
 
 use super::finding::{Finding, Unit, Value, Verdict};
-use super::{Failure, Probe, leave, message, needs_qos};
+use super::{Add, Failure, Probe, leave, message, needs_qos};
 
 /// Requested Session Expiry Interval: 30 days.
 const SESSION_SECS: u32 = 30 * 24 * 3_600;
@@ -18,26 +18,26 @@ const SLOW_PAYLOAD_BYTES: usize = 1_000;
 /// Maximum number of unacknowledged messages.
 const WINDOW: usize = 100;
 
-pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    findings.push(session(probe).await.unwrap_or_else(|why| Finding::failed("session", why)));
+pub(crate) async fn all(probe: &Probe, add: Add<'_>) {
+    let found = probe.check("session", session(probe)).await;
+    add(vec![found.unwrap_or_else(|why| Finding::failed("session", why))]);
     let mut rates = Vec::new();
     for qos in Qos::ALL {
         let what = format!("order, QoS {}", qos.level());
-        let numbers = order(probe, qos).await;
+        let numbers = probe.check(&what, order(probe, qos)).await;
         rates.push(rate(&numbers, qos));
         let found = numbers.map(|numbers| in_order(probe, &what, &numbers));
-        findings.push(found.unwrap_or_else(|why| Finding::failed(&what, why)));
+        add(vec![found.unwrap_or_else(|why| Finding::failed(&what, why))]);
     }
-    findings.extend(
-        slow(probe).await.unwrap_or_else(|why| vec![Finding::failed("beside a slow subscriber", why)]),
-    );
-    findings.extend(rates);
+    let what = "beside a slow subscriber";
+    let found = probe.check(what, slow(probe)).await;
+    add(found.unwrap_or_else(|why| vec![Finding::failed(what, why)]));
+    add(rates);
     for qos in Qos::ALL {
         let what = format!("round trip, QoS {}", qos.level());
-        findings.push(latency(probe, &what, qos).await.unwrap_or_else(|why| Finding::failed(&what, why)));
+        let found = probe.check(&what, latency(probe, &what, qos)).await;
+        add(vec![found.unwrap_or_else(|why| Finding::failed(&what, why))]);
     }
-    findings
 }
 
 /// Checks whether a session and its messages outlive the connection, and notes the expiry that the server grants.
@@ -148,6 +148,8 @@ fn rate(numbers: &Result<Numbers, Failure>, qos: Qos) -> Finding {
         Ok(Numbers { count, elapsed, .. }) => {
             Finding::measured(&what, Value::Rate { messages: *count, elapsed: *elapsed }, Verdict::Fine)
         }
+        // The row about the order says where the broker disappeared.
+        Err(Failure::Disappeared(_)) => Finding::failed(&what, Failure::Gone),
         Err(why) => Finding::failed(&what, why.clone()),
     }
 }
@@ -217,6 +219,7 @@ async fn slow(probe: &Probe) -> Result<Vec<Finding>, Failure> {
     let longest = publish_numbers(probe, &publisher, &topic, Qos::AtLeastOnce, SLOW_PAYLOAD_BYTES).await;
     let (acknowledged, arrives) = match longest {
         Ok(longest) => (Ok(longest), drain(probe, &mut messages).await),
+        Err(why) if !probe.is_there().await => return Err(why),
         Err(why) => (Err(why), Err("nothing was acknowledged".into())),
     };
     leave(publisher).await;
@@ -251,7 +254,7 @@ async fn latency(probe: &Probe, what: &str, qos: Qos) -> Result<Finding, Failure
     for _ in 0..probe.arguments.messages {
         let began = Instant::now();
         drop(client.publish(&message(&topic, b"ping", qos)?).await.map_err(|error| error.to_string())?);
-        probe.hear(&mut messages).await?;
+        drop(probe.hear(&mut messages).await?);
         times.push(began.elapsed());
     }
     leave(client).await;

@@ -94,6 +94,7 @@ impl Finding {
     pub(crate) fn of_check(what: &str, found: Result<(), Failure>, said: Option<bool>) -> Self {
         let verdict = match (&found, said) {
             (Ok(()), Some(false)) | (Err(Failure::Failed(_)), Some(true)) => Verdict::Wrong,
+            (Err(Failure::Disappeared(_)), _) => Verdict::Wrong,
             _ => Verdict::Fine,
         };
         let measured = Some(match found {
@@ -121,7 +122,8 @@ impl Value {
     fn of_failure(failure: Failure) -> Self {
         match failure {
             Failure::Failed(why) => Self::No(why),
-            Failure::NotTried(_) => Self::NotTried(failure.to_string()),
+            Failure::Disappeared(_) => Self::No(failure.to_string()),
+            Failure::NotTried(_) | Failure::Gone => Self::NotTried(failure.to_string()),
         }
     }
 

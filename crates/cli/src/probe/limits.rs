@@ -3,7 +3,7 @@
 use client::Client;
 
 use super::finding::{Finding, Unit, Value, Verdict};
-use super::{Failure, Probe, leave, message, surest};
+use super::{Add, Failure, Probe, leave, message, surest};
 
 /// Maximum length of a string: its length field has two bytes.
 const STRING_BYTES_MAX: usize = 65_535;
@@ -14,26 +14,24 @@ const LEVELS_MAX: usize = STRING_BYTES_MAX / 2 + 1;
 /// Precision of the measured payload size.
 const PAYLOAD_STEP_BYTES: usize = 1 << 10;
 
-pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
+pub(crate) async fn all(probe: &Probe, add: Add<'_>) {
     let own = probe.prefix.len();
     let payload = |bytes: usize| (probe.topic("payload"), vec![b'x'; bytes]);
-    let largest = largest(probe, 1, probe.arguments.payload_max, PAYLOAD_STEP_BYTES, payload).await;
+    let tried = probe.arguments.payload_max;
+    let largest = largest(probe, 1, tried, PAYLOAD_STEP_BYTES, payload);
+    let largest = probe.check("payload", largest).await;
+    let limit = Limit { what: "payload", unit: Unit::Bytes, tried, step: PAYLOAD_STEP_BYTES };
+    add(vec![limit.found(largest, payload_promised(probe).await)]);
+
     let topic = |bytes: usize| (format!("{}/{}", probe.prefix, "x".repeat(bytes - own - 1)), Vec::new());
-    let longest = self::largest(probe, own + 2, STRING_BYTES_MAX, 1, topic).await;
+    let longest = probe.check("topic", self::largest(probe, own + 2, STRING_BYTES_MAX, 1, topic)).await;
+    let limit = Limit { what: "topic", unit: Unit::Bytes, tried: STRING_BYTES_MAX, step: 1 };
+    add(vec![limit.found(longest, None)]);
+
     let levels = |levels: usize| (probe.prefix.clone() + &"/x".repeat(levels - 1), Vec::new());
-    let levels_max = LEVELS_MAX - own / 2;
-    let deepest = self::largest(probe, 1, levels_max, 1, levels).await;
-    vec![
-        Limit {
-            what: "payload",
-            unit: Unit::Bytes,
-            tried: probe.arguments.payload_max,
-            step: PAYLOAD_STEP_BYTES,
-        }
-        .found(largest, payload_promised(probe).await),
-        Limit { what: "topic", unit: Unit::Bytes, tried: STRING_BYTES_MAX, step: 1 }.found(longest, None),
-        Limit { what: "topic, levels", unit: Unit::Levels, tried: levels_max, step: 1 }.found(deepest, None),
-    ]
+    let tried = LEVELS_MAX - own / 2;
+    let deepest = probe.check("topic, levels", self::largest(probe, 1, tried, 1, levels)).await;
+    add(vec![Limit { what: "topic, levels", unit: Unit::Levels, tried, step: 1 }.found(deepest, None)]);
 }
 
 /// Payload size that follows from the broker's Maximum Packet Size (section 3.2.2.3.6).
@@ -41,6 +39,9 @@ async fn payload_promised(probe: &Probe) -> Option<usize> {
     /// PUBLISH without topic and payload: fixed header, length of the topic, packet identifier, length of the
     /// properties.
     const REST_BYTES: usize = 5 + 2 + 2 + 1;
+    if probe.is_gone.get() {
+        return None;
+    }
     let client = probe.connect("limits").await.ok()?;
     let packet_bytes = client.server().packet_bytes_max.and_then(|bytes| usize::try_from(bytes).ok());
     leave(client).await;

@@ -8,7 +8,7 @@ use client::{
 };
 
 use super::finding::{Finding, Unit, Value};
-use super::{Failure, Probe, finding, leave, message, name, needs, needs_qos, said, surest};
+use super::{Add, Failure, Probe, finding, leave, message, name, needs, needs_qos, said, surest};
 
 /// Checks which versions the broker supports. Without any, nothing else can be tested.
 pub(crate) async fn versions(probe: &mut Probe) -> Result<Vec<Finding>, Failure> {
@@ -49,51 +49,37 @@ pub(crate) fn said_of(server: &Server) -> Vec<Finding> {
 }
 
 /// Checks all features that are optional for a server, and some that are required.
-pub(crate) async fn all(probe: &Probe) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    match probe.connect("offers").await {
-        Ok(client) => {
-            let server = client.server().clone();
-            for qos in Qos::ALL {
-                let is_said = said(&server, qos <= server.qos_max);
-                findings.push(finding(
-                    &format!("QoS {}", qos.level()),
-                    round_trip(probe, &client, qos).await,
-                    is_said,
-                ));
-            }
-            let available = server.wildcard_subscriptions_available;
-            findings.push(finding("wildcards", wildcards(probe, &client).await, said(&server, available)));
-            let available = server.shared_subscriptions_available;
-            findings.push(finding(
-                "shared subscriptions",
-                shared(probe, &client).await,
-                said(&server, available),
-            ));
-            let available = server.retain_available;
-            findings.push(finding(
-                "retained messages",
-                retained(probe, &client).await,
-                said(&server, available),
-            ));
-            if probe.version.is_5() {
-                let available = server.subscription_identifiers_available;
-                let found = identifiers(probe, &client).await;
-                findings.push(finding("subscription identifiers", found, said(&server, available)));
-                // These features are required.
-                findings.push(finding(
-                    "No Local, Retain As Published",
-                    options(probe, &client).await,
-                    Some(true),
-                ));
-                findings.push(finding("message expiry", expiry(probe, &client).await, Some(true)));
-                findings.push(finding("will", will(probe, &client).await, Some(true)));
-            }
-            leave(client).await;
-        }
-        Err(why) => findings.push(Finding::failed("a connection", why)),
+pub(crate) async fn all(probe: &Probe, add: Add<'_>) {
+    let client = match probe.check("a connection", probe.connect("offers")).await {
+        Ok(client) => client,
+        Err(why) => return add(vec![Finding::failed("a connection", why)]),
+    };
+    let server = client.server().clone();
+    for qos in Qos::ALL {
+        let what = format!("QoS {}", qos.level());
+        let found = probe.check(&what, round_trip(probe, &client, qos)).await;
+        add(vec![finding(&what, found, said(&server, qos <= server.qos_max))]);
     }
-    findings
+    let available = server.wildcard_subscriptions_available;
+    let found = probe.check("wildcards", wildcards(probe, &client)).await;
+    add(vec![finding("wildcards", found, said(&server, available))]);
+    let available = server.shared_subscriptions_available;
+    let found = probe.check("shared subscriptions", shared(probe, &client)).await;
+    add(vec![finding("shared subscriptions", found, said(&server, available))]);
+    let found = probe.check("retained messages", retained(probe, &client)).await;
+    add(vec![finding("retained messages", found, said(&server, server.retain_available))]);
+    if probe.version.is_5() {
+        let available = server.subscription_identifiers_available;
+        let found = probe.check("subscription identifiers", identifiers(probe, &client)).await;
+        add(vec![finding("subscription identifiers", found, said(&server, available))]);
+        // These features are required.
+        let what = "No Local, Retain As Published";
+        add(vec![finding(what, probe.check(what, options(probe, &client)).await, Some(true))]);
+        let what = "message expiry";
+        add(vec![finding(what, probe.check(what, expiry(probe, &client)).await, Some(true))]);
+        add(vec![finding("will", probe.check("will", will(probe, &client)).await, Some(true))]);
+    }
+    leave(client).await;
 }
 
 async fn round_trip(probe: &Probe, client: &Client, qos: Qos) -> Result<(), Failure> {

@@ -125,6 +125,10 @@ fn certificate_advice(wrong: &CertificateError) -> Option<&'static str> {
         Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. } => {
             "it is to be renewed, unless the clock of this machine is wrong"
         }
+        // OpenSSL makes such a certificate if it signs a request without extensions.
+        Other(error) if format!("{error:?}").contains("UnsupportedCertVersion") => {
+            "it is of X.509 version 1: have it signed again as version 3, with the host as subjectAltName"
+        }
         // OpenSSL marks self-signed certificates as those of an authority, unless told otherwise.
         Other(error) if format!("{error:?}").contains("CaUsedAsEndEntity") => {
             "it is that of an authority: have the authority sign another one for the server"

@@ -14,9 +14,12 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::ServerCertVerifier;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{self, CipherSuite, ClientConfig, RootCertStore, SupportedProtocolVersion};
+use tokio_rustls::rustls::{
+    self, CipherSuite, ClientConfig, InconsistentKeys, RootCertStore, SupportedProtocolVersion,
+};
 
 use crate::dial::{Layer, TransportError};
 use crate::endpoint::Duplex;
@@ -225,12 +228,13 @@ impl TlsOptions {
             .with_protocol_versions(self.versions())
             .map_err(TlsError::Configuration)?
             .dangerous()
-            .with_custom_certificate_verifier(self.verifier(provider)?);
+            .with_custom_certificate_verifier(self.verifier(Arc::clone(&provider))?);
         let mut config = match &self.identity {
             Some(identity) => {
                 let (certificates, key) = identity.read()?;
-                let config = config.with_client_auth_cert(certificates, key);
-                config.map_err(|error| TlsError::Identity { error, key: identity.key.clone() })?
+                let identity = certified(certificates, key, &provider)
+                    .map_err(|error| TlsError::Identity { error, key: identity.key.clone() })?;
+                config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
             }
             None => config.with_no_client_auth(),
         };
@@ -292,6 +296,22 @@ impl Tls {
         };
         let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
         connected.map_err(|error| TransportError::new(Layer::Tls, host, fault_of(&error), error).into())
+    }
+}
+
+/// Combines the client's certificates with their key.
+///
+/// Only a key that certainly belongs to another certificate is refused. A certificate that rustls cannot read, such as
+/// one of X.509 version 1, is sent as it is: the server decides.
+fn certified(
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, rustls::Error> {
+    let identity = CertifiedKey::new(certificates, provider.key_provider.load_private_key(key)?);
+    match identity.keys_match() {
+        Err(error @ rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(error),
+        _ => Ok(identity),
     }
 }
 

@@ -3,7 +3,9 @@
 mod authenticated;
 mod ended;
 mod endpoint;
+mod flooded;
 mod inbox;
+mod names;
 mod peer;
 mod published;
 mod received;

@@ -81,6 +81,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         (&mut self.stream).take(bytes).read_buf(&mut self.input).await.expect("in order");
     }
 
+    /// Sends bytes as long as the client reads, and returns whether the client has read all of them.
+    ///
+    /// Needs the paused clock of a test: time passes only when the client waits too.
+    pub(crate) async fn flood(&mut self, bytes: &[u8]) -> bool {
+        timeout(Duration::from_secs(1), self.stream.write_all(bytes)).await.is_ok()
+    }
+
     /// The client's next packet, formatted on one line.
     pub(crate) async fn next(&mut self) -> String {
         self.next_of(|packet| packet.to_string()).await.unwrap_or_else(|| END.to_owned())
@@ -118,6 +125,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         packet.into().encode(self.version, &mut bytes).expect("in order");
         self.stream.write_all(&bytes).await.expect("in order");
         self.stream.flush().await.expect("in order");
+    }
+
+    /// Sends a packet that the client may refuse before it has read all of it.
+    pub(crate) async fn send_or_fail<'p>(&mut self, packet: impl Into<Packet<'p>>) {
+        let mut bytes = Vec::new();
+        packet.into().encode(self.version, &mut bytes).expect("in order");
+        let _ = self.stream.write_all(&bytes).await;
     }
 
     /// Sends all packets in one write.

@@ -63,7 +63,7 @@ async fn a_message_is_acknowledged_when_it_is_taken() {
     peer.send(publish(Qos::AtLeastOnce, 7)).await;
     peer.send(publish(Qos::ExactlyOnce, 8)).await;
     assert_eq!(peer.next().await, "PUBREC id=8 Success", "once there, it may not come again");
-    messages.next().await.expect("the first");
+    drop(messages.next().await.expect("the first"));
     assert_eq!(peer.next().await, "PUBACK id=7 Success");
     assert_eq!(messages.next().await.expect("the second").qos(), Qos::ExactlyOnce);
 }
@@ -99,7 +99,7 @@ async fn what_is_accepted_before_the_end_is_acknowledged_before_it() {
         );
         let mut messages = messages.expect("granted");
         peer.send(publish(Qos::AtLeastOnce, 7)).await;
-        messages.next().await.expect("a message");
+        drop(messages.next().await.expect("a message"));
         client.disconnect().await.expect("nothing is under way");
         assert_eq!(peer.next().await, "PUBACK id=7 Success");
         assert!(peer.next().await.starts_with("DISCONNECT"));
@@ -263,9 +263,9 @@ async fn a_full_stream_holds_back_others_only_when_receive_maximum_is_used_up() 
     }
     peer.send(Publish::new(topic!("b"), b"2")).await;
     for _ in 0..6 {
-        full.next().await.expect("nothing is lost");
+        drop(full.next().await.expect("nothing is lost"));
     }
-    other.next().await.expect("it came behind them");
+    drop(other.next().await.expect("it came behind them"));
     assert_eq!(full.dropped(), 0);
 }
 
@@ -278,7 +278,7 @@ async fn an_acknowledgement_comes_through_messages_that_its_own_task_does_not_ta
     for _ in 0..50 {
         peer.send(publish(Qos::AtMostOnce, 0)).await;
     }
-    messages.next().await.expect("a message");
+    drop(messages.next().await.expect("a message"));
     let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("c"), b"you") };
     let acknowledgement = client.publish(&message).await.expect("queued");
     assert_eq!(peer.next().await, "PUBLISH q1 id=3 \"c\" 3 B \"you\"");
@@ -353,11 +353,11 @@ async fn what_has_no_room_may_be_dropped_at_qos_0() {
     for _ in 0..10 {
         peer.send(publish(Qos::AtMostOnce, 0)).await;
     }
-    full.next().await.expect("the first");
-    full.next().await.expect("the second");
+    drop(full.next().await.expect("the first"));
+    drop(full.next().await.expect("the second"));
     assert_eq!(full.next().await.expect("it waited").qos(), Qos::AtLeastOnce);
     peer.send(Publish::new(topic!("b"), b"2")).await;
-    other.next().await.expect("all before it have been looked at");
+    drop(other.next().await.expect("all before it have been looked at"));
     let left = drain(&mut full).await;
     assert_eq!(full.dropped() + left, 10, "each is there or counted");
 }
@@ -486,7 +486,7 @@ async fn a_late_unsuback_ends_no_newer_stream_of_its_filter() {
         server
     );
     ended.expect("it is ended");
-    new.expect("granted").next().await.expect("a message");
+    drop(new.expect("granted").next().await.expect("a message"));
 }
 
 /// Subscribes to `a/b` and to `c`, both with QoS 1.
@@ -513,11 +513,11 @@ async fn what_a_dropped_stream_leaves_does_not_hold_back_acknowledgements() {
     let (dropped, mut kept) = two_streams(&mut peer, &client).await;
     peer.send(publish(Qos::AtLeastOnce, 1)).await;
     peer.send(other(2)).await;
-    kept.next().await.expect("a message");
+    drop(kept.next().await.expect("a message"));
     drop(dropped);
     peer.send(publish(Qos::AtLeastOnce, 3)).await;
     peer.send(other(4)).await;
-    kept.next().await.expect("a message");
+    drop(kept.next().await.expect("a message"));
     for number in 1..=4 {
         assert_eq!(peer.next().await, format!("PUBACK id={number} Success"));
     }
@@ -534,7 +534,7 @@ async fn what_a_dropped_stream_leaves_comes_again_if_the_connection_ends() {
     peer.send(publish(Qos::AtLeastOnce, 2)).await;
     peer.send(other(3)).await;
     for _ in 0..2 {
-        kept.next().await.expect("a message");
+        drop(kept.next().await.expect("a message"));
     }
     drop(dropped);
     client.disconnect().await.expect("nothing is under way");
@@ -553,7 +553,7 @@ async fn what_nobody_claims_does_not_hold_back_acknowledgements() {
     );
     let mut kept = kept.expect("granted");
     peer.send(other(3)).await;
-    kept.next().await.expect("a message");
+    drop(kept.next().await.expect("a message"));
     assert_eq!(peer.next().await, "PUBACK id=1 Success");
     assert_eq!(peer.next().await, "PUBACK id=3 Success");
     assert_eq!(peer.next().await, "PUBREC id=2 Success");

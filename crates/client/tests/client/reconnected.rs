@@ -337,7 +337,7 @@ async fn a_subscription_that_was_not_made_again_in_time_is_made_on_the_next_conn
     let number = line["SUBSCRIBE id=".len()..].split(' ').next().and_then(|number| number.parse().ok());
     peer.send(two_granted(number.expect("a number"))).await;
     peer.send(Publish::new(topic!("b"), b"hey")).await;
-    inbox.next().await.expect("a message");
+    drop(inbox.next().await.expect("a message"));
     drop(peer);
     let (mut peer, _) = listener.accepted(true).await;
     drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
@@ -361,5 +361,5 @@ async fn mqtt_3_1_does_not_say_whether_there_is_a_session() {
     let (mut peer, _) = listener.accepted(false).await;
     peer.suback(SubAckReason::GrantedQos0).await;
     peer.send(Publish::new(topic!("a"), b"hey")).await;
-    messages.next().await.expect("a message");
+    drop(messages.next().await.expect("a message"));
 }

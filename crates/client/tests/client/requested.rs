@@ -31,7 +31,7 @@ async fn answer(peer: &mut Peer, correlation: &[u8], payload: &[u8]) {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_belongs_to_its_question() {
-    let (mut peer, _client, mut requester) = requester().await;
+    let (mut peer, _client, requester) = requester().await;
     let late = requester.request(&question(Qos::AtMostOnce), Duration::from_secs(1)).await;
     assert!(matches!(late, Err(RequestError::TimedOut)));
     let first = peer.correlation().await;
@@ -45,12 +45,32 @@ async fn an_answer_belongs_to_its_question() {
     assert_eq!(answered.expect("it came").payload(), b"in time");
 }
 
+#[tokio::test(start_paused = true)]
+async fn questions_are_asked_at_the_same_time_over_one_subscription() {
+    let (mut peer, _client, requester) = requester().await;
+    let question = question(Qos::AtMostOnce);
+    let server = async {
+        let (first, second) = (peer.correlation().await, peer.correlation().await);
+        answer(&mut peer, &second, b"second").await;
+        answer(&mut peer, b"of somebody else", b"third").await;
+        answer(&mut peer, &first, b"first").await;
+    };
+    let other = requester.clone();
+    let (first, second, ()) =
+        tokio::join!(requester.request(&question, LONG), other.request(&question, LONG), server);
+    assert_eq!(first.expect("it came").payload(), b"first");
+    assert_eq!(second.expect("it came").payload(), b"second");
+    drop(peer);
+    let ended = requester.request(&question, LONG).await;
+    assert!(matches!(ended, Err(RequestError::Ended(_))), "{ended:?}");
+}
+
 /// Several requesters may have the same response topic, and receive each other's answers.
 #[tokio::test(start_paused = true)]
 async fn no_two_questions_of_anybody_are_taken_for_each_other() {
     let mut seen = HashSet::new();
     for _ in 0..3 {
-        let (mut peer, _client, mut requester) = requester().await;
+        let (mut peer, _client, requester) = requester().await;
         for _ in 0..3 {
             let asked = requester.request(&question(Qos::AtMostOnce), Duration::from_secs(1)).await;
             assert!(matches!(asked, Err(RequestError::TimedOut)));
@@ -61,7 +81,7 @@ async fn no_two_questions_of_anybody_are_taken_for_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_says_where_its_answer_goes() {
-    let (mut peer, _client, mut requester) = requester().await;
+    let (mut peer, _client, requester) = requester().await;
     let asked = requester.request(&question(Qos::AtMostOnce), Duration::from_secs(1)).await;
     assert!(matches!(asked, Err(RequestError::TimedOut)));
     let line = peer.next().await;
@@ -70,7 +90,7 @@ async fn a_question_says_where_its_answer_goes() {
 
 #[tokio::test]
 async fn a_question_that_nobody_hears_does_not_wait() {
-    let (mut peer, _client, mut requester) = requester().await;
+    let (mut peer, _client, requester) = requester().await;
     let server = async {
         assert!(peer.next().await.starts_with("PUBLISH q1 id=2"));
         peer.send(PubAck::new(id(2), PubAckReason::NoMatchingSubscribers)).await;
@@ -82,14 +102,14 @@ async fn a_question_that_nobody_hears_does_not_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_may_wait_for_ever() {
-    let (mut peer, _client, mut requester) = requester().await;
+    let (mut peer, _client, requester) = requester().await;
     let question = question(Qos::AtMostOnce);
     let server = async {
         let correlation = peer.correlation().await;
         answer(&mut peer, &correlation, b"!").await;
     };
     let (answered, ()) = tokio::join!(requester.request(&question, Duration::MAX), server);
-    answered.expect("it came");
+    drop(answered.expect("it came"));
 }
 
 #[tokio::test]

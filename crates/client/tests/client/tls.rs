@@ -4,10 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use client::rustls::client::danger::HandshakeSignatureValid;
 use client::rustls::pki_types::pem::PemObject;
-use client::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use client::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use client::rustls::server::WebPkiClientVerifier;
-use client::rustls::{RootCertStore, ServerConfig, crypto::ring};
+use client::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use client::rustls::{
+    self, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    crypto::ring,
+};
 use client::{
     Client, Ended, Endpoint, Fault, Options, State, Tls, TlsError, TlsOptions, TlsVersion, Version,
 };
@@ -142,6 +147,77 @@ async fn a_client_shows_who_it_is_and_what_it_speaks() {
     let (fault, error) = disagree(&server, stranger.build().expect("all is there")).await;
     assert_eq!(fault, Fault::Application);
     assert!(error.ends_with(": the server does not take our certificate"), "{error}");
+}
+
+/// Accepts any certificate of a client, also one that it cannot read.
+#[derive(Debug)]
+struct AnyClient;
+
+impl ClientCertVerifier for AnyClient {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// `openssl x509 -req` without extensions makes such certificates. The server decides whether they are good enough.
+#[tokio::test]
+async fn a_certificate_of_version_1_is_sent_as_it_is() {
+    let authority = Authority::new("ours");
+    let Identity { certificate: pem, key } = authority.sign("localhost");
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().expect("versions");
+    let builder = builder.with_client_cert_verifier(Arc::new(AnyClient));
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
+    let server =
+        TlsAcceptor::from(Arc::new(builder.with_single_cert(vec![certificate(&pem)], key).expect("both")));
+    let (old, key) = (include_str!("version_1.crt"), include_str!("version_1.key"));
+    for version in [TlsVersion::V1_2, TlsVersion::V1_3] {
+        let options = TlsOptions::new().root_pem(authority.pem()).client_certificate_pem(old, key);
+        let tls = options.version(version).build().expect("a certificate and its key");
+        let (listener, port) = listen().await;
+        let serve = async {
+            let stream = accept(&listener, &server).await.expect("a handshake");
+            let seen = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
+            Peer::on(stream, Version::V5).converse().await;
+            seen
+        };
+        let (seen, ()) = tokio::join!(serve, converse(Endpoint::tcp("localhost", port).tls(tls)));
+        assert_eq!(seen, Some(vec![certificate(old)]));
+    }
+    let others = authority.sign("sensor").key;
+    let mixed = TlsOptions::new().root_pem(authority.pem()).client_certificate_pem(old, others);
+    assert!(mixed.build().is_ok(), "nobody can read the key in the certificate");
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ async fn each_packet_is_shown_with_its_sender() {
             peer.suback(SubAckReason::GrantedQos0)
         );
         peer.send(Publish::new(topic!("a"), b"hey")).await;
-        messages.expect("granted").next().await.expect("a message");
+        drop(messages.expect("granted").next().await.expect("a message"));
         let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("a"), b"you") };
         let acknowledgement = client.publish(&message).await.expect("queued");
         assert!(peer.next().await.starts_with("PUBLISH"));
@@ -78,7 +78,7 @@ async fn each_attempt_in_vain_says_why_and_streams_go_on() {
     let is_vain = |state: &State| matches!(state, State::Reconnecting(Ended::Io(_)));
     drop(state.wait_for(is_vain).await.expect("the driver is there"));
     for _ in 0..3 {
-        messages.next().await.expect("it had come before");
+        drop(messages.next().await.expect("it had come before"));
     }
 }
 

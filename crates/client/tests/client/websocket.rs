@@ -118,6 +118,60 @@ async fn a_text_frame_ends_the_connection() {
     assert!(refused.expect_err("it is no MQTT").to_string().contains("MQTT-6.0.0-1"));
 }
 
+/// The client answers pings. A server that does not read the answers must not fill the client's memory.
+#[tokio::test]
+async fn answers_to_pings_are_bounded() {
+    const PINGS: usize = 300_000;
+    let (listener, port) = listen().await;
+    let server = async {
+        let mut stream = accept(&listener, Some("mqtt")).await.into_inner();
+        let mut ping = vec![0x89, 125];
+        ping.extend_from_slice(&[b'x'; 125]);
+        let pings = ping.repeat(1_000);
+        for _ in 0..PINGS / 1_000 {
+            stream.write_all(&pings).await.expect("the client reads");
+        }
+        stream.write_all(&[0x88, 0]).await.expect("the client reads");
+        let (mut answers, mut buffer) = (0, vec![0; 1 << 16]);
+        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+            answers += count;
+        }
+        answers
+    };
+    let connect = Client::connect_to(endpoint(port), Options::new(Version::V5));
+    let (answers, refused) = tokio::join!(server, connect);
+    refused.expect_err("the server has closed the connection");
+    // Two sockets have buffers of several MiB.
+    assert!(answers < PINGS * 131 / 2, "{answers} bytes were kept for the server");
+}
+
+#[tokio::test]
+async fn the_reason_of_a_close_frame_is_told() {
+    let close = |code: u16, reason: &str| {
+        let mut frame = vec![0x88, u8::try_from(2 + reason.len()).expect("short")];
+        frame.extend_from_slice(&code.to_be_bytes());
+        frame.extend_from_slice(reason.as_bytes());
+        frame
+    };
+    for (frame, said) in [
+        (close(1008, "not\nyou"), r"has closed it with code 1008 (not\nyou)"),
+        (close(1011, ""), "has closed it with code 1011"),
+        (close(1000, ""), "the server has closed the connection"),
+        (vec![0x88, 0], "the server has closed the connection"),
+    ] {
+        let (listener, port) = listen().await;
+        let server = async {
+            let mut stream = accept(&listener, Some("mqtt")).await.into_inner();
+            stream.write_all(&frame).await.expect("it is there");
+            stream
+        };
+        let connect = Client::connect_to(endpoint(port), Options::new(Version::V5));
+        let (_stream, refused) = tokio::join!(server, connect);
+        let refused = refused.expect_err("it is closed").to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
 #[tokio::test]
 async fn a_frame_is_no_larger_than_packets_may_be() {
     let (listener, port) = listen().await;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use session::PartsError;
+use base::PartsError;
 use topic::{FilterError, TopicError};
 use wire::Utf8Error;
 

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::{Identifiers, Interest};
+use base::{Identifiers, Interest, Message, Parts};
 use ledger::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
-use session::{Message, Parts};
 use topic::{TopicFilter, TopicName};
 use wire::{PacketId, Qos, SubscriptionIdentifier, Utf8};
 

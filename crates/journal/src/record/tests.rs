@@ -3,12 +3,11 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use index::Interest;
+use base::{Interest, Message, Now};
 use ledger::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use session::{Message, Now};
 use topic::TopicName;
 use wire::{MessageProperties, PacketId, Publish, Qos, Utf8};
 

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use index::{Dispatch, Key, Subscriptions};
-use ledger::{Cause, Ledger, Record, Settings};
+use base::{Budget, Charge, Dispatch, Key, Purpose};
+use index::Subscriptions;
+use ledger::{Ledger, Record, Settings};
+use protocol::Cause;
 use wire::ReasonCode;
 
 use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, message, message_with, payloads, shapes};
@@ -209,4 +211,102 @@ fn what_another_reader_has_in_memory_is_sent_without_being_read() {
     assert!(stage.sink.wanted.is_empty(), "all of it is in memory");
     assert_eq!(drain(&mut stage, &second), numbers(0..5));
     stage.check_account();
+}
+
+const MIB: usize = 1 << 20;
+
+/// A process with 1 MiB of memory and a session that is away, for which 100 messages of 1 kB wait on disk.
+fn short_of_memory() -> (Stage, Arc<Budget>) {
+    let budget = Arc::new(Budget::new(MIB));
+    let mut stage = Stage::with_budget(settings(), &budget);
+    let publisher = away(&mut stage, "a");
+    for number in 1..=100 {
+        stage.publish(&publisher, number, &message("a", &[7; 1_000], QOS_1));
+    }
+    (stage, budget)
+}
+
+/// Somebody else holds memory, until so much is held.
+fn hold(budget: &Arc<Budget>, bytes: usize) -> Charge {
+    budget.charge(Purpose::Outputs, bytes - budget.used_bytes())
+}
+
+/// Otherwise many readers that come at the same time would hold more than there is.
+#[test]
+fn little_is_read_ahead_and_sent_while_memory_is_short() {
+    let (mut stage, budget) = short_of_memory();
+    let _held = hold(&budget, MIB / 16 * 15);
+    let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
+    stage.ledger.work(stage.now, &mut stage.sink);
+    let wanted = stage.sink.wanted.len();
+    assert!((10..=16).contains(&wanted), "{wanted} of 1 kB");
+    stage.work();
+    let sent = stage.delivered(&reader);
+    assert!((10..=17).contains(&sent.len()), "{} of 1 kB", sent.len());
+    sent.iter().for_each(|deliver| stage.acknowledge(&reader, deliver.what, ReasonCode::Success));
+    assert_eq!(sent.len() + drain(&mut stage, &reader).len(), 100);
+    stage.check_account();
+}
+
+/// The same for messages that its client has had on an earlier connection.
+#[test]
+fn little_is_sent_again_while_memory_is_short() {
+    let (mut stage, budget) = short_of_memory();
+    let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
+    assert_eq!(stage.delivered(&reader).len(), 100);
+    stage.leave(&reader, Cause::Normal);
+    let _held = hold(&budget, MIB / 16 * 15);
+    let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
+    stage.ledger.work(stage.now, &mut stage.sink);
+    let wanted = stage.sink.wanted.len();
+    assert!((10..=16).contains(&wanted), "{wanted} of 1 kB");
+    stage.work();
+    let sent = stage.delivered(&reader);
+    assert!((10..=17).contains(&sent.len()) && sent.iter().all(|deliver| deliver.dup), "{}", sent.len());
+    sent.iter().for_each(|deliver| stage.acknowledge(&reader, deliver.what, ReasonCode::Success));
+    assert_eq!(sent.len() + drain(&mut stage, &reader).len(), 100);
+    stage.check_account();
+}
+
+/// It is read again if its client comes back without having acknowledged it.
+#[test]
+fn what_was_sent_while_memory_is_short_is_not_in_memory() {
+    let (mut stage, budget) = short_of_memory();
+    let _held = hold(&budget, MIB / 16 * 15);
+    for is_again in [false, true] {
+        let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
+        let sent = stage.delivered(&reader);
+        assert!(sent.len() >= 10 && sent[0].dup == is_again, "{}", sent.len());
+        let before = budget.held_bytes(Purpose::Messages);
+        drop(sent);
+        let freed = before - budget.held_bytes(Purpose::Messages);
+        assert!(freed > 10_000, "{freed} bytes that the shard had, again: {is_again}");
+        stage.leave(&reader, Cause::Normal);
+    }
+    let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
+    assert_eq!(drain(&mut stage, &reader).len(), 100);
+    stage.check_account();
+}
+
+#[test]
+fn nothing_is_read_when_all_memory_is_used_and_soon_when_there_is_some() {
+    for has_had_them in [false, true] {
+        let (mut stage, budget) = short_of_memory();
+        if has_had_them {
+            let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
+            assert_eq!(stage.delivered(&reader).len(), 100);
+            stage.leave(&reader, Cause::Normal);
+        }
+        let held = hold(&budget, MIB + 1);
+        let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
+        stage.ledger.work(stage.now, &mut stage.sink);
+        assert!(stage.sink.wanted.is_empty(), "{} are read", stage.sink.wanted.len());
+        drop(held);
+        let next_ms = stage.ledger.poll_timeout().expect("nobody tells that there is memory");
+        assert!(next_ms <= stage.now.monotonic_ms + 1_000, "{next_ms}");
+        stage.now.monotonic_ms = next_ms;
+        stage.work();
+        assert_eq!(drain(&mut stage, &reader).len(), 100);
+        stage.check_account();
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use index::Dispatch;
-use ledger::{Delivered, Reply, Settings};
+use base::Dispatch;
+use ledger::Settings;
+use protocol::{Delivered, Reply};
 use wire::ReasonCode;
 
 use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, id_of, message};
@@ -117,7 +118,7 @@ impl Reader {
 }
 
 fn by_publisher() -> Dispatch {
-    Dispatch::KeyOrdered(index::Key::Publisher)
+    Dispatch::KeyOrdered(base::Key::Publisher)
 }
 
 /// Nobody waits for what the server publishes itself: the time for which publishers wait begins with the first that does.
@@ -269,6 +270,37 @@ fn the_only_reader_is_waited_for_while_it_takes_a_marks_worth_in_five_seconds() 
     let mut race = Race::new(&[("a", 6)], Dispatch::RoundRobin);
     race.run_secs(30);
     assert!(race.queued() < 3 * BRAKE_MESSAGES, "{} wait", race.queued());
+}
+
+/// While the process was stopped, nobody could acknowledge anything.
+#[test]
+fn an_absence_of_the_process_is_not_the_slowness_of_a_reader() {
+    let mut race = Race::new(&[("a", 6)], Dispatch::RoundRobin);
+    race.run_secs(10);
+    for _ in 0..5 {
+        race.stage.now.monotonic_ms += 60_000;
+        race.stage.now.unix_ms += 60_000;
+        race.run_secs(9);
+        assert!(race.queued() < 3 * BRAKE_MESSAGES, "{} wait", race.queued());
+    }
+}
+
+/// One message may be longer than the bytes of the mark.
+#[test]
+fn nobody_waits_because_of_a_few_messages_however_long_they_are() {
+    let payload = vec![7; 300 << 10];
+    for filter in ["a", "$share/g/a"] {
+        let mut stage = Stage::new();
+        let reader = stage.client("reader", &Ask::lasting(60).window(10));
+        stage.subscribe(&reader, filter, at_qos(QOS_1));
+        let publisher = stage.client("publisher", &Ask::clean());
+        let mut answers = 0;
+        for id in 1..=20 {
+            stage.publish(&publisher, id, &message("a", &payload, QOS_1));
+            answers += stage.stored(&publisher).len();
+        }
+        assert_eq!(answers, 5, "{filter}: a few may wait");
+    }
 }
 
 /// A reader that was given up is trusted again when it has taken what waited, and not before.

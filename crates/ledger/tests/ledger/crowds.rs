@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use index::{Dispatch, Key};
-use ledger::{Cause, Command, Reply, Settings};
+use base::{Dispatch, Key};
+use ledger::Settings;
+use protocol::{Cause, Command, Reply};
 use wire::ReasonCode;
 
 use crate::stage::{Ask, Client, QOS_0, QOS_1, Stage, at_qos, count, message, packet_id, payloads};

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use index::{Interest, Subscriptions};
-use ledger::{Cause, Command, CursorId, Delivered, Ledger, Record, Reply, Settings};
-use session::Message;
+use base::{Interest, Message};
+use index::Subscriptions;
+use ledger::{Ledger, Record, Settings};
+use protocol::{Cause, Command, CursorId, Delivered, Reply};
 use wire::{Qos, ReasonCode};
 
 use crate::stage::{
@@ -20,23 +21,22 @@ fn a_cursor_waits_for_the_queue_that_it_brings_to() {
         stage.emit(&retained(&format!("t/{number:04}"), number.to_string().as_bytes(), QOS_1));
     }
     let client = stage.client("c", &Ask::lasting(60));
-    stage.subscribe(&client, "t/#", at_qos(QOS_1));
+    stage.subscribe_to(&client, "t/#", at_qos(QOS_1), vec!["t/#".into()]);
     let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
     stage.handle(
         shard,
         Command::Retained { connection, id, filter: "t/#".into(), queue: Some(client.queue()) },
     );
-    stage.handle(shard, Command::Credit { connection, id, queue: Some(client.queue()) });
+    stage.handle(shard, Command::Credit { connection, id });
     let mut found = Vec::new();
     let mut is_done = false;
     while !is_done || count(&stage.gauges().queued) + count(&stage.gauges().in_flight) > 0 {
         for (_, reply) in stage.replies() {
             match reply {
                 Reply::Retained { messages, done, .. } => {
+                    assert!(messages.is_empty(), "they are in the queue");
                     is_done = done;
-                    let interest = at_qos(QOS_1);
-                    stage.handle(shard, Command::Queue { origin: client.origin(), id, messages, interest });
-                    stage.handle(shard, Command::Credit { connection, id, queue: Some(client.queue()) });
+                    stage.handle(shard, Command::Credit { connection, id });
                 }
                 Reply::Deliver(deliver) => {
                     assert!(deliver.retain);
@@ -89,7 +89,7 @@ fn a_cursor_that_finds_nothing_is_over_when_it_is_opened() {
         let id = CursorId(number);
         stage.handle(shard, Command::Retained { connection, id, filter: filter.into(), queue: None });
         let begun = stage.replies().iter().any(|(_, reply)| is_open(reply));
-        stage.handle(shard, Command::Credit { connection, id, queue: None });
+        stage.handle(shard, Command::Credit { connection, id });
         let found = stage.replies().into_iter().map(|(_, reply)| match reply {
             Reply::Retained { messages, .. } => messages.len(),
             _ => 0,
@@ -113,7 +113,7 @@ fn steps_of_cursors_stop_when_the_shards_have_no_room_for_more() {
         let client = stage.client(&format!("c{number}"), &Ask::clean());
         let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
         stage.handle(shard, Command::Retained { connection, id, filter: "t".into(), queue: None });
-        stage.handle(shard, Command::Credit { connection, id, queue: None });
+        stage.handle(shard, Command::Credit { connection, id });
     }
     for _ in 0..2 {
         stage.sink.replies.clear();
@@ -186,8 +186,7 @@ impl Reader {
 
     fn credit(&mut self) {
         let (connection, id) = (self.client.place.connection, CursorId(self.cursors));
-        let queue = Some(self.client.queue());
-        self.stage.handle(self.client.place.shard, Command::Credit { connection, id, queue });
+        self.stage.handle(self.client.place.shard, Command::Credit { connection, id });
     }
 
     /// The connection ends, perhaps with the process, and the client comes back.
@@ -253,14 +252,14 @@ impl Reader {
     }
 
     fn step(&mut self, id: CursorId, messages: Vec<Arc<Message>>, done: bool) {
-        let interest = self.interest;
-        let is_once = |message: &Arc<Message>| message.qos().min(interest.qos()) == QOS_0;
-        let (once, more): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_once);
-        for message in once {
+        if !messages.is_empty() {
+            let connection = self.client.place.connection;
+            self.stage.handle(self.client.place.shard, Command::Took { connection, id });
+        }
+        for message in messages {
+            assert_eq!(message.qos().min(self.interest.qos()), QOS_0, "others are in the queue");
             self.repeated += usize::from(!self.seen.insert(text(&message)));
         }
-        let origin = self.client.origin();
-        self.stage.handle(self.client.place.shard, Command::Queue { origin, id, messages: more, interest });
         self.is_done = done;
         if !done {
             self.credit();
@@ -321,6 +320,40 @@ fn what_changes_while_the_client_is_away_comes_once() {
     }
 }
 
+/// What a step found for the queue waits until the shard has taken in the rest of it.
+#[test]
+fn a_value_that_is_replaced_meanwhile_does_not_come_behind_its_successor() {
+    let mut stage = Stage::new();
+    stage.emit(&retained("t/0", b"once", QOS_0));
+    stage.emit(&retained("t/1", b"old", QOS_1));
+    let mut reader = Reader::new(stage, at_qos(QOS_1));
+    let replies = reader.stage.replies();
+    replies.into_iter().for_each(|(_, reply)| reader.hear(reply));
+    let [(_, step)] = <[_; 1]>::try_from(reader.stage.replies()).expect("one step");
+    assert_eq!(payloads(&reader.stage.delivered(&reader.client)), [""; 0], "it waits for the shard");
+    reader.stage.emit(&retained("t/1", b"new", QOS_1));
+    reader.hear(step);
+    reader.run(&mut Dice(1), u64::MAX);
+    assert_eq!(reader.seen, BTreeSet::from(["once".to_owned(), "new".to_owned()]));
+    assert!(reader.is_done);
+}
+
+/// Retain Handling 2 leaves the cursor of the subscription before it alone: what was found for it comes at its QoS.
+#[test]
+fn a_subscription_that_changes_meanwhile_does_not_change_what_was_found() {
+    let mut stage = Stage::new();
+    stage.emit(&retained("t/0", b"once", QOS_0));
+    stage.emit(&retained("t/1", b"more", QOS_1));
+    let mut reader = Reader::new(stage, at_qos(QOS_1));
+    let replies = reader.stage.replies();
+    replies.into_iter().for_each(|(_, reply)| reader.hear(reply));
+    let [(_, step)] = <[_; 1]>::try_from(reader.stage.replies()).expect("one step");
+    reader.stage.subscribe(&reader.client, ALL, at_qos(QOS_0));
+    reader.hear(step);
+    let [deliver] = <[_; 1]>::try_from(reader.stage.delivered(&reader.client)).expect("one message");
+    assert_eq!((text(&deliver.message).as_str(), deliver.qos), ("more", QOS_1));
+}
+
 /// [ABUSE W-09]: a repeated SUBSCRIBE with Retain Handling 0 replaces the stream that runs.
 #[test]
 fn asking_again_replaces_the_cursor() {
@@ -369,15 +402,17 @@ fn a_value_that_ends_its_session_has_no_address() {
     let mut stage = Stage::with(settings);
     let client = stage.client("full", &Ask::lasting(60).window(1));
     stage.subscribe(&client, "a", at_qos(QOS_1));
-    let value = retained("r", b"value", QOS_1);
-    stage.emit(&value);
-    for _ in 0..4 {
-        stage.emit(&message("a", b"x", QOS_1));
-        stage.work();
-    }
-    assert!(stage.ended(&client).is_empty());
-    let (origin, id, interest) = (client.origin(), CursorId(1), at_qos(QOS_1));
+    stage.emit(&retained("r", b"value", QOS_1));
+    stage.subscribe_to(&client, "r", at_qos(QOS_1), vec!["r".into()]);
+    let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
+    let queue = Some(client.queue());
+    stage.handle(shard, Command::Retained { connection, id, filter: "r".into(), queue });
+    stage.emit(&message("a", b"x", QOS_1));
+    stage.work();
+    // Nothing waits when the step is asked for.
+    stage.handle(shard, Command::Credit { connection, id });
+    (0..3).for_each(|_| stage.emit(&message("a", b"x", QOS_1)));
     stage.sink.is_message_asked_for = true;
-    stage.handle(client.place.shard, Command::Queue { origin, id, messages: vec![value], interest });
+    stage.work();
     assert_eq!(stage.ended(&client), [ReasonCode::QuotaExceeded]);
 }

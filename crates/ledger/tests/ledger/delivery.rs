@@ -1,7 +1,7 @@
 //! Messages on their way through the queue of a session that lasts.
 
-use ledger::{Cause, Reply};
-use session::Ticket;
+use base::Ticket;
+use protocol::{Cause, Reply};
 use wire::ReasonCode;
 
 use crate::stage::{

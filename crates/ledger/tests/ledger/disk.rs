@@ -1,7 +1,8 @@
 //! What is recorded together, who waits for it, and what is said when it cannot be.
 
-use ledger::{Cause, Durability, Ledger, Lsn, MessageId, Record, Reply, Settings};
-use session::{Budget, Message, Purpose, Ticket};
+use base::{Budget, Message, Purpose, Ticket};
+use ledger::{Ledger, Lsn, MessageId, Record, Settings};
+use protocol::{Cause, Durability, Reply};
 use wire::{Qos, ReasonCode};
 
 use crate::stage::{Ask, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, message, packet_id, payloads, retained};
@@ -42,7 +43,7 @@ fn what_concerns_no_session_that_lasts_is_not_recorded() {
     stage.leave(&clean, Cause::WithWill);
     stage.work();
     for payload in [&b"1 second"[..], b"2 seconds", b""] {
-        let uptime = session::Message::of_server("$SYS/broker/uptime", payload).expect("a topic");
+        let uptime = base::Message::of_server("$SYS/broker/uptime", payload).expect("a topic");
         stage.emit(&std::sync::Arc::new(uptime));
     }
     assert!(stage.sink.groups.is_empty(), "{:?}", stage.sink.groups);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ledger::{Cause, Reply};
-use session::Ticket;
+use base::Ticket;
+use protocol::{Cause, Reply};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::stage::{
@@ -170,7 +170,7 @@ fn no_more_are_under_way_than_the_window_takes() {
     let first = open.pop_first().expect("three of them");
     stage.received(&subscriber, first);
     assert!(stage.delivered(&subscriber).is_empty(), "until PUBCOMP");
-    let what = ledger::Delivered::Session { queue: subscriber.queue(), packet_id: first };
+    let what = protocol::Delivered::Session { queue: subscriber.queue(), packet_id: first };
     stage.acknowledge(&subscriber, what, ReasonCode::Success);
     assert_eq!(stage.delivered(&subscriber).len(), 1);
 }

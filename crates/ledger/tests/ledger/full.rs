@@ -2,8 +2,9 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use index::Level;
-use ledger::{Cause, QueueFull, Record, Settings};
+use base::Level;
+use ledger::{QueueFull, Record, Settings};
+use protocol::Cause;
 use wire::ReasonCode;
 
 use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, message, payloads, retained};
@@ -86,7 +87,7 @@ fn a_publisher_is_refused_and_nobody_gets_the_message() {
 #[test]
 fn the_oldest_or_the_newest_message_is_dropped() {
     let dropped =
-        |stage: &Stage, counter: fn(&ledger::Gauges) -> &AtomicUsize| count(counter(&stage.gauges()));
+        |stage: &Stage, counter: fn(&protocol::Gauges) -> &AtomicUsize| count(counter(&stage.gauges()));
     for (queue_full, expected) in
         [(QueueFull::DropOldest, ["2", "3", "4"]), (QueueFull::DropNewest, ["1", "2", "3"])]
     {
@@ -148,7 +149,7 @@ fn acknowledgements_are_withheld_while_a_queue_grows_too_much() {
     assert_eq!(stage.stored(&publisher).len(), 0);
     stage.now.monotonic_ms += 1;
     let tickets: Vec<_> = stage.stored(&publisher).into_iter().map(|(ticket, _)| ticket).collect();
-    let expected: Vec<_> = (5..=10).map(|id| session::Ticket::PubAck(crate::stage::packet_id(id))).collect();
+    let expected: Vec<_> = (5..=10).map(|id| base::Ticket::PubAck(crate::stage::packet_id(id))).collect();
     assert_eq!(tickets, expected, "in their order");
     drop(subscriber);
 }
@@ -168,7 +169,7 @@ fn what_is_withheld_keeps_its_order_and_goes_on_when_the_queue_goes_down() {
     // The reader takes what waits.
     stage.replies();
     let in_flight =
-        ledger::Delivered::Session { queue: subscriber.queue(), packet_id: crate::stage::packet_id(1) };
+        protocol::Delivered::Session { queue: subscriber.queue(), packet_id: crate::stage::packet_id(1) };
     stage.acknowledge(&subscriber, in_flight, ReasonCode::Success);
     for _ in 0..2 {
         for deliver in stage.delivered(&subscriber) {
@@ -176,7 +177,7 @@ fn what_is_withheld_keeps_its_order_and_goes_on_when_the_queue_goes_down() {
         }
     }
     let tickets: Vec<_> = stage.stored(&publisher).into_iter().map(|(ticket, _)| ticket).collect();
-    let expected: Vec<_> = (5..=7).map(|id| session::Ticket::PubAck(crate::stage::packet_id(id))).collect();
+    let expected: Vec<_> = (5..=7).map(|id| base::Ticket::PubAck(crate::stage::packet_id(id))).collect();
     assert_eq!(tickets, expected);
 }
 

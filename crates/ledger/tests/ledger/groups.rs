@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{Cause, Command, Deliver, Delivered, QueueFull, Record, Settings};
+use ledger::{QueueFull, Record, Settings};
+use protocol::{Cause, Command, Deliver, Delivered};
 use wire::{Qos, ReasonCode};
 
 use crate::stage::{
@@ -416,7 +417,7 @@ fn a_full_group_may_refuse_messages_or_drop_new_ones() {
 /// What came back from a member and has expired goes, though no member comes; however much of it there is.
 #[test]
 fn what_a_member_gave_back_expires() {
-    for dispatch in [index::Dispatch::RoundRobin, index::Dispatch::KeyOrdered(index::Key::Publisher)] {
+    for dispatch in [base::Dispatch::RoundRobin, base::Dispatch::KeyOrdered(base::Key::Publisher)] {
         let mut stage = Stage::with(Settings { dispatch, ..Settings::default() });
         let away = member(&mut stage, "away", &Ask::lasting(60));
         stage.leave(&away, Cause::Normal);

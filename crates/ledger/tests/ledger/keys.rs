@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use index::{Dispatch, Key};
-use ledger::{Cause, Command, Deliver, Delivered, Ledger, QueueFull, Record, Settings};
-use session::Message;
+use base::{Dispatch, Key, Message};
+use ledger::{Ledger, QueueFull, Record, Settings};
+use protocol::{Cause, Command, Deliver, Delivered};
 use wire::{Qos, ReasonCode};
 
 use crate::stage::{

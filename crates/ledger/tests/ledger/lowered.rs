@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use index::Subscriptions;
-use ledger::{Cause, Ledger, OverLimits, QueueFull, Record, Settings};
+use ledger::{Ledger, OverLimits, QueueFull, Record, Settings};
+use protocol::Cause;
 use wire::ReasonCode;
 
 use crate::stage::{Ask, QOS_0, QOS_1, Stage, at_qos, count, message, payloads, retained};

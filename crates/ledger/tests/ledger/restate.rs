@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use index::{ShardId, Subscriptions};
-use ledger::{
-    Cause, Command, CursorId, Effects, Keeper, Ledger, Lsn, Needs, Progress, Record, Refusal, Reply,
-    Settings, Turnover,
-};
+use base::ShardId;
+use index::Subscriptions;
+use ledger::{Effects, Keeper, Ledger, Lsn, Needs, Progress, Record, Refusal, Settings, Turnover};
+use protocol::{Cause, Command, CursorId, Reply};
 use wire::ReasonCode;
 
 use crate::stage::{
@@ -260,7 +259,7 @@ fn messages_that_a_group_has_lent() {
     let lent = stage.delivered(&clean);
     check(&mut stage);
     let connection = clean.place.connection;
-    if let ledger::Delivered::Group { group, entry } = lent[0].what {
+    if let protocol::Delivered::Group { group, entry } = lent[0].what {
         stage.handle(clean.place.shard, Command::Sent { group, entry, connection });
     }
     check(&mut stage);
@@ -308,13 +307,8 @@ fn bring(stage: &mut Stage, client: &Client) {
     let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
     let queue = Some(client.queue());
     stage.handle(shard, Command::Retained { connection, id, filter: "t/#".into(), queue });
-    stage.handle(shard, Command::Credit { connection, id, queue });
-    for (_, reply) in stage.replies() {
-        if let Reply::Retained { messages, .. } = reply {
-            let interest = at_qos(QOS_1);
-            stage.handle(shard, Command::Queue { origin: client.origin(), id, messages, interest });
-        }
-    }
+    stage.handle(shard, Command::Credit { connection, id });
+    drop(stage.replies());
 }
 
 /// Numbers that were given are not given again as long as something that is recorded speaks of them.

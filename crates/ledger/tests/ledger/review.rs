@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use index::{Change, Subscriptions};
-use ledger::{Cause, Command, CursorId, Ledger, Record, Reply, Settings};
+use ledger::{Ledger, Record, Settings};
+use protocol::{Cause, Command, CursorId, Reply};
 use topic::TopicFilter;
 use wire::ReasonCode;
 
@@ -37,7 +38,7 @@ fn walk(stage: &mut Stage, client: &Client) -> (usize, usize) {
     let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
     let queue = client.subscriber.queue;
     stage.handle(shard, Command::Retained { connection, id, filter: "#".into(), queue });
-    stage.handle(shard, Command::Credit { connection, id, queue });
+    stage.handle(shard, Command::Credit { connection, id });
     let (mut got, mut waiting, mut is_done) = (0, 0, false);
     loop {
         let replies = stage.replies();
@@ -47,12 +48,10 @@ fn walk(stage: &mut Stage, client: &Client) -> (usize, usize) {
         }
         for (_, reply) in replies {
             match reply {
-                Reply::Retained { messages, done, .. } => {
-                    let (origin, interest) = (client.origin(), at_qos(QOS_1));
-                    stage.handle(shard, Command::Queue { origin, id, messages, interest });
+                Reply::Retained { done, .. } => {
                     is_done |= done;
                     if !done {
-                        stage.handle(shard, Command::Credit { connection, id, queue });
+                        stage.handle(shard, Command::Credit { connection, id });
                     }
                 }
                 Reply::Deliver(deliver) => {
@@ -76,7 +75,7 @@ fn retained_messages_come_at_the_pace_of_the_queue() {
             stage.emit(&retained(&format!("r/{value}"), b"x", QOS_1));
         }
         let client = stage.client("client", &Ask::lasting(60).window(100));
-        stage.subscribe(&client, "#", at_qos(QOS_1));
+        stage.subscribe_to(&client, "#", at_qos(QOS_1), vec!["#".into()]);
         let (got, waiting) = walk(&mut stage, &client);
         assert_eq!(got, values);
         assert!(waiting <= queue_messages_max / 2, "{waiting}");

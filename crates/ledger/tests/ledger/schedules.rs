@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use index::{Dispatch, Interest, Key, Place, Subscriptions};
-use ledger::{Cause, Command, Deliver, Delivered, Ledger, Lsn, QueueFull, Record, Reply, Settings};
-use session::{Message, Ticket};
+use base::{Dispatch, Interest, Key, Message, Place, Ticket};
+use index::Subscriptions;
+use ledger::{Ledger, Lsn, QueueFull, Record, Settings};
+use protocol::{Cause, Command, Deliver, Delivered, Reply};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, message_of, packet_id, text};

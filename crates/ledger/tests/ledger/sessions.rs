@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use index::ShardId;
-use ledger::{Cause, Command, QueueFull, Reply, Settings};
+use base::ShardId;
+use ledger::{QueueFull, Settings};
+use protocol::{Cause, Command, Reply};
 use wire::ReasonCode;
 
 use crate::stage::{Ask, Client, QOS_1, Stage, at_qos, count, message, payloads};

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use index::{Dispatch, Key};
-use ledger::{Cause, Command, Ledger, Record, Reply, Settings};
+use base::{Dispatch, Key};
+use ledger::{Ledger, Record, Settings};
+use protocol::{Cause, Command, Reply};
 use wire::ReasonCode;
 
 use crate::stage::{Ask, Client, QOS_1, Stage, at_qos, count, message, packet_id, payloads};
@@ -319,7 +320,7 @@ fn cursors_of_a_client_that_leaves_are_forgotten_bit_by_bit() {
     let (shard, connection, queue) = (client.place.shard, client.place.connection, client.subscriber.queue);
     for number in 0..CURSORS {
         let filter = format!("t/{number}").into();
-        stage.handle(shard, Command::Retained { connection, id: ledger::CursorId(number), filter, queue });
+        stage.handle(shard, Command::Retained { connection, id: protocol::CursorId(number), filter, queue });
     }
     stage.replies();
     stage.leave(&client, Cause::Normal);

@@ -1,6 +1,7 @@
 //! The size of what is committed, and what counts as freeing space.
 
-use ledger::{Command, Record};
+use ledger::Record;
+use protocol::Command;
 use wire::ReasonCode;
 
 use crate::stage::{Ask, Client, QOS_0, QOS_1, Stage, at_qos, count, message_with, packet_id, retained};
@@ -248,7 +249,7 @@ fn values_in_memory_alone_are_not_live_on_the_disk() {
     let mut stage = stage();
     let clean = stage.client("clean", &Ask::clean());
     let before = stage.ledger.live_bytes();
-    let uptime = session::Message::of_server("$SYS/broker/uptime", &[b'x'; 1_000]).expect("a topic");
+    let uptime = base::Message::of_server("$SYS/broker/uptime", &[b'x'; 1_000]).expect("a topic");
     stage.emit(&std::sync::Arc::new(uptime));
     stage.sink.no_space = true;
     for number in 0..10 {
@@ -276,7 +277,7 @@ fn a_will_for_too_many_queues_is_over() {
         stage.subscribe(&client, "t", at_qos(QOS_1));
     }
     stage.sink.groups.clear();
-    stage.leave(&dying, ledger::Cause::WithWill);
+    stage.leave(&dying, protocol::Cause::WithWill);
     stage.work();
     let records: Vec<_> = stage.sink.groups.iter().flat_map(|(_, group)| group).collect();
     assert!(matches!(records.last(), Some(Record::WillDone { .. })), "{records:?}");

@@ -4,15 +4,16 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use index::{
-    Change, ConnectionId, Interest, Place, QueueId, ShardId, Subscriber, Subscriptions, Target, Targets,
-};
+use base::{Budget, ConnectionId, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
+use index::{Change, Subscriptions, Target, Targets};
 use ledger::{
-    Address, Addressed, Away, Cause, Claim, Claimed, Command, Deliver, Delivered, Durability, Effects,
-    Fetched, Found, Gauges, Ledger, Left, Lsn, Origin, Progress, Publish, Record, Recovered, Refusal, Reply,
-    Settings, Source, Wanted, Will,
+    Address, Addressed, Away, Effects, Fetched, Found, Ledger, Lsn, Progress, Record, Recovered, Refusal,
+    Settings, Source, Wanted,
 };
-use session::{Message, Now, Ticket};
+use protocol::{
+    Cause, Claim, Claimed, Command, Deliver, Delivered, Durability, Gauges, Left, Origin, Publish, Reply,
+    Will,
+};
 use topic::{TopicFilter, TopicName};
 use wire::{Delivery, MessageProperties, PacketId, Qos, ReasonCode};
 
@@ -284,6 +285,14 @@ impl Stage {
         let (sink, restored, unfinished) = (Sink::default(), Vec::new(), Vec::new());
         let (is_fast, confirms, is_verbose, next_slot) = (true, true, false, 0);
         Self { ledger, index, sink, now, is_fast, restored, unfinished, confirms, is_verbose, next_slot }
+    }
+
+    /// The same in a process that may hold so much memory.
+    pub(crate) fn with_budget(settings: Settings, budget: &Arc<Budget>) -> Self {
+        let mut stage = Self::with(settings.clone());
+        let ledger = Ledger::new(Settings { seed: 7, ..settings }, Arc::clone(&stage.index));
+        stage.ledger = ledger.with_budget(Arc::clone(budget));
+        stage
     }
 
     /// A disk that takes what it is given and is never done before [`sync`](Self::sync).

@@ -1,6 +1,9 @@
 //! Wills, with every delay, expiry and way to go and to come back.
 
-use ledger::{Cause, Reply};
+use std::sync::Arc;
+
+use base::{Budget, Level};
+use protocol::{Cause, Reply};
 
 use crate::stage::{Ask, Client, QOS_1, Stage, at_qos, count, payloads};
 
@@ -127,7 +130,7 @@ fn a_will_whose_expiry_has_not_begun_does_not_grow_old() {
     let witness = witness(&mut stage);
     let mut ask = Ask::lasting(60);
     let message = crate::stage::message_with("will/c", b"will", QOS_1, false, Some(5));
-    ask.will = Some(ledger::Will { message, delay_secs: 30 });
+    ask.will = Some(protocol::Will { message, delay_secs: 30 });
     let client = stage.client("c", &ask);
     stage.leave(&client, Cause::WithWill);
     stage.pass_secs(30);
@@ -181,4 +184,77 @@ fn wills_stop_when_the_shards_have_no_room_for_more() {
         assert_eq!(published(&stage), times * 10, "of those that wait");
     }
     assert!(!stage.ledger.has_work());
+}
+
+/// A subscriber with its output over the mark, another one with room, and wills of 4 bytes that are due for both.
+fn wills_for_full_output(stage: &mut Stage, wills: usize) -> [Client; 2] {
+    let receivers = ["full", "open"].map(|client_id| {
+        let receiver = stage.client(client_id, &Ask::clean());
+        stage.subscribe(&receiver, "will/#", at_qos(wire::Qos::AtMostOnce));
+        receiver
+    });
+    receivers[0].subscriber.gauge.set(Level::Over);
+    let ask = Ask::clean().will("will/c", 0);
+    let clients: Vec<Client> = (0..wills).map(|number| stage.client(&format!("c{number}"), &ask)).collect();
+    stage.sink.replies.clear();
+    clients.iter().for_each(|client| stage.leave(client, Cause::WithWill));
+    receivers
+}
+
+/// The output that is full would take the memory of all outputs.
+#[test]
+fn wills_wait_for_a_receiver_whose_output_is_full() {
+    let mut stage = Stage::new();
+    let [full, open] = wills_for_full_output(&mut stage, 10);
+    stage.pass_secs(9);
+    assert_eq!(count(&stage.gauges().wills_published), 0);
+    assert!(!stage.ledger.has_work(), "there is a timer");
+    full.subscriber.gauge.set(Level::Open);
+    assert!(stage.ledger.poll_timeout().is_some_and(|at_ms| at_ms <= stage.now.monotonic_ms + 10));
+    stage.pass_secs(1);
+    assert_eq!([&full, &open].map(|receiver| stage.live(receiver).len()), [10; 2]);
+    assert_eq!(count(&stage.gauges().wills_dropped), 0);
+    assert_eq!(stage.ledger.poll_timeout(), None);
+}
+
+#[test]
+fn a_receiver_whose_output_stays_full_does_not_get_wills_and_others_do() {
+    let mut stage = Stage::new();
+    let [full, open] = wills_for_full_output(&mut stage, 10);
+    stage.pass_secs(10);
+    assert_eq!(count(&stage.gauges().wills_published), 10);
+    assert_eq!([&full, &open].map(|receiver| stage.live(receiver).len()), [0, 10]);
+    assert_eq!(count(&stage.gauges().wills_dropped), 10);
+}
+
+#[test]
+fn wills_that_wait_for_receivers_take_a_bounded_part_of_memory() {
+    let mut stage = Stage::new();
+    let message = crate::stage::message("will/c", b"will", wire::Qos::AtMostOnce);
+    let limit = 16 * 7 * message.size_bytes();
+    stage.ledger = stage.ledger.with_budget(Arc::new(Budget::new(limit)));
+    let [full, open] = wills_for_full_output(&mut stage, 10);
+    assert_eq!([&full, &open].map(|receiver| stage.live(receiver).len()), [0, 3]);
+    full.subscriber.gauge.set(Level::Open);
+    stage.pass_secs(1);
+    assert_eq!([&full, &open].map(|receiver| stage.live(receiver).len()), [7, 10]);
+}
+
+/// A receiver that is slow does not hold up anything: its shard drops what comes at QoS 0. At QoS 1 a message waits behind
+/// the window, whatever the output.
+#[test]
+fn only_wills_of_qos_0_wait_and_only_for_receivers_that_are_not_slow() {
+    for (level, qos, published) in [
+        (Level::Over, wire::Qos::AtMostOnce, 0),
+        (Level::Slow, wire::Qos::AtMostOnce, 1),
+        (Level::Over, QOS_1, 1),
+    ] {
+        let mut stage = Stage::new();
+        let receiver = stage.client("receiver", &Ask::clean());
+        stage.subscribe(&receiver, "will/#", at_qos(qos));
+        receiver.subscriber.gauge.set(level);
+        let client = stage.client("c", &Ask::clean().will("will/c", 0));
+        stage.leave(&client, Cause::WithWill);
+        assert_eq!(count(&stage.gauges().wills_published), published, "{level:?} {qos:?}");
+    }
 }

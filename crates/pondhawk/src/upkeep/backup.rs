@@ -16,14 +16,12 @@ use journal::{Damage, Directory, OpenError, Storage};
 
 use super::failure::Failure;
 use super::reading::{Read, Reading};
-use super::{found, has_journal, text};
+use super::{META, found, has_journal, text};
 
 /// Number of bytes per read, from the end of a file to its beginning.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Number of attempts, after which the broker counts as too busy for a copy.
 const ATTEMPTS: usize = 20;
-/// File that is copied last and removed first: without it a directory is not a journal.
-const META: &str = "META";
 /// File that is made first and removed last.
 const LOCK: &str = "LOCK";
 

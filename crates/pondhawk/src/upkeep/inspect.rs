@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base::{Message, Now};
 use index::Subscriptions;
 use journal::{Directory, Storage};
 use ledger::{GroupCensus, Ledger, MessageId, QueueCensus, SessionCensus, Settings};
 use serde::Serialize;
-use session::{Message, Now};
 
 use super::failure::Failure;
 use super::has_journal;
@@ -181,7 +181,7 @@ fn segments(storage: &dyn Storage, read: &Read) -> Vec<SegmentFile> {
 
 impl Session {
     fn of(census: &SessionCensus) -> Self {
-        let subscription = |(filter, interest): &(Box<str>, index::Interest)| Subscription {
+        let subscription = |(filter, interest): &(Box<str>, base::Interest)| Subscription {
             filter: filter.to_string(),
             qos: interest.qos().level(),
             no_local: interest.no_local(),

@@ -9,6 +9,7 @@ mod reading;
 mod tests;
 mod text;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,6 +20,9 @@ use crate::args::JournalCommand;
 use failure::Failure;
 use inspect::Inspection;
 use reading::{Read, Reading};
+
+/// File that identifies a journal.
+const META: &str = "META";
 
 /// Runs a command. Prints its result to standard output, or its failure to standard error.
 pub(crate) fn run(command: &JournalCommand) -> ExitCode {
@@ -99,9 +103,26 @@ fn lock(dir: &Path) -> Result<Directory, Failure> {
     Directory::open(dir).map_err(|error| Failure::Directory { dir: dir.to_owned(), error })
 }
 
-/// Fails if the directory does not exist. Opening it for writing would create it.
+/// Fails if the directory does not exist, or has no file of a journal.
+///
+/// A mistyped path must not count as a whole journal. Opening the directory for writing would create the directory and
+/// a lock file.
 fn has_journal(dir: &Path) -> Result<(), Failure> {
-    if dir.is_dir() { Ok(()) } else { Err(Failure::NoJournal(dir.to_owned())) }
+    let names = match dir.read_dir() {
+        Ok(entries) => entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Err(Failure::NoJournal(dir.to_owned()));
+        }
+        Err(error) => return Err(Failure::Directory { dir: dir.to_owned(), error: error.into() }),
+    };
+    if is_journal(names) { Ok(()) } else { Err(Failure::NoJournal(dir.to_owned())) }
+}
+
+/// Whether a directory with these files is a journal, damaged or not.
+///
+/// The broker makes the first segments before META. Later, a journal without META or without segments is damaged.
+fn is_journal(names: impl IntoIterator<Item = String>) -> bool {
+    names.into_iter().any(|name| name == META || journal::is_segment(&name))
 }
 
 fn found(report: &Report) -> String {

@@ -10,6 +10,7 @@ use journal::{Damage, Fault, OpenError, Recovery, Report, Storage};
 use ledger::Record;
 
 use super::failure::Failure;
+use super::is_journal;
 
 /// Iterator over the records of a journal, which counts frames and bytes. Reading changes nothing.
 pub(super) struct Reading {
@@ -41,7 +42,7 @@ pub(super) struct Fill {
 impl Reading {
     pub(super) fn begin(storage: Arc<dyn Storage>, dir: &Path) -> Result<Self, Failure> {
         let failed = |error| Failure::Journal { dir: dir.to_owned(), error };
-        if storage.list().is_ok_and(|names| names.iter().all(|name| name == "LOCK")) {
+        if storage.list().is_ok_and(|names| !is_journal(names)) {
             return Err(Failure::NoJournal(dir.to_owned()));
         }
         Ok(Self {

@@ -7,10 +7,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use index::Interest;
+use base::{Interest, Message};
 use journal::Settings;
 use ledger::{Granted, Incarnation, Keeper, MessageId, Queued, Record, WillFate};
-use session::Message;
 use wire::Qos;
 
 use super::*;
@@ -258,4 +257,35 @@ fn where_there_is_no_journal_nothing_is_made() {
         assert_eq!(failure.exit_code(), ExitCode::from(2));
     }
     assert!(!nowhere.exists());
+}
+
+#[test]
+fn a_directory_with_other_files_is_not_a_journal_and_stays_as_it_is() {
+    let stage = Stage::new("others");
+    let (empty, others) = (stage.root.join("empty"), stage.root.join("others"));
+    fs::create_dir(&empty).expect("a directory");
+    fs::create_dir(&others).expect("a directory");
+    fs::write(others.join("notes.txt"), "not a journal").expect("it can be written");
+    for (dir, count) in [(&empty, 0), (&others, 1)] {
+        let copy = stage.root.join("copy");
+        for failed in [
+            check(dir),
+            repair(dir, false),
+            repair(dir, true),
+            inspect(dir, false),
+            backup::backup(dir, &copy),
+        ] {
+            let failure = failed.expect_err("there is no journal");
+            let text = failure.to_string();
+            assert!(text.starts_with(&format!("there is no journal in {}\n", dir.display())), "{text}");
+            assert_eq!(failure.exit_code(), ExitCode::from(2));
+        }
+        assert_eq!(
+            dir.read_dir().expect("a directory").count(),
+            count,
+            "nothing was made in {}",
+            dir.display()
+        );
+        assert!(!copy.exists());
+    }
 }

@@ -1,12 +1,12 @@
 //! Enhanced authentication, the client's part (MQTT 5.0, 4.12).
 
+use base::Now;
 use wire::{
     Auth, AuthProperties, AuthReason, Binary, ConnAckProperties, Connect, ReasonCode, Utf8, Violation,
 };
 
 use super::connection::Link;
 use super::{Client, Event, RequestError, violation};
-use crate::Now;
 
 /// The method of a connection, and where its exchange stands.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::num::{NonZeroU16, NonZeroU32};
 
+use base::Now;
 use wire::{
     Answer, ConnAck, ConnAckProperties, Connect, Connected, Disconnect, DisconnectProperties,
     DisconnectReason, Limits, MaximumQos, PacketId, PingReq, Qos, ReasonCode, Role, Utf8, Version, Violation,
@@ -11,11 +12,11 @@ use wire::{
 use super::authentication::Exchange;
 use super::request::Kind;
 use super::{Client, ConnectError, DisconnectError, Event, TimedOut, violation};
+use crate::Details;
 use crate::alias::{IncomingAliases, OutgoingAliases};
 use crate::fit::Receiver;
 use crate::ids::PacketIdMap;
 use crate::outbound::INFLIGHT_MAX;
-use crate::{Details, Now};
 
 /// What belongs to one connection.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use base::Now;
 use wire::{PacketId, PubRel, PubRelReason};
 
 use super::Client;
-use crate::Now;
 
 /// So many identifiers are released at a time.
 const RELEASED_AT_A_TIME: usize = 64;

@@ -4,7 +4,7 @@
 //! buffer of the caller, who owns socket and clock:
 //!
 //! ```
-//! use session::Now;
+//! use base::Now;
 //! use session::client::{Client, Event, Outgoing, Settings};
 //! use wire::{Connect, ConnAck, Qos, Utf8, Version};
 //!
@@ -44,16 +44,17 @@ mod stored;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use base::{Message, Ticket};
 use topic::TopicName;
 use wire::{
     AckProperties, Binary, ConnAckProperties, ConnectRefusal, Disconnect, MessageProperties, PacketId, Qos,
     ReasonCode, SubAck, UnsubAck, Violation,
 };
 
+use crate::Incoming;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::waiting::WaitingQueue;
-use crate::{Incoming, Message, Ticket};
 
 pub use error::{ConnectError, DisconnectError, PublishError, RequestError, TimedOut};
 pub use stored::{Stored, StoredMessage};
@@ -316,7 +317,7 @@ impl<T> Client<T> {
 
     /// Accepts a message, or refuses it, which before MQTT 5 it cannot be. PUBACKs leave in the order of the messages,
     /// and so do PUBRECs: this one may wait for others. The receipt of an earlier connection does nothing.
-    pub fn acknowledge(&mut self, receipt: Receipt, reason: ReasonCode, now: crate::Now, into: &mut Vec<u8>) {
+    pub fn acknowledge(&mut self, receipt: Receipt, reason: ReasonCode, now: base::Now, into: &mut Vec<u8>) {
         let Some(link) = &mut self.link else { return };
         if receipt.connection != self.connections || !link.is_connected {
             return;

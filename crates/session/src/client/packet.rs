@@ -1,5 +1,6 @@
 //! The packets of the server, one by one.
 
+use base::Now;
 use wire::{
     AckProperties, Packet, PacketId, PubComp, PubRel, PubRelReason, Publish, PublishTopic, ReasonCode, Role,
     Violation,
@@ -7,7 +8,6 @@ use wire::{
 
 use super::publish::Sent;
 use super::{Acknowledge, Client, Event, Receipt, violation};
-use crate::Now;
 use crate::inbound::{Arrival, Release};
 use crate::incoming::{Incoming, Resolved};
 use crate::outbound::Acknowledged;
@@ -96,7 +96,9 @@ impl<T> Client<T> {
             topic => link.incoming_aliases.resolve(topic, version, ours.topic_alias_max, Role::Server)?,
         };
         let message = Incoming::new(packet, version, topic);
-        let receive_max = ours.receive_max.map(|max| max.saturating_add(self.settings.receive_excess_max));
+        // Before MQTT 5 the client has no Receive Maximum, and more messages than identifiers are a flood.
+        let excess_max = self.settings.receive_excess_max;
+        let receive_max = Some(ours.receive_max.map_or(u16::MAX, |max| max.saturating_add(excess_max)));
         match self.inbound.publish(packet.delivery, version, receive_max) {
             None => Ok(Event::Message { message, receipt: None }),
             Some(Arrival::New(ticket)) => {

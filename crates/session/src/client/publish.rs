@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::{Content, Message, Now};
 use thin_vec::ThinVec;
 use wire::{Delivery, PacketId, PubRel, PubRelReason, Publish, Qos, ReasonCode};
 
@@ -10,7 +11,7 @@ use super::{Client, Failed, Outgoing, PublishError, Publishing, Settings};
 use crate::inbound::Inbound;
 use crate::outbound::Stage;
 use crate::waiting::Bound;
-use crate::{Message, Now, Wait, Waiting};
+use crate::{Wait, Waiting};
 
 /// A message that was sent and is not acknowledged.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl<T> Client<T> {
             link.write_publish(&publish, now, into)?;
             return Ok(Publishing::Sent(None));
         }
-        let message = Arc::new(Message::of_outgoing(outgoing, now));
+        let message = Arc::new(message(outgoing, now));
         let is_ready = link.is_some_and(|link| link.has_place(self.outbound.len()));
         if is_ready && self.waiting.len() == 0 && self.has_identifier() {
             let sent = self.send(message, tag, now, into);
@@ -187,6 +188,11 @@ impl<T> Client<T> {
             why: PublishError::SessionEnded,
         }));
     }
+}
+
+fn message(outgoing: &Outgoing<'_>, now: Now) -> Message {
+    let &Outgoing { topic, payload, qos, retain, ref properties } = outgoing;
+    Message::of_content(&Content { topic, properties, payload, qos, retain }, None, now)
 }
 
 fn waiting<T>(message: Arc<Message>, tag: T) -> Waiting<T> {

@@ -1,5 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE, and their answers.
 
+use base::Now;
 use wire::{
     OneOrMore, Packet, PacketId, ReasonCode, RequestedFilter, SubAck, Subscribe, SubscribeProperties,
     Subscription, UnsubAck, Unsubscribe, UnsubscribeProperties, Violation,
@@ -7,7 +8,6 @@ use wire::{
 
 use super::connection::Link;
 use super::{Client, Event, RequestError, violation};
-use crate::Now;
 
 /// So many identifiers may be in use when a request wants another: three quarters of all there are.
 const USED_MAX: usize = 49_152;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use base::Message;
 use wire::{PacketId, Qos, ReasonCode};
 
 use super::publish::Sent;
 use super::{Client, Settings};
 use crate::outbound::Stage;
 use crate::waiting::Bound;
-use crate::{Message, Wait, Waiting};
+use crate::{Wait, Waiting};
 
 /// A session without a connection, to be kept anywhere.
 ///

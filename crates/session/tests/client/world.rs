@@ -1,6 +1,6 @@
 //! An application at one end of a client and a server at the other, with a clock that is set by hand.
 
-use session::Now;
+use base::Now;
 use session::client::{
     Client, ConnectError, Event, Outgoing, PublishError, Publishing, RequestError, Settings, TimedOut,
 };

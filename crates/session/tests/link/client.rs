@@ -1,6 +1,6 @@
 //! The client's end: a session with its application on a disk. Bytes leave when what they follow from is on it.
 
-use session::Now;
+use base::Now;
 use session::client::{Acknowledge, Client, Event, Outgoing, Receipt, Settings, Stored};
 use wire::{Connect, Decoded, Packet, PublishTopic, Qos, ReasonCode, Utf8, Version, decode};
 

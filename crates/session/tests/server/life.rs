@@ -68,7 +68,7 @@ fn nothing_follows_disconnect() {
         assert!(matches!(request, Ok(Request::Disconnect { reason, .. }) if reason == normal));
         assert!(world.take(publish(Qos::AtMostOnce, 1)).is_err());
         assert!(!world.write(PingResp));
-        world.complete(session::Ticket::PubAck(crate::world::id(1)));
+        world.complete(base::Ticket::PubAck(crate::world::id(1)));
         assert!(world.sent().is_empty());
     }
 }

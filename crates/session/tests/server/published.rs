@@ -1,6 +1,7 @@
 //! What a client publishes with QoS 1 and 2.
 
-use session::{Request, Settings, Ticket};
+use base::Ticket;
+use session::{Request, Settings};
 use wire::{MessageProperties, PubRel, PubRelReason, Publish, Qos, ReasonCode, Version};
 
 use crate::world::{World, connect, id, publish};

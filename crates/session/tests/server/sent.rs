@@ -3,7 +3,8 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use session::{Message, Request, Settings, Ticket, Wait, Waiting};
+use base::{Message, Ticket};
+use session::{Request, Settings, Wait, Waiting};
 use wire::{
     Delivery, PacketId, PacketType, PingReq, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Publish,
     Qos, ReasonCode, Version,

@@ -6,7 +6,7 @@ use crate::header::PacketType;
 use crate::number::{PacketId, SubscriptionIdentifier};
 use crate::property::properties;
 use crate::read::Reader;
-use crate::repeated::{OneOrMore, UserProperties};
+use crate::repeated::{OneOrMore, UserProperties, short_text};
 use crate::rule::{self, Fault};
 use crate::sink::Sink;
 use crate::string::{Utf8, put_counted};
@@ -155,6 +155,29 @@ impl<'a> Field<'a> for RequestedFilter<'a> {
         put_counted(text.as_bytes(), sink);
         Ok(())
     }
+
+    #[inline]
+    fn check(from: &mut Reader<'a>) -> Result<(), Fault> {
+        match behind_plain_filter(from.rest) {
+            Some(behind) => {
+                from.rest = behind;
+                Ok(())
+            }
+            None => Self::read(from).map(drop),
+        }
+    }
+}
+
+/// Returns the bytes behind a filter of at most 127 bytes, if the filter is plain: ASCII without U+0000 and wildcards,
+/// and not shared. A packet may have a hundred thousand filters, and most are plain.
+#[inline]
+fn behind_plain_filter(bytes: &[u8]) -> Option<&[u8]> {
+    let (text, behind) = short_text(bytes)?;
+    let is_special = |byte: &u8| matches!(byte, 0 | b'+' | b'#' | 128..);
+    let begins_plain = text.first().is_some_and(|first| *first != b'$');
+    // All bytes are looked at, several at a time.
+    let is_plain = text.iter().fold(begins_plain, |is_plain, byte| is_plain & !is_special(byte));
+    is_plain.then_some(behind)
 }
 
 fn fault(error: FilterError) -> Fault {
@@ -180,6 +203,14 @@ impl<'a> Field<'a> for Subscription<'a> {
     fn write<S: Sink + ?Sized>(&self, version: Version, sink: &mut S) -> Result<(), Fault> {
         self.filter.write(version, sink)?;
         self.options.write(version, sink)
+    }
+
+    #[inline]
+    fn check(from: &mut Reader<'a>) -> Result<(), Fault> {
+        let Some(behind) = behind_plain_filter(from.rest) else { return Self::read(from).map(drop) };
+        from.rest = behind;
+        // No Local is forbidden on a shared filter only.
+        SubscriptionOptions::read(from).map(drop)
     }
 }
 
@@ -283,6 +314,52 @@ mod tests {
         };
         assert!(matches!(packet.encoded_len(Version::V3_1_1), Err(crate::EncodeError::Forbidden(_))));
         assert_eq!(packet.encoded_len(Version::V5), Ok(9));
+    }
+
+    /// Filters of packets are checked without being taken apart, where they are plain.
+    #[test]
+    fn a_filter_is_checked_as_it_is_read() {
+        let long = [b'l'; 200];
+        let texts: [&[u8]; 20] = [
+            b"",
+            b"a",
+            b"a/b",
+            b"/",
+            b"+",
+            b"#",
+            b"a/#",
+            b"a#",
+            b"#/a",
+            b"a+/b",
+            b"+a",
+            b"a\0",
+            b"\x7f",
+            b"a/\xc3\xa4",
+            b"a\xff",
+            b"$SYS/#",
+            b"$share/g/a",
+            b"$share/g",
+            b"$share//a",
+            &long,
+        ];
+        for version in [Version::V3_1_1, Version::V5] {
+            for (text, options) in
+                texts.iter().flat_map(|text| [0, 1, 4, 5, 3, 0x30, 0x80].map(|o| (text, o)))
+            {
+                let len = u16::try_from(text.len()).unwrap();
+                let bytes = [&len.to_be_bytes()[..], text, &[options], b"behind"].concat();
+                for len in 0..=bytes.len() {
+                    let [mut read, mut checked] = [(); 2].map(|()| Reader::new(&bytes[..len], version));
+                    let result = RequestedFilter::read(&mut read).map(drop);
+                    assert_eq!(RequestedFilter::check(&mut checked), result, "{text:?}");
+                    assert_eq!(checked.rest, read.rest, "{text:?}");
+                    let [mut read, mut checked] = [(); 2].map(|()| Reader::new(&bytes[..len], version));
+                    let result = Subscription::read(&mut read).map(drop);
+                    assert_eq!(Subscription::check(&mut checked), result, "{text:?} {options:#x}");
+                    assert!(result.is_err() || checked.rest == read.rest, "{text:?} {options:#x}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use topic::{TopicError, TopicName};
 use wire::{MessageProperties, Publish, PublishTopic, Qos, Will};
 
-use crate::client::Outgoing;
 use crate::{Budget, Charge, Now, Purpose};
 
 /// What one message costs beside its bytes, about.
@@ -33,36 +32,32 @@ impl Message {
     /// The message of a PUBLISH to `topic`, which is the packet's own or what its alias stands for.
     #[must_use]
     pub fn new(topic: TopicName<'_>, publish: &Publish<'_>, publisher: Option<Arc<str>>, now: Now) -> Self {
-        let content = Content { topic, properties: &publish.properties, payload: publish.payload };
-        Self::build(&content, publish.delivery.qos(), publish.retain, publisher, now)
-    }
-
-    /// A message that this end publishes.
-    pub(crate) fn of_outgoing(outgoing: &Outgoing<'_>, now: Now) -> Self {
-        let Outgoing { topic, payload, qos, retain, ref properties } = *outgoing;
-        Self::build(&Content { topic, properties, payload }, qos, retain, None, now)
+        let &Publish { ref delivery, retain, ref properties, payload, .. } = publish;
+        Self::of_content(&Content { topic, properties, payload, qos: delivery.qos(), retain }, publisher, now)
     }
 
     /// A will, as it is published when its time has come (MQTT 5.0, 3.1.3.2): its expiry counts from then,
     /// which is `now`.
     #[must_use]
     pub fn of_will(will: &Will<'_>, publisher: Arc<str>, now: Now) -> Self {
-        let content =
-            Content { topic: will.topic, properties: &will.properties, payload: will.payload.as_bytes() };
-        Self::build(&content, will.qos, will.retain, Some(publisher), now)
+        let &Will { topic, ref properties, ref payload, qos, retain, .. } = will;
+        let content = Content { topic, properties, payload: payload.as_bytes(), qos, retain };
+        Self::of_content(&content, Some(publisher), now)
     }
 
     /// A retained message of the server's own; `None` if `topic` is no topic name.
     #[must_use]
     pub fn of_server(topic: &str, payload: &[u8]) -> Option<Self> {
         let topic = TopicName::new(topic).ok()?;
-        let content = Content { topic, properties: &MessageProperties::EMPTY, payload };
-        let now = Now { monotonic_ms: 0, unix_ms: 0 };
-        Some(Self::build(&content, Qos::AtMostOnce, true, None, now))
+        let properties = &MessageProperties::EMPTY;
+        let content = Content { topic, properties, payload, qos: Qos::AtMostOnce, retain: true };
+        Some(Self::of_content(&content, None, Now { monotonic_ms: 0, unix_ms: 0 }))
     }
 
-    fn build(content: &Content<'_>, qos: Qos, retain: bool, publisher: Option<Arc<str>>, now: Now) -> Self {
-        let Content { topic, properties, payload } = content;
+    /// The message with this content. An expiry interval begins now.
+    #[must_use]
+    pub fn of_content(content: &Content<'_>, publisher: Option<Arc<str>>, now: Now) -> Self {
+        let &Content { topic, properties, payload, qos, retain } = content;
         let mut bytes = Vec::with_capacity(topic.as_str().len() + payload.len());
         bytes.extend_from_slice(topic.as_str().as_bytes());
         let properties_bytes =
@@ -310,10 +305,19 @@ impl fmt::Display for PartsError {
 
 impl std::error::Error for PartsError {}
 
-struct Content<'a> {
-    topic: TopicName<'a>,
-    properties: &'a MessageProperties<'a>,
-    payload: &'a [u8],
+/// The content of a message that is about to be published.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Content<'a> {
+    /// The topic name.
+    pub topic: TopicName<'a>,
+    /// All of these properties are forwarded.
+    pub properties: &'a MessageProperties<'a>,
+    /// The payload.
+    pub payload: &'a [u8],
+    /// The QoS with which the message is published.
+    pub qos: Qos,
+    /// RETAIN.
+    pub retain: bool,
 }
 
 #[cfg(test)]

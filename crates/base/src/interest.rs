@@ -2,7 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use thin_vec::ThinVec;
 use wire::Qos;
+
+/// Subscription Identifiers [5.0 section 3.8.2.1.2]; mostly none.
+pub type Identifiers = ThinVec<NonZeroU32>;
 
 /// The options of a subscription that count when a message is delivered (MQTT 5.0, 3.8.3.1), and its identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,150 +1,12 @@
-//! Who an entry of the index leads to, and how full that subscriber is.
+//! The members of a group, and which of them gets a message of QoS 0.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::subscribers::Identity;
-use crate::{Dispatch, Interest, Lane};
-
-/// One event loop with the connections that it accepted; there are at most [`MAX`](Self::MAX).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShardId(u8);
-
-impl ShardId {
-    /// As many shards as a [`Gauge`] has bits for those that wait.
-    pub const MAX: usize = 64;
-
-    /// # Panics
-    /// If `number` is not below [`MAX`](Self::MAX); the configuration has checked that.
-    #[must_use]
-    pub fn new(number: usize) -> Self {
-        assert!(number < Self::MAX, "shard {number} is beyond the configured maximum");
-        Self(u8::try_from(number).expect("MAX fits a byte"))
-    }
-
-    /// The shard's number, from 0.
-    #[must_use]
-    pub fn number(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-/// A place in a shard's table of connections, and which of its successive tenants is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId {
-    /// The place in the table.
-    pub slot: u32,
-    /// Grows with each tenant, so that a late message for an earlier one finds nobody.
-    pub generation: u32,
-}
-
-impl ConnectionId {
-    /// No connection has it.
-    pub const NOWHERE: Self = Self { slot: u32::MAX, generation: 0 };
-}
-
-/// A queue of the ledger, in its table: a session's or a group's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueId {
-    /// The place in the table.
-    pub slot: u32,
-    /// Grows with each tenant, so that a late message for an earlier one finds nobody.
-    pub generation: u32,
-}
-
-/// Somebody who subscribes: a session, or a group of them that share a subscription.
-#[derive(Debug)]
-pub struct Subscriber {
-    /// The client identifier; it exists once, shared by ledger, session and subscriber. Of a group, its whole filter.
-    pub client_id: Arc<str>,
-    /// Where messages wait for it while it is not connected; a session that ends with its connection has none.
-    pub queue: Option<QueueId>,
-    /// How full its output is.
-    pub gauge: Gauge,
-    /// Where its connection is, in the bits of [`Place`].
-    place: AtomicU64,
-    members: Option<Box<Members>>,
-}
-
-/// Where a session is connected. Ordered by shard first, so that a sorted list falls into one run per shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The shard on which the connection lives.
-    pub shard: ShardId,
-    /// Its place there.
-    pub connection: ConnectionId,
-}
-
-impl Place {
-    /// So many bits hold a slot; a shard has fewer connections than there are descriptors.
-    const SLOT_BITS: u32 = 25;
-    const IS_CONNECTED: u64 = 1 << 63;
-
-    fn bits(self) -> u64 {
-        debug_assert!(self.connection.slot < 1 << Self::SLOT_BITS, "a shard has at most 2^25 connections");
-        let shard = u64::from(self.shard.0) << Self::SLOT_BITS;
-        Self::IS_CONNECTED
-            | (shard | u64::from(self.connection.slot)) << 32
-            | u64::from(self.connection.generation)
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "each field is cut out of the word it was put into")]
-    fn from_bits(bits: u64) -> Option<Self> {
-        let slot = (bits >> 32) as u32 & ((1 << Self::SLOT_BITS) - 1);
-        let shard = ShardId((bits >> (32 + Self::SLOT_BITS)) as u8 & (ShardId::MAX - 1) as u8);
-        let connection = ConnectionId { slot, generation: bits as u32 };
-        (bits & Self::IS_CONNECTED != 0).then_some(Self { shard, connection })
-    }
-}
-
-impl Subscriber {
-    /// A session that ends with its connection.
-    #[must_use]
-    pub fn new(client_id: Arc<str>, shard: ShardId, connection: ConnectionId) -> Self {
-        let place = AtomicU64::new(Place { shard, connection }.bits());
-        Self { client_id, queue: None, gauge: Gauge::default(), place, members: None }
-    }
-
-    /// A session that outlives its connections, and is not connected.
-    #[must_use]
-    pub fn lasting(client_id: Arc<str>, queue: QueueId) -> Self {
-        Self {
-            client_id,
-            queue: Some(queue),
-            gauge: Gauge::default(),
-            place: AtomicU64::new(0),
-            members: None,
-        }
-    }
-
-    /// A group without members (MQTT 5.0, 4.8.2).
-    #[must_use]
-    pub fn group(filter: Arc<str>, queue: QueueId, dispatch: Dispatch) -> Self {
-        let members = Members { dispatch, ..Members::default() };
-        Self { members: Some(Box::new(members)), ..Self::lasting(filter, queue) }
-    }
-
-    /// Where it is connected, if it is.
-    #[must_use]
-    pub fn place(&self) -> Option<Place> {
-        Place::from_bits(self.place.load(Ordering::SeqCst))
-    }
-
-    /// It has connected, or is not connected any more. Only the ledger moves a session, and raises the generation of
-    /// its filters afterwards ([`Index::touch`](crate::Index::touch)), because routes remember places.
-    pub fn move_to(&self, place: Option<Place>) {
-        self.place.store(place.map_or(0, Place::bits), Ordering::SeqCst);
-    }
-
-    /// Those who share the subscription, if this is a group.
-    #[must_use]
-    pub fn members(&self) -> Option<&Members> {
-        self.members.as_deref()
-    }
-}
+use crate::{Dispatch, Identity, Interest, Lane, Level, Place, Subscriber};
 
 /// The members of a group. The ledger writes the list; shards read it for messages of QoS 0, which no queue holds.
 #[derive(Debug, Default)]
@@ -249,6 +111,10 @@ pub struct Member {
 }
 
 impl Members {
+    pub(crate) fn new(dispatch: Dispatch) -> Self {
+        Self { dispatch, ..Self::default() }
+    }
+
     /// How its messages are shared out.
     #[must_use]
     pub fn dispatch(&self) -> &Dispatch {
@@ -334,131 +200,10 @@ impl Members {
     }
 }
 
-/// How full a subscriber's output is, seen by every shard that feeds it.
-#[derive(Debug, Default)]
-pub struct Gauge {
-    level: AtomicU8,
-    /// One bit per shard that has stopped reading somebody because of this subscriber.
-    waiting: AtomicU64,
-    /// Those who wait have others to publish to who have room: that was so at most so many looks ago.
-    holds_others: AtomicU8,
-    /// More messages of QoS 1 and 2 wait behind its window than should.
-    is_behind: AtomicBool,
-}
-
-/// What a [`Gauge`] says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Level {
-    /// There is room.
-    Open = 0,
-    /// Above the high-water mark: who feeds it stops reading until it is open again.
-    Over = 1,
-    /// It makes no progress: nobody waits for it, what is QoS 0 is dropped.
-    Slow = 2,
-}
-
-impl Gauge {
-    /// The level now.
-    #[must_use]
-    pub fn level(&self) -> Level {
-        match self.level.load(Ordering::Relaxed) {
-            0 => Level::Open,
-            1 => Level::Over,
-            _ => Level::Slow,
-        }
-    }
-
-    /// Only the shard on which the subscriber lives sets its level.
-    pub fn set(&self, level: Level) {
-        self.level.store(level as u8, Ordering::SeqCst);
-    }
-
-    /// Whether acknowledgements to its publishers are held back, because so much waits behind its in-flight window.
-    /// Nobody waits for one that makes no progress.
-    #[must_use]
-    pub fn is_behind(&self) -> bool {
-        self.is_marked_behind() && self.level() != Level::Slow
-    }
-
-    /// Whether so much waits behind its in-flight window, progress or not.
-    #[must_use]
-    pub fn is_marked_behind(&self) -> bool {
-        self.is_behind.load(Ordering::Relaxed)
-    }
-
-    /// Only the shard on which the subscriber lives tells.
-    pub fn set_behind(&self, is_behind: bool) {
-        self.is_behind.store(is_behind, Ordering::SeqCst);
-    }
-
-    /// Announces that a publisher of `shard` wants to hear when the subscriber is not behind any more, and whether others
-    /// wait with it who have room; then looks again.
-    #[must_use]
-    pub fn wait_behind(&self, shard: ShardId, holds_others: bool) -> bool {
-        self.note_others(holds_others);
-        self.waiting.fetch_or(1 << shard.0, Ordering::SeqCst);
-        self.is_behind.load(Ordering::SeqCst)
-    }
-
-    /// Announces that a publisher of `shard` is going to wait, and whether others wait with it who have room;
-    /// then looks again, so that the end of the wait cannot be missed. Returns whether it has to wait.
-    #[must_use]
-    pub fn wait(&self, shard: ShardId, holds_others: bool) -> bool {
-        self.note_others(holds_others);
-        self.waiting.fetch_or(1 << shard.0, Ordering::SeqCst);
-        self.level.load(Ordering::SeqCst) == Level::Over as u8
-    }
-
-    /// Takes the set of shards that wait. The level was set to something other than
-    /// [`Over`](Level::Over) before, so that nobody new has to wait.
-    pub fn take_waiting(&self) -> impl Iterator<Item = ShardId> + use<> {
-        self.holds_others.store(0, Ordering::Relaxed);
-        let bits = match self.waiting.load(Ordering::SeqCst) {
-            0 => 0,
-            _ => self.waiting.swap(0, Ordering::SeqCst),
-        };
-        (0..Self::SHARDS).filter(move |number| bits & (1 << number) != 0).map(ShardId)
-    }
-
-    /// A publisher that waits finds that others whom it publishes to have room, or that none has. What one finds stands
-    /// until it is not said again for a while: publishers look at their own pace.
-    pub fn note_others(&self, have_room: bool) {
-        if have_room {
-            self.holds_others.store(Self::LOOKS, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether others wait for this subscriber who have room. One who judges it looks again and again.
-    #[must_use]
-    pub fn look_at_others(&self) -> bool {
-        let looks = self.holds_others.load(Ordering::Relaxed);
-        // Lost if a publisher says so at this moment: then it says so again.
-        self.holds_others.store(looks.saturating_sub(1), Ordering::Relaxed);
-        looks > 0
-    }
-
-    /// So many looks of the judge what a publisher has found is taken to be so.
-    const LOOKS: u8 = 3;
-    const SHARDS: u8 = 64;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_place_survives_its_bits() {
-        let connection = ConnectionId { slot: (1 << 25) - 1, generation: u32::MAX };
-        let place = Place { shard: ShardId::new(63), connection };
-        let subscriber = Subscriber::lasting("s".into(), QueueId { slot: 1, generation: 0 });
-        assert_eq!(subscriber.place(), None);
-        subscriber.move_to(Some(place));
-        assert_eq!(subscriber.place(), Some(place));
-        let first = Place { shard: ShardId::new(0), connection: ConnectionId { slot: 0, generation: 0 } };
-        subscriber.move_to(Some(first));
-        assert_eq!(subscriber.place(), Some(first));
-    }
+    use crate::{ConnectionId, QueueId, ShardId};
 
     #[test]
     fn members_that_are_connected_take_turns() {
@@ -554,26 +299,5 @@ mod tests {
         let [left] = &members.list()[..] else { panic!("{members:?}") };
         assert!(Arc::ptr_eq(&left.subscriber, &c) && left.interest.qos() == wire::Qos::ExactlyOnce);
         assert_eq!(members.remove(&c), 0);
-    }
-
-    #[test]
-    fn a_gauge_tells_each_waiting_shard_once() {
-        let gauge = Gauge::default();
-        assert!(!gauge.wait(ShardId::new(3), false), "an open gauge keeps nobody waiting");
-        gauge.set(Level::Over);
-        assert!(gauge.wait(ShardId::new(0), true) && gauge.wait(ShardId::new(63), false));
-        assert!(gauge.look_at_others());
-        gauge.set(Level::Open);
-        assert_eq!(gauge.take_waiting().map(ShardId::number).collect::<Vec<_>>(), [0, 3, 63]);
-        assert_eq!(gauge.take_waiting().count(), 0);
-        assert!(!gauge.look_at_others(), "nobody waits any more");
-    }
-
-    #[test]
-    fn that_others_have_room_is_believed_for_a_few_looks() {
-        let gauge = Gauge::default();
-        gauge.note_others(true);
-        gauge.note_others(false);
-        assert_eq!((0..5).filter(|_| gauge.look_at_others()).count(), 3);
     }
 }

@@ -1,0 +1,69 @@
+//! The layers between a socket and MQTT: PROXY protocol, TLS, WebSocket.
+//!
+//! ```text
+//! socket ─► PROXY header ─► TLS ─► WebSocket ─► MQTT
+//!           (at the start)
+//! ```
+//!
+//! Each layer is a [`turn::Stream`] over another one: it transforms bytes in buffers that it is given, and has no socket,
+//! thread or poller of its own. [`Layered`] puts together what the first bytes of a client ask for, as the [`Stack`] of its
+//! listener allows. A client that speaks MQTT directly has no layer: its stream is the socket.
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod double;
+mod layered;
+mod prefixed;
+mod proxy;
+mod tls;
+mod web;
+mod websocket;
+
+use std::fmt;
+use std::io;
+
+pub use self::layered::{Layered, Protocol, Stack};
+pub use self::tls::{Authorities, ClientCertificates, Identity, Settings as TlsSettings, SettingsError, Tls};
+pub use self::websocket::{Rules as WebSocketRules, WebSocket};
+
+/// Why a layer has ended a connection. It is the inner error of an [`io::Error`] of the kind
+/// [`InvalidData`](io::ErrorKind::InvalidData).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Rejected {
+    /// The listener does not accept what the first bytes of the client begin.
+    Protocol(&'static str),
+    /// The PROXY header is missing or malformed.
+    Proxy(&'static str),
+    /// The TLS handshake has failed, or a record is not what the protocol asks for.
+    Tls(rustls::Error),
+    /// The upgrade request, or a frame, is not what RFC 6455 asks for.
+    WebSocket(&'static str),
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Protocol(why) => f.write_str(why),
+            Self::Proxy(why) => write!(f, "PROXY protocol: {why}"),
+            Self::Tls(error) => write!(f, "TLS: {error}"),
+            Self::WebSocket(why) => write!(f, "WebSocket: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Rejected {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Tls(error) => Some(error),
+            Self::Protocol(_) | Self::Proxy(_) | Self::WebSocket(_) => None,
+        }
+    }
+}
+
+impl From<Rejected> for io::Error {
+    fn from(rejected: Rejected) -> Self {
+        Self::new(io::ErrorKind::InvalidData, rejected)
+    }
+}

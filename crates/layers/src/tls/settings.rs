@@ -1,0 +1,185 @@
+//! Certificates and rules of a listener's TLS, as a configuration of rustls.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::verify_server_name;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
+use rustls::server::{
+    ClientHello, ParsedCertificate, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+
+/// Names of the protocols inside of TLS (RFC 7301): MQTT, MQTT as AWS calls it, and HTTP for WebSocket.
+const ALPN: [&[u8]; 3] = [b"mqtt", b"x-amzn-mqtt-ca", b"http/1.1"];
+
+/// A server certificate with what proves it.
+#[derive(Debug)]
+pub struct Identity {
+    /// The certificate, and those of the authorities up to the root, in this order.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The private key of the first certificate.
+    pub key: PrivateKeyDer<'static>,
+}
+
+/// Which certificates clients show.
+#[derive(Debug, Default)]
+pub enum ClientCertificates {
+    /// Clients are not asked for one.
+    #[default]
+    Off,
+    /// Clients may show one that these authorities have signed. One that they have not signed ends the connection.
+    Optional(Authorities),
+    /// Clients show one that these authorities have signed.
+    Required(Authorities),
+}
+
+/// Authorities that sign the certificates of clients.
+#[derive(Debug, Default)]
+pub struct Authorities {
+    /// The certificates of these authorities.
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// Lists of certificates that they have revoked. With a list, the revocation of every certificate in a chain is checked
+    /// as far as a list of its issuer is there.
+    pub revoked: Vec<CertificateRevocationListDer<'static>>,
+}
+
+/// The settings of a listener.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// Server certificates; at least one. A client gets the first that is valid for the name that it asks for (SNI), or the
+    /// first of all.
+    pub identities: Vec<Identity>,
+    /// Which certificates clients show.
+    pub client_certificates: ClientCertificates,
+    /// TLS 1.2 is refused.
+    pub tls13_only: bool,
+}
+
+/// Why settings cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// There is no certificate.
+    NoCertificate,
+    /// The private key of the identity with this number, counted from 0, cannot be used.
+    Key(usize, rustls::Error),
+    /// The private key of the identity with this number does not belong to its certificate.
+    Mismatch(usize),
+    /// The certificate of an authority cannot be used.
+    Authority(rustls::Error),
+    /// The rules for client certificates contradict each other, or a list of revoked certificates is malformed.
+    Verifier(VerifierBuilderError),
+    /// The system has no random numbers.
+    Random(rustls::Error),
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCertificate => f.write_str("there is no certificate"),
+            Self::Key(_, error) => write!(f, "the private key cannot be used: {error}"),
+            Self::Mismatch(_) => f.write_str("the private key does not belong to the certificate"),
+            Self::Authority(error) => write!(f, "the certificate of an authority cannot be used: {error}"),
+            Self::Verifier(error) => write!(f, "the rules for client certificates cannot be used: {error}"),
+            Self::Random(error) => write!(f, "there are no random numbers: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl Settings {
+    /// The configuration for connections.
+    ///
+    /// # Errors
+    /// The certificates and keys do not fit together.
+    pub fn build(self) -> Result<Arc<ServerConfig>, SettingsError> {
+        let provider = Arc::new(ring::default_provider());
+        let identities = Identities::new(self.identities, &provider)?;
+        let versions: &[&SupportedProtocolVersion] =
+            if self.tls13_only { &[&version::TLS13] } else { &[&version::TLS13, &version::TLS12] };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .expect("the provider has cipher suites for both versions");
+        let builder = match self.client_certificates {
+            ClientCertificates::Off => builder.with_no_client_auth(),
+            ClientCertificates::Optional(authorities) => {
+                let verifier = authorities.verifier(&provider)?.allow_unauthenticated();
+                builder.with_client_cert_verifier(verifier.build().map_err(SettingsError::Verifier)?)
+            }
+            ClientCertificates::Required(authorities) => {
+                let verifier = authorities.verifier(&provider)?;
+                builder.with_client_cert_verifier(verifier.build().map_err(SettingsError::Verifier)?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(identities));
+        config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
+        // A client that comes back proves what it was, without a signature. The keys of tickets change every few hours.
+        config.ticketer = ring::Ticketer::new().map_err(SettingsError::Random)?;
+        Ok(Arc::new(config))
+    }
+}
+
+impl Authorities {
+    fn verifier(
+        self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<rustls::server::ClientCertVerifierBuilder, SettingsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in self.certificates {
+            roots.add(certificate).map_err(SettingsError::Authority)?;
+        }
+        Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+            .with_crls(self.revoked)
+            .allow_unknown_revocation_status())
+    }
+}
+
+/// Server certificates, chosen by the name that a client asks for.
+#[derive(Debug)]
+struct Identities(Vec<Arc<CertifiedKey>>);
+
+impl Identities {
+    fn new(identities: Vec<Identity>, provider: &CryptoProvider) -> Result<Self, SettingsError> {
+        if identities.is_empty() {
+            return Err(SettingsError::NoCertificate);
+        }
+        let certified = |(number, Identity { chain, key }): (usize, Identity)| {
+            let key = provider
+                .key_provider
+                .load_private_key(key)
+                .map_err(|error| SettingsError::Key(number, error))?;
+            let certified = CertifiedKey::new(chain, key);
+            match certified.keys_match() {
+                Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+                    Err(SettingsError::Mismatch(number))
+                }
+                // Certificates of version 1 are not read here; it is for the client to accept them.
+                _ => Ok(Arc::new(certified)),
+            }
+        };
+        identities.into_iter().enumerate().map(certified).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn for_name(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let name = ServerName::try_from(name).ok()?;
+        let is_valid = |certified: &&Arc<CertifiedKey>| {
+            let certificate = certified.cert.first();
+            let parsed = certificate.and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
+            parsed.is_some_and(|parsed| verify_server_name(&parsed, &name).is_ok())
+        };
+        self.0.iter().find(is_valid)
+    }
+}
+
+impl ResolvesServerCert for Identities {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // Without a choice there is nothing to compare.
+        let by_name =
+            if self.0.len() > 1 { hello.server_name().and_then(|name| self.for_name(name)) } else { None };
+        by_name.or(self.0.first()).cloned()
+    }
+}

@@ -1,0 +1,99 @@
+//! The layers of a listener: reads certificates and keys from their files.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use config::{ClientCertificate, Listener, Protocol, TlsVersion};
+use layers::{Authorities, ClientCertificates, Identity, SettingsError, Stack, TlsSettings, WebSocketRules};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+
+/// The layers that the configuration of a listener asks for.
+///
+/// # Errors
+/// A file cannot be read, or the files do not fit together. The text names the file and the key.
+pub(crate) fn of(listener: &Listener) -> io::Result<Stack> {
+    let protocol = match listener.protocol {
+        Protocol::Auto => layers::Protocol::Auto,
+        Protocol::Mqtt => layers::Protocol::Mqtt,
+        Protocol::WebSocket => layers::Protocol::WebSocket,
+    };
+    let origins = Some(listener.websocket_origins.clone()).filter(|origins| !origins.is_empty());
+    Ok(Stack {
+        protocol,
+        proxy: !listener.proxy_from.is_empty(),
+        tls: tls(listener)?,
+        tls_optional: listener.tls_optional,
+        websocket: Arc::new(WebSocketRules { path: listener.websocket_path.clone(), origins }),
+    })
+}
+
+fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> {
+    if listener.tls_certificate.is_empty() {
+        return Ok(None);
+    }
+    let files = || listener.tls_certificate.iter().zip(&listener.tls_key);
+    let identity = |(certificate, key): (&std::path::PathBuf, &std::path::PathBuf)| {
+        let chain = objects::<CertificateDer<'static>>("tls_certificate", certificate, "certificate")?;
+        Ok(Identity { chain, key: private_key(key)? })
+    };
+    let identities = files().map(identity).collect::<io::Result<Vec<_>>>()?;
+    let settings = TlsSettings {
+        identities,
+        client_certificates: client_certificates(listener)?,
+        tls13_only: listener.tls_minimum == TlsVersion::V1_3,
+    };
+    let explain = |error: SettingsError| {
+        let place = match &error {
+            SettingsError::Key(number, _) | SettingsError::Mismatch(number) => files()
+                .nth(*number)
+                .map(|(certificate, key)| format!("{} and {}: ", certificate.display(), key.display())),
+            _ => None,
+        };
+        io::Error::other(format!(
+            "the listener on {} cannot speak TLS: {}{error}",
+            listener.address,
+            place.unwrap_or_default()
+        ))
+    };
+    settings.build().map(Some).map_err(explain)
+}
+
+fn client_certificates(listener: &Listener) -> io::Result<ClientCertificates> {
+    let mut authorities = Authorities::default();
+    for path in &listener.tls_client_ca {
+        authorities.certificates.extend(objects("tls_client_ca", path, "certificate")?);
+    }
+    for path in &listener.tls_client_crl {
+        let lists =
+            objects::<CertificateRevocationListDer<'static>>("tls_client_crl", path, "revocation list")?;
+        authorities.revoked.extend(lists);
+    }
+    Ok(match listener.tls_client_certificate {
+        ClientCertificate::Off => ClientCertificates::Off,
+        ClientCertificate::Optional => ClientCertificates::Optional(authorities),
+        ClientCertificate::Required => ClientCertificates::Required(authorities),
+    })
+}
+
+/// Reads all objects of a kind from a PEM file. There is at least one.
+fn objects<T: PemObject>(key: &str, path: &Path, what: &str) -> io::Result<Vec<T>> {
+    let explain = |error: pem::Error| explain(key, path, &error, what);
+    let objects = T::pem_file_iter(path).map_err(explain)?.collect::<Result<Vec<T>, _>>().map_err(explain)?;
+    if objects.is_empty() { Err(explain(pem::Error::NoItemsFound)) } else { Ok(objects) }
+}
+
+fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| explain("tls_key", path, &error, "private key"))
+}
+
+fn explain(key: &str, path: &Path, error: &pem::Error, what: &str) -> io::Error {
+    let (kind, why) = match error {
+        pem::Error::Io(error) => (error.kind(), error.to_string()),
+        pem::Error::NoItemsFound => (io::ErrorKind::InvalidData, format!("the file has no {what} in PEM")),
+        error => (io::ErrorKind::InvalidData, error.to_string()),
+    };
+    io::Error::new(kind, format!("`{key}`: {}: {why}", path.display()))
+}

@@ -1,0 +1,40 @@
+//! Names that commands and replies share: cursors, entries of queues, exchanges.
+
+use base::{ConnectionId, QueueId};
+use wire::PacketId;
+
+/// Tells the cursors of one connection apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CursorId(pub u32);
+
+/// One message in one queue. Grows within a queue and is never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u64);
+
+/// A connection with the lasting session on it. Once the connection has left, what it says is ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The queue of the session.
+    pub queue: QueueId,
+    /// The connection that has it.
+    pub connection: ConnectionId,
+}
+
+/// What a client has acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivered {
+    /// A message with a packet identifier of the ledger.
+    Session {
+        /// The session's queue.
+        queue: QueueId,
+        /// The identifier.
+        packet_id: PacketId,
+    },
+    /// A message of a group, to a member that numbers its own packets.
+    Group {
+        /// The group's queue.
+        group: QueueId,
+        /// Which of its messages.
+        entry: EntryId,
+    },
+}

@@ -1,0 +1,206 @@
+//! Replies of the ledger to a shard.
+
+use std::sync::Arc;
+
+use base::{ConnectionId, Identifiers, Interest, Message, Subscriber, Ticket};
+use index::Target;
+use wire::{PacketId, Qos, ReasonCode};
+
+use crate::{CursorId, Delivered};
+
+/// What the ledger tells a shard.
+#[derive(Debug)]
+pub enum Reply {
+    /// Somebody else has claimed the identifier: close this connection, then answer [`Command::Left`](crate::Command::Left).
+    Evict {
+        /// The one that holds the identifier, or waited for it.
+        connection: ConnectionId,
+    },
+    /// The identifier is this connection's.
+    Claimed(Box<Claimed>),
+    /// Before that, of a session with many subscriptions: some of their filters. Answered by [`Command::Restored`](crate::Command::Restored).
+    Restore {
+        /// The connection that claims the session.
+        connection: ConnectionId,
+        /// Groups included.
+        filters: Vec<Box<str>>,
+    },
+    /// After it, if [`Claimed::has_more_unfinished`] says so: some of the subscriptions that have not been brought
+    /// everything that is retained, as [`Claimed::unfinished`] has them. Answered by [`Command::Restored`](crate::Command::Restored).
+    Unfinished {
+        /// The connection that has the session.
+        connection: ConnectionId,
+        /// [`Command::Retained`](crate::Command::Retained) goes on with them.
+        subscriptions: Vec<(Box<str>, Interest)>,
+        /// There are no others: the client may be read.
+        is_last: bool,
+    },
+    /// The identifier cannot be had: what would have to be recorded cannot be.
+    Refused {
+        /// The claimant.
+        connection: ConnectionId,
+        /// 0x88 or 0x97.
+        reason: ReasonCode,
+    },
+    /// Subscriptions are recorded, or their end is.
+    Recorded {
+        /// The subscriber's connection.
+        connection: ConnectionId,
+        /// Of the packet that is to be answered.
+        packet_id: PacketId,
+        /// Success, or why it could not be: then nothing has changed in the ledger.
+        reason: ReasonCode,
+        /// Of what was to be subscribed to, what is refused because there are too many groups (0x97): its place in the
+        /// command, and its filter.
+        refused: Vec<(usize, Box<str>)>,
+    },
+    /// A publisher's message has got its place in the order; later ones may go straight again.
+    Decided {
+        /// The publisher.
+        connection: ConnectionId,
+    },
+    /// What a ticket stands for is durable, or was refused.
+    Stored {
+        /// Who waits.
+        connection: ConnectionId,
+        /// For what.
+        ticket: Ticket,
+        /// What the answer says.
+        reason: ReasonCode,
+    },
+    /// A message for subscribers on this shard, at once.
+    Live {
+        /// The message.
+        message: Arc<Message>,
+        /// Whom it goes to. Those for whom it is queued too ([`Target::is_queued`]) get it from their queue.
+        targets: Arc<[Target]>,
+        /// It is the retained value of its topic now.
+        stored: bool,
+    },
+    /// A message out of a queue.
+    Deliver(Box<Deliver>),
+    /// After a reconnect: PUBREL is to be sent again \[MQTT-4.4.0-1\].
+    Release {
+        /// The subscriber's connection.
+        connection: ConnectionId,
+        /// Of the exchange.
+        packet_id: PacketId,
+    },
+    /// The session has ended while its client was connected, because its queue was full; or what the connection
+    /// waits for can never be durable. Close it.
+    Ended {
+        /// The connection.
+        connection: ConnectionId,
+        /// What it is told: 0x97 or 0x80.
+        reason: ReasonCode,
+    },
+    /// A cursor is open: what is published from now on comes to its subscription live, and the cursor leaves it
+    /// out. It waits for [`Command::Credit`](crate::Command::Credit).
+    Begun {
+        /// The subscriber's connection.
+        connection: ConnectionId,
+        /// Which of its cursors.
+        id: CursorId,
+        /// Nothing matches: the cursor is closed already.
+        is_over: bool,
+    },
+    /// One step of a cursor.
+    Retained {
+        /// The subscriber's connection.
+        connection: ConnectionId,
+        /// Which of its cursors.
+        id: CursorId,
+        /// What it found. For a session that lasts, only what is sent at QoS 0: the rest goes into its queue.
+        messages: Vec<Arc<Message>>,
+        /// The cursor is at its end; otherwise it waits for [`Command::Credit`](crate::Command::Credit).
+        done: bool,
+    },
+}
+
+impl Reply {
+    /// Whom it is for; a message for many is for nobody in particular.
+    #[must_use]
+    pub fn connection(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Evict { connection }
+            | Self::Refused { connection, .. }
+            | Self::Recorded { connection, .. }
+            | Self::Decided { connection }
+            | Self::Stored { connection, .. }
+            | Self::Release { connection, .. }
+            | Self::Ended { connection, .. }
+            | Self::Begun { connection, .. }
+            | Self::Restore { connection, .. }
+            | Self::Unfinished { connection, .. }
+            | Self::Retained { connection, .. } => Some(*connection),
+            Self::Claimed(claimed) => Some(claimed.connection),
+            Self::Deliver(deliver) => Some(deliver.connection),
+            Self::Live { .. } => None,
+        }
+    }
+
+    /// What it holds of memory while it waits, about.
+    #[must_use]
+    pub fn weight_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::Live { message, .. } => message.size_bytes(),
+                Self::Deliver(deliver) => size_of::<Deliver>() + deliver.message.size_bytes(),
+                Self::Retained { messages, .. } => {
+                    messages.iter().map(|message| size_of::<Arc<Message>>() + message.size_bytes()).sum()
+                }
+                Self::Claimed(claimed) => size_of::<Claimed>() + weight(&claimed.subscriptions),
+                Self::Restore { filters, .. } => {
+                    filters.iter().map(|filter| filter.len() + FILTER_WEIGHT).sum::<usize>()
+                }
+                Self::Unfinished { subscriptions, .. } => weight(subscriptions),
+                _ => 0,
+            }
+    }
+}
+
+/// The memory of a filter in a message between threads, beside its text, about.
+const FILTER_WEIGHT: usize = 32;
+
+fn weight(subscriptions: &[(Box<str>, Interest)]) -> usize {
+    subscriptions.iter().map(|(filter, _)| filter.len() + FILTER_WEIGHT).sum()
+}
+
+/// What a connection gets with its identifier.
+#[derive(Debug)]
+pub struct Claimed {
+    /// The claimant.
+    pub connection: ConnectionId,
+    /// It as others see it: the one that was claimed with, or that of the session which lasts.
+    pub subscriber: Arc<Subscriber>,
+    /// There was a session, and this connection goes on with it.
+    pub session_present: bool,
+    /// Its subscriptions, groups included; none if they have come bit by bit ([`Reply::Restore`]).
+    pub subscriptions: Vec<(Box<str>, Interest)>,
+    /// Those that have not been brought everything that is retained: [`Command::Retained`](crate::Command::Retained) goes on with them.
+    pub unfinished: Vec<(Box<str>, Interest)>,
+    /// These come bit by bit ([`Reply::Unfinished`]), and the client is not read before the last has come: until then
+    /// nothing about its subscriptions changes.
+    pub has_more_unfinished: bool,
+    /// Messages of QoS 2 that the client has published and not released.
+    pub unreleased: Vec<PacketId>,
+}
+
+/// A message out of a queue, on its way to one client.
+#[derive(Debug)]
+pub struct Deliver {
+    /// The subscriber's connection.
+    pub connection: ConnectionId,
+    /// What it is in the ledger.
+    pub what: Delivered,
+    /// The message.
+    pub message: Arc<Message>,
+    /// What it is sent with, 1 or 2.
+    pub qos: Qos,
+    /// RETAIN as it is sent.
+    pub retain: bool,
+    /// It was sent before, on an earlier connection.
+    pub dup: bool,
+    /// The identifiers of the subscriptions that it comes for.
+    pub identifiers: Identifiers,
+}

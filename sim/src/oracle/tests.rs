@@ -1,0 +1,129 @@
+//! What the judge must find, and what it must let pass.
+
+use wire::RetainHandling;
+
+use super::*;
+use crate::random::Random;
+use crate::scenario::{Kind, Scenario};
+
+/// A judge, and a client with a session that has subscribed to `r/#`.
+struct Court {
+    oracle: Oracle,
+    session: SessionNo,
+    topic: usize,
+}
+
+const NOW: base::Now = base::Now { monotonic_ms: 0, unix_ms: 0 };
+
+impl Court {
+    fn new() -> Self {
+        let scenario = Scenario::draw(Kind::Ordinary, &mut Random::new(1));
+        let mut oracle = Oracle::new(&scenario);
+        oracle.started(Arc::default(), NOW);
+        let session = oracle.session_began(0, true, usize::MAX);
+        let filter = scenario.filters.iter().position(|filter| filter.text == "r/#").expect("audits have it");
+        let topic = scenario.topics.iter().position(|topic| topic.name == "r/0").expect("it is in all runs");
+        let qos = Qos::ExactlyOnce;
+        let retain_handling = RetainHandling::Send;
+        let wish = Wish { filter, qos, no_local: false, retain_handling, identifier: None };
+        let span = oracle.subscribing(session, wish);
+        oracle.subscribed(session, span, Some(qos));
+        Self { oracle, session, topic }
+    }
+
+    /// The client that publishes to the topic says RETAIN 1.
+    fn publish(&mut self, qos: Qos) -> MessageNo {
+        self.oracle.published(Publishing {
+            publisher: 1,
+            topic: self.topic,
+            qos,
+            retain: true,
+            is_empty: false,
+            expires: false,
+            bytes: 10,
+            link: None,
+        })
+    }
+
+    fn deliver(&mut self, message: MessageNo, sender_has_ended: bool) {
+        let topic = self.oracle.topics[self.topic].clone();
+        let qos = Qos::AtMostOnce;
+        let delivery = Delivery {
+            message: Some(message),
+            topic,
+            qos,
+            dup: false,
+            retain: false,
+            identifiers: Vec::new(),
+        };
+        self.oracle.delivered(self.session, &delivery, sender_has_ended);
+    }
+
+    fn restart(&mut self) {
+        self.oracle.crashed();
+        self.oracle.started(Arc::default(), NOW);
+    }
+
+    /// A new subscriber has got no value of any topic.
+    fn audit(&mut self) {
+        let audit = self.oracle.session_began(2, false, usize::MAX);
+        self.oracle.settle_retained(&[], &[audit], 0, false);
+    }
+}
+
+#[test]
+fn an_older_message_behind_a_newer_one_is_found() {
+    let mut court = Court::new();
+    let (older, newer) = (court.publish(Qos::AtMostOnce), court.publish(Qos::AtMostOnce));
+    court.deliver(newer, false);
+    court.deliver(older, false);
+    assert!(court.oracle.failure().is_some_and(|finding| finding.contains("m0") && finding.contains("m1")));
+}
+
+/// A process tells its clients of a value of QoS 0 and ends before the value is on the record. The older value is the
+/// topic's again. The client reads what the first process has sent when the second one is there already.
+#[test]
+fn an_older_value_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
+    for is_read_late in [false, true] {
+        let mut court = Court::new();
+        let (older, newer) = (court.publish(Qos::AtMostOnce), court.publish(Qos::AtMostOnce));
+        if is_read_late {
+            court.restart();
+            court.deliver(newer, true);
+        } else {
+            court.deliver(newer, false);
+            court.restart();
+        }
+        court.deliver(older, false);
+        assert_eq!(court.oracle.failure(), None, "read late: {is_read_late}");
+    }
+}
+
+#[test]
+fn a_value_that_was_acknowledged_and_is_gone_is_found() {
+    let mut court = Court::new();
+    let value = court.publish(Qos::AtLeastOnce);
+    court.oracle.acknowledged(value, ReasonCode::Success);
+    court.publish(Qos::AtMostOnce);
+    court.audit();
+    assert!(court.oracle.failure().is_some_and(|finding| finding.contains("is nothing, although m0")));
+}
+
+/// A newer value of QoS 0 for which there is no memory clears its topic, because the older value is out of date.
+#[test]
+fn a_value_that_another_one_has_cleared_for_want_of_memory_may_be_gone() {
+    for is_restarted in [false, true] {
+        let mut court = Court::new();
+        let value = court.publish(Qos::AtLeastOnce);
+        court.oracle.acknowledged(value, ReasonCode::Success);
+        court.publish(Qos::AtMostOnce);
+        let gauges = Arc::<Gauges>::default();
+        gauges.retained_refused.store(1, std::sync::atomic::Ordering::Relaxed);
+        court.oracle.started(gauges, NOW);
+        if is_restarted {
+            court.restart();
+        }
+        court.audit();
+        assert_eq!(court.oracle.failure(), None, "restarted: {is_restarted}");
+    }
+}
