@@ -198,7 +198,7 @@ impl Engine {
 
     /// Whether another attempt to connect may succeed.
     pub(crate) fn may_reconnect(&self, ended: &Ended) -> bool {
-        let was_accepted = self.connecting.is_none();
+        let was_accepted = self.state.is_some();
         was_accepted && !self.has_left && may_pass(ended)
     }
 

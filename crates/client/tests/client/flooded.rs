@@ -274,6 +274,8 @@ async fn the_first_connection_can_be_waited_for_like_later_ones() {
         let mut peer = Peer::on(server.recv().await.expect("an attempt"), Version::V5);
         assert!(peer.next().await.starts_with("CONNECT"));
         peer.send(ConnAck::refused(client::ConnectRefusal::ServerBusy)).await;
+        let at_once = timeout(Duration::from_millis(400), server.recv()).await;
+        assert!(at_once.is_err(), "only the caller tries again, after at least half a second");
         let mut peer = Peer::on(server.recv().await.expect("an attempt"), Version::V5);
         assert!(peer.next().await.starts_with("CONNECT"));
         peer.send(ConnAck::accepted(false)).await;
