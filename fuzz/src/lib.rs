@@ -1,4 +1,12 @@
-//! The form of a fuzzer's input: one byte says who speaks which version, the rest is what is sent.
+//! The form of a fuzzer's input: one byte says who speaks which version, the rest is what is sent. The targets for the layers
+//! have a form of their own, [`Input`].
+
+pub mod course;
+mod input;
+pub mod link;
+pub mod web;
+
+pub use crate::input::Input;
 
 use wire::{Limits, Role, Version};
 

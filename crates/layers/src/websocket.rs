@@ -4,6 +4,8 @@
 //! and an idle connection holds no buffer.
 
 pub(crate) mod frames;
+#[cfg(test)]
+mod tests;
 mod upgrade;
 
 use std::io::{self, IoSlice};
@@ -82,12 +84,15 @@ impl<S: Stream> WebSocket<S> {
         // Parsing from the start at each byte would cost the square of the length.
         let from = before.saturating_sub(3);
         // RFC 9112 section 2.2: a line may also end with LF alone, and httparse takes that as the end.
-        let is_complete = head[from..].windows(2).any(|end| end == b"\n\n")
-            || head[from..].windows(3).any(|end| end == b"\n\r\n");
+        // Bytes beyond the longest head do not change the answer, whether they have come already or not.
+        let longest = &head[..head.len().min(upgrade::HEAD_BYTES_MAX)];
+        let new = longest.get(from..).unwrap_or_default();
+        let is_complete =
+            new.windows(2).any(|end| end == b"\n\n") || new.windows(3).any(|end| end == b"\n\r\n");
         if !is_complete && head.len() <= upgrade::HEAD_BYTES_MAX {
             return Ok(0);
         }
-        match rules.answer(head) {
+        match rules.answer(longest) {
             None => Ok(0),
             Some(Outcome { answer, accepted: Some(length), .. }) if length >= before => {
                 self.unsent.extend_from_slice(&answer);
@@ -131,12 +136,16 @@ impl<S: Stream> WebSocket<S> {
 
     /// Bytes without a frame are written.
     fn flush_unsent(&mut self) -> io::Result<()> {
-        if self.frame_left == 0 {
+        loop {
+            while !self.unsent.is_empty() {
+                let written = self.below.write(&[IoSlice::new(&self.unsent)])?;
+                self.unsent.drain(..written);
+            }
+            // One answer at a time: those that come while the peer takes nothing replace each other.
+            if self.frame_left > 0 || self.due.is_empty() {
+                break;
+            }
             self.due.encode(&mut self.unsent);
-        }
-        while !self.unsent.is_empty() {
-            let written = self.below.write(&[IoSlice::new(&self.unsent)])?;
-            self.unsent.drain(..written);
         }
         self.unsent = Vec::new();
         Ok(())
@@ -274,7 +283,8 @@ impl<S: Stream> Stream for WebSocket<S> {
             Phase::Open(decoder) => decoder.held_bytes(),
             Phase::Violated(_) | Phase::Ended => 0,
         };
-        phase + self.unsent.capacity() + self.below.held_bytes()
+        let pong = self.due.pong.as_ref().map_or(0, Vec::capacity);
+        phase + pong + self.unsent.capacity() + self.below.held_bytes()
     }
 
     fn shut_down_write(&mut self) {

@@ -1,10 +1,11 @@
-//! Writes the table of good and bad packets, and one record of each kind, as seeds for the fuzzers, into `corpus/` of this
+//! Writes the table of good and bad packets, one record of each kind, and connections with each layer, as seeds for the fuzzers, into `corpus/` of this
 //! folder.
 
 use std::fs;
 use std::path::Path;
 
-use stream::Stream;
+use stream::web::{REQUEST, frame};
+use stream::{Input, Stream};
 
 /// The records that the journal's tests pin the format with.
 const RECORDS: &str = include_str!("../../../crates/journal/src/record/tests/golden.txt");
@@ -32,8 +33,61 @@ fn main() -> std::io::Result<()> {
         fs::write(folder.join(format!("{number}-{name}")), bytes(hex))?;
         count += 1;
     }
+    count += layers(&corpus)?;
     println!("{count} seeds in {}", corpus.display());
     Ok(())
+}
+
+/// Connections with each layer. Returns how many.
+fn layers(corpus: &Path) -> std::io::Result<usize> {
+    const CONNECT: &[u8] = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01c";
+    let long_field = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "a".repeat(9_000));
+    let frames = [
+        frame(0x02, &CONNECT[..3]),
+        frame(0x89, b"ping"),
+        frame(0x80, &CONNECT[3..]),
+        frame(0x89, &[7; 125]),
+        frame(0x82, &[0; 300]),
+        frame(0x88, b"\x03\xe8bye"),
+    ];
+    let frames = frames.concat();
+    let line = b"PROXY TCP4 192.0.2.1 192.0.2.2 12345 1883\r\n";
+    let address = [192, 0, 2, 1, 192, 0, 2, 2, 0x30, 0x39, 0x07, 0x5b];
+    let header = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x10"[..], &address, b"\x02\0\x01a"].concat();
+    let hello = b"\x16\x03\x01\x00\x31\x01\x00\x00\x2d\x03\x03";
+    let upgraded = [REQUEST, &frames].concat();
+    let rows: [(&str, u8, &[u8]); 17] = [
+        ("websocket", 0, &frames),
+        ("websocket", 0, &frame(0x81, b"text")),
+        ("websocket", 1, REQUEST),
+        ("websocket", 1, long_field.as_bytes()),
+        ("proxy", 0, &[line, CONNECT].concat()),
+        ("proxy", 0, &[&header[..], CONNECT].concat()),
+        ("proxy", 1, &[9; 40]),
+        ("proxy", 2, &[9; 40]),
+        ("proxy", 3, &[9; 18]),
+        ("layers", 0, CONNECT),
+        ("layers", 0, &upgraded),
+        ("layers", 0x10, &[line, &upgraded[..]].concat()),
+        ("layers", 0x30, &[&header, &hello[..]].concat()),
+        ("layers", 0x20, hello),
+        ("layers", 0x60, CONNECT),
+        ("layers", 0x80, CONNECT),
+        ("layers", 0x80, &upgraded),
+    ];
+    let mut count = 0;
+    for (number, (target, choice, bytes)) in rows.iter().enumerate() {
+        let folder = corpus.join(target);
+        fs::create_dir_all(&folder)?;
+        for piece_bytes in [1, 7, 100] {
+            fs::write(
+                folder.join(format!("{number}-{piece_bytes}")),
+                Input::make(*choice, piece_bytes, bytes),
+            )?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 fn bytes(hex: &str) -> Vec<u8> {

@@ -33,13 +33,13 @@ pub(crate) struct Outcome {
 }
 
 impl Rules {
-    /// Answers a request, or returns `None` if its head is not complete.
+    /// Answers a request, or returns `None` if its head is not complete. A head has at most [`HEAD_BYTES_MAX`] bytes.
     pub(crate) fn answer(&self, head: &[u8]) -> Option<Outcome> {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut fields);
         let status = match request.parse(head) {
             Ok(httparse::Status::Complete(length)) => return Some(self.judge(&request, length)),
-            Ok(httparse::Status::Partial) if head.len() <= HEAD_BYTES_MAX => return None,
+            Ok(httparse::Status::Partial) if head.len() < HEAD_BYTES_MAX => return None,
             Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => &Refusal {
                 status: "431 Request Header Fields Too Large",
                 fields: "",
