@@ -132,6 +132,38 @@ fn the_time_is_over_also_where_nobody_answers() {
     }
 }
 
+/// A reader of standard error that has stopped reading must not keep a program.
+#[test]
+fn a_blocked_standard_error_does_not_keep_a_program() {
+    use rustix::fs::{OFlags, fcntl_setfl};
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = silent.local_addr().expect("it is bound").port().to_string();
+    let (reader, mut writer) = std::io::pipe().expect("the system has pipes");
+    fcntl_setfl(&writer, OFlags::NONBLOCK).expect("the pipe is ours");
+    while writer.write(&[b'x'; 4_096]).is_ok() {}
+    fcntl_setfl(&writer, OFlags::empty()).expect("the pipe is ours");
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(pondhawk_tests::pondhawk());
+    command.args(["sub", "-h", "127.0.0.1", "-p", &port, "-W", "1", "-t", "a"]);
+    let status = command.stderr(writer).status().expect("a program can be run");
+    assert_eq!(status.code(), Some(27));
+    drop(reader);
+}
+
+/// The text of a message in JSON can be much longer than the message. It is never in memory as a whole.
+#[test]
+fn large_messages_are_text_in_json_and_small_ones_are_values() {
+    let broker = Broker::start(&Options::default());
+    let list = |items: usize| format!("[{}0]", "0,".repeat(items));
+    for (payload, begin) in [(list(1_000), "[0,0,"), (list(600_000), "\"[0,0,")] {
+        let published = run(&broker, "pub", &["-t", "pond", "-r", "-f", "-"], payload.as_bytes());
+        assert!(published.status.success(), "{published:?}");
+        let printed = run(&broker, "sub", &["-t", "pond", "--json", "-C", "1"], b"");
+        let line = String::from_utf8(printed.stdout).expect("JSON is text");
+        assert!(line.contains(&format!("\"payload\":{begin}")), "{}", &line[..200]);
+    }
+}
+
 #[test]
 fn who_has_asked_does_not_outlive_the_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -64,7 +64,8 @@ impl Said {
         let lines = |conversation: &Conversation| {
             [std::slice::from_ref(&conversation.way), &conversation.packets].concat()
         };
-        let lines = conversations.iter().flat_map(lines).map(|line| without_process_id(&line));
+        let lines = conversations.iter().flat_map(lines);
+        let lines = lines.map(|line| without_default(&without_process_id(&line)));
         match self {
             Self::InOrder => lines.collect(),
             Self::Asked(_) => {
@@ -93,6 +94,11 @@ fn without_process_id(line: &str) -> String {
     let Some((before, name, behind)) = around(line, "client_id: \"", "\"") else { return line.to_owned() };
     let name = name.trim_end_matches(|character: char| character.is_ascii_digit());
     format!("{before}client_id: \"{name}\"{behind}")
+}
+
+/// Removes the Maximum Packet Size that our programs have by default, and Mosquitto's programs do not.
+fn without_default(line: &str) -> String {
+    line.replace("maximum_packet_bytes: Some(16777216)", "maximum_packet_bytes: None")
 }
 
 fn without_name(line: &str) -> String {

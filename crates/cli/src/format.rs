@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use crate::failure::Failure;
-use crate::json::Style;
+use crate::json::{Style, hexadecimal};
 use crate::received::{Payload, Received};
-use crate::say::escaped_bytes;
+use crate::say::write_escaped;
 
 /// A parsed and valid format.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,10 +96,13 @@ impl Template {
     ) -> io::Result<Result<(), NotJson>> {
         let mut outcome = Ok(());
         // Only the format itself may move the cursor of a terminal.
-        let write_field = |field: &mut dyn FnMut(&mut Vec<u8>) -> io::Result<()>, to: &mut dyn Write| {
+        let write_field = |field: &dyn Fn(&mut dyn Write) -> io::Result<()>, mut to: &mut dyn Write| {
+            if !is_terminal {
+                return field(to);
+            }
             let mut text = Vec::new();
             field(&mut text)?;
-            if is_terminal { to.write_all(escaped_bytes(&text).as_bytes()) } else { to.write_all(&text) }
+            write_escaped(&text, &mut to)
         };
         for piece in &self.0 {
             match piece {
@@ -111,13 +114,13 @@ impl Template {
                     match message.json(payload) {
                         Some(json) => {
                             let style = if is_pretty { Style::Tabs } else { Style::Compact };
-                            write_field(&mut |to| json.write(style, to), to)?;
+                            write_field(&|mut to| json.write(style, &mut to), to)?;
                         }
                         None => outcome = Err(NotJson),
                     }
                 }
                 Piece::Field(letter, layout) => {
-                    write_field(&mut |to| layout.write(*letter, message, to), to)?;
+                    write_field(&|mut to| layout.write(*letter, message, &mut to), to)?;
                 }
             }
         }
@@ -182,7 +185,7 @@ impl Layout {
             'I' => self.text(&message.at.iso_8601(), to),
             'l' => self.number(Some(u32::try_from(payload.len()).unwrap_or(u32::MAX)), to),
             'm' => self.number(Some(message.packet_id), to),
-            'P' => write!(to, "{}", user_properties(message)),
+            'P' => user_properties(message, to),
             'p' => self.padded(&payload[..self.shown(payload.len())], to),
             'q' => write!(to, "{}", message.qos.level()),
             // A missing response topic prints nothing, without the padding of other fields.
@@ -196,7 +199,7 @@ impl Layout {
             'x' | 'X' => {
                 let len = payload.len();
                 let shown = if self.width > 0 { self.shown(len) / 2 } else { len };
-                self.padded(&hexadecimal(&payload[..shown], letter == 'X'), to)
+                self.padded(&digits(&payload[..shown], letter == 'X'), to)
             }
             // Never reached: the parser checks the letters, and JSON is printed elsewhere.
             _ => Ok(()),
@@ -236,15 +239,18 @@ impl Layout {
     }
 }
 
-fn user_properties(message: &Received<'_>) -> String {
-    let pairs = message.properties.user_properties.iter();
-    let pairs: Vec<_> = pairs.map(|pair| format!("{}:{}", pair.name.as_str(), pair.value.as_str())).collect();
-    pairs.join(" ")
+/// Prints the User Properties one by one, because a server can make them many.
+fn user_properties(message: &Received<'_>, to: &mut impl Write) -> io::Result<()> {
+    for (index, pair) in message.properties.user_properties.iter().enumerate() {
+        let space = if index > 0 { " " } else { "" };
+        write!(to, "{space}{}:{}", pair.name.as_str(), pair.value.as_str())?;
+    }
+    Ok(())
 }
 
-fn hexadecimal(bytes: &[u8], is_upper: bool) -> Vec<u8> {
-    let digits = |byte: &u8| if is_upper { format!("{byte:02X}") } else { format!("{byte:02x}") };
-    bytes.iter().flat_map(|byte| digits(byte).into_bytes()).collect()
+fn digits(bytes: &[u8], is_upper: bool) -> Vec<u8> {
+    let digits = bytes.iter().flat_map(|byte| hexadecimal(*byte));
+    if is_upper { digits.map(|digit| digit.to_ascii_uppercase()).collect() } else { digits.collect() }
 }
 
 #[cfg(test)]

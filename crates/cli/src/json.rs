@@ -5,6 +5,8 @@
 
 use std::io::{self, Write};
 
+use wire::{MessageProperties, UserProperties};
+
 /// A JSON value in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json {
@@ -13,18 +15,46 @@ pub(crate) enum Json {
     /// The digits as they were written.
     Number(String),
     Text(Vec<u8>),
+    /// Bytes that are printed as a string of hexadecimal digits.
+    Hexadecimal(Vec<u8>),
     List(Vec<Json>),
     Object(Vec<(Vec<u8>, Json)>),
+    /// An object whose members are the User Properties of a message, which a server can make many.
+    Pairs(Pairs),
 }
+
+/// User Properties, in the encoding of a packet.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pairs {
+    bytes: Vec<u8>,
+    is_escaped: bool,
+}
+
+impl Pairs {
+    pub(crate) fn new(user_properties: UserProperties<'_>) -> Self {
+        let mut bytes = Vec::new();
+        let all = MessageProperties { user_properties, ..MessageProperties::EMPTY };
+        // A vector has room for all of them.
+        let _ = all.write_bytes(&mut bytes);
+        Self { bytes, is_escaped: false }
+    }
+
+    fn get(&self) -> UserProperties<'_> {
+        MessageProperties::from_bytes(&self.bytes).map(|all| all.user_properties).unwrap_or_default()
+    }
+}
+
+/// Maximum size of text that is parsed. A value needs up to about fifty times the memory of its text.
+const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Maximum depth of nested values. Deeper ones count as invalid.
 const DEPTH_MAX: usize = 1_000;
 
 impl Json {
-    /// Parses the bytes before the first zero byte. All of them must be one value.
+    /// Parses the bytes before the first zero byte. All of them must be one value, of at most [`TEXT_BYTES_MAX`].
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        let bytes = &bytes[..end];
+        let bytes = Some(&bytes[..end]).filter(|bytes| bytes.len() <= TEXT_BYTES_MAX)?;
         let mut reader = Reader { rest: bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) };
         let value = reader.value(0)?;
         reader.skip_space();
@@ -51,13 +81,14 @@ impl Json {
             Self::Object(members) => {
                 Self::Object(members.into_iter().map(|(name, value)| (text(name), value.escaped())).collect())
             }
+            Self::Pairs(pairs) => Self::Pairs(Pairs { is_escaped: true, ..pairs }),
             other => other,
         }
     }
 
     /// Whether the value is a list or an object, and may be printed on several lines.
     pub(crate) fn is_container(&self) -> bool {
-        matches!(self, Self::List(_) | Self::Object(_))
+        matches!(self, Self::List(_) | Self::Object(_) | Self::Pairs(_))
     }
 
     /// Prints the value in this style.
@@ -238,10 +269,46 @@ impl<W: Write> Printer<'_, W> {
             Json::Null => self.coloured(SCALAR, b"null"),
             Json::Bool(value) => self.coloured(SCALAR, if *value { b"true" } else { b"false" }),
             Json::Number(number) => self.number(number),
-            Json::Text(text) => self.coloured(TEXT, &quoted(text)),
+            Json::Text(text) => self.text(TEXT, text),
+            Json::Hexadecimal(bytes) => {
+                write!(self.to, "\"")?;
+                bytes.iter().try_for_each(|byte| self.to.write_all(&hexadecimal(*byte)))?;
+                write!(self.to, "\"")
+            }
             Json::List(items) => self.list(items, depth),
-            Json::Object(members) => self.object(members, depth),
+            Json::Object(members) => {
+                let members = members.iter().map(|(name, value)| (name.as_slice(), value));
+                self.object(members, depth)
+            }
+            Json::Pairs(pairs) => self.pairs(pairs, depth),
         }
+    }
+
+    /// Prints User Properties one by one.
+    fn pairs(&mut self, pairs: &Pairs, depth: usize) -> io::Result<()> {
+        write!(self.to, "{{")?;
+        for (index, pair) in pairs.get().iter().enumerate() {
+            if index > 0 {
+                write!(self.to, ",")?;
+            }
+            let [name, value] = [pair.name, pair.value].map(|text| Json::text(text.as_str()));
+            let [name, value] =
+                if pairs.is_escaped { [name.escaped(), value.escaped()] } else { [name, value] };
+            if let Json::Text(name) = name {
+                self.member(&name, &value, depth)?;
+            }
+        }
+        self.line(depth)?;
+        write!(self.to, "}}")
+    }
+
+    fn text(&mut self, colour: &str, text: &[u8]) -> io::Result<()> {
+        let in_colour = self.style == Style::Terminal { in_colour: true };
+        if in_colour {
+            write!(self.to, "{colour}")?;
+        }
+        quote(text, self.to)?;
+        if in_colour { write!(self.to, "{PLAIN}") } else { Ok(()) }
     }
 
     fn coloured(&mut self, colour: &str, bytes: &[u8]) -> io::Result<()> {
@@ -289,50 +356,67 @@ impl<W: Write> Printer<'_, W> {
         write!(self.to, "]")
     }
 
-    fn object(&mut self, members: &[(Vec<u8>, Json)], depth: usize) -> io::Result<()> {
+    fn object<'j>(
+        &mut self,
+        members: impl ExactSizeIterator<Item = (&'j [u8], &'j Json)>,
+        depth: usize,
+    ) -> io::Result<()> {
+        let is_empty = members.len() == 0;
         write!(self.to, "{{")?;
-        for (index, (name, value)) in members.iter().enumerate() {
+        for (index, (name, value)) in members.enumerate() {
             if index > 0 {
                 write!(self.to, ",")?;
             }
-            self.line(depth + 1)?;
-            self.coloured(NAME, &quoted(name))?;
-            write!(
-                self.to,
-                "{}",
-                match self.style {
-                    Style::Compact | Style::Exact => ":",
-                    Style::Tabs => ":\t",
-                    Style::Terminal { .. } => ": ",
-                }
-            )?;
-            self.value(value, depth + 1)?;
+            self.member(name, value, depth)?;
         }
-        if !(members.is_empty() && matches!(self.style, Style::Terminal { .. })) {
+        if !(is_empty && matches!(self.style, Style::Terminal { .. })) {
             self.line(depth)?;
         }
         write!(self.to, "}}")
     }
+
+    fn member(&mut self, name: &[u8], value: &Json, depth: usize) -> io::Result<()> {
+        self.line(depth + 1)?;
+        self.text(NAME, name)?;
+        let colon = match self.style {
+            Style::Compact | Style::Exact => ":",
+            Style::Tabs => ":\t",
+            Style::Terminal { .. } => ": ",
+        };
+        write!(self.to, "{colon}")?;
+        self.value(value, depth + 1)
+    }
 }
 
-/// Quotes and escapes a string. Invalid UTF-8 is printed unchanged.
-fn quoted(text: &[u8]) -> Vec<u8> {
-    let mut quoted = vec![b'"'];
-    for byte in text {
-        match byte {
-            b'"' => quoted.extend(b"\\\""),
-            b'\\' => quoted.extend(b"\\\\"),
-            0x08 => quoted.extend(b"\\b"),
-            0x0c => quoted.extend(b"\\f"),
-            b'\n' => quoted.extend(b"\\n"),
-            b'\r' => quoted.extend(b"\\r"),
-            b'\t' => quoted.extend(b"\\t"),
-            0..0x20 => quoted.extend(format!("\\u{byte:04x}").as_bytes()),
-            _ => quoted.push(*byte),
+/// Prints a string in quotes and with escapes. Invalid UTF-8 is printed unchanged.
+fn quote(text: &[u8], to: &mut impl Write) -> io::Result<()> {
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    write!(to, "\"")?;
+    for piece in text.split_inclusive(is_special) {
+        let (plain, last) = match piece.split_last() {
+            Some((last, plain)) if is_special(last) => (plain, Some(*last)),
+            _ => (piece, None),
+        };
+        to.write_all(plain)?;
+        match last {
+            None => {}
+            Some(b'"') => to.write_all(b"\\\"")?,
+            Some(b'\\') => to.write_all(b"\\\\")?,
+            Some(0x08) => to.write_all(b"\\b")?,
+            Some(0x0c) => to.write_all(b"\\f")?,
+            Some(b'\n') => to.write_all(b"\\n")?,
+            Some(b'\r') => to.write_all(b"\\r")?,
+            Some(b'\t') => to.write_all(b"\\t")?,
+            Some(byte) => write!(to, "\\u{byte:04x}")?,
         }
     }
-    quoted.push(b'"');
-    quoted
+    write!(to, "\"")
+}
+
+/// Both digits of a byte.
+pub(crate) fn hexadecimal(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]
 }
 
 /// Formats a number like C's `%1.15g`, or like `%1.17g` if the first changes the value.

@@ -4,9 +4,9 @@ use client::{Message, MessageProperties, Qos};
 use wire::PayloadFormat;
 
 use crate::clock::Moment;
-use crate::json::Json;
+use crate::json::{Json, Pairs};
 
-/// A received message with its time of printing.
+/// A received message, and its time.
 #[derive(Debug)]
 pub(crate) struct Received<'a> {
     pub(crate) topic: &'a str,
@@ -18,7 +18,7 @@ pub(crate) struct Received<'a> {
     pub(crate) topic_alias: Option<u16>,
     pub(crate) subscription_identifier: Option<u32>,
     pub(crate) properties: MessageProperties<'a>,
-    /// Current time when the message is printed.
+    /// Time at which the message was taken out of its stream.
     pub(crate) at: Moment,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Payload {
 }
 
 impl<'a> Received<'a> {
-    pub(crate) fn new(message: &'a Message, topic: &'a str) -> Self {
+    pub(crate) fn new(message: &'a Message, topic: &'a str, at: Moment) -> Self {
         Self {
             topic,
             payload: message.payload(),
@@ -47,7 +47,7 @@ impl<'a> Received<'a> {
                 .first()
                 .map(|identifier| identifier.value()),
             properties: message.properties(),
-            at: Moment::now(),
+            at,
         }
     }
 
@@ -85,7 +85,7 @@ impl<'a> Received<'a> {
             Payload::Anything => match (Json::parse(self.payload), std::str::from_utf8(self.payload)) {
                 (Some(value), _) if end == self.payload.len() => value,
                 (_, Ok(text)) => Json::text(text),
-                _ => return Some(("payloadhex", Json::text(&hexadecimal(self.payload)))),
+                _ => return Some(("payloadhex", Json::Hexadecimal(self.payload.to_vec()))),
             },
         };
         Some(("payload", value))
@@ -93,10 +93,8 @@ impl<'a> Received<'a> {
 
     fn json_properties(&self) -> Option<Json> {
         let properties = &self.properties;
-        let pairs = properties.user_properties.iter();
-        let pairs: Vec<_> = pairs
-            .map(|pair| (pair.name.as_str().as_bytes().to_vec(), Json::text(pair.value.as_str())))
-            .collect();
+        let pairs = properties.user_properties;
+        let pairs = pairs.iter().next().is_some().then(|| Json::Pairs(Pairs::new(pairs)));
         let text = |text: client::Utf8<'_>| Json::text(text.as_str());
         let members = [
             ("topic-alias", self.topic_alias.map(Json::number)),
@@ -109,14 +107,10 @@ impl<'a> Received<'a> {
                 "correlation-data",
                 properties.correlation_data.map(|data| Json::Text(data.as_bytes().to_vec())),
             ),
-            ("user-properties", Some(Json::Object(pairs)).filter(|pairs| *pairs != Json::Object(Vec::new()))),
+            ("user-properties", pairs),
         ];
         let there = members.into_iter().filter_map(|(name, value)| Some((name.as_bytes().to_vec(), value?)));
         let there: Vec<_> = there.collect();
         (!there.is_empty()).then_some(Json::Object(there))
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -13,8 +13,6 @@ use crate::failure::Failure;
 use crate::output::Printer;
 use crate::properties::Command;
 use crate::publish;
-use crate::received::Received;
-use crate::say::complain;
 use crate::settings::Settings;
 use crate::subscribe::{failed, next, unprinted};
 
@@ -98,7 +96,7 @@ async fn print_answer(
     request: &Outgoing<'_>,
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let mut printer = Printer::new(&settings.incoming.output);
+    let mut printer = Printer::new(settings);
     loop {
         let Some(answer) = next(inbox, &mut printer).await.map_err(|error| unprinted(&error))? else {
             let lost = || Failure::new("Error: The connection was lost.");
@@ -107,11 +105,7 @@ async fn print_answer(
         if !is_answer(&answer, request) || settings.incoming.without_retained && answer.retain() {
             continue;
         }
-        let topic = answer.topic();
-        let printed = printer.print(&Received::new(&answer, topic.as_str()));
-        if printed.map_err(|error| unprinted(&error))?.is_err() && !settings.quiet {
-            complain(format_args!("Error: Message payload is not valid JSON on topic {topic}."));
-        }
+        printer.print(&answer);
         return printer.finish().await.map_err(|error| unprinted(&error));
     }
 }

@@ -2,6 +2,10 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use wire::Shown;
 
@@ -11,9 +15,37 @@ pub(crate) fn show(text: impl Display) {
     let _ = to.write_all(escaped(&text.to_string()).as_bytes()).and_then(|()| to.flush());
 }
 
+/// Maximum number of texts that wait for standard error.
+const TEXTS_WAITING_MAX: usize = 64;
+
+/// Time for which the program waits until a text is written. After the first text that takes longer, it waits no more.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A text for standard error, and the channel that is closed when it is written.
+type Complaint = (String, mpsc::Sender<()>);
+
 /// Prints lines to standard error.
+///
+/// A thread writes them. A reader that has stopped reading must not keep the program: further lines are then dropped.
 pub(crate) fn complain(lines: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{}", escaped(&lines.to_string()));
+    static COMPLAINTS: OnceLock<mpsc::SyncSender<Complaint>> = OnceLock::new();
+    static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
+    let complaints = COMPLAINTS.get_or_init(|| {
+        let (complaints, waiting) = mpsc::sync_channel::<Complaint>(TEXTS_WAITING_MAX);
+        thread::spawn(move || {
+            for (text, _is_written) in waiting {
+                let _ = io::stderr().lock().write_all(text.as_bytes());
+            }
+        });
+        complaints
+    });
+    let (is_written, written) = mpsc::channel();
+    let text = format!("{}\n", escaped(&lines.to_string()));
+    if complaints.try_send((text, is_written)).is_ok() {
+        let patience = if IS_BLOCKED.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE };
+        let is_late = written.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
+        IS_BLOCKED.store(is_late, Ordering::Relaxed);
+    }
 }
 
 /// Escapes control characters, except for line ends and tabs.
@@ -30,16 +62,16 @@ pub(crate) fn escaped(text: &str) -> String {
     shown
 }
 
-/// Escapes control characters in bytes that may be text. Bytes that are not UTF-8 become `\xff`.
-pub(crate) fn escaped_bytes(bytes: &[u8]) -> String {
-    let mut shown = String::with_capacity(bytes.len());
+/// Prints bytes that may be text, with escapes for control characters. Bytes that are not UTF-8 become `\xff`.
+pub(crate) fn write_escaped(bytes: &[u8], to: &mut impl Write) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
-        shown.push_str(&escaped(chunk.valid()));
-        for byte in chunk.invalid() {
-            let _ = write!(shown, "\\x{byte:02x}");
+        for piece in chunk.valid().split_inclusive(['\n', '\t']) {
+            let plain = piece.strip_suffix(['\n', '\t']).unwrap_or(piece);
+            write!(to, "{}{}", Shown(plain), &piece[plain.len()..])?;
         }
+        chunk.invalid().iter().try_for_each(|byte| write!(to, "\\x{byte:02x}"))?;
     }
-    shown
+    Ok(())
 }
 
 /// Whether a terminal may get colours: `NO_COLOR` (<https://no-color.org>) and `TERM=dumb` forbid them.
@@ -53,5 +85,7 @@ pub(crate) fn allows_colour() -> bool {
 #[test]
 fn nothing_but_lines_and_tabs_moves_the_cursor() {
     assert_eq!(escaped("a\tb\nc\r\u{1b}[2J\u{9b}m"), "a\tb\nc\\r\\u{1b}[2J\\u{9b}m");
-    assert_eq!(escaped_bytes(b"\x1b]0;x\x07\xff\xc3\xa9"), "\\u{1b}]0;x\\u{7}\\xffé");
+    let mut shown = Vec::new();
+    write_escaped(b"\x1b]0;x\x07\xff\xc3\xa9", &mut shown).unwrap();
+    assert_eq!(String::from_utf8(shown).unwrap(), "\\u{1b}]0;x\\u{7}\\xffé");
 }

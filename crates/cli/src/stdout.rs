@@ -3,7 +3,7 @@
 //! A write blocks when the reader of a pipe stops reading. The program goes on meanwhile: it obeys signals and time limits,
 //! and keeps its connection alive.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
@@ -12,6 +12,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of bytes that wait to be written. One larger message is possible.
 const BYTES_MAX: u32 = 1 << 20;
+
+/// Size of the buffer in front of standard output.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// The thread that writes, and the bytes that wait for it.
 #[derive(Debug)]
@@ -23,12 +26,14 @@ pub(crate) struct Output {
     left_out: AtomicU64,
 }
 
-#[derive(Debug)]
 struct Chunk {
-    bytes: Vec<u8>,
+    print: Print,
     /// Share of [`BYTES_MAX`], which is free again after the write.
-    _share: Option<OwnedSemaphorePermit>,
+    _share: OwnedSemaphorePermit,
 }
+
+/// Prints a chunk.
+type Print = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
 /// State that the thread shares with the program.
 #[derive(Debug, Default)]
@@ -50,8 +55,10 @@ impl Output {
         let failed = Arc::clone(&state);
         thread::spawn(move || {
             for chunk in waiting {
-                let mut to = io::stdout().lock();
-                if let Err(error) = to.write_all(&chunk.bytes).and_then(|()| to.flush()) {
+                let mut to = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+                if let Err(error) = (chunk.print)(&mut to).and_then(|()| to.flush()) {
+                    // The bytes in the buffer cannot be written either.
+                    drop(to.into_parts());
                     *failed.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                     failed.has_failed.notify_waiters();
                     return;
@@ -62,13 +69,22 @@ impl Output {
         Self { chunks, room, state, left_out: AtomicU64::new(0) }
     }
 
-    /// Queues bytes, and waits for room if too many wait. Dropping the future during the wait queues nothing.
-    pub(crate) async fn write(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let share = tokio::select! {
-            share = Arc::clone(&self.room).acquire_many_owned(share(bytes)) => share.ok(),
-            error = self.failed() => return Err(error),
-        };
-        self.queue(Chunk { bytes: std::mem::take(bytes), _share: share })
+    /// Waits for room for this many bytes.
+    pub(crate) async fn share(&self, bytes: usize) -> io::Result<OwnedSemaphorePermit> {
+        tokio::select! {
+            share = Arc::clone(&self.room).acquire_many_owned(permits(bytes)) => share.map_err(io::Error::other),
+            error = self.failed() => Err(error),
+        }
+    }
+
+    /// Queues a chunk, which the thread prints. `share` is free again when it is written.
+    pub(crate) fn print(
+        &self,
+        share: OwnedSemaphorePermit,
+        print: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let chunk = Chunk { print: Box::new(print), _share: share };
+        self.chunks.send(chunk).map_err(|_| self.error().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()))
     }
 
     /// Queues a line, or leaves it out if too many bytes wait. The next line tells how many were left out.
@@ -76,9 +92,9 @@ impl Output {
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         let note = if left_out > 0 { format!("{left_out} lines are left out here\n") } else { String::new() };
         let bytes = format!("{note}{line}\n").into_bytes();
-        match Arc::clone(&self.room).try_acquire_many_owned(share(&bytes)) {
+        match Arc::clone(&self.room).try_acquire_many_owned(permits(bytes.len())) {
             // A failed write is reported when the next message is printed.
-            Ok(share) => drop(self.queue(Chunk { bytes, _share: Some(share) })),
+            Ok(share) => drop(self.print(share, move |to| to.write_all(&bytes))),
             Err(_) => {
                 self.left_out.fetch_add(left_out + 1, Ordering::Relaxed);
             }
@@ -105,10 +121,6 @@ impl Output {
         }
     }
 
-    fn queue(&self, chunk: Chunk) -> io::Result<()> {
-        self.chunks.send(chunk).map_err(|_| self.error().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()))
-    }
-
     /// The error of the write that failed, if one did.
     fn error(&self) -> Option<io::Error> {
         let error = self.state.error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,6 +129,6 @@ impl Output {
 }
 
 /// Number of permits for these bytes.
-fn share(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(BYTES_MAX)
+fn permits(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX).min(BYTES_MAX)
 }

@@ -16,8 +16,6 @@ use crate::end::until;
 use crate::failure::Failure;
 use crate::output::Printer;
 use crate::properties::{self, Command, Properties};
-use crate::received::Received;
-use crate::say::complain;
 use crate::settings::{Incoming, Settings};
 use crate::stats::Stats;
 use crate::stdout::output;
@@ -84,11 +82,11 @@ enum Flow {
 
 impl<'a> Subscriber<'a> {
     fn new(client: &'a Client, settings: &'a Settings) -> Self {
-        let Incoming { filtered_out, output, chance, stats, .. } = &settings.incoming;
+        let Incoming { filtered_out, chance, stats, .. } = &settings.incoming;
         Self {
             client,
             settings,
-            printer: Printer::new(output),
+            printer: Printer::new(settings),
             stats: Stats::new(*stats),
             filtered_out: filtered_out.iter().filter_map(|text| TopicFilter::new(text).ok()).collect(),
             printed: 0,
@@ -148,21 +146,15 @@ impl<'a> Subscriber<'a> {
             self.remove(message.topic()).await?;
         }
         if self.chance.is_taken() {
-            self.print(message)?;
+            self.print(message);
         }
         self.printed += 1;
         Ok(if Some(self.printed) == count { Flow::Done } else { Flow::Continue })
     }
 
-    fn print(&mut self, message: &Message) -> Result<(), Failure> {
-        let topic = message.topic();
-        let received = Received::new(message, topic.as_str());
-        let printed = self.printer.print(&received).map_err(|error| unprinted(&error))?;
-        if printed.is_err() && !self.settings.quiet {
-            complain(format_args!("Error: Message payload is not valid JSON on topic {topic}."));
-        }
+    fn print(&mut self, message: &Message) {
+        self.printer.print(message);
         self.stats.count(message.payload().len());
-        Ok(())
     }
 
     /// Removes the retained message of a topic. The acknowledgement is awaited before the program ends.

@@ -27,6 +27,9 @@ use reading::Reading;
 /// terminal.
 const LINES_WAITING_MAX: usize = 1_024;
 
+/// Maximum length of a line, in characters. The rest of a longer line, such as one with many User Properties, is left out.
+const LINE_MAX: usize = 8_192;
+
 /// Pause after a failed accept, in which missing resources may become available.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -112,7 +115,11 @@ impl Printer {
     fn print(&self, line: &str) {
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         let note = if left_out > 0 { format!("{left_out} lines are left out here\n") } else { String::new() };
-        if self.lines.try_send(format!("{note}{}\n", Shown(line))).is_err() {
+        let shown = match line.char_indices().nth(LINE_MAX) {
+            Some((end, _)) => format!("{} … ({} B)", Shown(&line[..end]), line.len()),
+            None => Shown(line).to_string(),
+        };
+        if self.lines.try_send(format!("{note}{shown}\n")).is_err() {
             self.left_out.fetch_add(left_out + 1, Ordering::Relaxed);
         }
     }
@@ -227,4 +234,12 @@ fn who_reads_slowly_is_told_how_much_is_left_out() {
     assert_eq!(waiting.recv(), Ok("one\n".to_owned()));
     printer.print("four");
     assert_eq!(waiting.recv(), Ok("2 lines are left out here\nfour\n".to_owned()));
+}
+
+#[test]
+fn a_long_line_is_cut() {
+    let (lines, waiting) = mpsc::sync_channel(1);
+    let printer = Printer { lines, left_out: Arc::default() };
+    printer.print(&"ä".repeat(1_000_000));
+    assert_eq!(waiting.recv(), Ok(format!("{} … (2000000 B)\n", "ä".repeat(LINE_MAX))));
 }

@@ -136,7 +136,7 @@ impl From<TransportError> for io::Error {
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     #[cfg_attr(not(feature = "websocket"), expect(unused_variables, reason = "others have no frames"))]
-    packet_bytes_max: Option<NonZeroU32>,
+    packet_bytes_max: NonZeroU32,
 ) -> io::Result<Stream> {
     let stream = match &endpoint.place {
         Place::Tcp { host, port } => tcp(endpoint, host, *port).await?,

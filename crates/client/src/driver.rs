@@ -28,6 +28,12 @@ const COMMANDS_PER_TURN: usize = 64;
 /// While at least this many bytes wait for the socket, no command is accepted.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
+/// Number of received bytes after which other tasks of the runtime have a turn.
+///
+/// A server that floods the client with small packets could otherwise keep the runtime's thread, also from the timers of
+/// the application.
+const BYTES_PER_TURN: usize = 64 << 10;
+
 /// Time limit for the last bytes to leave. After [`disconnect`](crate::Client::disconnect), the rest of
 /// [`Options::flush_timeout`] applies if it is longer.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -215,8 +221,16 @@ impl Driver {
         let (reader, writer) = tokio::io::split(stream);
         let timer = Box::pin(sleep_until(Instant::now()));
         let mut link = Link { reader, writer, needs_flush: false, timer };
+        let mut bytes_of_turn = 0;
         let ended = loop {
+            if bytes_of_turn >= BYTES_PER_TURN {
+                bytes_of_turn = 0;
+                tokio::task::yield_now().await;
+            }
             let turn = self.next(&mut link).await;
+            if let Turn::Read(Ok(count)) = turn {
+                bytes_of_turn += count;
+            }
             let is_unheard = matches!(turn, Turn::Written(Err(_)));
             match self.take(turn, &mut link.needs_flush) {
                 Ok(()) => {}

@@ -139,7 +139,7 @@ impl Endpoint {
     /// # Errors
     /// The layer that failed and the cause, in an inner [`TransportError`](crate::TransportError).
     pub async fn connect(&self) -> io::Result<Stream> {
-        dial::connect(self, None).await
+        dial::connect(self, crate::options::PACKET_BYTES_MAX).await
     }
 
     /// Name of the server for certificates and HTTP.

@@ -411,7 +411,7 @@ impl Engine {
         let is_publish = packet.first().is_some_and(|first| first >> 4 == PacketType::Publish as u8);
         let most = if is_publish { usize::MAX } else { CONTROL_BYTES_MAX };
         let limits = self.session.limits();
-        let own = self.options.largest_packet_bytes().map_or(usize::MAX, |max| max.get() as usize);
+        let own = self.options.largest_packet_bytes().get() as usize;
         Limits { max_packet_bytes: limits.max_packet_bytes.min(own).min(most), ..limits }
     }
 

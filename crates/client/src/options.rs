@@ -15,6 +15,11 @@ use crate::owned::{OwnedUserProperties, OwnedWill};
 use crate::routes::Bounds;
 use crate::state::Trace;
 
+/// Default of [`Options::packet_bytes_max`], and of [`Options::message_bytes_max`]: 16 MiB.
+///
+/// A malicious server makes each client store a packet of this size.
+pub(crate) const PACKET_BYTES_MAX: NonZeroU32 = NonZeroU32::new(16 << 20).unwrap();
+
 /// Maximum number of QoS 1 and 2 messages that wait while the client reconnects. During a connection, publishers
 /// are stopped at a lower number.
 const WAITING_MESSAGES_MAX: usize = 10_000;
@@ -62,7 +67,7 @@ pub struct Options {
     will: Option<OwnedWill>,
     session_expiry_secs: u32,
     receive_max: NonZeroU16,
-    packet_bytes_max: Option<NonZeroU32>,
+    packet_bytes_max: NonZeroU32,
     topic_alias_max: u16,
     request_response_information: bool,
     request_problem_information: bool,
@@ -135,7 +140,7 @@ impl Options {
             will: None,
             session_expiry_secs: 0,
             receive_max: NonZeroU16::new(256).unwrap_or(NonZeroU16::MIN),
-            packet_bytes_max: None,
+            packet_bytes_max: PACKET_BYTES_MAX,
             topic_alias_max: 16,
             request_response_information: false,
             request_problem_information: true,
@@ -294,13 +299,14 @@ impl Options {
         self
     }
 
-    /// Sets Maximum Packet Size: the largest packet to accept, in bytes. The default is the maximum of MQTT, 256 MiB.
+    /// Sets Maximum Packet Size: the largest packet to accept, in bytes. The default is 16 MiB; the maximum of MQTT is
+    /// 256 MiB.
     ///
     /// A larger packet ends the connection, and so does a WebSocket frame larger by more than 1 MiB. A packet other than
     /// PUBLISH may have at most 1 MiB in any case. The server learns the value only with MQTT 5.
     #[must_use]
     pub fn packet_bytes_max(mut self, bytes: NonZeroU32) -> Self {
-        self.packet_bytes_max = Some(bytes);
+        self.packet_bytes_max = bytes;
         self
     }
 
@@ -459,7 +465,7 @@ impl Options {
     }
 
     /// The largest packet that the server may send.
-    pub(crate) fn largest_packet_bytes(&self) -> Option<NonZeroU32> {
+    pub(crate) fn largest_packet_bytes(&self) -> NonZeroU32 {
         self.packet_bytes_max
     }
 
@@ -518,7 +524,7 @@ impl Options {
             connect.properties.session_expiry_interval_secs =
                 Some(self.session_expiry_secs).filter(|secs| *secs > 0);
             connect.properties.receive_maximum = Some(self.receive_max);
-            connect.properties.maximum_packet_bytes = self.packet_bytes_max;
+            connect.properties.maximum_packet_bytes = Some(self.packet_bytes_max);
             connect.properties.topic_alias_maximum = Some(self.topic_alias_max).filter(|max| *max > 0);
             connect.properties.request_response_information =
                 Some(true).filter(|_| self.request_response_information);

@@ -36,6 +36,9 @@ const SENT_FRAME_BYTES_MAX: usize = 64 << 10;
 /// A server that sends pings and reads nothing could otherwise fill the client's memory.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
+/// Number of frames without data after which other tasks of the runtime have a turn.
+const FRAMES_PER_TURN: usize = 256;
+
 /// Options of WebSocket: the path, and further headers. The subprotocol is `mqtt` [MQTT-6.0.0-3].
 ///
 /// ```no_run
@@ -96,10 +99,10 @@ impl WebSocket {
         &self,
         stream: S,
         endpoint: &Endpoint,
-        packet_bytes_max: Option<NonZeroU32>,
+        packet_bytes_max: NonZeroU32,
     ) -> io::Result<Frames<S>> {
-        let packet_bytes_max = packet_bytes_max.map_or(PACKET_BYTES_MAX, |bytes| bytes.get() as usize);
-        let frame_bytes_max = packet_bytes_max.min(PACKET_BYTES_MAX) + FRAME_EXCESS_BYTES;
+        let packet_bytes_max = (packet_bytes_max.get() as usize).min(PACKET_BYTES_MAX);
+        let frame_bytes_max = packet_bytes_max + FRAME_EXCESS_BYTES;
         let mut config = WebSocketConfig::default();
         config.max_message_size = Some(frame_bytes_max);
         config.max_frame_size = Some(frame_bytes_max);
@@ -196,10 +199,16 @@ impl<S: Duplex> AsyncRead for Frames<S> {
         task: &mut Task<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let mut frames = 0;
         while self.rest.is_empty() {
             if self.is_closed {
                 return Poll::Ready(Ok(()));
             }
+            if frames == FRAMES_PER_TURN {
+                task.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            frames += 1;
             match ready!(Pin::new(&mut self.frames).poll_next(task)) {
                 Some(Ok(Message::Binary(bytes))) => self.rest = bytes,
                 Some(Ok(Message::Text(_))) => {
