@@ -219,7 +219,7 @@ const SECTIONS: &[Section] = &[
             retained messages, and connect, on schedule. A server fails if they lose half of their throughput, if \
             their 99th percentile is above 5 ms and above three times what it was, or if somebody is refused, or \
             memory or disk are not as before, 30 seconds after the attack.",
-        arguments: "hostile",
+        arguments: "hostile --repeat 3",
         in_short: "hostile --short --duration 0.4",
         configuration: Some(HOSTILE),
         peers: &[Peer::Mosquitto],

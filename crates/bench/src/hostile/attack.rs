@@ -143,6 +143,15 @@ impl Attack {
 
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
+        name: "nothing",
+        what: "No attack. The row shows how much the figures differ without one.",
+        prepare: |_| Ok(()),
+        strike: |_| {
+            thread::sleep(Duration::from_millis(10));
+            Ok(())
+        },
+    },
+    Attack {
         name: "expiring-topics",
         what: "Retained messages under topics of 65,000 bytes that expire after a second.",
         prepare: |arena| arena.join().map(drop),

@@ -60,8 +60,7 @@ impl Habit {
         match self {
             Self::Flow | Self::Acknowledged => Duration::from_millis(5),
             Self::Stored => Duration::from_millis(10),
-            Self::Caller => Duration::from_millis(20),
-            Self::Large => Duration::from_millis(50),
+            Self::Caller | Self::Large => Duration::from_millis(20),
         }
     }
 

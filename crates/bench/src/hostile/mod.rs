@@ -1,11 +1,15 @@
 //! Attacks on a server, and what they cost innocent clients.
 //!
-//! Each attack meets each server once, freshly started:
+//! In each round, each attack meets each server once, freshly started:
 //!
 //! ```text
 //! innocents alone ── attackers prepare ── attack ── attackers are cut ── until all is as before
 //!     "before"          "under attack"                                     "recovered after"
 //! ```
+//!
+//! The first attack does nothing: its row shows how much the figures differ on this machine without any attack. The
+//! attackers run at the lowest priority. Otherwise the latency of innocent clients on the same processor would contain
+//! the time in which the attackers prepare their packets.
 //!
 //! `attack` has the attacks, `innocent` the clients that are measured, `packets` the bytes, `verdict` the rules.
 
@@ -29,7 +33,7 @@ use crate::table::{Section, Table};
 
 use self::attack::{ATTACKS, Arena, Attack, Conduct};
 use self::innocent::Innocents;
-use self::verdict::{Finding, Held, Look, Rules};
+use self::verdict::{Finding, Held, Look, Round, Rules};
 
 /// Descriptors that attackers may need.
 const DESCRIPTORS: u64 = 4_096;
@@ -55,6 +59,7 @@ pub(crate) fn run(args: HostileArgs, own_words: &[&str]) -> Result<ExitCode> {
         duration: args.duration,
         divisor: if args.short { SHORT_DIVISOR } else { 1 },
         tries: if args.short { SHORT_TRIES } else { 1 },
+        rounds: args.comparison.repeat,
         rules: if args.short { Rules::SHORT } else { Rules::LONG },
         cpus: args.comparison.server_cpu.clone(),
     };
@@ -67,8 +72,10 @@ pub(crate) fn run(args: HostileArgs, own_words: &[&str]) -> Result<ExitCode> {
     for attack in attacks {
         eprintln!("{}: {}", attack.name, attack.what);
         let mut rows = Vec::new();
-        for (place, contender) in contenders.iter().enumerate() {
-            let (finding, broken) = plan.judge(attack, contender, &interrupt)?;
+        for (place, (contender, finding)) in
+            contenders.iter().zip(plan.meet_all(attack, &contenders, &interrupt)?).enumerate()
+        {
+            let broken = finding.broken_rules(plan.rules);
             if place == 0 {
                 faults.extend(broken.iter().map(|rule| format!("{}: {rule}", attack.name)));
             }
@@ -102,6 +109,7 @@ struct Plan {
     duration: Duration,
     divisor: usize,
     tries: usize,
+    rounds: u32,
     rules: Rules,
     cpus: Option<host::CpuList>,
 }
@@ -115,30 +123,43 @@ impl Plan {
         )
     }
 
-    /// Carries out an attack, again if it breaks a rule and may be tried again. Returns the last finding, and the rules that
-    /// it breaks.
-    fn judge(
+    /// Lets an attack meet each server in each round. Returns a finding for each server.
+    fn meet_all(
         &self,
         attack: &Attack,
-        contender: &Contender,
+        contenders: &[Contender],
         interrupt: &Interrupt,
-    ) -> Result<(Finding, Vec<String>)> {
+    ) -> Result<Vec<Finding>> {
+        let mut findings: Vec<Option<Finding>> = contenders.iter().map(|_| None).collect();
+        for _ in 0..self.rounds {
+            for (contender, finding) in contenders.iter().zip(&mut findings) {
+                let next = self.try_attack(attack, contender, interrupt)?;
+                *finding = Some(match finding.take() {
+                    Some(before) => before.and(next),
+                    None => next,
+                });
+            }
+        }
+        Ok(findings.into_iter().flatten().collect())
+    }
+
+    /// Carries out an attack, again if it breaks a rule and may be tried again. Returns the last finding.
+    fn try_attack(&self, attack: &Attack, contender: &Contender, interrupt: &Interrupt) -> Result<Finding> {
         let mut tries = 0;
         loop {
             let finding = match self.meet(attack, contender, interrupt) {
-                Ok(finding) => finding,
+                Ok(round) => Finding::Measured(vec![round]),
                 Err(Error::Server(what)) => Finding::Failed(what),
                 Err(error) => return Err(error),
             };
-            let broken = finding.broken_rules(self.rules);
             tries += 1;
-            if broken.is_empty() || tries >= self.tries {
-                return Ok((finding, broken));
+            if tries >= self.tries || finding.broken_rules(self.rules).is_empty() {
+                return Ok(finding);
             }
         }
     }
 
-    fn meet(&self, attack: &Attack, contender: &Contender, interrupt: &Interrupt) -> Result<Finding> {
+    fn meet(&self, attack: &Attack, contender: &Contender, interrupt: &Interrupt) -> Result<Round> {
         let server = contender.start(self.cpus.as_ref(), interrupt)?;
         let (address, process) = (server.target.address, server.target.process);
         let innocents = Innocents::start(address);
@@ -151,22 +172,28 @@ impl Plan {
             process.reset_peak();
         }
         let mut arena = Arena::new(address, self.divisor);
-        let conduct = match attack.prepare(&mut arena) {
-            Err(error) => Conduct { unprepared: Some(error.to_string()), ..Conduct::default() },
-            Ok(()) => {
-                interrupt.check()?;
-                let until = Instant::now() + self.duration;
-                attack.carry_out(&mut arena, || Instant::now() >= until || interrupt.check().is_err())
-            }
-        };
+        let conduct = thread::scope(|scope| {
+            let attackers = scope.spawn(|| {
+                host::yield_to_others();
+                self.attack(attack, &mut arena, interrupt)
+            });
+            attackers.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
         let under_attack = innocents.take();
         let peak_bytes = process.and_then(Process::peak_bytes);
         drop(arena);
         interrupt.check()?;
         let (after, recovery) = wait_until_recovered(&innocents, process, held_before, interrupt)?;
-        let measured =
-            verdict::Measured { alone, under_attack, conduct, held_before, peak_bytes, after, recovery };
-        Ok(Finding::Measured(Box::new(measured)))
+        Ok(Round { alone, under_attack, conduct, held_before, peak_bytes, after, recovery })
+    }
+
+    /// Prepares and carries out an attack, for as long as innocent clients are measured.
+    fn attack(&self, attack: &Attack, arena: &mut Arena, interrupt: &Interrupt) -> Conduct {
+        if let Err(error) = attack.prepare(arena) {
+            return Conduct { unprepared: Some(error.to_string()), ..Conduct::default() };
+        }
+        let until = Instant::now() + self.duration;
+        attack.carry_out(arena, || Instant::now() >= until || interrupt.check().is_err())
     }
 
     fn wait(&self, duration: Duration, interrupt: &Interrupt) -> Result<()> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::attack::Conduct;
-use super::innocent::Account;
-use crate::figure::{bytes, duration, share};
+use super::innocent::{Account, Habit};
+use crate::figure::{bytes, duration, median, share};
 
 /// Time in which memory and disk are as before, and nobody is refused any more.
 pub(super) const RECOVERY_MAX: Duration = Duration::from_secs(30);
@@ -61,16 +61,18 @@ pub(super) struct Look {
     pub(super) held: Held,
 }
 
-/// What became of one server under one attack.
+/// What became of one server under one attack, in all rounds.
 #[derive(Debug)]
 pub(super) enum Finding {
     /// The server did not start, or broke down.
     Failed(String),
-    Measured(Box<Measured>),
+    /// At least one round.
+    Measured(Vec<Round>),
 }
 
+/// What became of one server under one attack in one round.
 #[derive(Debug)]
-pub(super) struct Measured {
+pub(super) struct Round {
     pub(super) alone: Vec<Account>,
     pub(super) under_attack: Vec<Account>,
     pub(super) conduct: Conduct,
@@ -108,89 +110,145 @@ impl Look {
     }
 }
 
+/// The figures of one kind of innocent client: medians of all rounds.
+///
+/// A median, unlike a mean, does not show what else the machine did in one of the rounds.
+#[derive(Debug, Clone, Copy)]
+struct Service {
+    habit: Habit,
+    share_alone: f64,
+    share_attacked: f64,
+    p99_alone: Duration,
+    p99_attacked: Duration,
+}
+
+impl Service {
+    /// How many times longer the 99th percentile is under attack.
+    fn ratio(&self) -> f64 {
+        self.p99_attacked.as_secs_f64() / self.p99_alone.as_secs_f64().max(1e-9)
+    }
+}
+
 impl Finding {
+    /// Adds the rounds of another finding of the same attack. A server that failed in one round has failed.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Measured(mut rounds), Self::Measured(more)) => {
+                rounds.extend(more);
+                Self::Measured(rounds)
+            }
+            (failed @ Self::Failed(_), _) | (_, failed) => failed,
+        }
+    }
+
     /// The rules that the server has broken, each with its figures, or why nothing can be said about it.
     pub(super) fn broken_rules(&self, rules: Rules) -> Vec<String> {
         match self {
             Self::Failed(what) => vec![what.clone()],
-            Self::Measured(measured) => measured.broken_rules(rules),
+            Self::Measured(rounds) => broken_rules(rounds, rules),
         }
     }
 
     /// The cells of the table.
     pub(super) fn row(&self, name: &str, broken: &[String]) -> Vec<String> {
         let name = if broken.is_empty() { name.to_owned() } else { format!("{name} (FAILED)") };
-        let mut cells = vec![name];
+        let mut row = vec![name];
         match self {
-            Self::Failed(_) => cells.resize(HEADINGS.len(), "-".to_owned()),
-            Self::Measured(measured) => cells.extend(measured.cells()),
+            Self::Failed(_) => row.resize(HEADINGS.len(), "-".to_owned()),
+            Self::Measured(rounds) => row.extend(cells(rounds)),
         }
-        cells
+        row
     }
 }
 
-impl Measured {
-    fn broken_rules(&self, rules: Rules) -> Vec<String> {
-        let mut broken: Vec<String> = self.conduct.fault().into_iter().collect();
-        for (alone, attacked) in self.alone.iter().zip(&self.under_attack) {
-            let name = alone.habit.name();
-            if alone.done == 0 {
-                broken.push(format!("{name} was not served before the attack"));
-            }
-            if attacked.share() < rules.share_min * alone.share() {
-                broken.push(format!("{name} keeps {} of its throughput", share(attacked.share())));
-            }
-            let allowed = (alone.p99() * rules.p99_ratio_max).max(rules.p99_floor);
-            if attacked.p99() > allowed {
-                let (before, now) = (duration(alone.p99()), duration(attacked.p99()));
-                broken.push(format!("{name} has a p99 of {now}, {before} before"));
-            }
-        }
-        let differences = self.after.differences(self.held_before);
-        broken.extend(
-            differences.iter().map(|what| format!("{what}, {} after the attack", duration(self.recovery))),
-        );
-        broken
-    }
-
-    /// Of the innocent clients the one that suffers most counts.
-    fn cells(&self) -> [String; HEADINGS.len() - 1] {
-        let Conduct { strikes, failed, .. } = self.conduct;
-        let strikes = if failed == 0 { strikes.to_string() } else { format!("{strikes} ({failed} failed)") };
-        let least = self.under_attack.iter().min_by(|a, b| a.share().total_cmp(&b.share()));
-        let kept = least.map_or("-".to_owned(), |account| {
-            format!("{} ({})", share(account.share()), account.habit.name())
-        });
-        let pairs = self.alone.iter().zip(&self.under_attack);
-        let ratio = |(alone, attacked): &(&Account, &Account)| {
-            attacked.p99().as_secs_f64() / alone.p99().as_secs_f64().max(1e-9)
+/// The figures of each kind of innocent client.
+fn services(rounds: &[Round]) -> Vec<Service> {
+    let of = |(place, habit)| {
+        let middle = |figure: fn(&Account) -> f64, accounts: fn(&Round) -> &[Account]| {
+            median(rounds.iter().map(|round| figure(&accounts(round)[place])).collect())
         };
-        let worst = pairs.max_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-        let p99 =
-            |account: Option<&Account>| account.map_or("-".to_owned(), |account| duration(account.p99()));
-        let refused: u64 = self.under_attack.iter().map(|account| account.refused).sum();
-        let memory = |value: Option<u64>| value.map_or("-".to_owned(), |value| bytes(value as f64));
-        let under_attack = worst.map_or("-".to_owned(), |(_, account)| {
-            format!("{} ({})", duration(account.p99()), account.habit.name())
-        });
-        let has_recovered = self.after.differences(self.held_before).is_empty();
-        [
-            strikes,
-            kept,
-            p99(worst.map(|(alone, _)| alone)),
-            under_attack,
-            refused.to_string(),
-            memory(self.held_before.memory_bytes),
-            memory(self.peak_bytes),
-            memory(self.after.held.memory_bytes),
-            if has_recovered { duration(self.recovery) } else { "never".to_owned() },
-        ]
+        let p99 = |accounts| Duration::from_secs_f64(middle(|account| account.p99().as_secs_f64(), accounts));
+        let (alone, attacked): (fn(&Round) -> &[Account], fn(&Round) -> &[Account]) =
+            (|round| &round.alone, |round| &round.under_attack);
+        Service {
+            habit,
+            share_alone: middle(Account::share, alone),
+            share_attacked: middle(Account::share, attacked),
+            p99_alone: p99(alone),
+            p99_attacked: p99(attacked),
+        }
+    };
+    Habit::ALL.into_iter().enumerate().map(of).collect()
+}
+
+fn broken_rules(rounds: &[Round], rules: Rules) -> Vec<String> {
+    // An attack that failed in one round, and a server that did not recover from one, are no matter of chance.
+    let mut broken: Vec<String> = rounds.iter().filter_map(|round| round.conduct.fault()).collect();
+    let unserved = |habit: Habit| {
+        let is_unserved = |account: &Account| account.habit == habit && account.done == 0;
+        rounds.iter().any(|round| round.alone.iter().any(is_unserved))
+    };
+    for service in services(rounds) {
+        let name = service.habit.name();
+        if unserved(service.habit) {
+            broken.push(format!("{name} was not served before the attack"));
+        }
+        if service.share_attacked < rules.share_min * service.share_alone {
+            broken.push(format!("{name} keeps {} of its throughput", share(service.share_attacked)));
+        }
+        if service.p99_attacked > (service.p99_alone * rules.p99_ratio_max).max(rules.p99_floor) {
+            let (before, now) = (duration(service.p99_alone), duration(service.p99_attacked));
+            broken.push(format!("{name} has a p99 of {now}, {before} before"));
+        }
     }
+    for round in rounds {
+        let differences = round.after.differences(round.held_before);
+        let after = duration(round.recovery);
+        broken.extend(differences.iter().map(|what| format!("{what}, {after} after the attack")));
+    }
+    broken
+}
+
+/// Of the innocent clients the one that suffers most counts; of memory and recovery, the round with the most.
+fn cells(rounds: &[Round]) -> [String; HEADINGS.len() - 1] {
+    let strikes: u64 = rounds.iter().map(|round| round.conduct.strikes).sum();
+    let failed: u64 = rounds.iter().map(|round| round.conduct.failed).sum();
+    let strikes = if failed == 0 { strikes.to_string() } else { format!("{strikes} ({failed} failed)") };
+    let services = services(rounds);
+    let least = services.iter().min_by(|a, b| a.share_attacked.total_cmp(&b.share_attacked));
+    let kept = least.map_or("-".to_owned(), |service| {
+        format!("{} ({})", share(service.share_attacked), service.habit.name())
+    });
+    let worst = services.iter().max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    let before = worst.map_or("-".to_owned(), |service| duration(service.p99_alone));
+    let under_attack = worst.map_or("-".to_owned(), |service| {
+        format!("{} ({})", duration(service.p99_attacked), service.habit.name())
+    });
+    let refused: u64 =
+        rounds.iter().flat_map(|round| &round.under_attack).map(|account| account.refused).sum();
+    let most = |of: fn(&Round) -> Option<u64>| {
+        let most = rounds.iter().filter_map(of).max();
+        most.map_or("-".to_owned(), |value| bytes(value as f64))
+    };
+    let has_recovered = rounds.iter().all(|round| round.after.differences(round.held_before).is_empty());
+    let recovery = rounds.iter().map(|round| round.recovery).max().unwrap_or_default();
+    [
+        strikes,
+        kept,
+        before,
+        under_attack,
+        refused.to_string(),
+        most(|round| round.held_before.memory_bytes),
+        most(|round| round.peak_bytes),
+        most(|round| round.after.held.memory_bytes),
+        if has_recovered { duration(recovery) } else { "never".to_owned() },
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::innocent::Habit;
+    use std::slice;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -207,8 +265,8 @@ mod tests {
     }
 
     /// An attack that hurts nobody.
-    fn harmless() -> Measured {
-        Measured {
+    fn harmless() -> Round {
+        Round {
             alone: served(MS),
             under_attack: served(2 * MS),
             conduct: Conduct { strikes: 1, ..Conduct::default() },
@@ -220,8 +278,9 @@ mod tests {
     }
 
     /// The one rule of both forms that is broken, if one is.
-    fn broken(measured: &Measured) -> Option<String> {
-        let [long, short] = [Rules::LONG, Rules::SHORT].map(|rules| measured.broken_rules(rules));
+    fn broken(round: &Round) -> Option<String> {
+        let [long, short] =
+            [Rules::LONG, Rules::SHORT].map(|rules| broken_rules(slice::from_ref(round), rules));
         assert_eq!(long, short);
         assert!(long.len() <= 1, "{long:?}");
         long.into_iter().next()
@@ -256,7 +315,7 @@ mod tests {
                     measured.under_attack = served(MS);
                     let slow = &mut measured.under_attack[1];
                     *slow = Account::of(slow.habit, slow.done, took * MS);
-                    measured.broken_rules(rules)
+                    broken_rules(&[measured], rules)
                 };
                 // A histogram has three digits.
                 assert_eq!(of(allowed * 99 / 100), [""; 0]);
@@ -308,6 +367,33 @@ mod tests {
         assert_eq!(broken(&measured), None, "whoever the server ends begins again");
         measured.conduct.unprepared = Some("no answer".to_owned());
         assert!(broken(&measured).expect("none").contains("could not be prepared: no answer"));
+    }
+
+    #[test]
+    fn one_slow_round_of_three_is_chance_and_two_are_not() {
+        let round = |took: Duration| Round { under_attack: served(took), ..harmless() };
+        let of = |rounds: [Duration; 3]| broken_rules(&rounds.map(round), Rules::LONG).len();
+        assert_eq!(of([2 * MS, 400 * MS, 2 * MS]), 0);
+        assert_eq!(of([2 * MS, 400 * MS, 9 * MS]), Habit::ALL.len());
+    }
+
+    #[test]
+    fn a_round_without_recovery_or_without_an_attack_counts_whatever_the_others_were() {
+        let mut rounds = [harmless(), harmless(), harmless()];
+        rounds[1].after.held = held(900, 100);
+        assert_eq!(broken_rules(&rounds, Rules::LONG).len(), 1);
+        rounds[2].conduct.strikes = 0;
+        assert_eq!(broken_rules(&rounds, Rules::LONG).len(), 2);
+    }
+
+    #[test]
+    fn a_server_that_fails_in_one_round_has_failed() {
+        let measured = || Finding::Measured(vec![harmless()]);
+        let failed = || Finding::Failed("it ended".to_owned());
+        for finding in [measured().and(failed()), failed().and(measured())] {
+            assert_eq!(finding.broken_rules(Rules::LONG), ["it ended"]);
+        }
+        assert!(measured().and(measured()).broken_rules(Rules::LONG).is_empty());
     }
 
     #[test]
