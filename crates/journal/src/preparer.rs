@@ -69,6 +69,8 @@ use crate::{Damage, Fault, Log, Purpose, Urgency};
 const SPARES: usize = 2;
 /// So many segments more than twice what is live are left alone, because most of what is in them will be over soon.
 const SLACK_SEGMENTS: u64 = 6;
+/// The same while little is committed. What is left alone then stays for a long time, and copies are no hurry.
+const SLACK_SEGMENTS_SLOW: u64 = 2;
 
 /// With space for fewer segments than this, old ones are cleaned before it is used.
 const SEGMENTS_AHEAD: u64 = 3;
@@ -111,8 +113,26 @@ struct Reading {
 pub enum Pace {
     /// No more is done than what is needed soon.
     Busy,
+    /// Little was committed for a while: an old segment is cleaned sooner, so that the log of a burst gets shorter.
+    Slow,
     /// Nothing was committed for a while: what has little in it is cleaned, so that its space comes back.
     Idle,
+}
+
+impl Pace {
+    /// The pace after a wait. `is_late`: nothing was to be prepared for so long that the wait ended; `has_news`: something was
+    /// committed besides copies.
+    ///
+    /// Copies are written too, so an idle disk stays idle until there is news. A slow one cleans one segment after each
+    /// wait.
+    pub(crate) fn next(self, is_late: bool, has_news: bool) -> Self {
+        match (is_late, has_news) {
+            (true, true) => Self::Slow,
+            (true, false) => Self::Idle,
+            (false, false) if self == Self::Idle => Self::Idle,
+            (false, _) => Self::Busy,
+        }
+    }
 }
 
 impl Preparer {
@@ -544,7 +564,8 @@ impl Preparer {
             let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
             return sealed > live.saturating_add(live / 4);
         }
-        plan.log_bytes > live.saturating_mul(2).saturating_add(SLACK_SEGMENTS * u64::from(bytes))
+        let slack = if pace == Pace::Slow { SLACK_SEGMENTS_SLOW } else { SLACK_SEGMENTS };
+        plan.log_bytes > live.saturating_mul(2).saturating_add(slack * u64::from(bytes))
     }
 
     /// Whether there will soon be no space for another segment: then old ones are cleaned first, and news leave what the
@@ -619,5 +640,24 @@ impl Reading {
 impl std::fmt::Debug for Reading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reading").field("segment", &self.segment).field("offset", &self.offset).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pace;
+
+    #[test]
+    fn a_disk_with_little_to_commit_is_slow_and_one_with_nothing_is_idle() {
+        let from = |pace: Pace, waits: &[(bool, bool)]| {
+            waits.iter().fold(pace, |pace, (is_late, has_news)| pace.next(*is_late, *has_news))
+        };
+        for pace in [Pace::Busy, Pace::Slow, Pace::Idle] {
+            assert_eq!(from(pace, &[(true, true)]), Pace::Slow);
+            assert_eq!(from(pace, &[(true, false)]), Pace::Idle);
+            assert_eq!(from(pace, &[(false, true)]), Pace::Busy);
+        }
+        assert_eq!(from(Pace::Idle, &[(false, false), (false, false)]), Pace::Idle, "copies are no news");
+        assert_eq!(from(Pace::Slow, &[(false, false)]), Pace::Busy);
     }
 }

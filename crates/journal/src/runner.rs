@@ -107,9 +107,7 @@ fn prepare(mut preparer: Preparer, is_closed: &AtomicBool, wake: &dyn Fn()) {
         }
         preparer.wake_when_written();
         let is_late = wait(&log);
-        // Copies are written too, and who has begun to clean goes on until everything is clean.
-        let is_idle = log.news() == news;
-        pace = if is_idle && (is_late || pace == Pace::Idle) { Pace::Idle } else { Pace::Busy };
+        pace = pace.next(is_late, log.news() != news);
     }
 }
 

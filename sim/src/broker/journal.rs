@@ -13,6 +13,8 @@ pub(super) struct JournalThreads {
     /// Since when there was nothing that somebody waits for.
     rests_since_ms: Option<u64>,
     committed_ms: u64,
+    /// When something was last prepared.
+    prepared_ms: u64,
     /// The commit that was begun last takes so long.
     busy_until_ms: u64,
     /// The same for what sees to the space.
@@ -26,6 +28,7 @@ impl JournalThreads {
             preparer,
             rests_since_ms: None,
             committed_ms: now_ms,
+            prepared_ms: now_ms,
             busy_until_ms: now_ms,
             prepares_from_ms: now_ms,
         }
@@ -61,7 +64,17 @@ impl JournalThreads {
         if now_ms < self.prepares_from_ms {
             return false;
         }
-        let is_idle = now_ms >= self.committed_ms + IDLE_MS;
-        self.preparer.prepare_once(if is_idle { Pace::Idle } else { Pace::Busy })
+        let pace = if now_ms >= self.committed_ms + IDLE_MS {
+            Pace::Idle
+        } else if now_ms >= self.prepared_ms + IDLE_MS {
+            Pace::Slow
+        } else {
+            Pace::Busy
+        };
+        let has_prepared = self.preparer.prepare_once(pace);
+        if has_prepared {
+            self.prepared_ms = now_ms;
+        }
+        has_prepared
     }
 }

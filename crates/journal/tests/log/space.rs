@@ -84,6 +84,30 @@ fn what_is_not_needed_is_given_back_when_nothing_happens() {
     assert!(!scene.parts.preparer.prepare_once(Pace::Idle), "and then there is nothing more to do");
 }
 
+/// A burst leaves a long log of which nothing is needed. Others go on committing a little, so the disk is never idle.
+#[test]
+fn a_log_of_a_burst_gets_shorter_while_little_is_committed() {
+    let mut scene = Scene::new(2);
+    for _ in 0..500 {
+        assert!(scene.put(600, Urgency::Durable));
+        while scene.parts.committer.commit_once() || scene.parts.preparer.prepare_once(Pace::Busy) {}
+    }
+    while scene.drop_one(Urgency::Later) {}
+    scene.settle(Pace::Busy);
+    let long = scene.log().status().segments;
+    for _ in 0..20 {
+        assert!(scene.put(10, Urgency::Durable) && scene.drop_one(Urgency::Later));
+        scene.settle(Pace::Busy);
+    }
+    let busy = scene.log().status().segments;
+    for _ in 0..20 {
+        assert!(scene.put(10, Urgency::Durable) && scene.drop_one(Urgency::Later));
+        scene.settle(Pace::Slow);
+    }
+    let slow = scene.log().status().segments;
+    assert!(long >= 6 && busy >= long && slow <= 3, "{long}, {busy}, {slow}");
+}
+
 #[test]
 fn nothing_is_refused_while_there_is_space_however_slowly_segments_are_filled() {
     let mut scene = Scene::new(3);
