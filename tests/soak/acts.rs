@@ -193,7 +193,9 @@ impl Walker {
         let properties: &[u8] = if is_5 && is_fancy && random.one_in(3) { &identifier } else { &[] };
         let rest: Vec<u8> = filters.iter().flat_map(|filter| conversation::filter(filter, options)).collect();
         let filters = filters.into_iter().map(|filter| {
-            let was_there = self.session.ask(&filter);
+            // An answer to an earlier request is not the last word while a later one is under way.
+            let is_pending = line.is_asked(&filter);
+            let was_there = self.session.ask(&filter).filter(|_| !is_pending);
             (filter, was_there)
         });
         line.requests.push_back(Request { packet_id, filters: filters.collect(), qos: Some(qos) });
@@ -205,7 +207,9 @@ impl Walker {
         let packet_id = line.next_packet_id();
         let rest: Vec<u8> = filters.iter().flat_map(|filter| packet::string(filter)).collect();
         let filters = filters.into_iter().map(|filter| {
-            let was_there = self.session.ask(&filter);
+            // An answer to an earlier request is not the last word while a later one is under way.
+            let is_pending = line.is_asked(&filter);
+            let was_there = self.session.ask(&filter).filter(|_| !is_pending);
             (filter, was_there)
         });
         line.requests.push_back(Request { packet_id, filters: filters.collect(), qos: None });
@@ -378,7 +382,29 @@ impl Walker {
 
 #[cfg(test)]
 mod tests {
+    use pondhawk_tests::{Options, until};
+
     use super::*;
+
+    #[test]
+    fn a_filter_with_a_request_under_way_is_uncertain_whatever_was_answered_before() {
+        let broker = Broker::start(&Options::default());
+        let mut walker = Walker::new(2, Random::of(1, 1));
+        walker.connect(&broker, Arrival::default());
+        until("the client is connected", || {
+            walker.hear();
+            walker.is_in().then_some(())
+        });
+        let filter = || vec!["a".to_owned()];
+        let subscribe = walker.subscribing(filter(), false);
+        walker.unsubscribing(filter());
+        let suback = [0x90, 0x04, subscribe[2], subscribe[3], 0x00, 0x00];
+        walker.hear_packet(&suback);
+        walker.unsubscribing(filter());
+        let line = walker.line.as_ref().expect("it is connected");
+        assert_eq!(line.requests.back().expect("just sent").filters, [("a".to_owned(), None)]);
+        assert_eq!(walker.findings, [""; 0]);
+    }
 
     #[test]
     fn all_filters_include_the_random_ones() {

@@ -155,6 +155,11 @@ impl Line {
             && self.pace == Pace::Swift
     }
 
+    /// Whether a request for this filter has no answer yet.
+    pub(crate) fn is_asked(&self, filter: &str) -> bool {
+        self.requests.iter().flat_map(|request| &request.filters).any(|(asked, _)| asked == filter)
+    }
+
     pub(crate) fn is_reading(&self) -> bool {
         !matches!(self.pace, Pace::Stuck(_))
     }

@@ -245,7 +245,8 @@ impl Walker {
         }
     }
 
-    fn hear_packet(&mut self, packet: &[u8]) {
+    /// Handles a packet from the broker.
+    pub(crate) fn hear_packet(&mut self, packet: &[u8]) {
         let Some(line) = &mut self.line else { return };
         match packet[0] {
             CONNACK => self.connected(packet),
