@@ -5,10 +5,10 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::{Arc, LazyLock};
 
-use layers::{Identity, Layered, Protocol, Stack, TlsSettings};
+use layers::{CurrentTls, Identity, Layered, Protocol, Stack, TlsSettings};
 use libfuzzer_sys::fuzz_target;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use stream::Input;
 use stream::course::{Cut, Outcome, go_on, run};
 use stream::link::Link;
@@ -18,7 +18,7 @@ use turn::Stream as _;
 const PROTOCOLS: [Protocol; 4] = [Protocol::Auto, Protocol::Mqtt, Protocol::WebSocket, Protocol::Auto];
 
 struct Secure {
-    server: Arc<ServerConfig>,
+    server: Arc<CurrentTls>,
     client: Arc<ClientConfig>,
 }
 
@@ -36,7 +36,7 @@ static SECURE: LazyLock<Secure> = LazyLock::new(|| {
         .expect("versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Secure { server, client: Arc::new(client) }
+    Secure { server: Arc::new(CurrentTls::new(server)), client: Arc::new(client) }
 });
 
 fuzz_target!(|input: &[u8]| {

@@ -9,6 +9,7 @@ mod listeners;
 mod place;
 mod probe;
 mod relay;
+mod renewed;
 mod requested;
 mod resumed;
 mod storm;

@@ -207,6 +207,11 @@ impl Broker {
         self.signal(Signal::INT);
     }
 
+    /// Asks the broker to read its certificates again (SIGHUP).
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Waits until the broker has ended by itself.
     ///
     /// # Panics

@@ -81,8 +81,8 @@ pub struct Peers {
     pub counters: Vec<Arc<Counters>>,
     /// What the ledger holds.
     pub ledger: Arc<protocol::Gauges>,
-    /// How what must last is kept, if it is.
-    pub keeper: Option<Arc<dyn protocol::Instruments>>,
+    /// Values of what keeps the records, and of whatever else has some.
+    pub instruments: Vec<Arc<dyn protocol::Instruments>>,
     /// How often `$SYS` is brought up to date, in milliseconds.
     pub interval_ms: u64,
 }
@@ -644,7 +644,7 @@ impl Shard {
         let totals = Totals::of(topics.peers.counters.iter().map(|counters| &**counters));
         let facts = Facts {
             ledger: &topics.peers.ledger,
-            keeper: topics.peers.keeper.as_deref(),
+            instruments: &topics.peers.instruments,
             subscriptions: self.index.len(),
             filters: self.index.filters(),
             shapes: self.index.shapes(),

@@ -2,6 +2,7 @@
 //! existing dashboards and exporters read them. Names of our own stand beside them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::{Budget, Purpose};
@@ -26,8 +27,8 @@ pub(crate) struct Sys {
 pub struct Facts<'a> {
     /// What the ledger holds and has done.
     pub ledger: &'a protocol::Gauges,
-    /// How what must last is kept, if it is.
-    pub keeper: Option<&'a dyn protocol::Instruments>,
+    /// Values of what keeps the records, and of whatever else has some.
+    pub instruments: &'a [Arc<dyn protocol::Instruments>],
     /// Subscriptions of all sessions; a group's count as one.
     pub subscriptions: usize,
     /// Different filters of those; a group's without its name.
@@ -83,9 +84,7 @@ impl Sys {
         say("uptime", format!("{} seconds", facts.uptime_secs));
         totals.topics().for_each(|(topic, value)| say(topic, value.to_string()));
         facts.ledger.topics().for_each(|(topic, value)| say(topic, value.to_string()));
-        if let Some(keeper) = facts.keeper {
-            keeper.read(&mut say);
-        }
+        facts.instruments.iter().for_each(|instruments| instruments.read(&mut say));
         for purpose in Purpose::ALL {
             let held_bytes = facts.budget.held_bytes(purpose);
             say(&format!("memory/{}", purpose.topic()), held_bytes.to_string());
@@ -142,7 +141,7 @@ mod tests {
         static NOTHING: LazyLock<Budget> = LazyLock::new(Budget::default);
         ledger.retained_messages.store(2, Ordering::Relaxed);
         let (subscriptions, filters, shapes) = (0, 0, 0);
-        Facts { ledger, keeper: None, subscriptions, filters, shapes, budget: &NOTHING, uptime_secs: 11 }
+        Facts { ledger, instruments: &[], subscriptions, filters, shapes, budget: &NOTHING, uptime_secs: 11 }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rustls::server::UnbufferedServerConnection;
 use turn::{Peer, Received, Stream};
 
 use crate::prefixed::Prefixed;
-use crate::tls::Tls;
+use crate::tls::{Current, Tls};
 use crate::web::{Http, Web};
 use crate::websocket::Rules;
 use crate::{Rejected, proxy};
@@ -46,7 +46,7 @@ pub struct Stack {
     /// Every connection begins with a PROXY header.
     pub proxy: bool,
     /// Certificates and rules of TLS. `None` refuses TLS.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Arc<Current>>,
     /// With TLS, connections without TLS are accepted too.
     pub tls_optional: bool,
     /// The rules for upgrade requests.
@@ -101,7 +101,7 @@ impl Stack {
         }
         match (first, &self.tls) {
             ([], _) => Ok(Choice::NeedsMore),
-            ([TLS_HANDSHAKE, ..], Some(config)) => Ok(Choice::Secure(Arc::clone(config))),
+            ([TLS_HANDSHAKE, ..], Some(current)) => Ok(Choice::Secure(current.config())),
             ([TLS_HANDSHAKE, ..], None) => {
                 Err(Rejected::Protocol("a TLS handshake, and this listener has no certificate"))
             }

@@ -24,7 +24,10 @@ use std::fmt;
 use std::io;
 
 pub use self::layered::{Layered, Protocol, Stack};
-pub use self::tls::{Authorities, ClientCertificates, Identity, Settings as TlsSettings, SettingsError, Tls};
+pub use self::tls::{
+    Authorities, ClientCertificates, Current as CurrentTls, Identity, Settings as TlsSettings, SettingsError,
+    Tls,
+};
 pub use self::websocket::{Rules as WebSocketRules, WebSocket};
 
 /// Why a layer has ended a connection. It is the inner error of an [`io::Error`] of the kind

@@ -17,7 +17,7 @@ use rustls::unbuffered::{
 };
 use turn::{Received, Stream};
 
-pub use self::settings::{Authorities, ClientCertificates, Identity, Settings, SettingsError};
+pub use self::settings::{Authorities, ClientCertificates, Current, Identity, Settings, SettingsError};
 
 use crate::Rejected;
 

@@ -52,6 +52,8 @@ pub struct Options {
     pub limits: Limits,
     /// How often `$SYS` is brought up to date, in milliseconds; `None` is never.
     pub sys_interval_ms: Option<u64>,
+    /// Values of other parts of the process, for `$SYS`.
+    pub instruments: Vec<Arc<dyn Instruments>>,
 }
 
 /// What bounds connections and memory.
@@ -151,7 +153,7 @@ impl Server {
         })?;
         let thread = ledger_thread.thread().clone();
         let keeper = store.keep(Arc::new(move || thread.unpark()))?;
-        let instruments = keeper.instruments();
+        let instruments = options.instruments.iter().cloned().chain(keeper.instruments()).collect();
         let switchboard = Arc::new(Switchboard {
             shards: wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect(),
             ledger: Inbox::new(Wake::Thread(ledger_thread.thread().clone())),
@@ -219,7 +221,7 @@ struct Started<'a> {
     clock: Clock,
     index: Arc<Subscriptions>,
     gauges: Arc<Gauges>,
-    instruments: Option<Arc<dyn Instruments>>,
+    instruments: Vec<Arc<dyn Instruments>>,
     switchboard: Arc<Switchboard>,
     counters: Vec<Arc<Counters>>,
     listeners: Vec<Listening>,
@@ -239,7 +241,7 @@ impl Started<'_> {
         let peers = self.options.sys_interval_ms.filter(|_| is_first).map(|interval_ms| Peers {
             counters: self.counters.clone(),
             ledger: Arc::clone(&self.gauges),
-            keeper: self.instruments.clone(),
+            instruments: self.instruments.clone(),
             interval_ms,
         });
         let settings = Arc::new(self.options.settings.clone());

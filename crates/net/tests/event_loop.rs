@@ -171,6 +171,7 @@ fn options(shards: usize) -> Options {
         },
         // Nothing but sockets and mail wakes an idle shard.
         sys_interval_ms: None,
+        instruments: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod args;
 mod banner;
+mod certificates;
 mod check;
 mod logging;
 mod serve;

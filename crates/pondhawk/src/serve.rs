@@ -2,7 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use base::{Dispatch, Key};
@@ -11,9 +12,10 @@ use ledger::QueueFull;
 use net::{Ended, Listening, Options, Server};
 use protocol::Durability;
 use session::Settings;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::certificates::{self, Certificates, Files};
 use crate::{FileLayer, banner, logging, stack, store};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
@@ -24,40 +26,71 @@ pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
     // Lives until the function returns, on every path: dropping it writes the waiting lines.
     let _log = logging::start(&config.log);
     // Before the server's threads start: from here on, a signal ends the broker in order.
-    let signals = Signals::new([SIGTERM, SIGINT])?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    // Files that change while they are read are found by the first look.
+    let files: Vec<Files> = config.listeners.iter().map(Files::of).collect();
     let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
     let address = |listening: &Listening| listening.socket.local_addr();
     let bound = listeners.iter().map(address).collect::<io::Result<Vec<SocketAddr>>>()?;
+    let current = listeners.iter().map(|listening| listening.stack.tls.clone());
+    let watched = config.listeners.iter().cloned().zip(files).zip(current);
+    let mut certificates =
+        Certificates::watch(watched.map(|((listener, files), current)| (listener, files, current)).collect());
     let store = store::open(config, file_layer)?;
     let (ended, events) = mpsc::channel();
-    let server = Server::start(listeners, &options(config), store, &ended)?;
+    let mut options = options(config);
+    options.instruments.extend(certificates.instruments());
+    let server = Server::start(listeners, &options, store, &ended)?;
     eprint!("{}", banner::text(config, &bound));
     forward(signals, ended);
-    match events.recv() {
-        Ok(Ended { thread }) if thread == SIGNAL => {
+    match wait(&events, &mut certificates) {
+        Some(Ended { thread }) if thread == SIGNAL => {
             tracing::info!("stopping");
             server.shut_down()
         }
-        Ok(Ended { thread }) => {
+        Some(Ended { thread }) => {
             let failure = server.shut_down();
             Err(io::Error::other(format!("{thread} has stopped unexpectedly: {failure:?}")))
         }
-        Err(mpsc::RecvError) => server.shut_down(),
+        None => server.shut_down(),
     }
 }
 
-/// Name of the event that reports a signal.
+/// Name of the event that reports a signal to stop.
 const SIGNAL: &str = "signal";
+/// Name of the event that reports SIGHUP.
+const HANG_UP: &str = "hang-up";
+
+/// Waits for an event that ends the broker, and reads certificates again meanwhile.
+fn wait(events: &mpsc::Receiver<Ended>, certificates: &mut Certificates) -> Option<Ended> {
+    loop {
+        let event = if certificates.is_empty() {
+            events.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            events.recv_timeout(certificates::INTERVAL)
+        };
+        match event {
+            Ok(Ended { thread }) if thread == HANG_UP => certificates.read_again(),
+            Ok(ended) => return Some(ended),
+            Err(RecvTimeoutError::Timeout) => certificates.look(),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
 
 fn forward(mut signals: Signals, to: mpsc::Sender<Ended>) {
     thread::spawn(move || {
-        // A second signal ends the process at once, without disconnecting clients.
-        let mut signals = signals.forever();
-        if signals.next().is_some() {
-            let _ = to.send(Ended { thread: SIGNAL.to_owned() });
-        }
-        if signals.next().is_some() {
-            std::process::exit(1);
+        let mut is_stopping = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGHUP => drop(to.send(Ended { thread: HANG_UP.to_owned() })),
+                // A second signal ends the process at once, without disconnecting clients.
+                _ if is_stopping => std::process::exit(1),
+                _ => {
+                    is_stopping = true;
+                    drop(to.send(Ended { thread: SIGNAL.to_owned() }));
+                }
+            }
         }
     });
 }
@@ -99,6 +132,7 @@ fn options(config: &Config) -> Options {
         },
         ledger: ledger(limits, &config.sessions, &config.shared),
         sys_interval_ms: config.sys.interval.map(millis),
+        instruments: Vec::new(),
     }
 }
 

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use config::{ClientCertificate, Listener, Protocol, TlsVersion};
-use layers::{Authorities, ClientCertificates, Identity, SettingsError, Stack, TlsSettings, WebSocketRules};
+use layers::{
+    Authorities, ClientCertificates, CurrentTls, Identity, SettingsError, Stack, TlsSettings, WebSocketRules,
+};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -24,13 +26,17 @@ pub(crate) fn of(listener: &Listener) -> io::Result<Stack> {
     Ok(Stack {
         protocol,
         proxy: !listener.proxy_from.is_empty(),
-        tls: tls(listener)?,
+        tls: tls(listener)?.map(|config| Arc::new(CurrentTls::new(config))),
         tls_optional: listener.tls_optional,
         websocket: Arc::new(WebSocketRules { path: listener.websocket_path.clone(), origins }),
     })
 }
 
-fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> {
+/// Certificates and rules of TLS, if the listener has TLS.
+///
+/// # Errors
+/// As [`of`].
+pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> {
     if listener.tls_certificate.is_empty() {
         return Ok(None);
     }
@@ -76,6 +82,14 @@ fn client_certificates(listener: &Listener) -> io::Result<ClientCertificates> {
         ClientCertificate::Optional => ClientCertificates::Optional(authorities),
         ClientCertificate::Required => ClientCertificates::Required(authorities),
     })
+}
+
+/// Reads all certificates of a PEM file.
+///
+/// # Errors
+/// The file cannot be read, or has no certificate.
+pub(crate) fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    objects("tls_certificate", path, "certificate")
 }
 
 /// Reads all objects of a kind from a PEM file. There is at least one.

@@ -94,7 +94,7 @@ gauges! {
     withheld: "held/queues",
 }
 
-/// Values that the keeper of the records tells about itself.
+/// Values that a part of the broker tells about itself, such as the keeper of the records.
 pub trait Instruments: fmt::Debug + Send + Sync {
     /// Says each value with its topic below `$SYS/broker/`. Rates are those since the last time.
     fn read(&self, say: &mut dyn FnMut(&str, String));

@@ -1,7 +1,7 @@
 //! Certificates and rules of a listener's TLS, as a configuration of rustls.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::client::verify_server_name;
 use rustls::crypto::{CryptoProvider, ring};
@@ -56,6 +56,28 @@ pub struct Settings {
     pub client_certificates: ClientCertificates,
     /// TLS 1.2 is refused.
     pub tls13_only: bool,
+}
+
+/// The configuration of a listener's TLS. It can be replaced at any time: a handshake has the configuration that was current
+/// when its first bytes came, and connections that are open keep theirs.
+#[derive(Debug)]
+pub struct Current(RwLock<Arc<ServerConfig>>);
+
+impl Current {
+    /// A configuration for the handshakes from now on.
+    pub fn new(config: Arc<ServerConfig>) -> Self {
+        Self(RwLock::new(config))
+    }
+
+    /// The configuration for a handshake that begins.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the configuration. Sessions of the earlier one are not resumed: their clients make a whole handshake.
+    pub fn replace(&self, config: Arc<ServerConfig>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
 }
 
 /// Why settings cannot be used.

@@ -1,0 +1,277 @@
+//! Certificates, keys and revocation lists of listeners, which are read again while the broker runs.
+//!
+//! Two things make the broker read the files of a listener again: SIGHUP, and a file that has changed and then stayed as it
+//! is for one look. Programs that renew certificates replace several files one after the other.
+
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use config::Listener;
+use layers::CurrentTls;
+use protocol::Instruments;
+
+use crate::stack;
+
+/// Time between two looks at the files.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
+
+/// All listeners with TLS.
+pub(crate) struct Certificates {
+    listeners: Vec<Watched>,
+    figures: Arc<Figures>,
+}
+
+/// The state of files at one moment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Files {
+    stamps: Vec<Option<Stamp>>,
+    /// Hash of all contents.
+    contents: u64,
+}
+
+/// Length and time of change of a file. A link is followed, because certbot changes links.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+struct Watched {
+    listener: Listener,
+    current: Arc<CurrentTls>,
+    /// The files behind the current configuration.
+    read: Files,
+    /// The stamps of the last look.
+    seen: Vec<Option<Stamp>>,
+    /// The stamps have changed, and nothing has been read since.
+    is_pending: bool,
+    expiries: Vec<Expiry>,
+}
+
+/// The end of the certificates in one file.
+struct Expiry {
+    file: PathBuf,
+    unix_secs: i64,
+    told: Urgency,
+}
+
+/// The time until a certificate expires, in steps for which there are warnings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    None,
+    Within30Days,
+    Within7Days,
+    Within1Day,
+    Expired,
+}
+
+/// Values below `$SYS/broker/certificates/`.
+#[derive(Debug, Default)]
+struct Figures {
+    read: AtomicU64,
+    refused: AtomicU64,
+    /// Files by their urgency. Each counts once.
+    files: [AtomicU64; 5],
+}
+
+impl Instruments for Figures {
+    fn read(&self, say: &mut dyn FnMut(&str, String)) {
+        let mut tell = |topic: &str, value: &AtomicU64| {
+            say(&format!("certificates/{topic}"), value.load(Relaxed).to_string());
+        };
+        tell("read_again", &self.read);
+        tell("refused", &self.refused);
+        let topics = ["valid", "expire_in_30_days", "expire_in_7_days", "expire_in_1_day", "expired"];
+        topics.iter().zip(&self.files).for_each(|(topic, value)| tell(topic, value));
+    }
+}
+
+impl Files {
+    /// Looks at the files of a listener. A file that cannot be read is one of its states.
+    pub(crate) fn of(listener: &Listener) -> Self {
+        let mut contents = DefaultHasher::new();
+        for path in paths(listener) {
+            contents.write(&fs::read(path).unwrap_or_default());
+            contents.write_u8(0);
+        }
+        Self { stamps: stamps(listener), contents: contents.finish() }
+    }
+}
+
+impl Stamp {
+    fn of(file: &Metadata) -> Self {
+        Self { bytes: file.len(), modified: file.modified().ok() }
+    }
+}
+
+fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
+    let Listener { tls_certificate, tls_key, tls_client_ca, tls_client_crl, .. } = listener;
+    [tls_certificate, tls_key, tls_client_ca, tls_client_crl].into_iter().flatten()
+}
+
+fn stamps(listener: &Listener) -> Vec<Option<Stamp>> {
+    paths(listener).map(|path| fs::metadata(path).ok().map(|file| Stamp::of(&file))).collect()
+}
+
+impl Certificates {
+    /// Begins to watch listeners, each with the state of its files before they were read, and its configuration if it has one.
+    pub(crate) fn watch(listeners: Vec<(Listener, Files, Option<Arc<CurrentTls>>)>) -> Self {
+        let watched = |(listener, read, current): (Listener, Files, Option<Arc<CurrentTls>>)| {
+            let expiries = expiries(&listener);
+            Some(Watched { listener, current: current?, read, seen: Vec::new(), is_pending: false, expiries })
+        };
+        let listeners = listeners.into_iter().filter_map(watched).collect();
+        let mut all = Self { listeners, figures: Arc::default() };
+        for watched in &mut all.listeners {
+            watched.seen = std::mem::take(&mut watched.read.stamps);
+        }
+        all.warn(now_unix_secs());
+        all
+    }
+
+    /// Whether there is anything to watch.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.listeners.is_empty()
+    }
+
+    /// The values for `$SYS`, if there is anything to watch.
+    pub(crate) fn instruments(&self) -> Option<Arc<dyn Instruments>> {
+        (!self.is_empty()).then(|| Arc::clone(&self.figures) as Arc<dyn Instruments>)
+    }
+
+    /// Looks at the files once. Those that have changed before the last look, and not since, are read.
+    pub(crate) fn look(&mut self) {
+        for watched in &mut self.listeners {
+            let stamps = stamps(&watched.listener);
+            let is_still = stamps == watched.seen;
+            watched.seen = stamps;
+            if is_still && std::mem::take(&mut watched.is_pending) {
+                watched.read_again(&self.figures);
+            } else if !is_still {
+                watched.is_pending = true;
+            }
+        }
+        self.warn(now_unix_secs());
+    }
+
+    /// Reads all files, as SIGHUP asks for.
+    pub(crate) fn read_again(&mut self) {
+        for watched in &mut self.listeners {
+            watched.seen = stamps(&watched.listener);
+            watched.is_pending = false;
+            watched.read_again(&self.figures);
+        }
+        self.warn(now_unix_secs());
+    }
+
+    /// Writes a line for each file that has become more urgent, and counts all files.
+    fn warn(&mut self, now_unix_secs: i64) {
+        let mut counts = [0; 5];
+        for expiry in self.listeners.iter_mut().flat_map(|watched| &mut watched.expiries) {
+            let left_secs = expiry.unix_secs - now_unix_secs;
+            let urgency = Urgency::of(left_secs);
+            counts[urgency as usize] += 1;
+            if urgency > expiry.told {
+                let file = expiry.file.display();
+                if urgency == Urgency::Expired {
+                    tracing::error!(%file, "a certificate has expired");
+                } else {
+                    tracing::warn!(%file, days = left_secs / DAY_SECS, "a certificate expires soon");
+                }
+            }
+            expiry.told = urgency;
+        }
+        self.figures.files.iter().zip(counts).for_each(|(figure, count)| figure.store(count, Relaxed));
+    }
+}
+
+impl Watched {
+    /// Reads the files, and uses them if they fit together. Otherwise everything stays as it is.
+    fn read_again(&mut self, figures: &Figures) {
+        let files = Files::of(&self.listener);
+        let listener = &self.listener.address;
+        if files.contents == self.read.contents {
+            return tracing::info!(%listener, "the certificates are as before");
+        }
+        match stack::tls(&self.listener) {
+            Ok(Some(config)) => {
+                self.current.replace(config);
+                self.read = files;
+                self.expiries = expiries(&self.listener);
+                figures.read.fetch_add(1, Relaxed);
+                tracing::info!(%listener, "new certificates are in use");
+            }
+            Ok(None) => {}
+            Err(error) => {
+                figures.refused.fetch_add(1, Relaxed);
+                tracing::error!(%listener, %error, "the new certificates are refused, and the earlier ones stay in use");
+            }
+        }
+    }
+}
+
+/// The first certificate of each file to expire, for the files whose certificates can be read.
+fn expiries(listener: &Listener) -> Vec<Expiry> {
+    let files = listener.tls_certificate.iter().chain(&listener.tls_client_ca);
+    let expiry = |file: &PathBuf| {
+        let unix_secs = first_end(file).ok()??;
+        Some(Expiry { file: file.clone(), unix_secs, told: Urgency::None })
+    };
+    files.filter_map(expiry).collect()
+}
+
+fn first_end(file: &Path) -> io::Result<Option<i64>> {
+    let ends = stack::certificates(file)?.into_iter().filter_map(|certificate| {
+        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).ok()?;
+        Some(parsed.validity().not_after.timestamp())
+    });
+    Ok(ends.min())
+}
+
+const DAY_SECS: i64 = 86_400;
+
+impl Urgency {
+    fn of(left_secs: i64) -> Self {
+        match left_secs {
+            ..=0 => Self::Expired,
+            1..=DAY_SECS => Self::Within1Day,
+            _ if left_secs <= 7 * DAY_SECS => Self::Within7Days,
+            _ if left_secs <= 30 * DAY_SECS => Self::Within30Days,
+            _ => Self::None,
+        }
+    }
+}
+
+fn now_unix_secs() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_urgent_in_steps() {
+        let rows = [
+            (31 * DAY_SECS, Urgency::None),
+            (30 * DAY_SECS + 1, Urgency::None),
+            (30 * DAY_SECS, Urgency::Within30Days),
+            (7 * DAY_SECS + 1, Urgency::Within30Days),
+            (7 * DAY_SECS, Urgency::Within7Days),
+            (DAY_SECS + 1, Urgency::Within7Days),
+            (DAY_SECS, Urgency::Within1Day),
+            (1, Urgency::Within1Day),
+            (0, Urgency::Expired),
+            (-1, Urgency::Expired),
+        ];
+        for (left_secs, urgency) in rows {
+            assert_eq!(Urgency::of(left_secs), urgency, "{left_secs}");
+        }
+    }
+}
