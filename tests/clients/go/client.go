@@ -6,6 +6,8 @@ import (
 	"log"
 	"net"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eclipse/paho.golang/autopaho"
@@ -28,7 +30,8 @@ type client struct {
 	manager  *autopaho.ConnectionManager
 	messages chan *paho.Publish
 	connacks chan *paho.Connack
-	sockets  chan net.Conn
+	// The connection that was made last.
+	present atomic.Pointer[socket]
 }
 
 // What a client is besides its name.
@@ -42,7 +45,6 @@ func connect(name string, its nature) *client {
 	c := &client{
 		messages: make(chan *paho.Publish, capacity),
 		connacks: make(chan *paho.Connack, capacity),
-		sockets:  make(chan net.Conn, capacity),
 	}
 	server, err := url.Parse("mqtt://127.0.0.1:" + port)
 	check(err)
@@ -54,11 +56,13 @@ func connect(name string, its nature) *client {
 		Queue:                         memory.New(),
 		WillMessage:                   its.will,
 		AttemptConnection: func(ctx context.Context, _ autopaho.ClientConfig, u *url.URL) (net.Conn, error) {
-			socket, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
-			if err == nil {
-				c.sockets <- socket
+			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+			if err != nil {
+				return nil, err
 			}
-			return socket, err
+			made := &socket{TCPConn: connection.(*net.TCPConn), owner: c}
+			c.present.Store(made)
+			return made, nil
 		},
 		OnConnectionUp: func(_ *autopaho.ConnectionManager, connack *paho.Connack) { c.connacks <- connack },
 		ClientConfig: paho.ClientConfig{
@@ -91,6 +95,26 @@ func (s patientSession) PacketReceived(packet *packets.ControlPacket, publishes 
 	return s.State.PacketReceived(packet, publishes)
 }
 
+// A socket is a connection of one client. paho.golang 0.23 locks it before it writes a packet.
+type socket struct {
+	*net.TCPConn
+	sync.Mutex
+	owner *client
+}
+
+// Lock closes the client's present connection if the packet is for an earlier one.
+//
+// autopaho makes a new paho client for each connection, and all of them share one session. The goroutine of the queue may
+// still hold the earlier paho client when the new connection is up: it stores a message in the session, and writes it to
+// the earlier connection, which is closed. Only the next reconnect would send that message, behind the messages that were
+// queued after it. That reconnect has to come before these messages: it sends all stored messages in their order.
+func (s *socket) Lock() {
+	s.Mutex.Lock()
+	if present := s.owner.present.Load(); present != s {
+		_ = present.Close()
+	}
+}
+
 // comeBack connects, with all that this side knows of the session, and returns whether the broker knows it too.
 func (c *client) comeBack() bool {
 	manager, err := autopaho.NewConnection(context.Background(), c.config)
@@ -105,18 +129,17 @@ func (c *client) greeting() bool {
 
 func (c *client) leave() {
 	check(c.manager.Disconnect(soon()))
-	<-c.sockets
 }
 
 // lose ends the connection without DISCONNECT, and waits until the client has made another by itself.
 func (c *client) lose() {
-	check(within(c.sockets, "a connection").Close())
+	_ = c.present.Load().Close()
 	expect(c.greeting(), true)
 }
 
 // vanish ends the connection without DISCONNECT, for good: what goes on behind it is nobody's affair.
 func (c *client) vanish() {
-	check(within(c.sockets, "a connection").Close())
+	_ = c.present.Load().Close()
 	_ = c.manager.Disconnect(soon())
 }
 

@@ -185,10 +185,13 @@ func lostConnectionsLoseAndRepeatNothing() {
 	frog, toad := connect("unlucky", nature{lasting: true}), connect("speaker", nature{lasting: true})
 	frog.subscribe("stream")
 	sayAll(toad, "stream")
-	hearNumbers(frog, 0, count/4)
-	toad.lose()
-	frog.lose()
-	hearNumbersAgain(frog, count/4, count)
+	quarter := count / 4
+	hearNumbers(frog, 0, quarter)
+	for from := quarter; from < count; from += quarter {
+		toad.lose()
+		frog.lose()
+		hearNumbersAgain(frog, from, from+quarter)
+	}
 	frog.leave()
 	toad.leave()
 }
