@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::Ticket;
-use protocol::{Cause, Reply};
+use protocol::{Cause, Durability, Reply};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::stage::{
@@ -131,6 +131,28 @@ fn what_was_under_way_is_sent_again_in_its_order_with_its_identifiers() {
     let expected: Vec<_> = sent.iter().map(|deliver| (id_of(deliver), true, deliver.qos)).collect();
     let found: Vec<_> = resent.iter().map(|deliver| (id_of(deliver), deliver.dup, deliver.qos)).collect();
     assert_eq!(found, expected);
+}
+
+/// Messages of QoS 2 wait for the disk when their client comes back through a listener that does not wait. They keep their
+/// places before later messages. [MQTT-4.6.0-1]
+#[test]
+fn what_waited_for_the_disk_of_an_earlier_connection_keeps_its_place() {
+    let (stage, subscriber, publisher) = pair(10);
+    let mut stage = stage.slow();
+    for (id, payload) in [(1, b"1"), (2, b"2")] {
+        stage.publish(&publisher, id, &message("a", payload, QOS_2));
+    }
+    assert!(stage.delivered(&subscriber).is_empty(), "they wait for the disk");
+    let ask = Ask::lasting(60).durability(Durability::None);
+    stage.leave(&subscriber, Cause::WithWill);
+    let hasty = stage.client("subscriber", &ask);
+    assert_eq!(payloads(&stage.delivered(&hasty)), ["1", "2"]);
+    stage.publish(&publisher, 3, &message("a", b"3", QOS_2));
+    assert_eq!(payloads(&stage.delivered(&hasty)), ["3"]);
+    stage.sync();
+    stage.leave(&hasty, Cause::WithWill);
+    let again = stage.client("subscriber", &ask);
+    assert_eq!(payloads(&stage.delivered(&again)), ["1", "2", "3"]);
 }
 
 /// [MQTT-2.2.1-4] [MQTT-4.3.2-1] [MQTT-4.3.2-2] [MQTT-4.3.3-1] [MQTT-4.3.3-2]
