@@ -8,7 +8,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use client::{Acknowledge, Acknowledgement, Client, Message, Options, Outgoing, Qos, TopicFilter, Version};
+use pondhawk_client::{
+    Acknowledge, Acknowledgement, Client, Message, Options, Outgoing, Qos, TopicFilter, Version,
+};
 use tokio::sync::mpsc;
 
 /// Maximum number of messages that wait for the second broker's acknowledgement.

@@ -204,7 +204,7 @@ impl Client {
     /// The state of the connection, as a channel that reports each change.
     ///
     /// ```no_run
-    /// # use client::{Client, State};
+    /// # use pondhawk_client::{Client, State};
     /// # async fn watch(client: Client) {
     /// let mut state = client.state();
     /// while state.changed().await.is_ok() {

@@ -34,7 +34,7 @@ use crate::websocket::WebSocket;
 /// belong in the URL but in [`Options`](crate::Options).
 ///
 /// ```no_run
-/// # use client::{Client, Endpoint, Options, Version};
+/// # use pondhawk_client::{Client, Endpoint, Options, Version};
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// let endpoint: Endpoint = "mqtt://broker.example".parse()?;
 /// let client = Client::connect_to(endpoint, Options::new(Version::V5)).await?;

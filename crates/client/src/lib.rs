@@ -1,8 +1,8 @@
 //! An asynchronous MQTT client, for 3.1, 3.1.1 and 5.0, on tokio.
 //!
 //! ```no_run
-//! use client::{Client, Options};
-//! use client::{Outgoing, Qos, Version, filter, topic};
+//! use pondhawk_client::{Client, Options};
+//! use pondhawk_client::{Outgoing, Qos, Version, filter, topic};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = Options::new(Version::V5).client_id("sensor-7");
@@ -35,7 +35,7 @@
 //!  Client ─┼──────────────────────────►│    driver    │  bytes   any AsyncRead
 //!  Client ─┘◄── one answer each ───────│              │◄────────►+ AsyncWrite
 //!                                      │ session::    │
-//!  Messages ◄── messages, bounded ─────│ client::     │
+//!  Messages ◄── messages, bounded ─────│ pondhawk_client::     │
 //!  Messages ◄───────────────────────── │ Client       │
 //!     └──── acknowledgements ─────────►└──────────────┘
 //! ```

@@ -45,7 +45,7 @@ const INFLIGHT_MAX_3: u16 = 20;
 /// Options of a connection: the fields of CONNECT (section 3.1), and the bounds of the client.
 ///
 /// ```
-/// use client::{Options, Version};
+/// use pondhawk_client::{Options, Version};
 ///
 /// let options = Options::new(Version::V5)
 ///     .client_id("sensor-7")
@@ -203,7 +203,7 @@ impl Options {
     /// MQTT 5 only.
     ///
     /// ```
-    /// use client::{Authenticator, Options, Version};
+    /// use pondhawk_client::{Authenticator, Options, Version};
     ///
     /// /// Sends the challenge back, turned round.
     /// struct Mirror;
@@ -436,7 +436,7 @@ impl Options {
     /// one line, without passwords:
     ///
     /// ```
-    /// use client::{Options, Role, Version};
+    /// use pondhawk_client::{Options, Role, Version};
     ///
     /// let options = Options::new(Version::V5).trace(|sender, packet| {
     ///     let arrow = if sender == Role::Client { "->" } else { "<-" };

@@ -24,7 +24,7 @@ use crate::routes::Number;
 ///
 /// ```no_run
 /// # use std::time::Duration;
-/// # use client::{Client, Outgoing, topic};
+/// # use pondhawk_client::{Client, Outgoing, topic};
 /// # async fn ask(client: Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let requester = client.requester(topic!("answers/me")).await?;
 /// let question = Outgoing::new(topic!("questions"), b"how late is it?");

@@ -42,10 +42,10 @@ const FRAMES_PER_TURN: usize = 256;
 /// Options of WebSocket: the path, and further headers. The subprotocol is `mqtt` [MQTT-6.0.0-3].
 ///
 /// ```no_run
-/// # use client::{Endpoint, WebSocket};
+/// # use pondhawk_client::{Endpoint, WebSocket};
 /// let websocket = WebSocket::new("/mqtt")?.header("Authorization", "Bearer 7f3c")?;
 /// let endpoint = Endpoint::tcp("localhost", 8080).websocket(websocket);
-/// # Ok::<(), client::WebSocketError>(())
+/// # Ok::<(), pondhawk_client::WebSocketError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct WebSocket {

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use base::{Now, Ticket};
-use session::{Accepted, Session, Settings};
+use pondhawk_session::{Accepted, Session, Settings};
 use wire::{
     Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
     Publish, Qos, ReasonCode, Utf8, Version,

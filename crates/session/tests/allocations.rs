@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use base::{Now, Ticket};
-use session::{Accepted, Request, Session, Settings};
+use pondhawk_session::{Accepted, Request, Session, Settings};
 use wire::{
     Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
     Publish, Qos, ReasonCode, Utf8, Version,

@@ -6,8 +6,8 @@ use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use base::{Message, Now, Ticket};
-use session::client::{Acknowledge, Client, Event, Outgoing, Receipt};
-use session::{Accepted, Request, Session, Settings, Waiting};
+use pondhawk_session::client::{Acknowledge, Client, Event, Outgoing, Receipt};
+use pondhawk_session::{Accepted, Request, Session, Settings, Waiting};
 use wire::{
     Auth, AuthProperties, AuthReason, Binary, ConnAck, Connect, Delivery, Disconnect, OneOrMore, Packet,
     PacketId, PingReq, PingResp, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish,
@@ -180,10 +180,10 @@ impl Program {
 
 fn use_server(random: &mut Random) {
     let mut now = Now { monotonic_ms: 0, unix_ms: 0 };
-    let settings = session::client::Settings {
+    let settings = pondhawk_session::client::Settings {
         acknowledge: random.pick(&[Acknowledge::AtOnce, Acknowledge::ByApplication]),
         inflight_max: 5,
-        ..session::client::Settings::default()
+        ..pondhawk_session::client::Settings::default()
     };
     let mut program = Program { client: Client::new(settings), receipts: Vec::new(), out: Vec::new() };
     program.connect(random, now);

@@ -14,7 +14,7 @@ use crate::{FilterError, Levels, MAX_BYTES, TopicName};
 /// `$share/{name}/`. [`as_str`](Self::as_str) returns the whole text.
 ///
 /// ```
-/// # use topic::{FilterError, TopicFilter, topic};
+/// # use pondhawk_topic::{FilterError, TopicFilter, topic};
 /// let filter = TopicFilter::new("house/+/light")?;
 /// assert!(filter.matches(topic!("house/kitchen/light")));
 /// assert!(!filter.matches(topic!("house/light")));

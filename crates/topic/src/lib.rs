@@ -21,16 +21,16 @@ pub const MAX_BYTES: usize = 65_535;
 /// Makes a [`TopicName`] of a literal, which is checked at compile time.
 ///
 /// ```
-/// let topic = topic::topic!("house/kitchen/light");
+/// let topic = pondhawk_topic::topic!("house/kitchen/light");
 /// assert_eq!(topic.levels().count(), 3);
 /// ```
 /// A name must not contain wildcards:
 /// ```compile_fail
-/// topic::topic!("house/+/light");
+/// pondhawk_topic::topic!("house/+/light");
 /// ```
 /// A name must not be empty:
 /// ```compile_fail
-/// topic::topic!("");
+/// pondhawk_topic::topic!("");
 /// ```
 #[macro_export]
 macro_rules! topic {
@@ -46,20 +46,20 @@ macro_rules! topic {
 /// Makes a [`TopicFilter`] of a literal, which is checked at compile time.
 ///
 /// ```
-/// let filter = topic::filter!("house/+/#");
-/// assert!(filter.matches(topic::topic!("house/kitchen/light")));
+/// let filter = pondhawk_topic::filter!("house/+/#");
+/// assert!(filter.matches(pondhawk_topic::topic!("house/kitchen/light")));
 /// ```
 /// A `#` must be alone on the last level:
 /// ```compile_fail
-/// topic::filter!("house/#/light");
+/// pondhawk_topic::filter!("house/#/light");
 /// ```
 /// A `+` must be alone on its level:
 /// ```compile_fail
-/// topic::filter!("house/kit+");
+/// pondhawk_topic::filter!("house/kit+");
 /// ```
 /// A shared filter must have a share name and a filter:
 /// ```compile_fail
-/// topic::filter!("$share/cooks");
+/// pondhawk_topic::filter!("$share/cooks");
 /// ```
 #[macro_export]
 macro_rules! filter {

@@ -9,7 +9,7 @@ use crate::{MAX_BYTES, TopicError};
 /// normalised: two names are equal if their bytes are equal \[MQTT-4.7.3-4\].
 ///
 /// ```
-/// # use topic::{TopicError, TopicName};
+/// # use pondhawk_topic::{TopicError, TopicName};
 /// let name = TopicName::new("house/kitchen/light")?;
 /// assert_eq!(name.first_level(), "house");
 /// assert_eq!(TopicName::new("house/#"), Err(TopicError::Wildcard));

@@ -7,7 +7,7 @@ use crate::{TopicFilter, TopicName};
 /// A [`TopicName`] that owns its text, and can outlive the packet that contained the name.
 ///
 /// ```
-/// # use topic::{TopicNameBuf, topic};
+/// # use pondhawk_topic::{TopicNameBuf, topic};
 /// let stored = TopicNameBuf::from(topic!("a/b"));
 /// assert_eq!(stored.name(), topic!("a/b"));
 /// ```

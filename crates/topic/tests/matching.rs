@@ -1,7 +1,7 @@
 //! Compares matching with a second implementation of section 4.7, which ignores cost.
 
+use pondhawk_topic::{FilterError, TopicFilter, TopicName};
 use proptest::prelude::*;
-use topic::{FilterError, TopicFilter, TopicName};
 
 /// Whether `filter` matches `name`, by recursion over the levels.
 fn naive(filter: &[&str], name: &[&str]) -> bool {

@@ -28,7 +28,7 @@ pub enum Decoded<'a> {
 /// `version` is the value of [`Connect::version`](crate::Connect::version).
 ///
 /// ```
-/// use wire::{Decoded, Limits, Packet, Version, decode};
+/// use pondhawk_wire::{Decoded, Limits, Packet, Version, decode};
 ///
 /// let bytes = b"\x30\x08\x00\x03a/bhey";
 /// let Decoded::Packet { packet: Packet::Publish(publish), len: 10 } =
@@ -41,7 +41,7 @@ pub enum Decoded<'a> {
 /// // The first two of ten bytes are enough to know the length.
 /// let need = decode(&bytes[..2], Some(Version::V3_1_1), &Limits::default())?;
 /// assert_eq!(need, Decoded::Need { total: Some(10) });
-/// # Ok::<(), wire::Violation>(())
+/// # Ok::<(), pondhawk_wire::Violation>(())
 /// ```
 ///
 /// # Errors

@@ -24,11 +24,11 @@ pub struct Repeated<'a, T> {
 /// The user properties of a packet, in order.
 ///
 /// ```
-/// # use wire::{UserProperties, UserProperty, Utf8};
+/// # use pondhawk_wire::{UserProperties, UserProperty, Utf8};
 /// let pairs = [UserProperty { name: Utf8::new("trace")?, value: Utf8::new("7f")? }];
 /// let properties = UserProperties::from(&pairs[..]);
 /// assert_eq!(properties.iter().next(), Some(pairs[0]));
-/// # Ok::<(), wire::Utf8Error>(())
+/// # Ok::<(), pondhawk_wire::Utf8Error>(())
 /// ```
 pub type UserProperties<'a> = Repeated<'a, UserProperty<'a>>;
 

@@ -32,7 +32,7 @@ pub struct Run {
 /// alias and, in MQTT 5, without properties.
 ///
 /// ```
-/// use wire::{Limits, Version, publish_run};
+/// use pondhawk_wire::{Limits, Version, publish_run};
 ///
 /// let bytes = b"\x30\x04\x00\x01a1\x30\x05\x00\x01a22\x30\x04\x00\x01b3";
 /// let run = publish_run(bytes, 6, Version::V3_1_1, &Limits::default());
@@ -77,7 +77,7 @@ pub fn publish_run(bytes: &[u8], first_len: usize, version: Version, limits: &Li
 /// identifier that `takes` refuses. The caller passes the rest to [`decode`](crate::decode).
 ///
 /// ```
-/// use wire::{Limits, Version, numbered_run};
+/// use pondhawk_wire::{Limits, Version, numbered_run};
 ///
 /// let bytes = b"\x32\x06\0\x01a\0\x011\x32\x07\0\x01a\0\x0222\x32\x06\0\x01a\0\x033";
 /// let run = numbered_run(bytes, 8, Version::V3_1_1, &Limits::default(), |packet_id| packet_id.value() < 3);
@@ -130,7 +130,7 @@ pub fn numbered_run(
 /// `next` returns `None`.
 ///
 /// ```
-/// use wire::{PacketId, Version, renumber};
+/// use pondhawk_wire::{PacketId, Version, renumber};
 ///
 /// let mut bytes = *b"\x3A\x06\0\x01a\0\x011\x3A\x06\0\x01a\0\x022";
 /// let mut free = [7].into_iter().map(|number| PacketId::new(number).unwrap());
@@ -200,14 +200,14 @@ impl<'a> Iterator for RunPayloads<'a> {
 /// Receivers whose packets differ only in the identifier can share one encoding.
 ///
 /// ```
-/// use wire::{Delivery, PacketId, Publish, Version, set_packet_id};
+/// use pondhawk_wire::{Delivery, PacketId, Publish, Version, set_packet_id};
 ///
 /// let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
 /// let mut bytes = Vec::new();
 /// Publish { delivery, ..Publish::new(topic::topic!("a"), b"hey") }.encode(Version::V5, &mut bytes)?;
 /// set_packet_id(&mut bytes, PacketId::new(0x1234).unwrap());
 /// assert_eq!(bytes, b"\x32\x09\0\x01a\x12\x34\0hey");
-/// # Ok::<(), wire::EncodeError>(())
+/// # Ok::<(), pondhawk_wire::EncodeError>(())
 /// ```
 ///
 /// # Panics
@@ -227,7 +227,7 @@ pub fn set_packet_id(bytes: &mut [u8], packet_id: PacketId) {
 /// [`decode`](crate::decode).
 ///
 /// ```
-/// use wire::{PacketId, PacketType, brief_acknowledgement};
+/// use pondhawk_wire::{PacketId, PacketType, brief_acknowledgement};
 ///
 /// assert_eq!(brief_acknowledgement(b"\x40\x02\0\x07"), Some((PacketType::PubAck, PacketId::new(7).unwrap())));
 /// assert_eq!(brief_acknowledgement(b"\x40\x03\0\x07\x10"), None);
@@ -248,7 +248,7 @@ pub fn brief_acknowledgement(bytes: &[u8]) -> Option<(PacketType, PacketId)> {
 /// Encodes a PUBACK of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
 ///
 /// ```
-/// use wire::{PacketId, PubAck, PubAckReason, Version, brief_puback};
+/// use pondhawk_wire::{PacketId, PubAck, PubAckReason, Version, brief_puback};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
 /// let mut bytes = Vec::new();
@@ -265,7 +265,7 @@ pub fn brief_puback(packet_id: PacketId) -> [u8; 4] {
 /// Encodes a PUBREC of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
 ///
 /// ```
-/// use wire::{PacketId, PubAckReason, PubRec, Version, brief_pubrec};
+/// use pondhawk_wire::{PacketId, PubAckReason, PubRec, Version, brief_pubrec};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
 /// let mut bytes = Vec::new();

@@ -9,7 +9,7 @@ use core::fmt::{self, Write as _};
 /// `\u{1b}`.
 ///
 /// ```
-/// use wire::Shown;
+/// use pondhawk_wire::Shown;
 ///
 /// assert_eq!(Shown("bye\nConnected\u{1b}[2J").to_string(), r"bye\nConnected\u{1b}[2J");
 /// ```

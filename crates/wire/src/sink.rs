@@ -129,12 +129,12 @@ impl<S: Sink + ?Sized> Sink for &mut S {
 /// A sink that writes into memory of fixed size.
 ///
 /// ```
-/// # use wire::{PingReq, SliceSink, Version};
+/// # use pondhawk_wire::{PingReq, SliceSink, Version};
 /// let mut buffer = [0; 16];
 /// let mut sink = SliceSink::new(&mut buffer);
 /// PingReq.encode(Version::V5, &mut sink)?;
 /// assert_eq!(sink.written(), [0xC0, 0x00]);
-/// # Ok::<(), wire::EncodeError>(())
+/// # Ok::<(), pondhawk_wire::EncodeError>(())
 /// ```
 #[derive(Debug)]
 pub struct SliceSink<'b> {

@@ -14,7 +14,7 @@ use crate::walk::Field;
 /// A string of MQTT (section 1.5.4): at most 65,535 bytes of UTF-8 without U+0000.
 ///
 /// ```
-/// # use wire::{Utf8, Utf8Error};
+/// # use pondhawk_wire::{Utf8, Utf8Error};
 /// assert_eq!(Utf8::new("zähler-7")?.as_str(), "zähler-7");
 /// assert_eq!(Utf8::new("a\0b"), Err(Utf8Error::Nul));
 /// # Ok::<(), Utf8Error>(())

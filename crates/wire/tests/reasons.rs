@@ -1,6 +1,6 @@
 //! The reason codes that each packet may carry. The lists of MQTT 5.0 are repeated here as numbers.
 
-use wire::*;
+use pondhawk_wire::*;
 
 /// A packet that contains a reason code.
 struct Carrier {

@@ -42,7 +42,7 @@ pub struct Tls {
 /// sends no ALPN.
 ///
 /// ```no_run
-/// # use client::{Client, Endpoint, Options, TlsOptions, Version};
+/// # use pondhawk_client::{Client, Endpoint, Options, TlsOptions, Version};
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// let tls = TlsOptions::new()
 ///     .root_file("/etc/mosquitto/ca.pem")

@@ -4,7 +4,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{AuthenticateError, Authenticator, Client, ConnectError, Ended, Fault, Options, State, Version};
+use pondhawk_client::{
+    AuthenticateError, Authenticator, Client, ConnectError, Ended, Fault, Options, State, Version,
+};
 use tokio::io::duplex;
 use tokio::sync::mpsc;
 use wire::{Auth, AuthProperties, AuthReason, Binary, ConnAck, ConnAckProperties, Utf8};

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use client::{
+use pondhawk_client::{
     Client, ConnectError, Disconnect, DisconnectError, DisconnectProperties, DisconnectReason, Ended, Fault,
     Options, Outgoing, PublishError, Qos, State, SubscribeError, UserProperties, UserProperty, Utf8, Version,
     filter, topic,

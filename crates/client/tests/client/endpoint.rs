@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use client::{Client, ConnectError, Endpoint, Fault, Options, UrlError, Version};
+use pondhawk_client::{Client, ConnectError, Endpoint, Fault, Options, UrlError, Version};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::peer::{Peer, converse};

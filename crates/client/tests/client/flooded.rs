@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use client::{
+use pondhawk_client::{
     Acknowledge, Client, ConnectError, Ended, Inbox, Options, PubAckReason, Qos, State, Version, filter,
     topic,
 };
@@ -211,7 +211,7 @@ async fn text_of_the_server_stays_on_one_line() {
 
     let (mut peer, client) = Peer::new(Version::V5, Options::new(Version::V5).client_id("me"));
     assert!(peer.next().await.starts_with("CONNECT"));
-    let mut refused = ConnAck::refused(client::ConnectRefusal::ServerMoved);
+    let mut refused = ConnAck::refused(pondhawk_client::ConnectRefusal::ServerMoved);
     refused.properties.reason_string = Some(text);
     refused.properties.server_reference = Some(text);
     peer.send(refused).await;
@@ -273,7 +273,7 @@ async fn the_first_connection_can_be_waited_for_like_later_ones() {
     let server = async {
         let mut peer = Peer::on(server.recv().await.expect("an attempt"), Version::V5);
         assert!(peer.next().await.starts_with("CONNECT"));
-        peer.send(ConnAck::refused(client::ConnectRefusal::ServerBusy)).await;
+        peer.send(ConnAck::refused(pondhawk_client::ConnectRefusal::ServerBusy)).await;
         let at_once = timeout(Duration::from_millis(400), server.recv()).await;
         assert!(at_once.is_err(), "only the caller tries again, after at least half a second");
         let mut peer = Peer::on(server.recv().await.expect("an attempt"), Version::V5);
@@ -286,7 +286,7 @@ async fn the_first_connection_can_be_waited_for_like_later_ones() {
         let mut peer =
             Peer::on(server.recv().await.expect("a connection in place of the lost one"), Version::V5);
         assert!(peer.next().await.starts_with("CONNECT"));
-        peer.send(ConnAck::refused(client::ConnectRefusal::NotAuthorized)).await;
+        peer.send(ConnAck::refused(pondhawk_client::ConnectRefusal::NotAuthorized)).await;
     };
     let (client, ()) = tokio::join!(Client::connect_by(connector, options), server);
     let client = client.expect("accepted at last");

@@ -1,9 +1,9 @@
 //! Several filters in one request, and one stream for all messages.
 
-use client::{
+use pondhawk_client::{
     Options, Qos, SubscribeProperties, SubscriptionIdentifier, SubscriptionOptions, Version, filter,
 };
-use client::{TopicFilter, UnsubscribeProperties, topic};
+use pondhawk_client::{TopicFilter, UnsubscribeProperties, topic};
 use wire::{AckProperties, ConnAck, Delivery, OneOrMore, Publish, ReasonCode, SubAck, SubAckReason};
 
 use crate::peer::{Peer, id};
@@ -15,7 +15,7 @@ const OPTIONS: SubscriptionOptions = SubscriptionOptions {
     qos: Qos::AtMostOnce,
     no_local: false,
     retain_as_published: false,
-    retain_handling: client::RetainHandling::Send,
+    retain_handling: pondhawk_client::RetainHandling::Send,
 };
 
 fn suback<'a>(packet_id: u16, reasons: &'a [SubAckReason]) -> SubAck<'a> {
@@ -94,7 +94,7 @@ async fn several_subscriptions_end_with_one_request() {
         tokio::join!(client.unsubscribe_many(&filters, &UnsubscribeProperties::EMPTY), answer);
     assert!(reasons.expect("answered").is_empty(), "before MQTT 5 nothing is said");
     let none = client.unsubscribe_many(&[], &UnsubscribeProperties::EMPTY).await;
-    assert!(matches!(none, Err(client::UnsubscribeError::NoFilter)));
+    assert!(matches!(none, Err(pondhawk_client::UnsubscribeError::NoFilter)));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Applications can name each type in the signatures of the client, with this crate as their only dependency.
 
-use client::{
+use pondhawk_client::{
     Acknowledge, AuthenticateError, BinaryTooLong, ConnectError, ConnectRefusal, DisconnectError,
     DisconnectReason, EncodeError, Ended, FilterError, Message, OptionsError, PubAckReason, PublishError,
     ReasonCode, RequestError, RequesterError, SubscribeError, TimedOut, TopicError, TopicFilter, TopicName,
@@ -27,7 +27,7 @@ fn types_in_signatures_can_be_named() {
     let _: fn(PublishError) -> RequestError = RequestError::Publish;
     let _: Result<TopicName<'_>, TopicError> = TopicName::new("a");
     let _: Result<TopicFilter<'_>, FilterError> = TopicFilter::new("a");
-    let _: Result<client::Binary<'_>, BinaryTooLong> = client::Binary::new(b"");
+    let _: Result<pondhawk_client::Binary<'_>, BinaryTooLong> = pondhawk_client::Binary::new(b"");
     let _: (Acknowledge, ReasonCode, DisconnectReason) =
         (Acknowledge::AtOnce, ReasonCode::Success, DisconnectReason::NormalDisconnection);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Client, ConnectError, Endpoint, Options, Version, filter, topic};
+use pondhawk_client::{Client, ConnectError, Endpoint, Options, Version, filter, topic};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -20,8 +20,9 @@ pub(crate) static LARGE: [u8; 100_000] = [b'x'; 100_000];
 /// The client's part of [`Peer::converse`].
 pub(crate) async fn converse(endpoint: Endpoint) {
     let client = Client::connect_to(endpoint, Options::new(Version::V5)).await.expect("it is accepted");
-    let mut answers = client.subscribe(filter!("answer"), client::Qos::AtMostOnce).await.expect("granted");
-    let question = client::Outgoing::new(topic!("question"), &LARGE);
+    let mut answers =
+        client.subscribe(filter!("answer"), pondhawk_client::Qos::AtMostOnce).await.expect("granted");
+    let question = pondhawk_client::Outgoing::new(topic!("question"), &LARGE);
     client.publish(&question).await.expect("queued").await.expect("sent");
     assert_eq!(answers.next().await.expect("an answer").payload(), LARGE);
     client.disconnect().await.expect("nothing is under way");

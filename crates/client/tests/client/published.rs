@@ -1,6 +1,6 @@
 //! Messages that an application publishes.
 
-use client::{Outgoing, PublishError, Qos, ReasonCode, Version, topic};
+use pondhawk_client::{Outgoing, PublishError, Qos, ReasonCode, Version, topic};
 use wire::{PubAck, PubAckReason, PubComp, PubRec, PubRelReason};
 
 use crate::peer::{Peer, id};
@@ -47,7 +47,7 @@ async fn an_acknowledgement_has_the_servers_reason() {
 
 #[tokio::test]
 async fn a_publisher_waits_while_the_server_takes_nothing() {
-    let options = client::Options::new(Version::V5).client_id("me").commands_max(1);
+    let options = pondhawk_client::Options::new(Version::V5).client_id("me").commands_max(1);
     let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
     let payload = vec![0; 1 << 20];
     let large = Outgoing::new(topic!("a"), &payload);

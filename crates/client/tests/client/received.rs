@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use client::{
+use pondhawk_client::{
     Acknowledge, Client, Ended, Fault, Messages, Options, Outgoing, Packet, PublishError, Qos, Role, State,
     SubscribeError, SubscriptionIdentifier, TopicAlias, Version, filter, topic,
 };
@@ -419,7 +419,7 @@ async fn a_subscription_may_be_refused_or_there_already() {
     );
     assert!(matches!(
         refused,
-        Err(SubscribeError::Refused { reason: client::ReasonCode::NotAuthorized, .. })
+        Err(SubscribeError::Refused { reason: pondhawk_client::ReasonCode::NotAuthorized, .. })
     ));
     let (granted, ()) =
         tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));

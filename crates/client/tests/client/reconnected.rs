@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{
+use pondhawk_client::{
     Client, DisconnectError, Ended, Fault, Options, Outgoing, PublishError, Qos, State, SubscribeError,
     Version, filter, topic,
 };
@@ -315,9 +315,9 @@ async fn the_last_handle_leaves_what_waits_to_another_connection() {
 async fn a_subscription_that_was_not_made_again_in_time_is_made_on_the_next_connection() {
     let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
     let mut inbox = client.inbox().await.expect("it is there");
-    let options = client::SubscriptionOptions::default();
+    let options = pondhawk_client::SubscriptionOptions::default();
     let many = [(filter!("b"), options), (filter!("c"), options)];
-    let properties = client::SubscribeProperties::EMPTY;
+    let properties = pondhawk_client::SubscribeProperties::EMPTY;
     let (messages, ()) =
         tokio::join!(client.subscribe(filter!("a"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
     let _messages = messages.expect("granted");

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use client::{
+use pondhawk_client::{
     Client, MessageProperties, Outgoing, Qos, RequestError, Requester, RequesterError, Version, topic,
 };
 use wire::{Binary, PubAck, PubAckReason, Publish, SubAckReason};

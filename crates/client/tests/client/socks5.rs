@@ -1,6 +1,6 @@
 //! Connections through a SOCKS5 proxy that the test plays.
 
-use client::{Endpoint, Fault, Proxy, Version};
+use pondhawk_client::{Endpoint, Fault, Proxy, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use client::rustls::client::danger::HandshakeSignatureValid;
-use client::rustls::pki_types::pem::PemObject;
-use client::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use client::rustls::server::WebPkiClientVerifier;
-use client::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use client::rustls::{
+use pondhawk_client::rustls::client::danger::HandshakeSignatureValid;
+use pondhawk_client::rustls::pki_types::pem::PemObject;
+use pondhawk_client::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use pondhawk_client::rustls::server::WebPkiClientVerifier;
+use pondhawk_client::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use pondhawk_client::rustls::{
     self, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
     crypto::ring,
 };
-use client::{
+use pondhawk_client::{
     Client, Ended, Endpoint, Fault, Options, State, Tls, TlsError, TlsOptions, TlsVersion, Version,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -342,7 +342,10 @@ fn schemes_with_an_s_have_tls() {
             Ok(endpoint) => assert_eq!(endpoint.to_string(), same),
             // Correct on a system without trusted certificates.
             Err(error) => {
-                assert!(matches!(error, client::UrlError::Tls(TlsError::NoSystemRoots(_))), "{error}");
+                assert!(
+                    matches!(error, pondhawk_client::UrlError::Tls(TlsError::NoSystemRoots(_))),
+                    "{error}"
+                );
             }
         }
     }

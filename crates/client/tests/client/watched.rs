@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::{Client, Ended, Options, Outgoing, Qos, Role, State, Version, filter, topic};
+use pondhawk_client::{Client, Ended, Options, Outgoing, Qos, Role, State, Version, filter, topic};
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 use wire::{ConnAck, PubAck, PubAckReason, Publish, SubAckReason};

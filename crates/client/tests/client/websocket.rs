@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU32;
 
-use client::{
+use futures_util::{SinkExt, StreamExt};
+use pondhawk_client::{
     Client, ConnectError, Ended, Endpoint, Fault, Layer, Options, TransportError, Version, WebSocket,
     WebSocketError,
 };
-use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
@@ -100,7 +100,9 @@ async fn an_answer_of_http_is_told() {
     let (_, error) = tokio::join!(server, refused(endpoint(port)));
     let said = format!("no WebSocket with ws://127.0.0.1:{port}: it has answered with HTTP 404 Not Found");
     assert!(error.to_string().starts_with(&said), "{error}");
-    let client::ConnectError::Ended(client::Ended::Io(error)) = error else { panic!("{error:?}") };
+    let pondhawk_client::ConnectError::Ended(pondhawk_client::Ended::Io(error)) = error else {
+        panic!("{error:?}")
+    };
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TransportError>());
     assert_eq!(inner.map(TransportError::layer), Some(Layer::WebSocket));
 }

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use base::Now;
-//! use session::client::{Client, Event, Outgoing, Settings};
+//! use pondhawk_session::client::{Client, Event, Outgoing, Settings};
 //! use wire::{Connect, ConnAck, Qos, Utf8, Version};
 //!
 //! let now = Now { monotonic_ms: 0, unix_ms: 0 };

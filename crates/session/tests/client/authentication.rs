@@ -1,6 +1,6 @@
 //! Enhanced authentication, with a server that plays its part from a script.
 
-use session::client::{Event, RequestError, Settings};
+use pondhawk_session::client::{Event, RequestError, Settings};
 use wire::{Auth, AuthProperties, AuthReason, Binary, ConnAck, ConnAckProperties, Connect, Version};
 
 use crate::world::{World, connack, connect, utf8};

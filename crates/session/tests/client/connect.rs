@@ -1,6 +1,6 @@
 //! How a client connects, and what it makes of the answer.
 
-use session::client::{ConnectError, DisconnectError, Event, PublishError, RequestError, Settings};
+use pondhawk_session::client::{ConnectError, DisconnectError, Event, PublishError, RequestError, Settings};
 use wire::{
     Binary, ConnAck, ConnAckProperties, Connect, ConnectRefusal, DisconnectReason, MaximumQos,
     MessageProperties, PingResp, Qos, SubscribeProperties, Version, Will,
@@ -206,11 +206,11 @@ fn what_the_server_does_not_offer_is_not_sent() {
     };
     let mut world = World::offered(Version::V5, offered);
     assert_eq!(world.publish(&outgoing(Qos::ExactlyOnce), ""), Err(PublishError::QosNotSupported));
-    let retained = session::client::Outgoing { retain: true, ..outgoing(Qos::AtMostOnce) };
+    let retained = pondhawk_session::client::Outgoing { retain: true, ..outgoing(Qos::AtMostOnce) };
     assert_eq!(world.publish(&retained, ""), Err(PublishError::RetainNotSupported));
-    let long = session::client::Outgoing { payload: b"longer", ..outgoing(Qos::AtLeastOnce) };
+    let long = pondhawk_session::client::Outgoing { payload: b"longer", ..outgoing(Qos::AtLeastOnce) };
     assert_eq!(world.publish(&long, ""), Err(PublishError::TooLarge));
-    let long = session::client::Outgoing { payload: b"and longer", ..outgoing(Qos::AtMostOnce) };
+    let long = pondhawk_session::client::Outgoing { payload: b"and longer", ..outgoing(Qos::AtMostOnce) };
     assert_eq!(world.publish(&long, ""), Err(PublishError::TooLarge));
     let identifier = SubscribeProperties {
         subscription_identifier: wire::SubscriptionIdentifier::new(1),

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use session::client::{Client, Event, Publishing, Settings, Stored};
+use pondhawk_session::client::{Client, Event, Publishing, Settings, Stored};
 use wire::{
     ConnAck, ConnAckProperties, Connected, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Qos, Version,
 };

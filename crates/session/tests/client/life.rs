@@ -1,6 +1,6 @@
 //! Keep alive, and servers that are silent.
 
-use session::client::{Settings, TimedOut};
+use pondhawk_session::client::{Settings, TimedOut};
 use wire::{ConnAckProperties, PingResp, Qos, Version};
 
 use crate::world::{World, connack, connect, outgoing};

@@ -1,6 +1,6 @@
 //! What an application gets.
 
-use session::client::{Acknowledge, Client, Event, Receipt, Settings};
+use pondhawk_session::client::{Acknowledge, Client, Event, Receipt, Settings};
 use wire::{
     ConnAck, Delivery, PubRel, PubRelReason, Publish, PublishTopic, Qos, ReasonCode, TopicAlias, Version,
 };

@@ -1,6 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE, and their answers.
 
-use session::client::Event;
+use pondhawk_session::client::Event;
 use wire::{
     AckProperties, OneOrMore, PacketId, RequestedFilter, SubAck, SubAckReason, SubscribeProperties,
     TopicFilter, UnsubAck, UnsubAckReason, UnsubscribeProperties, Version,

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use session::client::{Client, Event, Settings};
+use pondhawk_session::client::{Client, Event, Settings};
 use wire::{
     ConnAck, ConnAckProperties, Connected, MessageProperties, PubAck, PubAckReason, PubComp, PubRec,
     PubRelReason, Qos, Version,
@@ -129,7 +129,7 @@ fn an_acknowledgement_of_what_was_not_sent_again_yet_is_one() {
 fn a_message_that_was_begun_is_finished_though_it_has_expired() {
     let mut world = World::new(Version::V5);
     let properties = MessageProperties { message_expiry_interval_secs: Some(1), ..MessageProperties::EMPTY };
-    let short = session::client::Outgoing { properties, ..outgoing(Qos::ExactlyOnce) };
+    let short = pondhawk_session::client::Outgoing { properties, ..outgoing(Qos::ExactlyOnce) };
     world.publish(&short, "").expect("in order");
     world.now_ms += 60_000;
     world.reconnect(ConnAck::accepted(true));

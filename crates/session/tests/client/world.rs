@@ -1,7 +1,7 @@
 //! An application at one end of a client and a server at the other, with a clock that is set by hand.
 
 use base::Now;
-use session::client::{
+use pondhawk_session::client::{
     Client, ConnectError, Event, Outgoing, PublishError, Publishing, RequestError, Settings, TimedOut,
 };
 use wire::{

@@ -1,7 +1,7 @@
 //! The client's end: a session with its application on a disk. Bytes leave when what they follow from is on it.
 
 use base::Now;
-use session::client::{Acknowledge, Client, Event, Outgoing, Receipt, Settings, Stored};
+use pondhawk_session::client::{Acknowledge, Client, Event, Outgoing, Receipt, Settings, Stored};
 use wire::{Connect, Decoded, Packet, PublishTopic, Qos, ReasonCode, Utf8, Version, decode};
 
 use crate::journal::{Item, Journal};

@@ -1,6 +1,6 @@
 //! One schedule: what happens, in which order, from a seed.
 
-use session::client::Acknowledge;
+use pondhawk_session::client::Acknowledge;
 use wire::{Qos, Version};
 
 use crate::client::ClientEnd;

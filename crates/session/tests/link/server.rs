@@ -1,7 +1,7 @@
 //! The server's end: a session, and a queue on a disk that stands for the ledger.
 
 use base::Ticket;
-use session::{Accepted, Request, Session, Settings};
+use pondhawk_session::{Accepted, Request, Session, Settings};
 use wire::{Decoded, Delivery, Packet, PacketId, Publish, Qos, ReasonCode, TopicName, decode};
 
 use crate::client::NOW;

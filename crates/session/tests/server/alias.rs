@@ -1,6 +1,6 @@
 //! Topic aliases in both directions.
 
-use session::{Request, Settings};
+use pondhawk_session::{Request, Settings};
 use topic::TopicName;
 use wire::{Publish, PublishTopic, Qos, ReasonCode, TopicAlias, Version};
 

@@ -1,6 +1,6 @@
 //! Enhanced authentication, with an authenticator that plays its part from a script.
 
-use session::{Authenticated, AuthenticationOutcome, Request, Settings};
+use pondhawk_session::{Authenticated, AuthenticationOutcome, Request, Settings};
 use wire::{
     Auth, AuthProperties, AuthReason, Binary, Connect, ConnectRefusal, PingReq, Qos, ReasonCode, Version,
 };

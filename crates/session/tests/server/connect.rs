@@ -1,6 +1,6 @@
 //! CONNECT, its checks and its answer.
 
-use session::{Details, Request, Settings};
+use pondhawk_session::{Details, Request, Settings};
 use wire::{
     Connect, DisconnectReason, Packet, PingReq, PingResp, Qos, ReasonCode, UserProperties, UserProperty,
     Version, Violation, Will,

@@ -1,6 +1,6 @@
 //! Silence, PINGREQ and the end of a connection.
 
-use session::{Request, Settings};
+use pondhawk_session::{Request, Settings};
 use wire::{Disconnect, DisconnectProperties, DisconnectReason, PingReq, PingResp, Qos, ReasonCode, Version};
 
 use crate::world::{World, connect, connect_with, publish};

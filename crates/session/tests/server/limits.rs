@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use session::Settings;
+use pondhawk_session::Settings;
 use wire::{
     AckProperties, Auth, AuthProperties, AuthReason, Disconnect, DisconnectProperties, DisconnectReason,
     OneOrMore, Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, SubAck,

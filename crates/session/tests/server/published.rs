@@ -1,7 +1,7 @@
 //! What a client publishes with QoS 1 and 2.
 
 use base::Ticket;
-use session::{Request, Settings};
+use pondhawk_session::{Request, Settings};
 use wire::{MessageProperties, PubRel, PubRelReason, Publish, Qos, ReasonCode, Version};
 
 use crate::world::{World, connect, id, publish};

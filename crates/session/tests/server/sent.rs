@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use base::{Message, Ticket};
-use session::{Request, Settings, Wait, Waiting};
+use pondhawk_session::{Request, Settings, Wait, Waiting};
 use wire::{
     Delivery, PacketId, PacketType, PingReq, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Publish,
     Qos, ReasonCode, Version,
@@ -282,5 +282,5 @@ fn an_acknowledgement_that_only_says_success_needs_no_packet() {
 #[test]
 fn a_session_is_small() {
     // What most sessions do not have is behind pointers; the rest is what a million idle connections cost.
-    assert!(size_of::<session::Session>() <= 80, "{} bytes", size_of::<session::Session>());
+    assert!(size_of::<pondhawk_session::Session>() <= 80, "{} bytes", size_of::<pondhawk_session::Session>());
 }

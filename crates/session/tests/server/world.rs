@@ -1,7 +1,7 @@
 //! A client at one end of a session and the world at the other, with a clock that is set by hand.
 
 use base::{Now, Ticket};
-use session::{Accepted, Authenticated, AuthenticationOutcome, Request, Session, Settings};
+use pondhawk_session::{Accepted, Authenticated, AuthenticationOutcome, Request, Session, Settings};
 use wire::{
     Connect, Decoded, Delivery, Limits, Packet, PacketId, Publish, Qos, ReasonCode, Role, Utf8, Version,
     Violation, decode,

@@ -2,13 +2,13 @@
 
 use crate::cases::{Case, Kind, Values};
 use crate::measure::{BATCH, BUFFER_BYTES, Measured, Steps, sample};
-use std::hint::black_box;
-use std::num::{NonZeroU16, NonZeroU32};
-use wire::{
+use pondhawk_wire::{
     Auth, AuthProperties, AuthReason, Binary, Connect, ConnectProperties, Decoded, Delivery, Limits,
     MessageProperties, Packet, PacketId, PayloadFormat, Publish, ResponseTopic, TopicName, UserProperties,
     UserProperty, Utf8, Version, decode,
 };
+use std::hint::black_box;
+use std::num::{NonZeroU16, NonZeroU32};
 
 pub(crate) const NAME: &str = "Pondhawk";
 

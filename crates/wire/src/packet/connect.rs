@@ -18,7 +18,7 @@ use crate::walk::{ControlPacket, Field, Flags, Layout, Walk};
 /// CONNECT: the first packet of a connection (section 3.1).
 ///
 /// ```
-/// use wire::{Connect, Utf8, Version};
+/// use pondhawk_wire::{Connect, Utf8, Version};
 ///
 /// let mut connect = Connect::new(Version::V5, Utf8::new("sensor-7")?);
 /// connect.keep_alive_secs = 60;

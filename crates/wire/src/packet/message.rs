@@ -48,7 +48,7 @@ impl<'a> MessageProperties<'a> {
     /// Reads properties that [`write_bytes`](Self::write_bytes) has written, and borrows from `bytes`.
     ///
     /// ```
-    /// # use wire::{MessageProperties, Utf8};
+    /// # use pondhawk_wire::{MessageProperties, Utf8};
     /// let properties = MessageProperties { content_type: Some(Utf8::new("text/plain")?), ..Default::default() };
     /// let mut stored = Vec::new();
     /// properties.write_bytes(&mut stored)?;

@@ -20,7 +20,7 @@ use crate::walk::{ControlPacket, Flags, Layout, Walk};
 /// fields of this transmission. Forwarding a message is therefore a copy with some new values:
 ///
 /// ```
-/// use wire::{Delivery, PacketId, Publish, PublishTopic, TopicAlias, Version};
+/// use pondhawk_wire::{Delivery, PacketId, Publish, PublishTopic, TopicAlias, Version};
 ///
 /// # let received = Publish::new(topic::topic!("a/b"), b"hey");
 /// let sent = Publish {
@@ -31,7 +31,7 @@ use crate::walk::{ControlPacket, Flags, Layout, Walk};
 /// let mut bytes = Vec::new();
 /// sent.encode(Version::V5, &mut bytes)?;
 /// assert_eq!(bytes, b"\x32\x0B\0\0\0\x01\x03\x23\0\x03hey");
-/// # Ok::<(), wire::EncodeError>(())
+/// # Ok::<(), pondhawk_wire::EncodeError>(())
 /// ```
 ///
 /// Before MQTT 5 there are no properties, and they are not written. An alias in place of the name is refused there.

@@ -1,8 +1,8 @@
 //! Random packets in all versions: decoding an encoded packet returns the same packet.
 
+use pondhawk_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use wire::*;
 
 mod parts;
 use parts::{Parts, choices, texts};

@@ -5,9 +5,9 @@
 
 use std::num::{NonZeroU16, NonZeroU32};
 
+use pondhawk_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use wire::*;
 
 /// Random data from which the packets borrow.
 #[derive(Clone, Debug)]
