@@ -155,7 +155,11 @@ impl Course<'_> {
         if self.connection.wants_write() {
             let held_bytes = self.connection.held_bytes();
             drop(self.connection.flush());
-            assert_eq!(self.connection.held_bytes(), held_bytes, "an attempt to write holds more than before");
+            assert_eq!(
+                self.connection.held_bytes(),
+                held_bytes,
+                "an attempt to write holds more than before"
+            );
         }
     }
 

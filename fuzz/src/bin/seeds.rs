@@ -6,6 +6,7 @@ use std::path::Path;
 
 use stream::web::{REQUEST, frame};
 use stream::{Input, Stream};
+use wire::{Role, Version};
 
 /// The records that the journal's tests pin the format with.
 const RECORDS: &str = include_str!("../../../crates/journal/src/record/tests/golden.txt");
@@ -24,6 +25,16 @@ fn main() -> std::io::Result<()> {
                 fs::write(folder.join(format!("table-{number}-{name}")), stream.input())?;
                 count += 1;
             }
+        }
+    }
+    let folder = corpus.join("client");
+    fs::create_dir_all(&folder)?;
+    for (number, case) in wire::table::cases().enumerate().filter(|(_, case)| case.sender == Role::Server) {
+        for &version in case.versions {
+            let how = Version::ALL.iter().position(|known| *known == version).expect("a known version");
+            let how = u8::try_from(how).expect("a short list");
+            fs::write(folder.join(format!("table-{number}-{version}")), [&[how, 0xff], case.bytes].concat())?;
+            count += 1;
         }
     }
     let folder = corpus.join("records");
