@@ -17,6 +17,7 @@ pub(crate) use self::disk::{DurableArgs, RecoveryArgs};
 pub(crate) use self::hostile::HostileArgs;
 use self::offline::OfflineArgs;
 use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
+use crate::error::Error;
 use crate::exchange::Quality;
 use crate::host::CpuList;
 use crate::load::{
@@ -349,6 +350,18 @@ impl LoadtestArgs {
 }
 
 impl FloodArgs {
+    /// Checks that connections can form pairs, of which one subscribes and one publishes.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] with the first odd number of connections.
+    pub(crate) fn check_pairs(&self) -> Result<(), Error> {
+        let odd = self.conns.iter().find(|conns| !conns.is_multiple_of(2));
+        odd.map_or(Ok(()), |odd| {
+            let what = "is odd: half of the connections subscribe, and the other half publish";
+            Err(Error::Arguments(format!("--conns {odd} {what}")))
+        })
+    }
+
     /// The test that is asked for.
     pub(crate) fn test(&self, pattern: Pattern) -> FloodTest {
         FloodTest {
@@ -500,7 +513,7 @@ mod tests {
 
     #[test]
     fn lists_of_sizes_make_columns() {
-        let BenchCommand::Loadtest(args) = parse("p bench loadtest --conns 100,501 --version 5").unwrap()
+        let BenchCommand::Loadtest(args) = parse("p bench loadtest --conns 100,500 --version 5").unwrap()
         else {
             panic!("loadtest was asked for")
         };
@@ -565,6 +578,26 @@ mod tests {
             let error = crate::run(args, &["bench"]).unwrap_err();
             assert!(error.to_string().contains("relay"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_odd_number_of_connections_is_refused_where_they_form_pairs() {
+        for (line, is_refused) in [
+            ("p bench loadtest --conns 100,3", true),
+            ("p bench loadtest --conns 100,4", false),
+            ("p bench slow-consumer --conns 3", true),
+        ] {
+            let outcome = match parse(line).unwrap() {
+                BenchCommand::Loadtest(args) => args.flood.check_pairs(),
+                BenchCommand::SlowConsumer(args) => args.flood.check_pairs(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(outcome.is_err(), is_refused, "{line}");
+            assert!(outcome.err().is_none_or(|error| error.to_string().contains("--conns 3 is odd")));
+        }
+        let Nested::Bench(args) =
+            Program::try_parse_from(["p", "bench", "loadtest", "--conns", "3"]).unwrap().command;
+        assert!(crate::run(args, &["bench"]).unwrap_err().to_string().contains("odd"));
     }
 
     #[test]

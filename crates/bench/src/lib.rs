@@ -73,7 +73,10 @@ pub use crate::error::{Error, Result};
 /// signal ends this process.
 pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
     match args.command {
-        BenchCommand::Loadtest(args) => compare(&args.test(), args.flood.comparison, own_words),
+        BenchCommand::Loadtest(args) => {
+            args.flood.check_pairs()?;
+            compare(&args.test(), args.flood.comparison, own_words)
+        }
         BenchCommand::Pingtest(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::Many(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), args.comparison, own_words),
@@ -84,7 +87,10 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         BenchCommand::Recovery(args) => recovery::run(&args, own_words).map(|()| ExitCode::SUCCESS),
         BenchCommand::OfflineSessions(args) => compare(&args.test(), args.comparison, own_words),
         BenchCommand::RetainedFlood(args) => compare(&args.test(), args.beside.comparison, own_words),
-        BenchCommand::SlowConsumer(args) => compare(&args.test(), args.flood.comparison, own_words),
+        BenchCommand::SlowConsumer(args) => {
+            args.flood.check_pairs()?;
+            compare(&args.test(), args.flood.comparison, own_words)
+        }
         BenchCommand::SharedQueue(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Storm(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Hostile(args) => hostile::run(args, own_words),
