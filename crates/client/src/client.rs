@@ -11,8 +11,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base::{Content, Message, Now};
 use session::client::Outgoing;
 use tokio::io::{AsyncRead, AsyncWrite};
-#[cfg(unix)]
-use tokio::net::UnixStream;
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::sync::{mpsc, oneshot, watch};
 use topic::TopicFilter;
@@ -74,19 +72,19 @@ pub struct Acknowledgement {
 impl Client {
     /// Connects over TCP to an address such as `"localhost:1883"`. With [`Options::reconnect`], also reconnects.
     ///
+    /// Errors name the address as its [`Debug`](std::fmt::Debug) shows it, or the IP address that did not answer.
+    ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
     pub async fn connect_tcp<A>(address: A, options: Options) -> Result<Self, ConnectError>
     where
-        A: ToSocketAddrs + Clone + Send + Sync + 'static,
+        A: ToSocketAddrs + std::fmt::Debug + Clone + Send + Sync + 'static,
     {
         let connector = move || {
             let address = address.clone();
             Box::pin(async move {
-                let stream = TcpStream::connect(address).await?;
                 // Nagle's algorithm would only add delay: the driver already writes as much as possible at a time.
-                stream.set_nodelay(true)?;
-                Ok(stream)
+                dial::tcp_to(&address).await
             }) as Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>
         };
         Self::connect_by(connector, options).await
@@ -98,8 +96,7 @@ impl Client {
     /// [`ConnectError`]; then there is no connection.
     #[cfg(unix)]
     pub async fn connect_unix(path: impl Into<PathBuf>, options: Options) -> Result<Self, ConnectError> {
-        let path = path.into();
-        Self::connect_by(move || UnixStream::connect(path.clone()), options).await
+        Self::connect_to(Endpoint::unix(path), options).await
     }
 
     /// Connects to a server through all layers of the [`Endpoint`]. With [`Options::reconnect`], also reconnects.

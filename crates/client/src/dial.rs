@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[cfg(unix)]
 use tokio::net::UnixStream;
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream, ToSocketAddrs, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wire::Shown;
@@ -176,9 +176,29 @@ async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<Stream> {
 /// address that does not answer can therefore not use up the time of the others.
 async fn socket(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<TcpStream> {
     let unknown = |error: io::Error| TransportError::new(Layer::Name, host, Fault::Network, error);
-    let mut last = unknown(io::ErrorKind::NotFound.into());
-    let mut addresses = lookup_host((host, port)).await.map_err(unknown)?;
-    let (bind, mut attempts) = (endpoint.bind, JoinSet::new());
+    let addresses = lookup_host((host, port)).await.map_err(unknown)?;
+    let found = first_of(addresses, endpoint.bind).await?;
+    let socket = found.ok_or_else(|| unknown(io::ErrorKind::NotFound.into()))?;
+    socket.set_nodelay(endpoint.no_delay)?;
+    Ok(socket)
+}
+
+/// Connects over TCP alone to the first address that answers, with TCP_NODELAY.
+pub(crate) async fn tcp_to(to: &(impl ToSocketAddrs + fmt::Debug)) -> io::Result<TcpStream> {
+    let unknown =
+        |error: io::Error| TransportError::new(Layer::Name, format!("{to:?}"), Fault::Network, error);
+    let addresses = lookup_host(to).await.map_err(unknown)?;
+    let socket = first_of(addresses, None).await?.ok_or_else(|| unknown(io::ErrorKind::NotFound.into()))?;
+    socket.set_nodelay(true)?;
+    Ok(socket)
+}
+
+/// Connects to the first of these addresses that answers; `None` if there are none.
+async fn first_of(
+    mut addresses: impl Iterator<Item = SocketAddr>,
+    bind: Option<IpAddr>,
+) -> io::Result<Option<TcpStream>> {
+    let (mut last, mut attempts) = (None, JoinSet::new());
     loop {
         let next = addresses.next();
         let is_last = next.is_none();
@@ -188,14 +208,11 @@ async fn socket(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<TcpStr
         let attempt = attempts.join_next();
         let outcome = if is_last { Ok(attempt.await) } else { timeout(HEAD_START, attempt).await };
         match outcome {
-            Ok(Some(Ok((_, Ok(socket))))) => {
-                socket.set_nodelay(endpoint.no_delay)?;
-                return Ok(socket);
-            }
+            Ok(Some(Ok((_, Ok(socket))))) => return Ok(Some(socket)),
             Ok(Some(Ok((address, Err(error))))) => {
-                last = TransportError::new(Layer::Socket, address, Fault::Network, error);
+                last = Some(TransportError::new(Layer::Socket, address, Fault::Network, error));
             }
-            Ok(None) if is_last => return Err(last.into()),
+            Ok(None) if is_last => return last.map_or(Ok(None), |last| Err(last.into())),
             _ => {}
         }
     }

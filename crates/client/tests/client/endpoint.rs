@@ -99,3 +99,19 @@ fn what_is_not_built_in_is_named() {
     let error = "ws://a".parse::<Endpoint>().expect_err("it is not built in");
     assert!(matches!(error, UrlError::Feature("websocket")));
 }
+
+#[tokio::test]
+async fn errors_of_a_connection_name_the_address() {
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = nobody.local_addr().expect("it is bound");
+    drop(nobody);
+    let options = || Options::new(Version::V5);
+    let error = Client::connect_tcp(address, options()).await.expect_err("nobody listens").to_string();
+    assert!(error.contains(&address.to_string()), "{error}");
+    // A label of a host name has at most 63 letters. No name server is asked.
+    let name = format!("{}:1883", "x".repeat(70));
+    let error = Client::connect_tcp(name.clone(), options()).await.expect_err("no such host").to_string();
+    assert!(error.contains(&name), "{error}");
+    let error = Client::connect_unix("/nowhere", options()).await.expect_err("no such socket").to_string();
+    assert!(error.contains("/nowhere"), "{error}");
+}
