@@ -3,9 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::Command;
 
 use client::{Client, Endpoint, Options, TlsOptions, Version};
-use pondhawk_tests::{Broker, DEADLINE, Options as BrokerOptions};
+use pondhawk_tests::{Broker, DEADLINE, Options as BrokerOptions, Program, pondhawk};
 use tempfile::TempDir;
 use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::TcpListener;
@@ -211,4 +212,35 @@ fn files_that_do_not_fit_together_are_named() {
     let log = refused(&file("server.key"), &file("server.key"));
     assert!(log.contains("has no certificate in PEM"), "{log}");
     assert!(Path::new(&file("server.pem")).exists());
+}
+
+#[tokio::test]
+async fn probe_and_tap_present_a_certificate() {
+    let server = Server::start(1);
+    let file = |name: &str| server.directory.path().join(name).display().to_string();
+    let address = format!("localhost:{}", server.listeners[SECURE].port());
+    let url = format!("mqtts://{address}");
+    let (authority, certificate, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+    let trust = ["--cafile", &authority, "--cert", &certificate, "--key", &key];
+    let probe = |flags: &[&str]| {
+        let mut command = Command::new(pondhawk());
+        command.args(["probe", &url, "--messages", "10", "--payload-max", "1000"]).args(flags);
+        command.output().expect("it can be run")
+    };
+    let found = probe(&trust);
+    assert_eq!(found.status.code(), Some(0), "{found:?}");
+    assert_eq!(probe(&trust[..2]).status.code(), Some(2), "the broker wants a certificate");
+
+    let mut command = Command::new(pondhawk());
+    command.args(["tap", "--json", "--listen", "127.0.0.1:0", "--to", &address]).args(trust);
+    let tap = Program::start(command);
+    let line = tap.wait_for("listening on ");
+    let address: SocketAddr = line.trim().rsplit(' ').next().and_then(|text| text.parse().ok()).expect("one");
+    let options = Options::new(Version::V5).client_id("frog");
+    let frog = Client::connect_tcp(address, options).await.expect("it is accepted");
+    frog.disconnect().await.expect("nothing is under way");
+    let line = tap.wait_for("\"text\":\"DISCONNECT");
+    let line: serde_json::Value = serde_json::from_str(line.trim()).expect("an object");
+    assert_eq!((&line["from"], &line["connection"]), (&"client".into(), &1.into()), "{line}");
+    assert!(line["unix_secs"].as_f64().is_some_and(|secs| secs > 1e9), "{line}");
 }

@@ -40,6 +40,7 @@ mod subscribe;
 mod tap;
 mod trace;
 mod transport;
+mod trust;
 mod url;
 mod watch;
 

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::IsTerminal;
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,10 +24,14 @@ use tokio::time::timeout;
 
 use crate::end::signal;
 use crate::say::{complain, show};
+use crate::trust::Trust;
 use finding::{Finding, Report};
 
 /// Largest possible packet (section 1.5.5).
 const PACKET_BYTES_MAX: u64 = 268_435_455;
+
+/// Bytes that a packet may have beyond the largest payload.
+const PACKET_EXCESS_BYTES: u64 = 1 << 20;
 
 /// Maximum of `--patience`.
 const DAY_SECS: u64 = 24 * 3_600;
@@ -49,6 +54,9 @@ pub struct ProbeArgs {
     /// Password for the broker.
     #[arg(short = 'P', long, value_name = "PASSWORD", requires = "username")]
     password: Option<String>,
+
+    #[command(flatten)]
+    trust: Trust,
 
     /// Print one JSON object instead of the table.
     #[arg(long)]
@@ -166,12 +174,16 @@ async fn probe(arguments: &ProbeArgs, report: &RefCell<Report>) -> Result<ExitCo
     } else {
         format!("mqtt://{}", arguments.broker)
     };
-    let endpoint = url.parse().map_err(|error| format!("{}: {error}", arguments.broker))?;
+    let endpoint: Endpoint = url.parse().map_err(|error| format!("{}: {error}", arguments.broker))?;
+    let has_tls = ["mqtts://", "ssl://", "tls://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
+    let endpoint = match arguments.trust.tls(has_tls)? {
+        Some(tls) => endpoint.tls(tls),
+        None => endpoint,
+    };
     let prefix = format!("pondhawk-probe-{:08x}", RandomState::new().hash_one(0) >> 32);
     let (is_gone, progress) = (Cell::new(false), progress());
     let mut probe =
         Probe { endpoint, arguments: arguments.clone(), version: Version::V5, prefix, is_gone, progress };
-    let has_tls = ["mqtts://", "ssl://", "tls://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
     let question = if has_tls { "" } else { ", and does it speak TLS (mqtts://) there" };
     let unanswered = |why| format!("{}: {why}; is that its port{question}?", arguments.broker);
     let add = |findings: Vec<Finding>| report.borrow_mut().extend(findings);
@@ -236,6 +248,10 @@ impl Probe {
     fn options(&self, version: Version, name: &str) -> Options {
         let options = Options::new(version).client_id(format!("{}-{name}", self.prefix));
         let options = options.connect_timeout(self.patience()).request_timeout(self.patience());
+        let packet_bytes = (self.arguments.payload_max as u64 + PACKET_EXCESS_BYTES).min(PACKET_BYTES_MAX);
+        let packet_bytes =
+            u32::try_from(packet_bytes).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
+        let options = options.packet_bytes_max(packet_bytes);
         match (&self.arguments.username, &self.arguments.password) {
             (Some(name), password) => {
                 options.credentials(name, password.as_ref().map(|text| text.as_bytes()))

@@ -14,12 +14,14 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use client::Endpoint;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::{Role, Shown, Version};
 
+use crate::json::{Json, Style};
 use crate::say::{complain, show};
+use crate::trust::Trust;
 use capture::{Capture, Conversation};
 use reading::Reading;
 
@@ -48,6 +50,17 @@ pub struct TapArgs {
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
 
+    /// Print each line as a JSON object.
+    #[arg(long)]
+    json: bool,
+
+    /// Connect to the broker with TLS, also without the flags below. Clients connect to the tap without TLS.
+    #[arg(long)]
+    tls: bool,
+
+    #[command(flatten)]
+    trust: Trust,
+
     /// Also write the forwarded bytes, including passwords, to a pcap file for Wireshark. Only its owner may read it.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
@@ -66,8 +79,16 @@ pub fn run(arguments: &TapArgs) -> ExitCode {
 }
 
 async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
-    let TapArgs { listen, to, capture } = arguments;
+    let TapArgs { listen, to, capture, json, tls, trust } = arguments;
     let at = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+    let (host, port) =
+        to.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("--to {}: this is not HOST:PORT", Shown(to)))
+        })?;
+    let mut server = Endpoint::tcp(host.trim_start_matches('[').trim_end_matches(']'), port);
+    if let Some(tls) = trust.tls(*tls).map_err(io::Error::other)? {
+        server = server.tls(tls);
+    }
     let listener = TcpListener::bind(listen).await.map_err(|error| at(listen, error))?;
     let capture = match capture {
         Some(path) => {
@@ -78,18 +99,18 @@ async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
         None => None,
     };
     show(format_args!("listening on {}\n", listener.local_addr()?));
-    let printer = Printer::start()?;
+    let printer = Printer::start(*json)?;
     let mut number = 0_u64;
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
                 number += 1;
                 let tap = Tap { number, capture: capture.clone(), printer: printer.clone() };
-                tokio::spawn(tap.carry(client, to.clone()));
+                tokio::spawn(tap.carry(client, server.clone()));
             }
             // The client may be gone, or this process may have too many open files. Other connections continue.
             Err(error) => {
-                printer.print(&format!("{} - -- not accepted: {error}", time_of_day(now())));
+                printer.print(now(), 0, "--", &format!("not accepted: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -101,28 +122,61 @@ async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
 struct Printer {
     lines: SyncSender<String>,
     left_out: Arc<AtomicU64>,
+    is_json: bool,
 }
 
 impl Printer {
-    fn start() -> io::Result<Self> {
+    fn start(is_json: bool) -> io::Result<Self> {
         let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING_MAX);
         thread::Builder::new().name("printer".to_owned()).spawn(move || waiting.iter().for_each(show))?;
-        Ok(Self { lines, left_out: Arc::default() })
+        Ok(Self { lines, left_out: Arc::default(), is_json })
     }
 
-    /// Queues a line. If the queue is full, the line is dropped and counted, and the next queued line reports the
-    /// count.
-    fn print(&self, line: &str) {
+    /// Queues a line about a connection, or about none if its number is 0. If the queue is full, the line is dropped and
+    /// counted, and the next queued line reports the count.
+    fn print(&self, time: Duration, connection: u64, arrow: &str, what: &str) {
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
-        let note = if left_out > 0 { format!("{left_out} lines are left out here\n") } else { String::new() };
-        let shown = match line.char_indices().nth(LINE_MAX) {
-            Some((end, _)) => format!("{} … ({} B)", Shown(&line[..end]), line.len()),
-            None => Shown(line).to_string(),
+        let shown = match what.char_indices().nth(LINE_MAX) {
+            Some((end, _)) => format!("{} … ({} B)", Shown(&what[..end]), what.len()),
+            None => Shown(what).to_string(),
         };
-        if self.lines.try_send(format!("{note}{shown}\n")).is_err() {
+        let line = if self.is_json {
+            json_line(time, (connection, arrow), &shown, left_out)
+        } else {
+            let note =
+                if left_out > 0 { format!("{left_out} lines are left out here\n") } else { String::new() };
+            let number = if connection == 0 { "-".to_owned() } else { connection.to_string() };
+            format!("{note}{} {number} {arrow} {shown}\n", time_of_day(time))
+        };
+        if self.lines.try_send(line).is_err() {
             self.left_out.fetch_add(left_out + 1, Ordering::Relaxed);
         }
     }
+}
+
+/// A line as a JSON object. What is absent is null.
+fn json_line(time: Duration, (connection, arrow): (u64, &str), what: &str, left_out: u64) -> String {
+    let from = match arrow {
+        "->" => Json::text("client"),
+        "<-" => Json::text("server"),
+        _ => Json::Null,
+    };
+    let seconds = format!("{}.{:06}", time.as_secs(), time.subsec_micros());
+    let mut members = vec![
+        ("unix_secs", Json::Number(seconds)),
+        ("connection", if connection == 0 { Json::Null } else { Json::number(connection) }),
+        ("from", from),
+        ("text", Json::text(what)),
+    ];
+    if left_out > 0 {
+        members.push(("lines_left_out", Json::number(left_out)));
+    }
+    let members = members.into_iter().map(|(name, value)| (name.as_bytes().to_vec(), value)).collect();
+    let mut line = Vec::new();
+    // A vector has room for all of it.
+    let _ = Json::Object(members).write(Style::Exact, &mut line);
+    line.push(b'\n');
+    String::from_utf8_lossy(&line).into_owned()
 }
 
 /// A connection of a client, and its output.
@@ -139,18 +193,20 @@ struct Shared {
 }
 
 impl Tap {
-    async fn carry(self, client: TcpStream, to: String) {
-        let (server, from) = match (TcpStream::connect(&to).await, client.peer_addr()) {
+    async fn carry(self, client: TcpStream, to: Endpoint) {
+        let (server, from) = match (to.connect().await, client.peer_addr()) {
             (Ok(server), Ok(from)) => (server, from),
-            (Err(error), _) => return self.print("--", &format!("no connection to {to}: {error}")),
+            (Err(error), _) => return self.print("--", &format!("no connection: {error}")),
             (_, Err(error)) => return self.print("--", &format!("gone already: {error}")),
         };
         self.print("--", &format!("opened by {from}"));
-        // The clients' small packets are not delayed here, because they may not have been delayed before.
-        let _ = (client.set_nodelay(true), server.set_nodelay(true));
-        let address = server.peer_addr().unwrap_or(from);
+        // The clients' small packets are not delayed here, because they may not have been delayed before. The endpoint
+        // does the same for the broker.
+        let _ = client.set_nodelay(true);
+        let address = client.local_addr().unwrap_or(from);
         let shared = Mutex::new(Shared { version: None, conversation: Conversation::new(from, address) });
-        let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+        let (from_client, to_client) = tokio::io::split(client);
+        let (from_server, to_server) = tokio::io::split(server);
         tokio::join!(
             self.forward(Role::Client, from_client, to_server, &shared),
             self.forward(Role::Server, from_server, to_client, &shared)
@@ -162,8 +218,8 @@ impl Tap {
     async fn forward(
         &self,
         sender: Role,
-        mut from: OwnedReadHalf,
-        mut to: OwnedWriteHalf,
+        mut from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
         shared: &Mutex<Shared>,
     ) {
         let (mut reading, mut bytes) = (Reading::of(sender), vec![0; BYTES_AT_A_TIME]);
@@ -178,7 +234,12 @@ impl Tap {
             // forwarded next, and printed last.
             let (time, mut lines) = (now(), Vec::new());
             reading.take(came, &mut lock(shared).version, |line| lines.push(line.to_owned()));
-            let forwarded = to.write_all(came).await;
+            let forwarded = async {
+                to.write_all(came).await?;
+                // TLS may keep bytes.
+                to.flush().await
+            };
+            let forwarded = forwarded.await;
             lines.iter().for_each(|line| self.print_at(time, arrow, line));
             self.record(time, &mut lock(shared).conversation, sender, came);
             if let Err(error) = forwarded {
@@ -200,7 +261,7 @@ impl Tap {
     }
 
     fn print_at(&self, time: Duration, arrow: &str, what: &str) {
-        self.printer.print(&format!("{} {} {arrow} {what}", time_of_day(time), self.number));
+        self.printer.print(time, self.number, arrow, what);
     }
 }
 
@@ -224,22 +285,40 @@ fn the_time_of_day_is_that_of_greenwich() {
     assert_eq!(time_of_day(Duration::from_millis(1_700_000_000_123)), "22:13:20.123");
 }
 
+#[cfg(test)]
+fn printer(is_json: bool) -> (Printer, mpsc::Receiver<String>) {
+    let (lines, waiting) = mpsc::sync_channel(1);
+    (Printer { lines, left_out: Arc::default(), is_json }, waiting)
+}
+
 #[test]
 fn who_reads_slowly_is_told_how_much_is_left_out() {
-    let (lines, waiting) = mpsc::sync_channel(1);
-    let printer = Printer { lines, left_out: Arc::default() };
+    let (printer, waiting) = printer(false);
     for line in ["one", "two", "three"] {
-        printer.print(line);
+        printer.print(Duration::ZERO, 7, "->", line);
     }
-    assert_eq!(waiting.recv(), Ok("one\n".to_owned()));
-    printer.print("four");
-    assert_eq!(waiting.recv(), Ok("2 lines are left out here\nfour\n".to_owned()));
+    assert_eq!(waiting.recv().unwrap(), "00:00:00.000 7 -> one\n");
+    printer.print(Duration::ZERO, 0, "--", "four");
+    assert_eq!(waiting.recv().unwrap(), "2 lines are left out here\n00:00:00.000 - -- four\n");
+}
+
+#[test]
+fn a_line_of_json_has_the_same_content() {
+    let (printer, waiting) = printer(true);
+    printer.print(Duration::from_millis(1_500), 7, "<-", "PUBLISH \"a\"\n");
+    let line = waiting.recv().unwrap();
+    let text = "PUBLISH \\\"a\\\"\\\\n";
+    let begin = "{\"unix_secs\":1.500000,\"connection\":7,\"from\":\"server\"";
+    assert_eq!(line, format!("{begin},\"text\":\"{text}\"}}\n"));
+    printer.print(Duration::ZERO, 0, "--", "x");
+    assert!(waiting.recv().unwrap().contains("\"connection\":null,\"from\":null"));
 }
 
 #[test]
 fn a_long_line_is_cut() {
-    let (lines, waiting) = mpsc::sync_channel(1);
-    let printer = Printer { lines, left_out: Arc::default() };
-    printer.print(&"ä".repeat(1_000_000));
-    assert_eq!(waiting.recv(), Ok(format!("{} … (2000000 B)\n", "ä".repeat(LINE_MAX))));
+    let (printer, waiting) = printer(false);
+    printer.print(Duration::ZERO, 1, "->", &"ä".repeat(1_000_000));
+    let line = waiting.recv().unwrap();
+    assert!(line.ends_with("ä … (2000000 B)\n"));
+    assert_eq!(line.matches('ä').count(), LINE_MAX);
 }
