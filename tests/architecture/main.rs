@@ -110,3 +110,18 @@ fn every_dependency_has_its_reason_and_every_crate_the_workspace_lints() {
     });
     assert_none(&findings.collect::<Vec<_>>());
 }
+
+#[test]
+fn every_package_has_a_readme_with_its_line_for_cargo() {
+    let manifests = files_in(&root().join("crates"), "toml");
+    let manifests = manifests.iter().filter(|path| path.ends_with("Cargo.toml"));
+    let findings = manifests.filter_map(|path| {
+        let folder = path.parent().expect("a file has a folder");
+        let package =
+            format!("pondhawk-{}", folder.file_name()?.to_str()?).replace("pondhawk-pondhawk", "pondhawk");
+        let readme = fs::read_to_string(folder.join("README.md")).unwrap_or_default();
+        let is_named = readme.contains(&format!("cargo add {package}"));
+        (!is_named).then(|| format!("{package}: its README.md has no `cargo add {package}`"))
+    });
+    assert_none(&findings.collect::<Vec<_>>());
+}
