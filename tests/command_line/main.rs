@@ -84,3 +84,21 @@ fn the_version_is_the_workspace_s() {
         format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"))
     );
 }
+
+#[test]
+fn completions_and_manual_pages_have_the_flags_of_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = pondhawk(&["completions", shell], "");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("retained-only"), "{shell}: {text}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = pondhawk(&["man", &folder.path().display().to_string()], "");
+    assert!(output.status.success(), "{output:?}");
+    for (page, flag) in [("pondhawk-sub.1", "retained\\-only"), ("pondhawk-serve.1", "in\\-memory")] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(text.contains(flag), "{page}: {text}");
+    }
+    let output = pondhawk(&["man", "/nowhere"], "");
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/nowhere"));
+}

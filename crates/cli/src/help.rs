@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::flags::{Flag, SECTIONS, Takes};
+use crate::flags::{Argument, Flag, SECTIONS, Takes};
 use crate::settings::Tool;
 
 /// Column at which the text about a flag begins.
@@ -64,6 +64,57 @@ Exit codes:
   else what the broker said when it refused the connection: 1 to 5, or from 128 with MQTT 5
 ";
 
+/// The command line of a tool as clap describes it, for completions and manual pages.
+///
+/// The tool parses its words itself, because clap cannot express all of its rules.
+#[must_use]
+pub fn command(tool: Tool) -> clap::Command {
+    let mut lines = about(tool).splitn(2, "\n\n");
+    let mut command = clap::Command::new(tool.name())
+        .about(lines.next().unwrap_or_default())
+        .after_help(format!("{}\n{EXIT_CODES}", lines.next().unwrap_or_default()))
+        .disable_help_flag(true);
+    for section in SECTIONS {
+        let flags = section.flags.iter().filter(|flag| flag.tools.contains(&tool));
+        command = command.args(flags.map(|flag| argument(flag).help_heading(section.heading)));
+    }
+    command
+}
+
+/// A flag as clap describes it.
+fn argument(flag: &Flag) -> clap::Arg {
+    let id = flag.names.first().copied().unwrap_or_default();
+    let mut argument = clap::Arg::new(id).help(flag.help.replace('\n', " "));
+    for name in flag.names {
+        argument = match (name.strip_prefix("--"), name.strip_prefix('-').and_then(single)) {
+            (Some(long), _) if argument.get_long().is_none() => argument.long(long),
+            (Some(long), _) => argument.visible_alias(long),
+            (None, Some(short)) if argument.get_short().is_none() => argument.short(short),
+            (None, Some(short)) => argument.visible_short_alias(short),
+            (None, None) => argument,
+        };
+    }
+    let of_value = |argument: clap::Arg, value: Argument| {
+        argument.action(clap::ArgAction::Append).value_name(value.name)
+    };
+    match flag.takes {
+        Takes::Nothing(_) => argument.action(clap::ArgAction::Count),
+        Takes::Path(value, _) => of_value(argument, value).value_hint(clap::ValueHint::AnyPath),
+        Takes::Text(value, _) => of_value(argument, value),
+        Takes::Bytes(value, _) => of_value(argument, value),
+        Takes::Property => {
+            let names = ["PACKET", "PROPERTY", "VALUE"];
+            argument.action(clap::ArgAction::Append).num_args(3..=4).value_names(names)
+        }
+    }
+}
+
+/// The only character of a text.
+fn single(text: &str) -> Option<char> {
+    let mut characters = text.chars();
+    characters.next().filter(|_| characters.next().is_none())
+}
+
 fn about(tool: Tool) -> &'static str {
     match tool {
         Tool::Publish => {
@@ -110,6 +161,24 @@ Examples:
 mod tests {
     use super::*;
     use crate::flags;
+
+    #[test]
+    fn every_flag_is_in_the_description_for_clap() {
+        for tool in Tool::ALL {
+            let command = command(tool);
+            command.clone().debug_assert();
+            let mut words = Vec::new();
+            for argument in command.get_arguments() {
+                let longs = argument.get_long_and_visible_aliases().unwrap_or_default();
+                words.extend(longs.into_iter().map(|long| format!("--{long}")));
+                let shorts = argument.get_short_and_visible_aliases().unwrap_or_default();
+                words.extend(shorts.into_iter().map(|short| format!("-{short}")));
+            }
+            for name in flags::of(tool).flat_map(|flag| flag.names) {
+                assert!(words.iter().any(|word| word == name), "{tool:?} has no {name}");
+            }
+        }
+    }
 
     #[test]
     fn every_flag_is_in_the_help_and_no_line_is_too_long() {

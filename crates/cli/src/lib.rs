@@ -52,7 +52,7 @@ use failure::Failure;
 use say::{complain, show};
 use settings::{Asks, Settings};
 
-pub use help::help;
+pub use help::{command, help};
 pub use probe::{ProbeArgs, run as probe};
 pub use settings::Tool;
 pub use tap::{TapArgs, run as tap};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use cli::Tool;
 use config::{Flags, ListenAddress};
 
@@ -63,6 +63,24 @@ pub(crate) enum Command {
     Journal(JournalCommand),
     /// Load tests, for this broker and any other
     Bench(bench::BenchArgs),
+    /// Print the completions of this program for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of this program and of its commands into a directory
+    Man {
+        /// An existing directory, such as /usr/local/share/man/man1
+        dir: PathBuf,
+    },
+}
+
+/// The whole command line, with the flags of the tools that parse their words themselves.
+pub(crate) fn described() -> clap::Command {
+    let tools = [Tool::Publish, Tool::Subscribe, Tool::Request];
+    tools
+        .into_iter()
+        .fold(Arguments::command(), |all, tool| all.mut_subcommand(tool.name(), |_| cli::command(tool)))
 }
 
 /// The words after the name of a tool, which parses them itself.
@@ -167,8 +185,6 @@ fn keys() -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn flags(line: &str) -> Result<Flags, clap::Error> {
@@ -182,6 +198,7 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Arguments::command().debug_assert();
+        described().debug_assert();
     }
 
     #[test]

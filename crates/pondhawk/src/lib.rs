@@ -14,7 +14,7 @@ mod stack;
 mod store;
 mod upkeep;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,6 +43,11 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Check { file }) => check(&file),
         Some(Command::Journal(command)) => upkeep::run(&command),
         Some(Command::Bench(arguments)) => run_bench(arguments),
+        Some(Command::Completions { shell }) => print_completions(shell),
+        Some(Command::Man { dir }) => match clap_mangen::generate_to(args::described(), &dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("error: {}: {error}", dir.display())),
+        },
     }
 }
 
@@ -66,6 +71,15 @@ fn check(file: &Path) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => fail(&error.render(has_colour())),
+    }
+}
+
+fn print_completions(shell: clap_complete::Shell) -> ExitCode {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut args::described(), "pondhawk", &mut text);
+    match io::stdout().write_all(&text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("error: {error}")),
     }
 }
 
