@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_headers_are_refused() {
+    fn malformed_lines_are_refused() {
         let too_long = format!("PROXY UNKNOWN {}", "f".repeat(LINE_BYTES_MAX - 15));
         let rows: &[(&str, Vec<u8>)] = &[
             ("MQTT", b"\x10\x0d\x00\x04MQTT".to_vec()),
@@ -225,6 +225,13 @@ mod tests {
             ("v1 LF alone", b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\n\r\n".to_vec()),
             ("v1 a line of 108 bytes", line(&too_long)),
             ("v1 a line without an end", [b"PROXY UNKNOWN ".to_vec(), vec![b'f'; LINE_BYTES_MAX]].concat()),
+        ];
+        assert_refused(rows);
+    }
+
+    #[test]
+    fn malformed_headers_of_version_2_are_refused() {
+        let rows: &[(&str, Vec<u8>)] = &[
             ("v2 signature of version 1.5", [&SIGNATURE[..11], b"\r\x21\x11\0\x0c", &INET].concat()),
             ("v2 version 0", with(12, 0x01)),
             ("v2 version 1", with(12, 0x11)),
@@ -253,6 +260,10 @@ mod tests {
             ("v2 length of 65,535", [SIGNATURE, &[0x21, 0x11, 0xff, 0xff]].concat()),
             ("v2 LOCAL, length of 65,535", [SIGNATURE, &[0x20, 0x00, 0xff, 0xff]].concat()),
         ];
+        assert_refused(rows);
+    }
+
+    fn assert_refused(rows: &[(&str, Vec<u8>)]) {
         for (row, header) in rows {
             assert!(decode(header).is_err(), "{row}: {:?}", decode(header));
         }
