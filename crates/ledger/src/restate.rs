@@ -14,6 +14,11 @@
 //! is begun by some record that was not cut off, and each that is over was ended by a record that is younger than all
 //! that began it: as long as one of these is there, so is the end.
 //!
+//! A subscription or a cursor is often begun again while it exists. The older records must not be copied too: each would
+//! become a copy, the copies would be copied in turn, and the log would never get shorter. An old record that says something
+//! else than the fact does now (another QoS, or another last message) was followed by the younger one that begins the fact.
+//! So nothing is copied for it.
+//!
 //! | fact | begun by | its copy |
 //! |---|---|---|
 //! | a session | `Session` | `Session` |
@@ -300,7 +305,7 @@ impl<'a> Truth<'a> {
             Record::Connected { session, will, .. } => self.connected(*session, will.as_ref()),
             Record::Left { session, unix_ms, .. } => self.left(*session, *unix_ms),
             Record::WillKept { will, message } => self.due(*will, message).into_iter().collect(),
-            Record::Cursor { session, filter, .. } => self.cursor(*session, filter),
+            Record::Cursor { session, filter, last } => self.cursor(*session, filter, *last),
             one => self.one(one).into_iter().collect(),
         }
     }
@@ -312,9 +317,10 @@ impl<'a> Truth<'a> {
                 let client_id = Cow::Borrowed(&*self.session(*session)?.subscriber.client_id);
                 Some(Record::Session { session: *session, client_id })
             }
-            Record::Subscribed { session, filter, .. } => {
-                let interest = *self.session(*session)?.subscriptions.get(&**filter)?;
-                Some(Record::Subscribed { session: *session, filter: Cow::Borrowed(filter), interest })
+            Record::Subscribed { session, filter, interest } => {
+                let (session, interest) = (*session, *interest);
+                let is_youngest = *self.session(session)?.subscriptions.get(&**filter)? == interest;
+                is_youngest.then_some(Record::Subscribed { session, filter: Cow::Borrowed(filter), interest })
             }
             Record::Group { group, filter } => {
                 self.lines.named(*group)?;
@@ -376,11 +382,11 @@ impl<'a> Truth<'a> {
         self.wills.has(will).then(|| Record::WillKept { will, message: Cow::Borrowed(message) })
     }
 
-    fn cursor(&self, name: Incarnation, filter: &'a str) -> Vec<Record<'a>> {
+    fn cursor(&self, name: Incarnation, filter: &'a str, last: MessageId) -> Vec<Record<'a>> {
         let cursor = self.lasting(name).and_then(|lasting| lasting.cursors.get(filter));
-        let Some(cursor) = cursor else { return Vec::new() };
+        let Some(cursor) = cursor.filter(|cursor| cursor.last == last) else { return Vec::new() };
         let (from, filter) = (Cow::Borrowed(&*cursor.from), Cow::Borrowed(filter));
-        let begun = Record::Cursor { session: name, filter: filter.clone(), last: cursor.last };
+        let begun = Record::Cursor { session: name, filter: filter.clone(), last };
         vec![begun, Record::CursorMoved { session: name, filter, from }]
     }
 

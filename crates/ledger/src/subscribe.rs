@@ -14,7 +14,7 @@ use crate::gauges::add;
 use crate::group::Begun;
 use crate::lines::{Line, Owner};
 use crate::replies::Answer;
-use crate::session::{Online, Session};
+use crate::session::{Online, Session, Unfinished};
 use crate::{Effects, Ledger, Record};
 use protocol::Reply;
 
@@ -218,7 +218,8 @@ impl Ledger {
         let brought: BTreeSet<&str> = retained.iter().map(|filter| &**filter).collect();
         let is_brought = |filter: &str| brought.contains(filter);
         let bytes_of = |((filter, _), group): (&(Box<str>, Interest), &Option<QueueId>)| {
-            let records = 1 + usize::from(group.is_some()) + usize::from(is_brought(filter));
+            // The record of a cursor that goes back has the filter and a key that is at most as long.
+            let records = 1 + usize::from(group.is_some()) + 2 * usize::from(is_brought(filter));
             records * (filter.len() + FILTER_RECORD_BYTES)
         };
         let mut new = BTreeSet::new();
@@ -261,7 +262,9 @@ impl Ledger {
         let incarnation = self.lines.session(id).and_then(Session::incarnation);
         let Some(session) = incarnation else { return Ok(()) };
         let mut records = Vec::with_capacity(subscriptions.len());
-        let known = self.lines.session(id).map(|session| &session.subscriptions);
+        let subscriber = self.lines.session(id);
+        let known = subscriber.map(|session| &session.subscriptions);
+        let cursors = subscriber.and_then(|session| session.lasting.as_ref()).map(|lasting| &lasting.cursors);
         let last = self.last_message;
         for ((filter, interest), group) in subscriptions.iter().zip(groups) {
             let is_asked = is_brought(filter);
@@ -274,8 +277,15 @@ impl Ledger {
                 }
                 records.push(Record::Subscribed { session, filter: filter.clone(), interest: *interest });
             }
-            if is_asked {
-                records.push(Record::Cursor { session, filter, last });
+            let begun = cursors.and_then(|cursors| cursors.get(&*filter)).map(|cursor| cursor.last);
+            match is_asked {
+                // No two records begin the same cursor: only one of them would be needed.
+                true if begun == Some(last) => {
+                    let from = Cow::Owned(Unfinished::new(&filter, last).from.into_vec());
+                    records.push(Record::CursorMoved { session, filter, from });
+                }
+                true => records.push(Record::Cursor { session, filter, last }),
+                false => {}
             }
         }
         match records.is_empty() {

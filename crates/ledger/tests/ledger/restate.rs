@@ -287,6 +287,29 @@ fn retained_values_and_cursors() {
     check(&mut stage);
 }
 
+/// The log reads its old groups one by one, and knows nothing of a copy that was made for another group.
+#[test]
+fn what_is_begun_again_and_again_has_one_copy() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60));
+    for round in 0..4 {
+        stage.emit(&retained(&format!("t/{round}"), b"value", QOS_1));
+        let options = at_qos(if round % 2 == 0 { QOS_1 } else { QOS_2 });
+        stage.subscribe_to(&client, "t/#", options, vec!["t/#".into()]);
+        bring(&mut stage, &client);
+        for _ in 0..2 {
+            stage.subscribe_to(&client, "t/#", options, vec!["t/#".into()]);
+        }
+    }
+    check(&mut stage);
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    let copied: Vec<Group> =
+        groups.iter().flat_map(|group| copies(std::slice::from_ref(group), &mut stage)).collect();
+    let count = |kind: fn(&Record<'_>) -> bool| copied.iter().flatten().filter(|record| kind(record)).count();
+    assert_eq!(count(|record| matches!(record, Record::Cursor { .. })), 1);
+    assert!(count(|record| matches!(record, Record::Subscribed { .. })) <= 2);
+}
+
 /// A value that is in memory only, for want of space, must not take that with it which is on the record.
 #[test]
 fn a_value_that_was_not_recorded_is_when_the_one_before_it_goes() {
