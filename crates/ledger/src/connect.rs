@@ -264,7 +264,7 @@ impl Ledger {
         online.opened_behind = self.last_message;
         let has_more_unfinished = online.is_restored && !lasting.cursors.is_empty();
         *growth = Growth::begin(queue);
-        for exchange in session.in_flight.in_order() {
+        for exchange in session.in_flight.restart() {
             let packet_id = exchange.packet_id;
             match exchange.state {
                 State::Released => {

@@ -2,7 +2,7 @@
 
 use base::{Lane, QueueId};
 use hashbrown::HashTable;
-use wire::PacketId;
+use wire::{PacketId, Qos};
 
 use crate::entry::Entry;
 use crate::record::{Incarnation, MessageId};
@@ -29,8 +29,7 @@ pub(crate) struct InFlight {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) packet_id: PacketId,
-    /// Grows with each exchange, and when an exchange goes on.
-    pub(crate) order: u64,
+    place: Order,
     /// What it counts for.
     pub(crate) bytes: usize,
     pub(crate) state: State,
@@ -38,6 +37,15 @@ pub(crate) struct Exchange {
     pub(crate) lane: Option<(QueueId, Lane)>,
     /// A group has given it for good, on whatever connection, on the record.
     pub(crate) moved_from: Option<Incarnation>,
+}
+
+/// The place of an exchange among those of its client, in which their packets are sent again [MQTT-4.6.0-1].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    /// Its last packet was the one with this number that was sent.
+    Sent(u64),
+    /// It waits for the disk, and is sent behind all that do not wait.
+    Waiting(u64),
 }
 
 #[derive(Debug)]
@@ -75,12 +83,17 @@ impl InFlight {
         None
     }
 
+    /// A message of QoS 2 of the session's own waits for its record, until [`sent`](Self::sent).
     pub(crate) fn insert(&mut self, packet_id: PacketId, bytes: usize, state: State) {
         self.order += 1;
-        if let State::Own(message, _) = &state {
+        let mut place = Order::Sent(self.order);
+        if let State::Own(message, entry) = &state {
             self.oldest = self.oldest.min(*message);
+            if entry.qos() == Qos::ExactlyOnce {
+                place = Order::Waiting(self.order);
+            }
         }
-        let exchange = Exchange { packet_id, order: self.order, bytes, state, lane: None, moved_from: None };
+        let exchange = Exchange { packet_id, place, bytes, state, lane: None, moved_from: None };
         self.exchanges.insert_unique(hash(packet_id), exchange, |exchange| hash(exchange.packet_id));
     }
 
@@ -94,8 +107,29 @@ impl InFlight {
         let order = self.order;
         let exchange =
             self.exchanges.find_mut(hash(packet_id), |exchange| exchange.packet_id == packet_id)?;
-        exchange.order = order;
+        exchange.place = Order::Sent(order);
         Some(exchange)
+    }
+
+    /// What waited for its record is sent. On a connection that did not wait for it, it may have been sent already.
+    pub(crate) fn sent(&mut self, packet_id: PacketId) {
+        if self.find(packet_id).is_some_and(|exchange| matches!(exchange.place, Order::Waiting(_))) {
+            self.advance(packet_id);
+        }
+    }
+
+    /// All of them, in the order in which they are sent to a connection that begins. None of them waits any more.
+    pub(crate) fn restart(&mut self) -> Vec<&Exchange> {
+        let waiting: Vec<PacketId> = self
+            .in_order()
+            .into_iter()
+            .filter(|exchange| matches!(exchange.place, Order::Waiting(_)))
+            .map(|exchange| exchange.packet_id)
+            .collect();
+        for packet_id in waiting {
+            self.advance(packet_id);
+        }
+        self.in_order()
     }
 
     pub(crate) fn find_mut(&mut self, packet_id: PacketId) -> Option<&mut Exchange> {
@@ -153,7 +187,7 @@ impl InFlight {
         own.sort_unstable_by_key(|exchange| message(exchange));
         for exchange in own {
             self.order += 1;
-            exchange.order = self.order;
+            exchange.place = Order::Sent(self.order);
         }
     }
 
@@ -169,7 +203,7 @@ impl InFlight {
     /// All of them, in their order.
     pub(crate) fn in_order(&self) -> Vec<&Exchange> {
         let mut all: Vec<&Exchange> = self.exchanges.iter().collect();
-        all.sort_unstable_by_key(|exchange| exchange.order);
+        all.sort_unstable_by_key(|exchange| exchange.place);
         all
     }
 }

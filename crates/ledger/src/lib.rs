@@ -410,14 +410,10 @@ impl Ledger {
                 }
             }
             Reply::Deliver(deliver) => {
-                // It is sent now, behind what did not wait: so it will be if it has to be sent again [MQTT-4.6.0-1]. A later
-                // connection that does not wait for the disk has its own order.
-                let place = Place { shard, connection: deliver.connection };
                 if let Delivered::Session { queue, packet_id } = deliver.what
-                    && self.lines.is_on(queue, place)
                     && let Some(session) = self.lines.session_mut(queue)
                 {
-                    session.in_flight.advance(packet_id);
+                    session.in_flight.sent(packet_id);
                 }
                 to.post(shard, reply);
             }

@@ -155,6 +155,30 @@ fn what_waited_for_the_disk_of_an_earlier_connection_keeps_its_place() {
     assert_eq!(payloads(&stage.delivered(&again)), ["1", "2", "3"]);
 }
 
+/// The client comes back while one message still waits for the disk. Others were sent, one of them without a wait.
+/// [MQTT-4.6.0-1]
+#[test]
+fn what_waits_for_the_disk_goes_behind_what_was_sent() {
+    for durability in [Durability::None, Durability::Fsync] {
+        let (stage, subscriber, publisher) = pair(10);
+        let mut stage = stage.slow();
+        stage.publish(&publisher, 1, &message("a", b"1", QOS_2));
+        stage.work();
+        let first = stage.last();
+        stage.publish(&publisher, 2, &message("a", b"2", QOS_2));
+        stage.publish(&publisher, 3, &message("a", b"3", QOS_1));
+        assert_eq!(payloads(&stage.delivered(&subscriber)), ["3"]);
+        stage.progress(first, first, false);
+        assert_eq!(payloads(&stage.delivered(&subscriber)), ["1"]);
+        stage.leave(&subscriber, Cause::WithWill);
+        let mut again = stage.claim("subscriber", &Ask::lasting(60).durability(durability));
+        stage.work();
+        stage.sync();
+        assert!(stage.claimed(&mut again).is_some());
+        assert_eq!(payloads(&stage.delivered(&again)), ["3", "1", "2"], "{durability:?}");
+    }
+}
+
 /// [MQTT-2.2.1-4] [MQTT-4.3.2-1] [MQTT-4.3.2-2] [MQTT-4.3.3-1] [MQTT-4.3.3-2]
 #[test]
 fn identifiers_are_unused_ones_and_never_run_dry() {
