@@ -12,11 +12,11 @@ use wire::{Limits, Role, Version};
 
 /// Bytes of one end of a connection.
 pub struct Stream<'a> {
-    /// What the other end knows of the version; `None` at the start of a connection.
+    /// The version, as far as the other end knows it: `None` at the start of a connection.
     pub version: Option<Version>,
     /// The sender, if the other end knows it.
     pub sender: Option<Role>,
-    /// What is sent.
+    /// The bytes of the stream.
     pub bytes: &'a [u8],
 }
 
@@ -39,7 +39,7 @@ impl<'a> Stream<'a> {
         [&[version + 4 * sender], self.bytes].concat()
     }
 
-    /// What the other end accepts.
+    /// The limits of the other end.
     pub fn limits(&self) -> Limits {
         Limits { max_packet_bytes: 1 << 16, sender: self.sender }
     }

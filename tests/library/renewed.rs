@@ -175,10 +175,11 @@ async fn files_that_do_not_fit_together_leave_the_earlier_ones_in_use() {
 #[tokio::test]
 async fn a_certificate_that_expires_soon_is_told() {
     let authority = authority();
-    let soon = |params: &mut CertificateParams| params.not_after = (SystemTime::now() + 5 * DAY).into();
+    let soon =
+        |params: &mut CertificateParams| params.not_after = (SystemTime::now() + 5 * DAY + DAY / 2).into();
     let server = Server::start(issue(&authority, "localhost", soon), |_| String::new());
     let line = server.broker.wait_for_log("a certificate expires soon");
-    assert!(line.contains("server.pem") && line.contains("days=4"), "{line}");
+    assert!(line.contains("server.pem") && line.contains("days=5"), "{line}");
     let client = server.connect(&trusting(&authority)).await.expect("it is accepted");
     let topic = filter!("$SYS/broker/certificates/expire_in_7_days");
     let mut told = client.subscribe(topic, Qos::AtMostOnce).await.expect("granted");

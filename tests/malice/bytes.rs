@@ -85,7 +85,7 @@ pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     [&[first][..], &length, payload].concat()
 }
 
-/// A TLS record.
+/// A TLS record of this kind.
 pub(crate) fn record(kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind, 3, 3][..], &field(payload)].concat()
 }

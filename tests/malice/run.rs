@@ -252,7 +252,7 @@ fn finish(tool: Tool, mut command: Command) -> Outcome {
     let is_tap = tool == Tool::Tap;
     let is_read = is_tap || matches!(tool, Tool::Probe | Tool::Bench);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
-    // What the library's program prints has been checked, and messages may have any bytes.
+    // The output of the library's program has been checked, and messages may have any bytes.
     command.stdout(if is_read { Stdio::piped() } else { Stdio::null() });
     // A backtrace needs memory, which may be what is missing.
     command.env_remove("RUST_BACKTRACE");

@@ -46,7 +46,7 @@ pub(crate) enum Layer {
 pub(crate) enum Step {
     /// Waits for a packet of the client with this type.
     Hear(u8),
-    /// Sends bytes.
+    /// Sends these bytes.
     Say(Vec<u8>),
     /// Sends bytes that depend on the packet identifier of the last packet heard.
     Answer(fn(u16) -> Vec<u8>),
@@ -60,7 +60,7 @@ pub(crate) enum Step {
     Behave,
     /// Ends its own direction of the connection.
     HalfClose,
-    /// Closes the connection.
+    /// Closes the whole connection.
     Close,
     /// Neither reads nor writes any more.
     Deaf,

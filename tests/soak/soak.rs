@@ -1,6 +1,5 @@
 //! The course of a soak: several lives of a broker, each with load and quiet points in alternation.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use pondhawk_tests::packet::Connect;
@@ -146,7 +145,9 @@ impl Soak {
         let mut descriptors = Descriptors::of(&broker, &data_dir);
         // A thread of the broker may have a file of the system open for a moment.
         for _ in 0..BASELINE_LOOKS {
-            thread::sleep(Duration::from_millis(20));
+            if !watcher.hear(DEADLINE) {
+                return Err(vec!["the broker ends the connection of the watcher".to_owned()]);
+            }
             descriptors.others = descriptors.others.min(Descriptors::of(&broker, &data_dir).others);
         }
         descriptors.deleted = 0;

@@ -60,7 +60,7 @@ impl Printer {
         Self { layout: Arc::new(layout), messages: Vec::new(), bytes: 0 }
     }
 
-    /// Adds a message.
+    /// Adds a message to what the next flush prints.
     pub(crate) fn print(&mut self, message: &Message) {
         self.bytes += MESSAGE_BYTES + message.topic().as_str().len() + message.payload().len();
         self.messages.push((message.clone(), Moment::now()));

@@ -32,7 +32,7 @@ struct Chunk {
     _share: OwnedSemaphorePermit,
 }
 
-/// Prints a chunk.
+/// Prints one chunk to the standard output.
 type Print = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
 /// State that the thread shares with the program.

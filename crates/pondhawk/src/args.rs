@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Bench(bench::BenchArgs),
     /// Print the completions of this program for a shell
     Completions {
-        /// The shell
+        /// The shell that will read them
         shell: clap_complete::Shell,
     },
     /// Write the manual pages of this program and of its commands into a directory

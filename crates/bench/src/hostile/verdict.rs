@@ -161,15 +161,18 @@ impl Finding {
     }
 }
 
+/// Which accounts of a round are meant: those before the attack, or those under it.
+type Accounts = fn(&Round) -> &[Account];
+
 /// The figures of each kind of innocent client.
 fn services(rounds: &[Round]) -> Vec<Service> {
     let of = |(place, habit)| {
-        let middle = |figure: fn(&Account) -> f64, accounts: fn(&Round) -> &[Account]| {
+        let middle = |figure: fn(&Account) -> f64, accounts: Accounts| {
             median(rounds.iter().map(|round| figure(&accounts(round)[place])).collect())
         };
         let p99 = |accounts| Duration::from_secs_f64(middle(|account| account.p99().as_secs_f64(), accounts));
-        let (alone, attacked): (fn(&Round) -> &[Account], fn(&Round) -> &[Account]) =
-            (|round| &round.alone, |round| &round.under_attack);
+        let alone: Accounts = |round| &round.alone;
+        let attacked: Accounts = |round| &round.under_attack;
         Service {
             habit,
             share_alone: middle(Account::share, alone),

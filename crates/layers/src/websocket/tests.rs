@@ -19,7 +19,7 @@ const PONG: u8 = FIN | 0x0a;
 /// The end of a connection, as reader and peer see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// More may come.
+    /// The peer may send more.
     Open,
     /// The peer has closed it, and gets this status code, or none.
     Closed(Option<u16>),

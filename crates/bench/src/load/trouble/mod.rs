@@ -83,7 +83,7 @@ pub(crate) enum Player<I, T> {
 pub(crate) struct Troubled {
     /// What was to arrive (or to come back).
     pub(crate) expected: u64,
-    /// What did, each once.
+    /// Those of them that arrived, each once.
     pub(crate) received: u64,
     /// From the first demand to the last arrival.
     pub(crate) took: Duration,
