@@ -713,8 +713,8 @@ mod tests {
             ..answer(number)
         };
         let mut recordings = Recordings::default();
-        for (number, filter) in [(1, "$share/g/a"), (2, "$share/g/b"), (3, "$share/g/a"), (4, "$share/g/b")] {
-            recordings.push(naming(number, filter));
+        for number in 1..=6 {
+            recordings.push(naming(number, if number % 2 == 1 { "$share/g/a" } else { "$share/g/b" }));
         }
         let take = |recordings: &mut Recordings, number| {
             let taken = recordings.take(PacketId::new(number).expect("not 0")).expect("it is there");
@@ -723,8 +723,10 @@ mod tests {
         assert!(!take(&mut recordings, 1));
         recordings.deny("$share/g/a");
         recordings.deny("$share/g/c");
-        assert_eq!(recordings.naming["$share/g/a"], [3]);
+        assert_eq!(recordings.naming["$share/g/a"], [3, 5]);
         assert_eq!([2, 3, 4].map(|number| take(&mut recordings, number)), [false, true, false]);
+        recordings.deny("$share/g/b");
+        assert_eq!([5, 6].map(|number| take(&mut recordings, number)), [false, true]);
         recordings.deny("$share/g/a");
     }
 }
