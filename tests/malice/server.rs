@@ -46,7 +46,7 @@ pub(crate) enum Layer {
 pub(crate) enum Step {
     /// Waits for a packet of the client with this type.
     Hear(u8),
-    /// Sends these bytes.
+    /// Sends these bytes to the client.
     Say(Vec<u8>),
     /// Sends bytes that depend on the packet identifier of the last packet heard.
     Answer(fn(u16) -> Vec<u8>),

@@ -98,7 +98,7 @@ fn without_process_id(line: &str) -> String {
 
 /// Removes the Maximum Packet Size that our programs have by default, and Mosquitto's programs do not.
 fn without_default(line: &str) -> String {
-    line.replace("maximum_packet_bytes: Some(16777216)", "maximum_packet_bytes: None")
+    line.replace(" maximum_packet_bytes: Some(16777216),", "")
 }
 
 fn without_name(line: &str) -> String {
