@@ -26,7 +26,7 @@ pub(crate) struct Wills {
     due: VecDeque<DueWill>,
     /// Wills that found no space in the log or in memory. They do not hold up the wills of other clients.
     refused: VecDeque<DueWill>,
-    /// Wills of QoS 0 for a receiver whose output is over its mark.
+    /// Wills for a receiver at QoS 0 whose output is over its mark.
     held: Held,
     /// Those of all three that are on the record.
     recorded: BTreeSet<MessageId>,

@@ -11,8 +11,9 @@ use crate::conversation::{self, Conversation, PUBCOMP, PUBREL};
 use crate::packet;
 use crate::{Broker, Client, RawClient, Version, until};
 
-/// Time limit for wills. A delayed will is due at most a second after the start of the broker.
-const WILLS_TAKE: Duration = Duration::from_secs(4);
+/// Time limit for wills. A delayed will is due at most a second after the start of the broker. It may then wait for ten
+/// seconds, for a receiver at QoS 0 whose output is over its mark.
+const WILLS_TAKE: Duration = Duration::from_secs(15);
 /// Topics that show which of the changing subscriptions exist.
 const PROBES: &[&str] = &["flip/0", "flip/1", "flip/2"];
 
