@@ -281,6 +281,7 @@ impl Ledger {
     /// connection what its [`Durability`](protocol::Durability) asks for. When it has failed, nothing that is not safe yet will ever be, nor
     /// anything new: whoever waits is told.
     pub fn progress(&mut self, progress: Progress, now: Now, to: &mut impl Effects) {
+        self.look_at_clock(now);
         self.replies.set_progress(progress);
         self.claims.set_durable(progress.durable);
         while let Some(answer) = self.replies.next_safe() {

@@ -286,6 +286,29 @@ fn an_absence_of_the_process_is_not_the_slowness_of_a_reader() {
     }
 }
 
+/// The journal is the first to be heard after the absence. The clock of readers does not go back when a command comes.
+#[test]
+fn an_absence_that_ends_with_news_of_the_disk_is_noticed() {
+    let mut stage = Stage::with(Settings { brake_messages: 3, ..Settings::default() });
+    let reader = stage.client("reader", &Ask::lasting(60).window(1));
+    stage.subscribe(&reader, "a", at_qos(QOS_1));
+    let publishers = ["first", "second", "third"].map(|name| stage.client(name, &Ask::clean()));
+    let mut stage = stage.slow();
+    for id in 1..=5 {
+        stage.publish(&publishers[0], id, &message("a", b"x", QOS_1));
+    }
+    stage.sync();
+    let first = stage.stored(&publishers[0]).len();
+    assert!(first < 5, "the last ones are withheld");
+    stage.publish(&publishers[1], 1, &message("a", b"x", QOS_1));
+    stage.now.monotonic_ms += 60_000;
+    stage.now.unix_ms += 60_000;
+    stage.sync();
+    stage.publish(&publishers[2], 1, &message("a", b"x", QOS_1));
+    stage.sync();
+    assert_eq!(stage.stored(&publishers[2]).len(), 0, "the reader was not given up");
+}
+
 /// One message may be longer than the bytes of the mark.
 #[test]
 fn nobody_waits_because_of_a_few_messages_however_long_they_are() {
