@@ -2,7 +2,7 @@
 //! the bodies of its messages it is read the same.
 #![no_main]
 
-use journal::record::{Decoder, encode_group};
+use record::{Decoder, encode_group};
 use ledger::Record;
 use libfuzzer_sys::fuzz_target;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::Now;
 use index::Subscriptions;
-use journal::record::encode_group;
 use ledger::{Addressed, Ledger, Lsn, Progress, Record, Settings};
+use record::encode_group;
 
 /// Every group of records in its order, without a disk.
 #[derive(Debug, Default)]

@@ -68,6 +68,8 @@ const RULES: &[Rule] = &[
     ),
     // The event loops: what a thread does in a turn, without the thread.
     pure("turn", Layer::Core, &["wire", "base", "index", "protocol", "ledger", "broker"], &[]),
+    // Records as bytes. A cluster sends them elsewhere.
+    pure("record", Layer::Core, &["topic", "wire", "base", "ledger"], &[]),
     // TLS needs a clock and random numbers, which rustls brings along.
     pure("layers", Layer::DataPlane, &["turn"], &["base64", "httparse", "proxy-header", "rustls", "sha1"]),
     rule(
@@ -78,7 +80,7 @@ const RULES: &[Rule] = &[
             "layers",
         ],
     ),
-    rule("journal", Layer::DataPlane, &["topic", "wire", "base", "protocol", "ledger"]),
+    rule("journal", Layer::DataPlane, &["topic", "wire", "base", "protocol", "ledger", "record"]),
     rule("config", Layer::ControlPlane, &["topic", "auth"]),
     rule("client", Layer::ControlPlane, &["topic", "wire", "base", "session"]),
     rule("admin", Layer::ControlPlane, &["topic", "wire", "ledger", "auth", "broker", "net", "config"]),
@@ -88,14 +90,14 @@ const RULES: &[Rule] = &[
     rule(
         "bench",
         Layer::Binary,
-        &["topic", "wire", "base", "index", "protocol", "ledger", "journal", "client"],
+        &["topic", "wire", "base", "index", "protocol", "ledger", "record", "journal", "client"],
     ),
     rule(
         "sim",
         Layer::Binary,
         &[
             "topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "turn",
-            "journal",
+            "record", "journal",
         ],
     ),
     // It builds the broker once more, with another file layer below the journal.
@@ -105,7 +107,7 @@ const RULES: &[Rule] = &[
         Layer::Binary,
         &[
             "topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "layers",
-            "net", "journal", "config", "admin", "cluster", "cli", "bench",
+            "net", "record", "journal", "config", "admin", "cluster", "cli", "bench",
         ],
     ),
     // It builds the others, so it must build when they do not.

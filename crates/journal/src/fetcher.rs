@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use ledger::{Fetched, Found, Record, Wanted};
 
 use crate::plan::place;
-use crate::record::Decoder;
 use crate::segment::name;
 use crate::{Damage, Fault, Log};
+use record::Decoder;
 
 /// So much is read at once where records stand side by side, in bytes.
 const WINDOW_BYTES: usize = 64 << 10;
@@ -100,7 +100,7 @@ impl Fetcher {
         let Some(bytes) = bytes.filter(is_same) else {
             return self.fail(wanted, "the checksum is wrong");
         };
-        let body = match self.decoder.first(bytes) {
+        let body = match self.decoder.first_record(bytes) {
             Some(Record::Enqueue { body, .. }) => Arc::into_inner(body.into_owned()),
             _ => None,
         };

@@ -16,13 +16,13 @@ use crate::fetcher::{Desk, Fetcher};
 use crate::frame::HEADER_BYTES;
 use crate::panel::Panel;
 use crate::plan::place;
-use crate::record::{DecodeError, Decoded, Decoder, Records, encode_group};
 use crate::runner::{Runner, Wake};
 use crate::segment::name;
 use crate::{
     Committer, Damage, Fault, Log, OpenError, Parts, Preparer, Purpose, Recovery, Report, Settings, Status,
     Storage, Urgency,
 };
+use record::{DecodeError, Decoded, Decoder, Records, encode_group};
 
 /// Keeps the records of a ledger in a directory. When it is dropped, what was committed is written and synced.
 #[derive(Debug)]
@@ -225,7 +225,7 @@ fn decode(
     if !wants_bodies && let Some((away, is_last)) = records.next_away()? {
         return Ok((Recovered::Away(away, address(records.offset())), is_last));
     }
-    let Decoded { record, is_last } = records.take()?;
+    let Decoded { record, is_last } = records.next_record()?;
     let record = record.expect("none is left out");
     let has_message = matches!(record, Record::Enqueue { .. });
     let address = has_message.then(|| address(records.offset()));

@@ -21,7 +21,6 @@ mod meta;
 mod panel;
 mod plan;
 mod preparer;
-pub mod record;
 mod recovery;
 mod repair;
 mod resume;

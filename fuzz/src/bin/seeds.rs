@@ -9,7 +9,7 @@ use stream::{Input, Stream};
 use wire::{Role, Version};
 
 /// The records that the journal's tests pin the format with.
-const RECORDS: &str = include_str!("../../../crates/journal/src/record/tests/golden.txt");
+const RECORDS: &str = include_str!("../../../crates/record/src/tests/golden.txt");
 
 fn main() -> std::io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");

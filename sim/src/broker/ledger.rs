@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ::journal::Journal;
-use ::journal::record::{Decoder, encode_group};
+use ::record::{Decoder, encode_group};
 use ledger::{Address, Fetched, Keeper, Ledger, Lsn, Needs, Progress, Record, Refusal, Room, Wanted};
 use turn::{Board, Bounds, LedgerLoop, Sleep, ToLedger};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::thread;
 
 use base::Message;
-use journal::record::encode_group;
 use journal::{Journal, Status};
 use ledger::{
     Address, Fetched, Granted, Incarnation, Keeper, Lsn, MessageId, Needs, Progress, QueueFull, Queued,
     Record, Refusal, Settings, Wanted,
 };
+use record::encode_group;
 use topic::TopicName;
 use wire::{Delivery, PacketId, Publish, Qos};
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::vec;
 
-use journal::record::Decoder;
 use journal::{Damage, Fault, OpenError, Recovery, Report, Storage};
 use ledger::Record;
+use record::Decoder;
 
 use super::failure::Failure;
 use super::is_journal;

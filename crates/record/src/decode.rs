@@ -31,7 +31,7 @@ pub struct Decoded {
 
 impl Decoder {
     /// The first record in `bytes`, without those of its group; none if there is none.
-    pub(crate) fn first(&mut self, bytes: &[u8]) -> Option<Record<'static>> {
+    pub fn first_record(&mut self, bytes: &[u8]) -> Option<Record<'static>> {
         self.records(bytes).next()?.ok()?.record
     }
 
@@ -67,8 +67,11 @@ impl Records<'_> {
     }
 
     /// The next record; there must be one.
+    ///
+    /// # Errors
+    /// The bytes are no record, or end before it does.
     #[inline]
-    pub(crate) fn take(&mut self) -> Result<Decoded, Box<DecodeError>> {
+    pub fn next_record(&mut self) -> Result<Decoded, Box<DecodeError>> {
         let first = self.from.field("kind", Reader::byte)?;
         let (kind, is_last) = (first & !LAST, first & LAST != 0);
         if kind == ENQUEUE && self.passes_over()? {
@@ -138,7 +141,7 @@ impl Iterator for Records<'_> {
         if self.from.is_at_end() {
             return None;
         }
-        let taken = self.take();
+        let taken = self.next_record();
         if taken.is_err() {
             self.from.stop();
         }

@@ -1,4 +1,4 @@
-//! What a record costs on its way to bytes and back, without files: `cargo bench -p pondhawk-journal --bench records`.
+//! What a record costs on its way to bytes and back, without files: `cargo bench -p pondhawk-record --bench records`.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use base::{Message, Now};
-use journal::record::{Decoder, encode_group};
 use ledger::{Granted, Incarnation, MessageId, Queued, Record};
+use record::{Decoder, encode_group};
 use wire::{Publish, Qos};
 
 /// In one piece, as many as a commit may have.
