@@ -1,4 +1,4 @@
-//! What a record costs on its way to bytes and back, without files: `cargo bench -p pondhawk-record --bench records`.
+//! The cost of a record on its way to bytes and back, without files: `cargo bench -p pondhawk-record --bench records`.
 
 use std::borrow::Cow;
 use std::hint::black_box;

@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         self.at == self.bytes.len()
     }
 
-    /// What is left is the end: nothing behind a fault means anything.
+    /// Nothing is left: bytes behind a fault have no meaning.
     pub(super) fn stop(&mut self) {
         self.at = self.bytes.len();
     }
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
-    /// What [`put_number`] has written; only its shortest form.
+    /// Reads a number that [`put_number`] has written. A form that is not the shortest is refused.
     #[inline]
     pub(super) fn number(&mut self) -> Result<u64, Fault> {
         let first = self.byte()?;
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         Ok(run)
     }
 
-    /// What [`put_run`] has written.
+    /// Reads bytes that [`put_run`] has written.
     #[inline]
     pub(super) fn run(&mut self) -> Result<&'a [u8], Fault> {
         let len = self.count(1)?;

@@ -20,7 +20,7 @@ impl std::fmt::Debug for Decoder {
     }
 }
 
-/// One record.
+/// One record of a group.
 #[derive(Debug)]
 pub struct Decoded {
     /// `None` for what is not needed.

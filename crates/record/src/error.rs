@@ -15,11 +15,11 @@ pub struct DecodeError {
     pub record: Option<&'static str>,
     /// The field it is in, if that can be said.
     pub field: Option<&'static str>,
-    /// What is wrong there.
+    /// The fault at this place.
     pub fault: Fault,
 }
 
-/// What can be wrong with bytes that should be a record.
+/// The faults of bytes that should be a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// They end in the middle of it.
@@ -38,9 +38,9 @@ pub enum Fault {
     Utf8,
     /// A text that MQTT does not have.
     Text(Utf8Error),
-    /// No topic name.
+    /// The text is no topic name.
     Topic(TopicError),
-    /// No topic filter.
+    /// The text is no topic filter.
     Filter(FilterError),
     /// A group's filter without `$share/`.
     NotShared,

@@ -62,7 +62,7 @@ texts! {
     };
 }
 
-/// What is one number, from the value and back.
+/// A value that is one number in a record, and back.
 macro_rules! numbers {
     ($($name:ident: $type:ty, $to:expr, $from:expr;)*) => {$(
         pub(super) mod $name {
@@ -327,7 +327,7 @@ pub(super) mod optional_will {
     }
 }
 
-/// A will.
+/// A will: its number, its delay in seconds and its message.
 pub(super) mod will {
     use super::*;
 
@@ -343,7 +343,7 @@ pub(super) mod will {
     }
 }
 
-/// Where a cursor goes on.
+/// The place from which a cursor goes on.
 pub(super) mod position {
     use super::*;
 

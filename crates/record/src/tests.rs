@@ -144,7 +144,7 @@ macro_rules! any_record {
     };
 }
 
-/// What is generated, as what stands in the field.
+/// The generated value, as it stands in the field.
 trait IntoField<T> {
     fn into_field(self) -> T;
 }
