@@ -198,7 +198,10 @@ impl Walker {
             let was_there = self.session.ask(&filter).filter(|_| !is_pending);
             (filter, was_there)
         });
-        line.requests.push_back(Request { packet_id, filters: filters.collect(), qos: Some(qos) });
+        let filters: Vec<_> = filters.collect();
+        let entry = format!("sends SUBSCRIBE {packet_id}: {filters:?}");
+        line.requests.push_back(Request { packet_id, filters, qos: Some(qos) });
+        self.note(entry);
         conversation::request(self.version, 0x82, packet_id, properties, &rest)
     }
 
@@ -212,7 +215,10 @@ impl Walker {
             let was_there = self.session.ask(&filter).filter(|_| !is_pending);
             (filter, was_there)
         });
-        line.requests.push_back(Request { packet_id, filters: filters.collect(), qos: None });
+        let filters: Vec<_> = filters.collect();
+        let entry = format!("sends UNSUBSCRIBE {packet_id}: {filters:?}");
+        line.requests.push_back(Request { packet_id, filters, qos: None });
+        self.note(entry);
         conversation::request(self.version, 0xA2, packet_id, &[], &rest)
     }
 

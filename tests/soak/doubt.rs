@@ -65,3 +65,22 @@ fn subscriptions_of_a_connection_whose_connect_arrives_late_are_found() {
     assert_eq!(walker.findings, [""; 0]);
     assert_eq!(probe::differences(&broker, &mut walker), [""; 0]);
 }
+
+#[test]
+fn a_refused_connection_says_nothing_of_the_session() {
+    let broker = Broker::start(&Options::default());
+    let mut walker = subscriber(Version::V5, &broker);
+    walker.leave(Vec::new(), false);
+    until("the connection is closed", || {
+        walker.hear();
+        walker.line.is_none().then_some(())
+    });
+    walker.arrive(&broker, Arrival { is_clean: true, ..LASTING });
+    walker.line.as_mut().expect("it has arrived").is_leaving = true;
+    walker.hear_packet(&[0x20, 3, 0, 0x88, 0]);
+    walker.closed();
+    walker.connect(&broker, LASTING);
+    settle(&mut walker, &broker);
+    assert_eq!(walker.findings, [""; 0]);
+    assert_eq!(probe::differences(&broker, &mut walker), [""; 0]);
+}

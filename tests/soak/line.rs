@@ -42,6 +42,8 @@ pub(crate) struct Line {
     pub(crate) is_clean: bool,
     /// CONNACK of success has arrived.
     pub(crate) is_greeted: bool,
+    /// The broker has refused the CONNECT.
+    pub(crate) is_refused: bool,
     /// DISCONNECT was sent, and the broker will close the connection.
     pub(crate) is_leaving: bool,
     /// Whether the session outlives the connection.
@@ -80,6 +82,7 @@ impl Line {
             raw,
             is_clean,
             is_greeted: false,
+            is_refused: false,
             is_leaving: false,
             lasts: false,
             is_brief: false,
@@ -102,6 +105,16 @@ impl Line {
             self.trace.pop_front();
         }
         self.trace.push_back(what);
+    }
+
+    /// The state of the connection as text, for the analysis of a failure.
+    pub(crate) fn state(&self) -> String {
+        let Self { is_clean, is_greeted, is_refused, is_leaving, lasts, is_brief, .. } = self;
+        format!(
+            "clean {is_clean}, greeted {is_greeted}, refused {is_refused}, leaving {is_leaving}, lasts {lasts}, \
+             brief {is_brief}, {} requests open",
+            self.requests.len()
+        )
     }
 
     /// The remembered packets as text.

@@ -1,6 +1,6 @@
 //! A client of the crowd, with its connection if it has one, and the state that the broker must store for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use pondhawk_tests::conversation::{self, Message, PUBACK, PUBCOMP, PUBREC, PUBREL};
 use pondhawk_tests::packet::{self, Connect};
@@ -14,6 +14,9 @@ const SUBACK: u8 = 0x90;
 const UNSUBACK: u8 = 0xB0;
 const DISCONNECT: u8 = 0xE0;
 const NO_SUBSCRIPTION_EXISTED: u8 = 0x11;
+
+/// Number of entries in a diary.
+const DIARY_ENTRIES: usize = 60;
 /// Reason codes with which the broker may end a connection: it stops, too much waits for a client that does not
 /// read, or another connection has taken over the session.
 const EXPECTED_ENDS: &[u8] = &[0x8B, 0x97, 0x8E];
@@ -47,6 +50,8 @@ pub(crate) struct Walker {
     last_packet_id: u16,
     /// The length of the retained value on each of its topics; `None` if uncertain.
     pub(crate) retained: BTreeMap<String, Option<usize>>,
+    /// The last requests and their answers, which are printed with a fault.
+    diary: VecDeque<String>,
     /// Faults that the client has found.
     pub(crate) findings: Vec<String>,
     /// Reason codes with which the broker has ended or refused connections.
@@ -68,6 +73,7 @@ impl Walker {
             session: Session::absent(),
             last_packet_id: 0,
             retained: BTreeMap::new(),
+            diary: VecDeque::new(),
             findings: Vec::new(),
             ended: Vec::new(),
             refused: 0,
@@ -123,6 +129,7 @@ impl Walker {
         line.will = has_will.then_some(Will { waits });
         self.line = Some(line);
         let bytes = connect.bytes();
+        self.note(format!("connects: {arrival:?}"));
         if has_will {
             self.doubt_will();
         }
@@ -140,6 +147,7 @@ impl Walker {
 
     /// Records the loss of a connection. It is uncertain which of the last packets the broker has read.
     fn lose(&mut self, line: Line) -> RawClient {
+        self.note(format!("loses a connection: {}", line.state()));
         for (filter, _) in line.requests.iter().flat_map(|request| &request.filters) {
             self.session.doubt_subscription(filter);
         }
@@ -191,6 +199,7 @@ impl Walker {
 
     /// Records that the broker has read DISCONNECT, and all packets before it.
     fn left(&mut self, line: &Line) {
+        self.note(format!("has left: {}", line.state()));
         if !line.is_greeted {
             // CONNACK was lost with the rest of the broker's packets.
             if !line.is_clean {
@@ -236,12 +245,19 @@ impl Walker {
         packets.iter().for_each(|packet| self.hear_packet(packet));
         let Some(line) = &mut self.line else { return };
         line.answer();
-        if is_closed && let Some(line) = self.line.take() {
-            if line.is_leaving {
-                self.left(&line);
-            } else {
-                self.lose(line);
-            }
+        if is_closed {
+            self.closed();
+        }
+    }
+
+    /// Handles the end of the connection by the broker.
+    pub(crate) fn closed(&mut self) {
+        let Some(line) = self.line.take() else { return };
+        // A broker that refuses a CONNECT does not read what comes behind it.
+        if line.is_leaving && !line.is_refused {
+            self.left(&line);
+        } else {
+            self.lose(line);
         }
     }
 
@@ -285,12 +301,14 @@ impl Walker {
         }
         if !packet::is_accepted(packet) {
             self.ended.push(packet[3]);
+            line.is_refused = true;
             return;
         }
         line.is_greeted = true;
         let (is_clean, lasts) = (line.is_clean, line.lasts);
         let says_present = conversation::session_present(packet);
         let had = self.session.presence;
+        self.note(format!("is let in: a session {says_present}, had {had:?}, haunted {}", self.is_haunted));
         if self.is_haunted || had == Presence::Unknown && self.version == Version::V3_1 {
             self.session.doubt_subscriptions();
         }
@@ -330,6 +348,9 @@ impl Walker {
         let has_reasons = packet[0] == SUBACK || self.version.is_5();
         for (at, (filter, was_there)) in request.filters.iter().enumerate() {
             let reason = if has_reasons { packet[packet.len() - request.filters.len() + at] } else { 0 };
+            self.note(format!(
+                "hears {reason:#04x} for request {packet_id}: {filter}, was there {was_there:?}"
+            ));
             if reason >= 0x80 {
                 // A subscription that existed before a refusal may still exist.
                 self.refused += 1;
@@ -375,6 +396,16 @@ impl Walker {
 
     pub(crate) fn find(&mut self, what: &str) {
         self.findings.push(format!("{} (MQTT {}): {what}", self.client_id, self.version));
+        let diary = self.diary.drain(..).map(|entry| format!("    {entry}"));
+        self.findings.extend(diary);
+    }
+
+    /// Remembers a request, an answer, or the end of a connection.
+    pub(crate) fn note(&mut self, entry: String) {
+        if self.diary.len() == DIARY_ENTRIES {
+            self.diary.pop_front();
+        }
+        self.diary.push_back(entry);
     }
 
     /// Clears the doubt after a connection that was cut before CONNACK. The broker has had time to read its
