@@ -86,6 +86,11 @@ impl Cleaning {
         if let Stage::Copied(group) = self.stage { Some(group) } else { None }
     }
 
+    /// The group that has to be durable before anything more is copied, or before the segment comes back.
+    pub(crate) fn waits_for(&self) -> Option<u64> {
+        self.copied().or(self.waits_for)
+    }
+
     pub(crate) fn give_up(&mut self, damage: Damage) {
         *self = Self { damage: Some(damage), ..Self::default() };
     }

@@ -24,6 +24,9 @@
 //! - A copy finds no place: records do not go into segments without gaps, a copy may be longer than what was copied, or a
 //!   restart has interrupted other copies. Then [`is_last_resort`](Preparer::is_last_resort) allows a segment beyond the
 //!   limit, long enough for the rest.
+//! - Groups are held, and no copy follows that would find no place: nothing of the segment is needed, or its next piece is copied
+//!   when the last one is durable, and what is held with it. Then a segment beyond the limit is allowed as well, whether there is
+//!   a spare or not ([`waits_for_held`](Preparer::waits_for_held)).
 //! - Nothing can be cleaned: all of it was copied since the last news, or the reserve is gone, which an older version has
 //!   used up. Then a segment beyond the limit is allowed too. It is filled with ends of something, which are never copied: so the
 //!   round after that gives at least as much back.
@@ -348,9 +351,11 @@ impl Preparer {
         // Asked before the plan is held: who holds the cleaning may ask for the plan.
         let is_cleaning = self.is_cleaning();
         let has_enough = !self.may_begin() || !self.needs_spare();
+        let waits_for_held = self.waits_for_held();
         let plan = self.log.plan();
         // An old segment that is ready soon is better than a new one.
-        let may_wait = !plan.spares.is_empty() && is_cleaning && !self.is_half_full(&plan);
+        let is_ready_soon = is_cleaning && !waits_for_held;
+        let may_wait = !plan.spares.is_empty() && is_ready_soon && !self.is_half_full(&plan);
         drop(plan);
         if has_enough || may_wait {
             return false;
@@ -423,17 +428,26 @@ impl Preparer {
 
     /// Whether one segment may be made beyond the limit, because without it there would never be space again. A copy of the
     /// oldest segment has found none: records do not go into segments without gaps. Or records that free space have none, and
-    /// no old segment can be cleaned.
+    /// no old segment can be cleaned, or the one that is being cleaned waits for them.
     fn is_last_resort(&self) -> bool {
-        let cleaning = self.log.cleaning();
-        let is_stalled = cleaning.is_stalled();
-        let waits_for_held = is_stalled || cleaning.copied().is_some() || !self.released.is_empty();
-        drop(cleaning);
+        let is_stalled = self.log.cleaning().is_stalled();
+        let waits_for_held = self.waits_for_held();
         let is_stuck = !self.may_go_on();
         let plan = self.log.plan();
+        is_stalled && plan.spares.is_empty() || waits_for_held || is_stuck && plan.is_short()
+    }
+
+    /// Whether the oldest segment does not come back before records that free space are durable, and nothing gives these a
+    /// place: no copy follows, or there is none for it either.
+    fn waits_for_held(&self) -> bool {
+        let durable = self.log.durable();
+        let cleaning = self.log.cleaning();
+        let is_behind = cleaning.waits_for().is_some_and(|group| group > durable);
+        let is_waiting = cleaning.is_stalled() || is_behind || !self.released.is_empty();
+        drop(cleaning);
+        let plan = self.log.plan();
         // Otherwise something will be durable soon, and may give it its place.
-        let is_held = plan.has_held() && self.log.durable() >= plan.placed();
-        is_stalled && plan.spares.is_empty() || is_held && waits_for_held || is_stuck && plan.is_short()
+        is_waiting && plan.has_held() && durable >= plan.placed()
     }
 
     /// Whether an old segment is on its way back, or will be.

@@ -416,6 +416,53 @@ fn with_a_lower_limit_the_log_shrinks_and_never_grows() {
     }
 }
 
+/// What frees space waits for a place that the next copy gives it; but nothing more of the oldest segment is copied, and that
+/// comes back only when everything before it is durable. Meanwhile there is a spare, which is kept for copies.
+#[test]
+fn what_frees_space_gets_a_place_though_no_copy_follows() {
+    for lower_kib in [512, 768, 1_024] {
+        let long = Settings { segment_bytes_max: 256 << 10, ..settings(8_192) };
+        let mut world = World::open(Simulated::new(7), long);
+        (0..700).for_each(|key| world.put_patiently(key, 4_000));
+        // What is live is in the last segments, and the first are long.
+        (0..670).for_each(|key| world.end(key));
+        world.settle(Pace::Busy);
+        world = world.restart(lower_kib);
+        assert_eq!(world.log().room(), Room::None, "there is less than copies may take");
+        world.end_at_once(670);
+        world.settle(Pace::Busy);
+        let status = world.log().status();
+        assert_eq!(world.log().progress().durable.0, status.groups, "{status:?}");
+        world.settle(Pace::Idle);
+        assert!(world.segments_bytes() <= lower_kib * KIB, "{:?}", world.log().status());
+        world.put_patiently(700, 4_000);
+    }
+}
+
+/// The same in the middle of a long segment: the next piece is copied only when the last one, and all that was appended before,
+/// is durable.
+#[test]
+fn what_frees_space_gets_a_place_between_two_pieces_of_a_segment() {
+    let mut world = World::new(65_536);
+    (0..7_000).for_each(|key| world.put_patiently(key, 4_000));
+    (0..7_000).filter(|key| *key < 3_000 || key % 10 > 2).for_each(|key| world.end(key));
+    world.settle(Pace::Busy);
+    world = world.restart(8_192);
+    assert_eq!(world.log().room(), Room::None, "there is less than copies may take");
+    while world.log().status().copied_bytes < 256 * KIB {
+        assert!(world.step(Pace::Busy) || world.step(Pace::Busy), "{:?}", world.log().status());
+    }
+    assert_eq!(world.log().room(), Room::None, "there is less than copies may take");
+    while world.parts.committer.commit_rest() {}
+    world.end_at_once(6_990);
+    world.settle(Pace::Busy);
+    let status = world.log().status();
+    assert_eq!(world.log().progress().durable.0, status.groups, "{status:?}");
+    world.settle(Pace::Idle);
+    world.put_patiently(7_000, 4_000);
+    world.check_within(u64::MAX);
+}
+
 impl World {
     /// Ends a value, and writes that as a frame of its own. Nobody waits while there is only little room, as a reader's
     /// acknowledgement after some seconds.
