@@ -19,7 +19,10 @@ pub(super) struct Session {
     pub(super) client: usize,
     pub(super) lasts: bool,
     pub(super) packet_bytes_max: usize,
-    pub(super) ended: Option<Tick>,
+    /// When its client has ended it, or has found that it has ended.
+    ended: Option<Tick>,
+    /// When its client knows that it is over for the broker too, which may not find out before for a long time.
+    gone: Option<Tick>,
     pub(super) spans: Vec<Span>,
     /// How often each message was taken, by its number and the QoS.
     receipts: Vec<[u8; 3]>,
@@ -82,6 +85,11 @@ impl Session {
         self.receipts.iter().flatten().map(|count| usize::from(*count)).sum()
     }
 
+    /// Whether it may have ended with a message of this age, or a later one, that the broker had given it.
+    pub(super) fn may_have_ended_with(&self, published: Tick) -> bool {
+        self.ended.is_some() && self.gone.is_none_or(|gone| gone >= published)
+    }
+
     /// Whether a shared subscription of it may ever have matched.
     pub(super) fn shares(&self, matches: impl Fn(usize) -> bool) -> bool {
         self.spans.iter().any(|span| span.is_shared && matches(span.wish.filter))
@@ -103,12 +111,17 @@ impl Span {
 impl Oracle {
     /// CONNACK: a session has begun.
     pub(crate) fn session_began(&mut self, client: usize, lasts: bool, packet_bytes_max: usize) -> SessionNo {
-        self.next_tick();
+        let tick = self.next_tick();
+        let before = self.sessions.iter_mut().filter(|session| session.client == client);
+        for session in before.filter(|session| session.ended.is_some()) {
+            session.gone.get_or_insert(tick);
+        }
         self.sessions.push(Session {
             client,
             lasts,
             packet_bytes_max,
             ended: None,
+            gone: None,
             spans: Vec::new(),
             receipts: Vec::new(),
             last: BTreeMap::new(),

@@ -162,7 +162,7 @@ impl Oracle {
             // A message that one of them was given, or may have been, ended with it. One that was granted QoS 0, or
             // takes small packets only, may have been given it and not have it.
             let is_lossy = |session: &Session| {
-                session.ended.is_some_and(|ended| ended >= message.published)
+                session.may_have_ended_with(message.published)
                     || !session.takes(message)
                     || session.spans.iter().filter(of_group).any(|span| span.wish.qos == Qos::AtMostOnce)
             };

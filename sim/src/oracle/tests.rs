@@ -33,16 +33,21 @@ impl Court {
 
     /// The client that publishes to the topic says RETAIN 1.
     fn publish(&mut self, qos: Qos) -> MessageNo {
-        self.oracle.published(Publishing {
+        self.oracle.published(self.publishing(qos))
+    }
+
+    fn publishing(&self, qos: Qos) -> Publishing {
+        let (is_empty, expires) = (false, false);
+        Publishing {
             publisher: 1,
             topic: self.topic,
             qos,
             retain: true,
-            is_empty: false,
-            expires: false,
+            is_empty,
+            expires,
             bytes: 10,
             link: None,
-        })
+        }
     }
 
     fn deliver(&mut self, message: MessageNo, sender_has_ended: bool) {
@@ -96,6 +101,37 @@ fn an_older_value_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
         }
         court.deliver(older, false);
         assert_eq!(court.oracle.failure(), None, "read late: {is_read_late}");
+    }
+}
+
+/// A member of a group is gone, and its broker is not told: it may give that member messages that end with its session, until
+/// the client comes back. What is published later is owed to the others.
+#[test]
+fn a_group_may_lose_a_message_to_a_member_that_has_vanished_until_that_comes_back() {
+    for comes_back in [false, true] {
+        let mut court = Court::new();
+        let oracle = &mut court.oracle;
+        // Whatever has been drawn: a group, and a topic that leads to nobody else.
+        let is_other = |topic: &String| !topic.starts_with("r/");
+        court.topic = oracle.topics.iter().position(is_other).expect("it is in all runs");
+        let leads = |filter: &usize| oracle.matches[*filter][court.topic];
+        let filter = (0..oracle.filters.len()).find(leads).expect("all topics have subscribers");
+        oracle.is_shared[filter] = true;
+        let other = oracle.session_began(2, false, usize::MAX);
+        let (qos, retain_handling) = (Qos::ExactlyOnce, RetainHandling::Send);
+        let wish = Wish { filter, qos, no_local: false, retain_handling, identifier: None };
+        for member in [court.session, other] {
+            let span = oracle.subscribing(member, wish);
+            oracle.subscribed(member, span, Some(qos));
+        }
+        oracle.session_ended(other);
+        if comes_back {
+            oracle.session_began(2, false, usize::MAX);
+        }
+        let message = court.oracle.published(Publishing { retain: false, ..court.publishing(qos) });
+        court.oracle.acknowledged(message, ReasonCode::Success);
+        court.oracle.settle(&[Standing { session: Some(court.session), link: None }], 0);
+        assert_eq!(court.oracle.failure().is_some(), comes_back, "{:?}", court.oracle.failure());
     }
 }
 
