@@ -416,7 +416,7 @@ fn with_a_lower_limit_the_log_shrinks_and_never_grows() {
     }
 }
 
-/// What frees space waits for a place that the next copy gives it; but nothing more of the oldest segment is copied, and that
+/// A record that frees space waits for a place that the next copy gives it; but nothing more of the oldest segment is copied, and that
 /// comes back only when everything before it is durable. Meanwhile there is a spare, which is kept for copies.
 #[test]
 fn what_frees_space_gets_a_place_though_no_copy_follows() {
@@ -424,7 +424,7 @@ fn what_frees_space_gets_a_place_though_no_copy_follows() {
         let long = Settings { segment_bytes_max: 256 << 10, ..settings(8_192) };
         let mut world = World::open(Simulated::new(7), long);
         (0..700).for_each(|key| world.put_patiently(key, 4_000));
-        // What is live is in the last segments, and the first are long.
+        // Live records are in the last segments, and the first segments are long.
         (0..670).for_each(|key| world.end(key));
         world.settle(Pace::Busy);
         world = world.restart(lower_kib);
