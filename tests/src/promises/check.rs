@@ -302,8 +302,10 @@ fn has_ended(world: &mut World) -> bool {
         .iter()
         .filter(is_to_get_it)
         .partition(|subscriber| subscriber.character.is_member());
+    // The group may give a message to a member of which it is uncertain whether it has joined.
     let of_group = |last: &Message| {
-        members.iter().any(|member| member.received.iter().any(|delivery| delivery.message == *last))
+        let mut members = world.subscribers.iter().filter(|subscriber| subscriber.character.is_member());
+        members.any(|member| member.received.iter().any(|delivery| delivery.message == *last))
     };
     others.into_iter().all(has_last) && (members.is_empty() || [1, 2].map(Message::last).iter().all(of_group))
 }
