@@ -6,6 +6,7 @@ mod conversation;
 mod ended;
 mod examples;
 mod listeners;
+mod local;
 mod place;
 mod probe;
 mod relay;

@@ -254,3 +254,34 @@ fn as_much_retained_as_there_is_room_for() {
         late.expect_only_pong();
     }
 }
+
+/// The test connects until a connection is one too many for the second that runs.
+#[test]
+fn connections_beyond_the_rate_of_a_listener_are_closed() {
+    for key in ["connection_rate = 1", "connection_rate_per_address = 1"] {
+        let settings = format!("[[listener]]\naddress = \"127.0.0.1:0\"\n{key}\n[sys]\ninterval = \"1 s\"\n");
+        for broker in brokers(&settings) {
+            let mut staying = broker.client(Version::V5, "staying");
+            until("a connection is refused", || {
+                let mut connection = broker.connect();
+                connection.offer(&Connect::new(Version::V3_1_1, "hasty").bytes());
+                // Closed without a word.
+                connection.next_packet().is_none().then_some(())
+            });
+            let line = broker.wait_for_log("connections in this second");
+            assert!(line.contains("0x9F (Connection rate exceeded)"), "{line}");
+            counted(&mut staying, "refused/connection_rate");
+        }
+    }
+}
+
+/// Waits until this counter below `$SYS/broker/` is not 0.
+fn counted(client: &mut Client, name: &str) {
+    let topic = format!("$SYS/broker/{name}");
+    client.subscribe(&topic);
+    until("it is counted", || {
+        // MQTT 5: the length of the properties, which is 0, stands before the payload.
+        let is_zero = client.read_packet().ends_with(b"\x000");
+        (!is_zero).then_some(())
+    });
+}

@@ -115,6 +115,8 @@ counters! {
     refused_connections_memory: "refused/memory/connections",
     /// Connections closed because their address is in no network of `proxy_from`.
     refused_proxy: "refused/proxy_from",
+    /// Connections closed because their listener had accepted as many in the same second as it may.
+    refused_connection_rate: "refused/connection_rate",
     /// Connections closed because their CONNECT did not come in time.
     refused_connect_timeout: "refused/connect_timeout",
     /// CONNECT packets refused for any reason.

@@ -3,16 +3,20 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A host and a port to listen on, such as `127.0.0.1:1883`, `[::1]:1883`, `localhost:1883` or
-/// `broker.example:1883`.
+/// `broker.example:1883`; or a socket of this machine, such as `unix:/run/pondhawk.sock` or `unix:@pondhawk`.
 ///
 /// Port 0 asks the system for a free port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ListenAddress {
-    host: Host,
-    port: u16,
+pub struct ListenAddress(Place);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Place {
+    Inet { host: Host, port: u16 },
+    Unix(UnixName),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -21,47 +25,84 @@ enum Host {
     Name(String),
 }
 
+/// The name of a socket of this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum UnixName {
+    /// The absolute path of a file.
+    File(PathBuf),
+    /// A name that is no file. Only Linux has them.
+    Abstract(String),
+}
+
+/// An address to bind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Binding {
+    /// An address and port of a network.
+    Inet(SocketAddr),
+    /// A socket of this machine.
+    Unix(UnixName),
+}
+
+/// In front of the name of a socket of this machine.
+const UNIX: &str = "unix:";
+/// Maximum length of the name of a socket of this machine, in bytes. Systems allow 103 to 107, and the socket has another
+/// name while it is made.
+const UNIX_BYTES_MAX: usize = 90;
+
 impl ListenAddress {
     /// Makes the address of IPv4 loopback at `port`.
     pub const fn loopback(port: u16) -> Self {
-        Self { host: Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)), port }
+        Self(Place::Inet { host: Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)), port })
     }
 
-    /// Returns the same host with another port.
+    /// Returns the same host with another port, or `None` for a socket of this machine.
     #[must_use]
-    pub fn with_port(&self, port: u16) -> Self {
-        Self { host: self.host.clone(), port }
+    pub fn with_port(&self, port: u16) -> Option<Self> {
+        match &self.0 {
+            Place::Inet { host, .. } => Some(Self(Place::Inet { host: host.clone(), port })),
+            Place::Unix(_) => None,
+        }
     }
 
-    /// The port. 0 means any free port.
-    pub const fn port(&self) -> u16 {
-        self.port
+    /// Whether the system chooses a free port.
+    pub const fn is_any_port(&self) -> bool {
+        matches!(self.0, Place::Inet { port: 0, .. })
+    }
+
+    /// Whether this is a socket of this machine.
+    pub const fn is_unix(&self) -> bool {
+        matches!(self.0, Place::Unix(_))
     }
 
     /// Whether only this machine can reach the address.
     ///
     /// A name other than `localhost` counts as reachable from outside, because the address of a name may change.
     pub fn is_loopback(&self) -> bool {
-        match &self.host {
-            Host::Ip(ip) => ip.to_canonical().is_loopback(),
-            Host::Name(name) => is_localhost(name),
+        match &self.0 {
+            Place::Inet { host: Host::Ip(ip), .. } => ip.to_canonical().is_loopback(),
+            Place::Inet { host: Host::Name(name), .. } => is_localhost(name),
+            Place::Unix(_) => true,
         }
     }
 
-    /// Returns the socket address to bind. `localhost` is always 127.0.0.1. Any other name is looked up, and its
-    /// first address is used.
+    /// Returns what to bind. `localhost` is always 127.0.0.1. Any other name is looked up, and its first address is used.
     ///
     /// # Errors
     /// If the name cannot be looked up or has no address.
-    pub fn resolve(&self) -> io::Result<SocketAddr> {
-        match &self.host {
-            Host::Ip(ip) => Ok(SocketAddr::new(*ip, self.port)),
-            Host::Name(name) if is_localhost(name) => Ok((Ipv4Addr::LOCALHOST, self.port).into()),
-            Host::Name(name) => (name.as_str(), self.port)
+    pub fn resolve(&self) -> io::Result<Binding> {
+        let (host, port) = match &self.0 {
+            Place::Inet { host, port } => (host, *port),
+            Place::Unix(name) => return Ok(Binding::Unix(name.clone())),
+        };
+        let address = match host {
+            Host::Ip(ip) => SocketAddr::new(*ip, port),
+            Host::Name(name) if is_localhost(name) => (Ipv4Addr::LOCALHOST, port).into(),
+            Host::Name(name) => (name.as_str(), port)
                 .to_socket_addrs()?
                 .next()
-                .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address"))),
-        }
+                .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address")))?,
+        };
+        Ok(Binding::Inet(address))
     }
 }
 
@@ -74,8 +115,11 @@ impl FromStr for ListenAddress {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(name) = text.strip_prefix(UNIX) {
+            return name.parse().map(|name| Self(Place::Unix(name)));
+        }
         if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Self { host: Host::Ip(address.ip()), port: address.port() });
+            return Ok(Self(Place::Inet { host: Host::Ip(address.ip()), port: address.port() }));
         }
         if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4()) {
             return Err(AddressError::NoPort);
@@ -88,7 +132,23 @@ impl FromStr for ListenAddress {
         if !is_host_name(host) {
             return Err(AddressError::Host);
         }
-        Ok(Self { host: Host::Name(host.to_owned()), port })
+        Ok(Self(Place::Inet { host: Host::Name(host.to_owned()), port }))
+    }
+}
+
+impl FromStr for UnixName {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if text.len() > UNIX_BYTES_MAX || text.contains('\0') {
+            return Err(AddressError::UnixName);
+        }
+        match text.strip_prefix('@') {
+            Some("") => Err(AddressError::UnixName),
+            Some(name) => Ok(Self::Abstract(name.to_owned())),
+            None if text.starts_with('/') && !text.ends_with('/') => Ok(Self::File(text.into())),
+            None => Err(AddressError::UnixName),
+        }
     }
 }
 
@@ -109,9 +169,11 @@ fn is_host_name(host: &str) -> bool {
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            Host::Ip(ip) => SocketAddr::new(*ip, self.port).fmt(f),
-            Host::Name(name) => write!(f, "{name}:{}", self.port),
+        match &self.0 {
+            Place::Inet { host: Host::Ip(ip), port } => SocketAddr::new(*ip, *port).fmt(f),
+            Place::Inet { host: Host::Name(name), port } => write!(f, "{name}:{port}"),
+            Place::Unix(UnixName::File(path)) => write!(f, "{UNIX}{}", path.display()),
+            Place::Unix(UnixName::Abstract(name)) => write!(f, "{UNIX}@{name}"),
         }
     }
 }
@@ -127,6 +189,8 @@ pub enum AddressError {
     Host,
     /// An IPv6 address has no brackets, and therefore cannot be separated from the port.
     Ipv6WithoutBrackets,
+    /// The name of a socket of this machine is neither an absolute path nor `@NAME`, or is too long.
+    UnixName,
 }
 
 impl fmt::Display for AddressError {
@@ -135,6 +199,9 @@ impl fmt::Display for AddressError {
             Self::NoPort => "the port is missing: write HOST:PORT, such as 127.0.0.1:1883",
             Self::Port => "the port must be a number from 0 to 65535 (0: any free port)",
             Self::Host => "the host must be an IP address or a host name",
+            Self::UnixName => {
+                "a socket of this machine is unix:/PATH, or unix:@NAME on Linux, with at most 90 bytes"
+            }
             Self::Ipv6WithoutBrackets => "an IPv6 address needs brackets: write [::1]:1883",
         })
     }
@@ -159,6 +226,8 @@ mod tests {
             "[::]:8883",
             "localhost:1883",
             "a-b.example_1.net:1",
+            "unix:/run/pondhawk.sock",
+            "unix:@pondhawk",
         ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
@@ -178,6 +247,12 @@ mod tests {
             ("127.0.0.256:1883", AddressError::Host),
             ("a b:1883", AddressError::Host),
             ("tcp//x:1883", AddressError::Host),
+            ("unix:", AddressError::UnixName),
+            ("unix:pond.sock", AddressError::UnixName),
+            ("unix:/run/", AddressError::UnixName),
+            ("unix:@", AddressError::UnixName),
+            ("unix:/a\0b", AddressError::UnixName),
+            (format!("unix:/{}", "a".repeat(90)).as_str(), AddressError::UnixName),
         ] {
             assert_eq!(parse(text), Err(error), "{text}");
         }
@@ -195,6 +270,7 @@ mod tests {
             ("[::]:1", false),
             ("192.168.0.1:1", false),
             ("localhost.example:1", false),
+            ("unix:/run/pondhawk.sock", true),
         ] {
             assert_eq!(parse(text).unwrap().is_loopback(), loopback, "{text}");
         }
@@ -202,6 +278,9 @@ mod tests {
 
     #[test]
     fn localhost_is_never_looked_up() {
-        assert_eq!(parse("localhost:1883").unwrap().resolve().unwrap(), ([127, 0, 0, 1], 1883).into());
+        assert_eq!(
+            parse("localhost:1883").unwrap().resolve().unwrap(),
+            Binding::Inet(([127, 0, 0, 1], 1883).into())
+        );
     }
 }

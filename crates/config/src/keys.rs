@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use crate::address::ListenAddress;
 use crate::kind::{
-    Absent, Address, Choice, Count, KeyOf, ListOf, Network, OrOff, Origin, Path, Size, Switch, Time, UrlPath,
-    Words,
+    Absent, Address, Choice, Count, KeyOf, ListOf, Mode, Network, OrOff, Origin, OwnerIds, Path, Size,
+    Switch, Time, UrlPath, Words,
 };
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
@@ -58,6 +58,8 @@ keys! {
     pub struct Listener = "[[listener]]", given(allow_anonymous_global: Option<bool>) {
         /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
         /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
+        /// `unix:/run/pondhawk.sock` is a socket that programs of this machine reach, and `unix:@pondhawk` one without a
+        /// file, on Linux. Such a name has at most 90 bytes.
         address: ListenAddress { kind: Address, required: ListenAddress::loopback(0) }
         /// Whether clients may connect here without proving who they are.
         allow_anonymous: bool {
@@ -100,7 +102,32 @@ keys! {
         /// The networks from which load balancers connect, each connection beginning with a header of the PROXY protocol that
         /// names the client. With this key every other connection is closed.
         proxy_from: Vec<IpNet> { kind: ListOf<Network>, default: Vec::new() }
+        /// The permissions of the file of a Unix socket, in octal digits. Programs that may write to the file can connect.
+        unix_mode: u32 { kind: Mode, default: 0o660 }
+        /// The numbers of the user and the group that own the file of a Unix socket, such as `1000:1000`, `1000` or `:1000`.
+        /// Only the superuser may name another user, or a group of which the broker is no member.
+        unix_owner: Option<Owner> { kind: Absent<OwnerIds>, default: None }
+        /// Connections that the system keeps for the broker while the broker is busy. Linux also has a limit for all programs,
+        /// `net.core.somaxconn`.
+        backlog: u32 { kind: Count<u32>, default: 4096, bounds: 1..=1 << 20 }
+        /// Connections that are accepted in a second. Others are closed, and counted under `$SYS/broker/refused/connection_rate`.
+        /// Without this key all are accepted.
+        connection_rate: Option<u32> { kind: Absent<Count<u32>>, default: None, bounds: 1..=1_000_000 }
+        /// The same for the connections from each address. Addresses of IPv6 with the same first 64 bits are one address. With
+        /// `proxy_from`, the address is that of the load balancer.
+        connection_rate_per_address: Option<u32> {
+            kind: Absent<Count<u32>>, default: None, bounds: 1..=1_000_000
+        }
     }
+}
+
+/// The owner of a file, by numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The user. `None` is the user of the broker.
+    pub user: Option<u32>,
+    /// The group. `None` is the group of the broker.
+    pub group: Option<u32>,
 }
 
 /// The protocol of a listener's clients, above TLS.

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use crate::address::ListenAddress;
+use crate::keys::Owner;
 use crate::shared_key::SharedKey;
 use crate::unit;
 
@@ -358,6 +359,70 @@ impl Kind for UrlPath {
     }
 }
 
+/// The permissions of a file, in octal digits such as `0660`.
+pub(crate) struct Mode;
+
+impl Kind for Mode {
+    type Value = u32;
+    type Bound = ();
+
+    fn word() -> String {
+        "octal digits".to_owned()
+    }
+
+    fn expected() -> String {
+        "permissions in octal digits such as \"0660\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<u32, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
+        mode.ok_or_else(|| "is not a mode from 0000 to 0777".to_owned())
+    }
+
+    fn show(value: &u32) -> String {
+        unit::quoted(&format!("{value:04o}"))
+    }
+}
+
+/// User and group ids of the owner of a file, such as `1000:1000`. Either may be left out.
+pub(crate) struct OwnerIds;
+
+impl Kind for OwnerIds {
+    type Value = Owner;
+    type Bound = ();
+
+    fn word() -> String {
+        "user and group id".to_owned()
+    }
+
+    fn expected() -> String {
+        "numbers of a user and a group such as \"1000:1000\", \"1000\" or \":1000\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<Owner, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let id = |text: &str| {
+            if text.is_empty() {
+                return Ok(None);
+            }
+            // The largest number means nobody to the system: the owner would stay as it is.
+            let id = text.parse().ok().filter(|id| *id < u32::MAX && !text.starts_with('+'));
+            id.map(Some).ok_or_else(|| "has something else than user and group ids".to_owned())
+        };
+        match (id(user)?, id(group)?) {
+            (None, None) => Err("names nobody".to_owned()),
+            (user, group) => Ok(Owner { user, group }),
+        }
+    }
+
+    fn show(value: &Owner) -> String {
+        let text = |id: Option<u32>| id.map_or_else(String::new, |id| id.to_string());
+        unit::quoted(&format!("{}:{}", text(value.user), text(value.group)))
+    }
+}
+
 /// The origin of a web page (RFC 6454 section 6.2), such as `https://app.example`.
 pub(crate) struct Origin;
 
@@ -432,7 +497,7 @@ impl Kind for Address {
     }
 
     fn expected() -> String {
-        "a host and a port such as \"127.0.0.1:1883\" or \"[::1]:1883\"".to_owned()
+        "a host and a port such as \"127.0.0.1:1883\" or \"[::1]:1883\", or \"unix:/PATH\"".to_owned()
     }
 
     fn read(value: &DeValue<'_>) -> Result<ListenAddress, String> {

@@ -43,6 +43,11 @@ fn of_file(top: &mut Reader<'_, '_>, anonymous: Option<bool>, forced: bool) -> V
         if let Some(problem) = refuse(&listener, &seen, Some(span)) {
             table.note(problem);
         }
+        if listener.address.is_unix() && !listener.proxy_from.is_empty() {
+            let title = "a socket of this machine has no network to connect from".to_owned();
+            let problem = Problem::at(table.span_of("proxy_from"), title);
+            table.note(problem.advice("leave `proxy_from` out, or listen on an address"));
+        }
         if let Some((key, title, advice)) = refuse_tls(&listener) {
             let span = table.span_of(key);
             table.note(Problem::at(span, title).advice(advice));
@@ -72,6 +77,11 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             websocket_path: None,
             websocket_origins: Vec::new(),
             proxy_from: Vec::new(),
+            unix_mode: 0o660,
+            unix_owner: None,
+            backlog: 4096,
+            connection_rate: None,
+            connection_rate_per_address: None,
         };
         if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
             top.note(problem);
@@ -83,7 +93,15 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
 
 fn set_port(top: &mut Reader<'_, '_>, listeners: &mut [Listener], port: u16) {
     match listeners {
-        [only] => only.address = only.address.with_port(port),
+        [only] => match only.address.with_port(port) {
+            Some(address) => only.address = address,
+            None => top.note(
+                Problem::in_flags(
+                    "--port is for a network, and the listener is a socket of this machine".to_owned(),
+                )
+                .advice("name the address with --listen HOST:PORT"),
+            ),
+        },
         many => {
             let title = format!("--port is for one listener, and there are {}", many.len());
             top.note(Problem::in_flags(title).advice("name every address with --listen HOST:PORT"));
@@ -102,7 +120,7 @@ fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usi
         Some(span) => Problem::at(span, title),
         None => Problem::in_flags(title),
     };
-    if address.port() != 0 && earlier.contains(address) {
+    if !address.is_any_port() && earlier.contains(address) {
         return Some(place(format!("there are two listeners on {address}")));
     }
     match (listener.allow_anonymous, address.is_loopback()) {

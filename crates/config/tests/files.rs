@@ -233,6 +233,28 @@ fn keys_about_tls_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
+fn keys_about_sockets_of_this_machine_are_checked() {
+    let listener = |keys: &str| format!("[[listener]]\naddress = \"unix:/run/pond.sock\"\n{keys}");
+    let mode = "`listener.unix_mode` is not a mode from 0000 to 0777";
+    let owner = "`listener.unix_owner` has something else than user and group ids";
+    for (keys, title) in [
+        ("unix_mode = \"0680\"", mode),
+        ("unix_mode = \"1777\"", mode),
+        ("unix_mode = \"+660\"", mode),
+        ("unix_owner = \":\"", "`listener.unix_owner` names nobody"),
+        ("unix_owner = \"frog\"", owner),
+        ("unix_owner = \":+5\"", owner),
+        ("unix_owner = \"4294967295\"", owner),
+        ("proxy_from = \"10.0.0.0/8\"", "a socket of this machine has no network to connect from"),
+    ] {
+        assert_eq!(titles(&listener(keys)), [title], "{keys}");
+    }
+    let config = parse(&listener("unix_mode = \"0600\"\nunix_owner = \":1000\"")).unwrap();
+    let listener = &config.listeners[0];
+    assert_eq!((listener.unix_mode, listener.unix_owner.and_then(|owner| owner.group)), (0o600, Some(1000)));
+}
+
+#[test]
 fn the_flags_override_the_file() {
     let file =
         "data_dir = \"/a\"\nshards = 3\n[[listener]]\naddress = \"127.0.0.2:1\"\n[log]\nlevel = \"warn\"";

@@ -13,10 +13,12 @@ mod inbox;
 mod ledger;
 mod listener;
 mod log;
+mod rate;
 mod shard;
+mod socket;
 mod switchboard;
-mod tcp;
 mod trim;
+mod unix;
 
 use std::io as std_io;
 use std::net::{SocketAddr, TcpListener};
@@ -110,14 +112,16 @@ pub struct Server {
     _trimmer: Trimmer,
 }
 
-pub use crate::listener::Listening;
+pub use crate::listener::{Acceptor, BACKLOG, Listening};
+pub use crate::rate::RateLimits;
+pub use crate::unix::{Access, UnixSocket, listen_abstract, listen_unix};
 
 /// Binds a TCP socket and listens; connections wait until [`Server::start`] takes it.
 ///
 /// # Errors
 /// As the system says: the address is in use, is not this machine's, or is not permitted.
-pub fn listen(address: SocketAddr) -> std_io::Result<TcpListener> {
-    listener::listen(address)
+pub fn listen(address: SocketAddr, backlog: i32) -> std_io::Result<TcpListener> {
+    listener::listen(address, backlog)
 }
 
 impl Server {

@@ -8,19 +8,21 @@ use base::ShardId;
 use broker::{Counters, Notice};
 use ipnet::IpNet;
 use layers::{Layered, Stack};
-use mio::net::TcpListener;
+use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use protocol::Durability;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Type};
 use turn::{Accepted, Note, Peer};
 use wire::ReasonCode;
 
 use crate::log::Log;
+use crate::rate::{RateLimits, Rates};
+use crate::socket::Socket;
 use crate::switchboard::Switchboard;
-use crate::tcp::Tcp;
+use crate::unix::{self, SocketFile, UnixSocket};
 
-/// The queue of connections that the kernel has accepted and we have not.
-const BACKLOG: i32 = 4096;
+/// Default number of connections that the kernel has accepted and the broker has not.
+pub const BACKLOG: i32 = 4096;
 /// At most this many are taken in one turn, so that a storm of connects does not stop the others.
 const ACCEPTS_PER_TURN: usize = 256;
 /// When accepting fails, for lack of descriptors or for whatever reason, it waits this long; without the
@@ -38,6 +40,12 @@ const NO_PROXY: Notice<'_> = Notice::Refused {
     reason: ReasonCode::NotAuthorized,
     why: "its address is in no network of `proxy_from`",
 };
+/// Said of a connection beyond the rate of its listener.
+const TOO_FAST: Notice<'_> = Notice::Refused {
+    client_id: "",
+    reason: ReasonCode::ConnectionRateExceeded,
+    why: "there are more connections in this second than `connection_rate` or `connection_rate_per_address` allows",
+};
 /// Tokens from here on are listeners'; no connection's slot comes near.
 const FIRST_TOKEN: usize = 0xffff_0000;
 
@@ -45,8 +53,8 @@ const FIRST_TOKEN: usize = 0xffff_0000;
 ///
 /// # Errors
 /// As the system says: the address is in use, not of this machine, or not permitted.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+pub(crate) fn listen(address: SocketAddr, backlog: i32) -> io::Result<std::net::TcpListener> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         // Each address is listened on by name: [::] does not take 0.0.0.0 with it.
         socket.set_only_v6(true)?;
@@ -55,21 +63,32 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(backlog)?;
     Ok(socket.into())
 }
 
 /// A socket that listens, and what connections that come on it are given.
 #[derive(Debug)]
 pub struct Listening {
-    /// As [`listen`](crate::listen) makes it.
-    pub socket: std::net::TcpListener,
+    /// The socket.
+    pub socket: Acceptor,
     /// What acknowledgements to them wait for.
     pub durability: Durability,
     /// The layers that they may have.
     pub stack: Arc<Stack>,
     /// With a PROXY header in the stack: the networks that may send one. All others are closed.
     pub proxy_from: Vec<IpNet>,
+    /// How many connections it accepts in a second. All connections of a load balancer have its address.
+    pub rates: RateLimits,
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub enum Acceptor {
+    /// As [`listen`](crate::listen) makes it.
+    Tcp(std::net::TcpListener),
+    /// As [`listen_unix`](crate::listen_unix) and [`listen_abstract`](crate::listen_abstract) make it.
+    Unix(UnixSocket),
 }
 
 pub(crate) struct Listeners {
@@ -81,17 +100,60 @@ pub(crate) struct Listeners {
 }
 
 struct Listener {
-    socket: TcpListener,
+    socket: Listen,
     durability: Durability,
     stack: Arc<Stack>,
     proxy_from: Vec<IpNet>,
+    rates: Rates,
     ready: bool,
+}
+
+/// A socket that listens, for the poll.
+enum Listen {
+    Tcp(TcpListener),
+    /// The file is removed before the socket is closed: nobody takes it for that of a dead broker meanwhile.
+    Unix {
+        _file: Option<SocketFile>,
+        socket: UnixListener,
+    },
+}
+
+impl Listen {
+    fn new(acceptor: Acceptor, registry: &Registry, token: Token) -> io::Result<Self> {
+        match acceptor {
+            Acceptor::Tcp(socket) => {
+                let mut socket = TcpListener::from_std(socket);
+                registry.register(&mut socket, token, Interest::READABLE)?;
+                Ok(Self::Tcp(socket))
+            }
+            Acceptor::Unix(UnixSocket { listener, file }) => {
+                let mut socket = UnixListener::from_std(listener);
+                registry.register(&mut socket, token, Interest::READABLE)?;
+                Ok(Self::Unix { _file: file, socket })
+            }
+        }
+    }
+
+    fn accept(&self) -> io::Result<(Socket, Peer)> {
+        match self {
+            Self::Tcp(socket) => {
+                let (stream, address) = socket.accept()?;
+                Ok((Socket::Tcp(stream), address.into()))
+            }
+            Self::Unix { socket, .. } => {
+                let (stream, _) = socket.accept()?;
+                let peer = unix::peer(&stream);
+                Ok((Socket::Unix(stream), peer))
+            }
+        }
+    }
 }
 
 impl Listener {
     /// Whether a connection from this address may be one of a load balancer, where only those are accepted.
-    fn accepts(&self, peer: SocketAddr) -> bool {
-        let address = peer.ip().to_canonical();
+    fn accepts(&self, peer: Peer) -> bool {
+        let Peer::Inet(address) = peer else { return !self.stack.proxy };
+        let address = address.ip().to_canonical();
         !self.stack.proxy || self.proxy_from.iter().any(|network| network.contains(&address))
     }
 }
@@ -105,10 +167,10 @@ impl Listeners {
     ) -> io::Result<Self> {
         let mut listeners = Vec::new();
         for (number, listening) in listening.into_iter().enumerate() {
-            let Listening { socket, durability, stack, proxy_from } = listening;
-            let mut socket = TcpListener::from_std(socket);
-            registry.register(&mut socket, Token(FIRST_TOKEN + number), Interest::READABLE)?;
-            listeners.push(Listener { socket, durability, stack, proxy_from, ready: false });
+            let Listening { socket, durability, stack, proxy_from, rates } = listening;
+            let rates = Rates::new(rates);
+            let socket = Listen::new(socket, registry, Token(FIRST_TOKEN + number))?;
+            listeners.push(Listener { socket, durability, stack, proxy_from, rates, ready: false });
         }
         Ok(Self { listeners, connections_max, counters, resume_ms: None })
     }
@@ -135,7 +197,7 @@ impl Listeners {
         own: ShardId,
         log: &mut Log,
         now_ms: u64,
-    ) -> Vec<Accepted<Layered<Tcp>>> {
+    ) -> Vec<Accepted<Layered<Socket>>> {
         let mut kept = Vec::new();
         if self.resume_ms.is_some_and(|resume| now_ms < resume) {
             return kept;
@@ -146,18 +208,22 @@ impl Listeners {
                 match listener.socket.accept() {
                     Ok((socket, peer)) if switchboard.board.connections() >= self.connections_max => {
                         self.counters.refused_connections_max.add(1);
-                        log.notice(now_ms, &peer.into(), FULL);
+                        log.notice(now_ms, &peer, FULL);
                         drop(socket);
                     }
                     Ok((socket, peer)) if !listener.accepts(peer) => {
                         self.counters.refused_proxy.add(1);
-                        log.notice(now_ms, &peer.into(), NO_PROXY);
+                        log.notice(now_ms, &peer, NO_PROXY);
+                        drop(socket);
+                    }
+                    Ok((socket, peer)) if listener.rates.is_exceeded_by(peer, now_ms) => {
+                        self.counters.refused_connection_rate.add(1);
+                        log.notice(now_ms, &peer, TOO_FAST);
                         drop(socket);
                     }
                     Ok((socket, peer)) => {
                         let shard = switchboard.board.charge_least_loaded();
-                        let stream = Layered::new(Tcp(socket), Arc::clone(&listener.stack));
-                        let peer = Peer::from(peer);
+                        let stream = Layered::new(socket, Arc::clone(&listener.stack));
                         let accepted = Accepted { stream, peer, durability: listener.durability };
                         if shard == own {
                             kept.push(accepted);

@@ -14,8 +14,8 @@ use turn::{Bounds, Host, Io, Letter, Peer, Readiness, ShardLoop, Sleep, ToLedger
 use crate::clock::Clock;
 use crate::listener::Listeners;
 use crate::log::Log;
+use crate::socket::Socket;
 use crate::switchboard::Switchboard;
-use crate::tcp::Tcp;
 
 /// Maximum number of sockets that a turn hears of. It serves fewer (`STAYING_PER_TURN` and `LEAVING_PER_TURN` in
 /// `turn::ready`): to choose in turn from connections that stay and those whose peers are gone, it has to know of both.
@@ -113,18 +113,18 @@ impl EventLoop {
 }
 
 impl Host for Hands {
-    type Stream = Layered<Tcp>;
+    type Stream = Layered<Socket>;
 
-    fn watch(&mut self, stream: &mut Layered<Tcp>, id: ConnectionId) -> io::Result<()> {
-        self.registry.register(&mut stream.socket().0, token(id), Interest::READABLE | Interest::WRITABLE)
+    fn watch(&mut self, stream: &mut Layered<Socket>, id: ConnectionId) -> io::Result<()> {
+        self.registry.register(stream.socket(), token(id), Interest::READABLE | Interest::WRITABLE)
     }
 
-    fn unwatch(&mut self, stream: &mut Layered<Tcp>) {
+    fn unwatch(&mut self, stream: &mut Layered<Socket>) {
         // A socket that cannot be deregistered is gone from the poll all the same once it is closed.
-        drop(self.registry.deregister(&mut stream.socket().0));
+        drop(self.registry.deregister(stream.socket()));
     }
 
-    fn post(&mut self, to: ShardId, letter: Letter<Layered<Tcp>>) {
+    fn post(&mut self, to: ShardId, letter: Letter<Layered<Socket>>) {
         self.switchboard.shards[to.number()].post(letter);
     }
 
@@ -132,7 +132,7 @@ impl Host for Hands {
         self.switchboard.ledger.post(letter);
     }
 
-    fn take_letters(&mut self, into: &mut Vec<Letter<Layered<Tcp>>>) {
+    fn take_letters(&mut self, into: &mut Vec<Letter<Layered<Socket>>>) {
         self.switchboard.shards[self.shard.number()].take(into);
     }
 

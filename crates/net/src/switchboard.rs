@@ -7,11 +7,11 @@ use layers::Layered;
 use turn::{Answers, Board, LedgerHost, Letter, Note, ToLedger};
 
 use crate::inbox::Inbox;
-use crate::tcp::Tcp;
+use crate::socket::Socket;
 
 /// Where letters are posted.
 pub(crate) struct Switchboard {
-    pub(crate) shards: Vec<Inbox<Letter<Layered<Tcp>>>>,
+    pub(crate) shards: Vec<Inbox<Letter<Layered<Socket>>>>,
     pub(crate) ledger: Inbox<ToLedger>,
     pub(crate) board: Arc<Board>,
 }

@@ -120,15 +120,16 @@ struct Broker {
 
 impl Broker {
     fn start(shards: usize) -> Self {
-        let listener = net::listen(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let listener = net::listen(([127, 0, 0, 1], 0).into(), net::BACKLOG).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let (ended, _) = mpsc::channel();
         let server = Server::start(
             vec![net::Listening {
-                socket: listener,
+                socket: net::Acceptor::Tcp(listener),
                 durability: protocol::Durability::Fsync,
                 stack: std::sync::Arc::default(),
                 proxy_from: Vec::new(),
+                rates: net::RateLimits::default(),
             }],
             &options(shards),
             Box::new(net::Forgetful),

@@ -1,7 +1,6 @@
 //! The text that the broker prints when it has started.
 
 use std::fmt::Write;
-use std::net::SocketAddr;
 
 use config::{Config, Listener, Protocol};
 
@@ -10,7 +9,7 @@ use config::{Config, Listener, Protocol};
 /// The banner has the version, and a line for each listener, which programs may wait for. A notice explains a
 /// default restriction to the loopback address. Another one names the directory of the data that survives a
 /// restart. `bound` are the listeners' addresses with their actual ports.
-pub(crate) fn text(config: &Config, bound: &[SocketAddr]) -> String {
+pub(crate) fn text(config: &Config, bound: &[String]) -> String {
     let mut text = format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"));
     for (listener, address) in config.listeners.iter().zip(bound) {
         let _ = writeln!(text, "listening on {address} ({})", kind(listener));
@@ -29,6 +28,8 @@ pub(crate) fn text(config: &Config, bound: &[SocketAddr]) -> String {
 /// The transports and protocols of a listener, in a few words.
 fn kind(listener: &Listener) -> String {
     let transport = match (listener.tls_certificate.is_empty(), listener.tls_optional) {
+        (true, _) if listener.address.is_unix() => "unix",
+        (false, true) if listener.address.is_unix() => "unix, tls optional",
         (true, _) => "tcp",
         (false, false) => "tls",
         (false, true) => "tcp or tls",
@@ -56,7 +57,7 @@ mod tests {
     #[test]
     fn every_listener_has_a_line_that_programs_can_wait_for() {
         let config = Config::parse(None, &Flags::default(), &MACHINE).unwrap();
-        let banner = text(&config, &["127.0.0.1:40001".parse().unwrap()]);
+        let banner = text(&config, &["127.0.0.1:40001".to_owned()]);
         assert!(banner.lines().any(|line| line == "listening on 127.0.0.1:40001 (tcp)"), "{banner}");
         assert!(
             banner.contains("only this machine can connect, because no listener is configured"),
@@ -67,7 +68,7 @@ mod tests {
                     proxy_from = \"10.0.0.0/8\"\n";
         let file = Source { name: "pond.toml", text: file };
         let config = Config::parse(Some(file), &Flags::default(), &MACHINE).unwrap();
-        let banner = text(&config, &["127.0.0.1:40001".parse().unwrap(), "[::1]:40002".parse().unwrap()]);
+        let banner = text(&config, &["127.0.0.1:40001".to_owned(), "[::1]:40002".to_owned()]);
         for line in [
             "listening on 127.0.0.1:40001 (tcp or tls)",
             "listening on [::1]:40002 (tcp, websocket only, load balancers only)",
@@ -84,7 +85,7 @@ mod tests {
         let listen = vec!["0.0.0.0:1883".parse().unwrap()];
         let flags = Flags { listen, allow_anonymous: true, ..Flags::default() };
         let config = Config::parse(None, &flags, &MACHINE).unwrap();
-        let banner = text(&config, &["0.0.0.0:1883".parse().unwrap()]);
+        let banner = text(&config, &["0.0.0.0:1883".to_owned()]);
         assert!(banner.contains("everybody who reaches 0.0.0.0:1883 may publish and subscribe"), "{banner}");
         assert!(!banner.contains("only this machine"), "{banner}");
     }

@@ -1,15 +1,14 @@
 //! `pondhawk serve`: runs the broker.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use base::{Dispatch, Key};
-use config::{Config, Limits, Sessions, Shared, SharedKey};
+use config::{Binding, Config, Limits, Sessions, Shared, SharedKey, UnixName};
 use ledger::QueueFull;
-use net::{Ended, Listening, Options, Server};
+use net::{Acceptor, Ended, Listening, Options, RateLimits, Server};
 use protocol::Durability;
 use session::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -30,8 +29,9 @@ pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
     // Files that change while they are read are found by the first look.
     let files: Vec<Files> = config.listeners.iter().map(Files::of).collect();
     let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
-    let address = |listening: &Listening| listening.socket.local_addr();
-    let bound = listeners.iter().map(address).collect::<io::Result<Vec<SocketAddr>>>()?;
+    let pairs = config.listeners.iter().zip(&listeners);
+    let bound =
+        pairs.map(|(listener, listening)| bound(listener, listening)).collect::<io::Result<Vec<String>>>()?;
     let current = listeners.iter().map(|listening| listening.stack.tls.clone());
     let watched = config.listeners.iter().cloned().zip(files).zip(current);
     let mut certificates =
@@ -106,9 +106,36 @@ fn listen(listener: &config::Listener) -> io::Result<Listening> {
         io::Error::new(error.kind(), format!("cannot listen on {}: {error}{hint}", listener.address))
     };
     let stack = Arc::new(stack::of(listener)?);
-    let socket = net::listen(listener.address.resolve().map_err(explain)?).map_err(explain)?;
+    let socket = bind(listener).map_err(explain)?;
     let proxy_from = listener.proxy_from.clone();
-    Ok(Listening { socket, durability: durability(listener.durability), stack, proxy_from })
+    let rates =
+        RateLimits { total: listener.connection_rate, per_address: listener.connection_rate_per_address };
+    Ok(Listening { socket, durability: durability(listener.durability), stack, proxy_from, rates })
+}
+
+fn bind(listener: &config::Listener) -> io::Result<Acceptor> {
+    let backlog = i32::try_from(listener.backlog).unwrap_or(i32::MAX);
+    match listener.address.resolve()? {
+        Binding::Inet(address) => net::listen(address, backlog).map(Acceptor::Tcp),
+        Binding::Unix(UnixName::Abstract(name)) => net::listen_abstract(&name, backlog).map(Acceptor::Unix),
+        Binding::Unix(UnixName::File(path)) => {
+            let owner = listener.unix_owner;
+            let access = net::Access {
+                mode: listener.unix_mode,
+                user: owner.and_then(|owner| owner.user),
+                group: owner.and_then(|owner| owner.group),
+            };
+            net::listen_unix(&path, access, backlog).map(Acceptor::Unix)
+        }
+    }
+}
+
+/// The address of a listener with its actual port.
+fn bound(listener: &config::Listener, listening: &Listening) -> io::Result<String> {
+    match &listening.socket {
+        Acceptor::Tcp(socket) => socket.local_addr().map(|address| address.to_string()),
+        Acceptor::Unix(_) => Ok(listener.address.to_string()),
+    }
 }
 
 pub(crate) fn durability(of_listener: config::Durability) -> Durability {

@@ -123,6 +123,13 @@ pub trait LedgerHost {
 pub enum Peer {
     /// An address and port of a network.
     Inet(SocketAddr),
+    /// A process of this machine, with its user and process ids as far as the system tells them.
+    Process {
+        /// Number of its user.
+        uid: Option<u32>,
+        /// Number of the process.
+        pid: Option<u32>,
+    },
     /// A connection of a simulated network.
     Simulated(usize),
 }
@@ -137,6 +144,9 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inet(address) => address.fmt(f),
+            Self::Process { uid: Some(uid), pid: Some(pid) } => write!(f, "unix:uid={uid},pid={pid}"),
+            Self::Process { uid: Some(uid), pid: None } => write!(f, "unix:uid={uid}"),
+            Self::Process { uid: None, .. } => f.write_str("unix"),
             Self::Simulated(link) => write!(f, "link {link}"),
         }
     }
