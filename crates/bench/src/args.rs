@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use wire::{Qos, Version};
 
-use clap::{Args, Subcommand, value_parser};
+use clap::{ArgAction, Args, Subcommand, value_parser};
 
 pub(crate) use self::disk::{DurableArgs, RecoveryArgs};
 pub(crate) use self::hostile::HostileArgs;
@@ -32,14 +32,30 @@ use crate::server::{Contender, RunningServer, ServerCommand};
 /// numbered and checked: a run in which one is lost, duplicated, out of order or altered is reported as failed, and
 /// the exit status is 1.
 ///
+/// `bench HOST` is `bench loadtest HOST`: the server on that host, at port 1883 unless HOST:PORT names another.
+///
 /// For figures that mean something give the generator and the servers processors of their own:
 ///
 ///   bench loadtest --conns 500 --spawn 'mine=my-broker -p {port}' --with-mosquitto --with-relay --server-cpu 0 --pin 1
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment, disable_version_flag = true)]
+#[command(
+    verbatim_doc_comment,
+    disable_version_flag = true,
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true
+)]
 pub struct BenchArgs {
     #[command(subcommand)]
-    pub(crate) command: BenchCommand,
+    command: Option<BenchCommand>,
+    #[command(flatten)]
+    loadtest: LoadtestArgs,
+}
+
+impl BenchArgs {
+    /// The named test, or `loadtest` if only a host or flags are given.
+    pub(crate) fn command(self) -> BenchCommand {
+        self.command.unwrap_or(BenchCommand::Loadtest(self.loadtest))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -251,7 +267,7 @@ pub(crate) struct ManyArgs {
 #[command(disable_version_flag = true)]
 pub(crate) struct IdleArgs {
     /// Connections; several numbers make several columns
-    #[arg(value_name = "N", value_delimiter = ',', default_value = "8000", value_parser = value_parser!(u32).range(1..))]
+    #[arg(value_name = "N", action = ArgAction::Set, num_args = 1, value_delimiter = ',', default_value = "8000", value_parser = value_parser!(u32).range(1..))]
     conns: Vec<u32>,
     /// Each connection has one subscription, to idle/CLIENT-ID/commands
     #[arg(long)]
@@ -262,11 +278,16 @@ pub(crate) struct IdleArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ComparisonArgs {
+    /// A server that runs already; the port is 1883 unless it is given
+    ///
+    /// --server gives a server a shorter name in the table, and a process id.
+    #[arg(value_name = "HOST[:PORT]", value_parser = host)]
+    pub(crate) hosts: Vec<RunningServer>,
     /// A server that runs already (default: server=127.0.0.1:1883); may be given several times
     ///
     /// Its process is found by its listening socket if it is on this machine and its id is not given. All ratios in
     /// the table are to the first server.
-    #[arg(long = "server", value_name = "NAME=HOST:PORT[:PID]")]
+    #[arg(long = "server", value_name = "NAME=HOST[:PORT[:PID]]")]
     pub(crate) servers: Vec<RunningServer>,
     /// A server that is started afresh for each run and ended after it; may be given several times
     ///
@@ -424,7 +445,7 @@ impl IdleArgs {
 impl ComparisonArgs {
     /// The rows of the table, in order.
     pub(crate) fn contenders(self, own_words: &[&str]) -> Vec<Contender> {
-        let running = self.servers.into_iter().map(Contender::running);
+        let running = self.hosts.into_iter().chain(self.servers).map(Contender::running);
         let commands = self.commands.into_iter().map(Contender::command);
         let mosquitto = self.with_mosquitto.then(Contender::mosquitto);
         let relay = self.with_relay.then(|| Contender::relay(own_words));
@@ -434,6 +455,12 @@ impl ComparisonArgs {
         }
         contenders
     }
+}
+
+/// A server without a name of its own, as people type it.
+fn host(text: &str) -> Result<RunningServer, String> {
+    let place = RunningServer::at(text.to_owned(), text);
+    place.map_err(|error| format!("{error}; a test has one of the names in `bench --help`"))
 }
 
 fn version(text: &str) -> Result<Version, String> {
@@ -495,7 +522,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<BenchCommand, clap::Error> {
         let Nested::Bench(args) = Program::try_parse_from(line.split(' '))?.command;
-        Ok(args.command)
+        Ok(args.command())
     }
 
     #[test]
@@ -509,6 +536,29 @@ mod tests {
         let BenchCommand::Fanin(args) = parse(line).unwrap() else { panic!("fanin was asked for") };
         let names: Vec<_> = args.comparison.contenders(&["bench"]).into_iter().map(|row| row.name).collect();
         assert_eq!(names, ["a", "b", "mosquitto", "relay"]);
+    }
+
+    #[test]
+    fn a_host_is_measured_with_a_loadtest_unless_a_test_is_named() {
+        for (line, names) in [
+            ("p bench 127.0.0.1", &["127.0.0.1"][..]),
+            ("p bench 127.0.0.1:1884 --conns 4", &["127.0.0.1:1884"]),
+            ("p bench --conns 4 mqtt://localhost", &["mqtt://localhost"]),
+            ("p bench loadtest 127.0.0.1 --server b=127.0.0.1:2", &["127.0.0.1", "b"]),
+            ("p bench --conns 4", &["server"]),
+        ] {
+            let BenchCommand::Loadtest(args) = parse(line).unwrap() else { panic!("{line}") };
+            let rows = args.flood.comparison.contenders(&["bench"]);
+            assert_eq!(rows.into_iter().map(|row| row.name).collect::<Vec<_>>(), names, "{line}");
+        }
+        let BenchCommand::Idle(args) = parse("p bench idle 10,20 127.0.0.1").unwrap() else { panic!("idle") };
+        assert_eq!((args.conns.len(), args.comparison.hosts.len()), (2, 1));
+        let line = "p bench hostile --host 127.0.0.1 one two";
+        let BenchCommand::Hostile(args) = parse(line).unwrap() else { panic!("hostile") };
+        assert_eq!((args.attacks.len(), args.comparison.hosts.len()), (2, 1));
+        let error = parse("p bench not..a..host").unwrap_err().to_string();
+        assert!(error.contains("no such host") && error.contains("bench --help"), "{error}");
+        assert!(parse("p bench").unwrap_err().to_string().contains("loadtest"));
     }
 
     #[test]

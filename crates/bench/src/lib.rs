@@ -72,7 +72,7 @@ pub use crate::error::{Error, Result};
 /// While servers are measured, SIGINT and SIGTERM are caught: first the servers that were started are ended, then the
 /// signal ends this process.
 pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
-    match args.command {
+    match args.command() {
         BenchCommand::Loadtest(args) => {
             args.flood.check_pairs()?;
             compare(&args.test(), args.flood.comparison, own_words)

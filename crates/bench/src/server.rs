@@ -135,6 +135,30 @@ impl Contender {
 }
 
 impl RunningServer {
+    /// A server at `HOST`, `HOST:PORT` or `HOST:PORT:PID`, also as a URL.
+    pub(crate) fn at(name: String, place: &str) -> std::result::Result<Self, String> {
+        let place = match place.split_once("://") {
+            Some(("mqtt" | "tcp", place)) => place.trim_end_matches('/'),
+            Some((scheme, _)) => return Err(format!("bench connects over TCP, and not by {scheme}://")),
+            None => place,
+        };
+        let resolve = |address: &str| address.to_socket_addrs().ok()?.next();
+        let (address, pid) = match place.rsplit_once(':') {
+            Some((address, pid)) if resolve(address).is_some() => {
+                let pid = pid.parse().map_err(|_| format!("`{pid}` is not a process id"))?;
+                (resolve(address), Some(pid))
+            }
+            _ => {
+                let host = place.trim_start_matches('[').trim_end_matches(']');
+                let without_port = || (host, DEFAULT_PORT).to_socket_addrs().ok()?.next();
+                (resolve(place).or_else(without_port), None)
+            }
+        };
+        let address =
+            address.ok_or_else(|| format!("`{place}` is not HOST[:PORT], or there is no such host"))?;
+        Ok(Self { name, address, pid })
+    }
+
     fn find(&self) -> Server {
         let found = || self.address.ip().is_loopback().then(|| Process::listening_on(self.address)).flatten();
         let process = self.pid.map(Process::new).or_else(found);
@@ -154,18 +178,8 @@ impl FromStr for RunningServer {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let (name, place) = name_and_rest(text, "HOST:PORT or NAME=HOST:PORT:PID")?;
-        let resolve = |address: &str| address.to_socket_addrs().ok()?.next();
-        let (address, pid) = match place.rsplit_once(':') {
-            Some((address, pid)) if resolve(address).is_some() => {
-                let pid = pid.parse().map_err(|_| format!("`{pid}` is not a process id"))?;
-                (resolve(address), Some(pid))
-            }
-            _ => (resolve(place), None),
-        };
-        let address =
-            address.ok_or_else(|| format!("`{place}` is not HOST:PORT, or there is no such host"))?;
-        Ok(Self { name, address, pid })
+        let (name, place) = name_and_rest(text, "HOST[:PORT] or NAME=HOST:PORT:PID")?;
+        Self::at(name, place)
     }
 }
 
@@ -325,7 +339,13 @@ mod tests {
         let server: RunningServer = "c=[::1]:1885:78".parse().unwrap();
         assert_eq!((server.address, server.pid), ("[::1]:1885".parse().unwrap(), Some(78)));
         assert!("127.0.0.1:1883".parse::<RunningServer>().is_err());
-        assert!("a=127.0.0.1".parse::<RunningServer>().is_err());
+        assert_eq!("a=127.0.0.1".parse::<RunningServer>().unwrap().address.port(), 1883);
+        for place in ["::1", "[::1]", "mqtt://[::1]", "tcp://[::1]:1883/"] {
+            let server = RunningServer::at("a".into(), place).unwrap();
+            assert_eq!(server.address, "[::1]:1883".parse().unwrap(), "{place}");
+        }
+        assert!(RunningServer::at("a".into(), "mqtts://127.0.0.1").unwrap_err().contains("mqtts"));
+        assert!("a=127.0.0.1:x".parse::<RunningServer>().is_err());
     }
 
     /// A system ties a process to the thread that started it.

@@ -62,7 +62,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Journal(JournalCommand),
     /// Load tests, for this broker and any other
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// Print the completions of this program for a shell
     Completions {
         /// The shell that will read them

@@ -42,7 +42,7 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Tap(arguments)) => cli::tap(&arguments),
         Some(Command::Check { file }) => check(&file),
         Some(Command::Journal(command)) => upkeep::run(&command),
-        Some(Command::Bench(arguments)) => run_bench(arguments),
+        Some(Command::Bench(arguments)) => run_bench(*arguments),
         Some(Command::Completions { shell }) => print_completions(shell),
         Some(Command::Man { dir }) => match clap_mangen::generate_to(args::described(), &dir) {
             Ok(()) => ExitCode::SUCCESS,

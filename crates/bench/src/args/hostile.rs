@@ -7,7 +7,11 @@ use clap::Args;
 use super::{ComparisonArgs, seconds};
 
 #[derive(Debug, Args)]
-#[command(disable_version_flag = true)]
+// Words without a flag are attacks, and a host needs one.
+#[command(
+    disable_version_flag = true,
+    mut_arg("hosts", |hosts| hosts.long("host").num_args(1))
+)]
 pub(crate) struct HostileArgs {
     /// The attacks; all of them if none is named
     #[arg(value_name = "ATTACK")]
