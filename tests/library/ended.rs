@@ -64,7 +64,7 @@ async fn what_is_queued_when_the_last_handle_is_dropped_is_sent() {
         }
         drop(toad);
         for payload in [b"1", b"2", b"3"] {
-            expect(&mut heard, topic!("last"), payload).await;
+            drop(expect(&mut heard, topic!("last"), payload).await);
         }
         frog.disconnect().await.expect("nothing of its own is under way");
     })

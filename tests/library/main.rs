@@ -13,6 +13,7 @@ mod relay;
 mod renewed;
 mod requested;
 mod resumed;
+mod stored;
 mod storm;
 mod tap;
 mod transports;

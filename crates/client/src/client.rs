@@ -177,7 +177,8 @@ impl Client {
         Self::drive(options, |driver| drop(tokio::spawn(driver.run(stream)))).await
     }
 
-    async fn drive(options: Options, spawn: impl FnOnce(Driver)) -> Result<Self, ConnectError> {
+    async fn drive(mut options: Options, spawn: impl FnOnce(Driver)) -> Result<Self, ConnectError> {
+        let restored = options.restore().await?;
         let (commands, asked) = mpsc::channel(options.commands_max);
         // One place is enough, because only the first request to end the connection counts.
         let (ends, ending) = mpsc::channel(1);
@@ -192,7 +193,8 @@ impl Client {
             unwanted: ended_subscriptions,
             unwanted_sender: unwanted.clone(),
         };
-        spawn(Driver::new(options, asked, accepted, Arc::clone(&ended), Arc::clone(&counters))?);
+        let (end, count) = (Arc::clone(&ended), Arc::clone(&counters));
+        spawn(Driver::new(options, asked, accepted, (end, count), restored)?);
         let (server, state) = answer.await.map_err(|_| ConnectError::Ended(why(&ended)))??;
         let shared = Arc::new(Shared { server, state, ended, bound, counters });
         Ok(Self { commands, ends, unwanted, shared })
@@ -247,6 +249,29 @@ impl Client {
     #[must_use]
     pub fn unacknowledged_dropped(&self) -> u64 {
         self.shared.counters.unacknowledged()
+    }
+
+    /// Number of messages of earlier programs, from the [session store](Options::session_store), that the server has
+    /// refused, or that it may not have.
+    ///
+    /// The server had lost the session of a message of QoS 2 before PUBREC, or does not allow the QoS, the size or RETAIN of
+    /// a message.
+    #[must_use]
+    pub fn restored_lost(&self) -> u64 {
+        self.shared.counters.restored()
+    }
+
+    /// Waits until all messages of QoS 1 and 2 that this handle has published are in the
+    /// [session store](Options::session_store). From then on, they outlive the program.
+    ///
+    /// Without a session store, waits until the driver has taken the messages over.
+    ///
+    /// # Errors
+    /// The reason for the end of the client. The messages may not be in the store.
+    pub async fn stored(&self) -> Result<(), Ended> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Stored(reply)).await.map_err(|_| self.why())?;
+        answer.await.map_err(|_| self.why())
     }
 
     /// Publishes a message, and returns when the message is queued.
@@ -436,7 +461,7 @@ fn why(ended: &OnceLock<Ended>) -> Ended {
 
 /// Copies the message into one piece of memory, for the queue to the driver.
 fn owned(outgoing: &Outgoing<'_>) -> Message {
-    let &Outgoing { topic, payload, qos, retain, ref properties } = outgoing;
+    let &Outgoing { topic, payload, qos, retain, ref properties, .. } = outgoing;
     let content = Content { topic, properties, payload, qos, retain };
     Message::of_content(&content, None, Now { monotonic_ms: 0, unix_ms: unix_ms() })
 }

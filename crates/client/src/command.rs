@@ -43,6 +43,8 @@ pub(crate) enum Command {
         reply: Reply<Vec<ReasonCode>, UnsubscribeError>,
     },
     Reauthenticate(Reply<(), AuthenticateError>),
+    /// Answered when the session is stored.
+    Stored(oneshot::Sender<()>),
 }
 
 /// Request to end the connection after the commands that were queued before.

@@ -21,6 +21,7 @@ use crate::message::Accepted;
 use crate::options::Options;
 use crate::outlet::Room;
 use crate::routes::Number;
+use crate::store::{Keeper, Restored};
 
 /// Maximum number of commands that run before their packets are written. A larger batch would keep the server waiting.
 const COMMANDS_PER_TURN: usize = 64;
@@ -52,6 +53,8 @@ pub(crate) struct Driver {
     engine: Engine,
     asked: Asked,
     accepted: mpsc::UnboundedReceiver<Accepted>,
+    /// `None` without a session store.
+    keeper: Option<Keeper>,
     /// Reason for the end, which handles read when their answer does not arrive.
     ended: Arc<OnceLock<Ended>>,
 }
@@ -97,13 +100,14 @@ impl Driver {
         options: Options,
         asked: Asked,
         connected: Connecting,
-        ended: Arc<OnceLock<Ended>>,
-        counters: Arc<Counters>,
+        (ended, counters): (Arc<OnceLock<Ended>>, Arc<Counters>),
+        restored: Option<Restored>,
     ) -> Result<Self, ConnectError> {
         let (acknowledge, accepted) = mpsc::unbounded_channel();
         let senders = (acknowledge, asked.unwanted_sender.clone());
-        let engine = Engine::new(options, connected, senders, counters)?;
-        Ok(Self { engine, asked, accepted, ended })
+        let (keeper, stored) = restored.map(|Restored { keeper, stored }| (keeper, stored)).unzip();
+        let engine = Engine::new(options, connected, senders, counters, stored.flatten())?;
+        Ok(Self { engine, asked, accepted, keeper, ended })
     }
 
     /// Drives one connection to its end.
@@ -125,6 +129,9 @@ impl Driver {
                 break ended;
             }
             self.engine.suspend(&ended);
+            if let Err(ended) = self.keep().await {
+                break ended;
+            }
             if self.engine.is_done() {
                 break ended;
             }
@@ -166,7 +173,10 @@ impl Driver {
         while self.engine.is_closing() == was_closing {
             tokio::select! {
                 () = sleep_until(due) => break,
-                done = self.do_without() => done?,
+                done = self.do_without() => {
+                    done?;
+                    self.keep().await?;
+                }
             }
         }
         Ok(())
@@ -177,7 +187,10 @@ impl Driver {
         loop {
             tokio::select! {
                 outcome = &mut attempt => return Ok(outcome),
-                done = self.do_without() => done?,
+                done = self.do_without() => {
+                    done?;
+                    self.keep().await?;
+                }
             }
         }
     }
@@ -227,6 +240,9 @@ impl Driver {
                 bytes_of_turn = 0;
                 tokio::task::yield_now().await;
             }
+            if let Err(ended) = self.keep().await {
+                break ended;
+            }
             let turn = self.next(&mut link).await;
             if let Turn::Read(Ok(count)) = turn {
                 bytes_of_turn += count;
@@ -238,6 +254,8 @@ impl Driver {
                 Err(ended) => break ended,
             }
         };
+        // The last turn may have written packets too.
+        let ended = self.keep().await.err().unwrap_or(ended);
         let due = self.engine.farewell_due(&ended, FAREWELL);
         let farewell = timeout_at(due, self.say_farewell(&mut link.writer)).await;
         let farewell = farewell.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -245,6 +263,23 @@ impl Driver {
             (Ended::ByUs, Err(error)) => Ended::from(error),
             (ended, _) => ended,
         }
+    }
+
+    /// Stores what has changed in the session, before the packets that belong to it leave.
+    ///
+    /// If this fails, nothing more is sent, and each later call fails too.
+    async fn keep(&mut self) -> Result<(), Ended> {
+        if let Some(keeper) = &mut self.keeper
+            && let Err(error) = keeper.keep(&self.engine.session).await
+        {
+            self.engine.discard_output();
+            return Err(Ended::Store(error));
+        }
+        for reply in self.engine.stored.drain(..) {
+            // The caller may have dropped its future.
+            let _ = reply.send(());
+        }
+        Ok(())
     }
 
     /// Stores the reason for the end, and drops the engine. Every caller without an answer then reads `ended`.

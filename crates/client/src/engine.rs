@@ -1,6 +1,6 @@
 //! State of a connection without the waiting: the protocol, pending answers, and bytes in and out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use topic::TopicFilterBuf;
 use wire::{
-    ConnAckProperties, Connect, ConnectRefusal, Decoded, Disconnect, DisconnectReason, Limits, Packet,
-    PacketId, PacketType, PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
+    ConnAckProperties, Connect, Decoded, Disconnect, DisconnectReason, Limits, Packet, PacketId, PacketType,
+    PingResp, Qos, ReasonCode, Role, Version, Violation, decode,
 };
 
 use crate::authentication::{Exchange, too_long};
@@ -20,12 +20,13 @@ use crate::buffers::{Input, Output};
 use crate::client::unix_ms;
 use crate::command::{Command, End, Reply, Unwanted};
 use crate::counters::Counters;
-use crate::error::{ConnectError, DisconnectError, Ended, PublishError};
+use crate::error::{ConnectError, DisconnectError, Ended, PublishError, may_pass};
 use crate::message::{Accepted, Decision, Message, Owed};
 use crate::options::{Acknowledge, Options, PING_TIMEOUT};
 use crate::outlet::Room;
 use crate::owned::OwnedDisconnect;
 use crate::requests::Request;
+use crate::restored::tags;
 use crate::routes::{KEPT, Routes};
 use crate::server::{Server, owned};
 use crate::state::State;
@@ -53,6 +54,10 @@ pub(crate) struct Engine {
     pub(crate) has_identifiers: bool,
     publishing: HashMap<u64, Reply<ReasonCode, PublishError>>,
     published: u64,
+    /// Tags of the messages of earlier programs, for whose outcome no caller waits.
+    pub(crate) restored: HashSet<u64>,
+    /// Callers who wait until the session is stored.
+    pub(crate) stored: Vec<oneshot::Sender<()>>,
     pub(crate) requests: HashMap<PacketId, Request>,
     pub(crate) exchange: Exchange,
     pub(crate) routes: Routes,
@@ -60,7 +65,7 @@ pub(crate) struct Engine {
     pub(crate) unwanted: Unwanted,
     /// Subscriptions that nobody wants, and that the server may still have. They end on the next connection.
     pub(crate) unwanted_later: Vec<TopicFilterBuf>,
-    counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
     /// Messages that were dropped without being accepted, and the time at which the client accepts them instead.
     abandoned: VecDeque<(Instant, Receipt)>,
     closing: Option<Closing>,
@@ -108,10 +113,12 @@ impl Engine {
         connecting: Connecting,
         (acknowledge, unwanted): (mpsc::UnboundedSender<Accepted>, Unwanted),
         counters: Arc<Counters>,
+        stored: Option<Stored<u64>>,
     ) -> Result<Self, ConnectError> {
         let (exchange, data) = Exchange::begin(options.authenticators());
         let connect = options.connect(data.as_deref())?;
-        let mut session = session_of(&connect, options.settings());
+        let restored = stored.as_ref().map(tags).unwrap_or_default();
+        let mut session = session_of(&connect, stored, options.settings());
         let mut output = Output::default();
         let start = Instant::now();
         session.connect(&connect, now(start), &mut output.bytes).map_err(ConnectError::Protocol)?;
@@ -123,7 +130,9 @@ impl Engine {
             state: None,
             has_identifiers: false,
             publishing: HashMap::new(),
-            published: 0,
+            published: restored.iter().copied().max().unwrap_or_default(),
+            restored,
+            stored: Vec::new(),
             requests: HashMap::new(),
             exchange,
             routes,
@@ -279,7 +288,7 @@ impl Engine {
     pub(crate) fn finish(&mut self, ended: &Ended, unsent: usize) {
         self.change_state(State::Ended(ended.clone()));
         let Some(Closing { error, failed, reply: Some(reply), .. }) = self.closing.take() else { return };
-        let unacknowledged = self.publishing.len() + failed + unsent;
+        let unacknowledged = self.publishing.len() + self.restored.len() + failed + unsent;
         let outcome = match (ended, unacknowledged, error) {
             (Ended::ByUs, 0, None) => Ok(()),
             (Ended::ByUs, 0, Some(error)) => Err(DisconnectError::Protocol(error)),
@@ -432,6 +441,7 @@ impl Engine {
                 Command::SubscribeMany { subscribe, reply } => self.subscribe_many(subscribe, reply),
                 Command::UnsubscribeMany { unsubscribe, reply } => self.unsubscribe_many(unsubscribe, reply),
                 Command::Reauthenticate(reply) => self.reauthenticate(reply),
+                Command::Stored(reply) => self.stored.push(reply),
             }
         }
         // A new stream may have taken the messages that had stopped reading. Packets behind them may be in the buffer.
@@ -535,6 +545,8 @@ impl Engine {
                     closing.failed += 1;
                 }
                 let _ = reply.send(Err(PublishError::Protocol(failed.why)));
+            } else {
+                self.restored_failed(failed);
             }
         }
     }
@@ -597,27 +609,32 @@ impl Engine {
     }
 
     fn publish(&mut self, message: &base::Message, reply: Reply<ReasonCode, PublishError>) {
-        let now = self.now();
-        let outgoing = Outgoing {
-            topic: message.topic(),
-            payload: message.payload(),
-            qos: message.qos(),
-            retain: message.retain(),
-            properties: message.publish(now).properties,
-        };
-        self.published += 1;
         // The caller may have dropped the acknowledgement.
-        match self.session.publish(&outgoing, self.published, now, &mut self.output.bytes) {
-            Ok(_) if outgoing.qos == Qos::AtMostOnce => {
+        match self.begin_publishing(message) {
+            Ok(_) if message.qos() == Qos::AtMostOnce => {
                 let _ = reply.send(Ok(ReasonCode::Success));
             }
-            Ok(_) => {
-                self.publishing.insert(self.published, reply);
+            Ok(tag) => {
+                self.publishing.insert(tag, reply);
             }
             Err(error) => {
                 let _ = reply.send(Err(PublishError::Protocol(error)));
             }
         }
+    }
+
+    /// Gives a message to the session, and returns its tag, which is larger than all tags before.
+    pub(crate) fn begin_publishing(
+        &mut self,
+        message: &base::Message,
+    ) -> Result<u64, protocol::PublishError> {
+        let now = self.now();
+        let outgoing = Outgoing::new(message.topic(), message.payload())
+            .qos(message.qos())
+            .retain(message.retain())
+            .properties(message.publish(now).properties);
+        self.published += 1;
+        self.session.publish(&outgoing, self.published, now, &mut self.output.bytes).map(|_| self.published)
     }
 
     fn handle_packet(&mut self, packet: Packet<'_>) -> Result<(), Ended> {
@@ -662,6 +679,8 @@ impl Engine {
                     let text = || owned(properties.reason_string);
                     let refused = || PublishError::Refused { reason, text: text() };
                     let _ = reply.send(if reason.is_error() { Err(refused()) } else { Ok(reason) });
+                } else {
+                    self.restored_published(tag, reason);
                 }
             }
             Event::Subscribed(packet) => self.subscribed(&packet),
@@ -723,41 +742,14 @@ impl Engine {
     }
 }
 
-/// Whether another connection may succeed after one has ended for this reason.
-pub(crate) fn may_pass(ended: &Ended) -> bool {
-    match ended {
-        // Two clients with one identifier would take the session from each other for ever.
-        Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
-        // Another connection would fail for the same reason.
-        Ended::NoAuthenticator
-        | Ended::NotAuthenticated(_)
-        | Ended::AuthenticationUnsent(_)
-        | Ended::Unread => false,
-        Ended::Refused(reason) => is_temporary(*reason),
-        _ => true,
-    }
-}
-
-/// Whether a refusal may be temporary. Reasons that say nothing about the client count as temporary.
-pub(crate) fn is_temporary(reason: ConnectRefusal) -> bool {
-    use ConnectRefusal::{
-        ConnectionRateExceeded, ImplementationSpecificError, QuotaExceeded, ServerBusy, ServerUnavailable,
-        UnspecifiedError, UseAnotherServer,
-    };
-    match reason {
-        ServerUnavailable | ServerBusy | QuotaExceeded | ConnectionRateExceeded => true,
-        UnspecifiedError | ImplementationSpecificError => true,
-        // Temporary, unlike Server moved.
-        UseAnotherServer => true,
-        _ => false,
-    }
-}
-
 /// Makes the session of a first connection.
 ///
 /// Without Clean Start, the server may have a session that an earlier program left. An empty client identifier
-/// cannot name one.
-fn session_of(connect: &Connect<'_>, settings: Settings) -> Client<u64> {
+/// cannot name one. A session store knows more about it.
+fn session_of(connect: &Connect<'_>, stored: Option<Stored<u64>>, settings: Settings) -> Client<u64> {
+    if let Some(stored) = stored {
+        return Client::restore(stored, settings);
+    }
     let has_session = !connect.clean_start && !connect.client_id.is_empty();
     let client_id = if has_session { connect.client_id.as_str().into() } else { Box::default() };
     let (under_way, waiting, unreleased) = (Vec::new(), Vec::new(), Vec::new());

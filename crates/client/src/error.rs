@@ -8,7 +8,6 @@ use session::client as protocol;
 use wire::{ConnectRefusal, DisconnectReason, ReasonCode, Shown, Utf8Error, Violation};
 
 use crate::dial::{TransportError, advice, fault_of};
-use crate::engine::{is_temporary, may_pass};
 
 /// The place to look for the cause of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,6 +57,8 @@ pub enum Ended {
     ///
     /// The client could not read the answer: see [the crate](crate#back-pressure).
     Unread,
+    /// The [session store](crate::Options::session_store) has failed. Packets that depend on it have not left.
+    Store(Arc<io::Error>),
     /// The transport has failed. An inner [`TransportError`] has the layer, if the failure came while connecting.
     Io(Arc<io::Error>),
 }
@@ -218,9 +219,11 @@ impl Ended {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            Self::ByUs | Self::NoAuthenticator | Self::AuthenticationUnsent(_) | Self::Unread => {
-                Fault::Application
-            }
+            Self::ByUs
+            | Self::NoAuthenticator
+            | Self::AuthenticationUnsent(_)
+            | Self::Unread
+            | Self::Store(_) => Fault::Application,
             Self::ByServer { .. }
             | Self::Refused(_)
             | Self::Violation(_)
@@ -250,6 +253,37 @@ impl ConnectError {
             Self::Refused { .. } => Fault::Server,
             Self::Ended(ended) => ended.fault(),
         }
+    }
+}
+
+/// Whether another connection may succeed after one has ended for this reason.
+pub(crate) fn may_pass(ended: &Ended) -> bool {
+    match ended {
+        // Two clients with one identifier would take the session from each other for ever.
+        Ended::ByUs | Ended::ByServer { reason: DisconnectReason::SessionTakenOver, .. } => false,
+        // Another connection would fail for the same reason.
+        Ended::NoAuthenticator
+        | Ended::NotAuthenticated(_)
+        | Ended::AuthenticationUnsent(_)
+        | Ended::Unread
+        | Ended::Store(_) => false,
+        Ended::Refused(reason) => is_temporary(*reason),
+        _ => true,
+    }
+}
+
+/// Whether a refusal may be temporary. Reasons that say nothing about the client count as temporary.
+fn is_temporary(reason: ConnectRefusal) -> bool {
+    use ConnectRefusal::{
+        ConnectionRateExceeded, ImplementationSpecificError, QuotaExceeded, ServerBusy, ServerUnavailable,
+        UnspecifiedError, UseAnotherServer,
+    };
+    match reason {
+        ServerUnavailable | ServerBusy | QuotaExceeded | ConnectionRateExceeded => true,
+        UnspecifiedError | ImplementationSpecificError => true,
+        // Temporary, unlike Server moved.
+        UseAnotherServer => true,
+        _ => false,
     }
 }
 
@@ -376,6 +410,7 @@ impl fmt::Display for Ended {
             Self::Unread => f.write_str(
                 "an answer was waited for behind messages that nobody takes: take them while you wait",
             ),
+            Self::Store(error) => write!(f, "the session cannot be stored: {}", Shown(error)),
             Self::Io(error) if TransportError::of(error).is_some() => error.fmt(f),
             Self::Io(error) => {
                 write!(f, "the transport has failed: {}", Shown(error))?;
@@ -505,7 +540,7 @@ impl std::error::Error for Ended {
         match self {
             Self::Violation(violation) => Some(violation),
             Self::TimedOut(what) => Some(what),
-            Self::Io(error) => Some(&**error),
+            Self::Store(error) | Self::Io(error) => Some(&**error),
             Self::ByUs
             | Self::NoAuthenticator
             | Self::NotAuthenticated(_)

@@ -10,7 +10,7 @@
 //!
 //! let mut orders = client.subscribe(filter!("orders/#"), Qos::AtLeastOnce).await?;
 //!
-//! let reading = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("t"), b"21.5") };
+//! let reading = Outgoing::new(topic!("t"), b"21.5").qos(Qos::AtLeastOnce);
 //! let acknowledgement = client.publish(&reading).await?; // It is queued.
 //! acknowledgement.await?; // The server has it.
 //!
@@ -109,6 +109,14 @@
 //! releases each identifier with PUBREL before its first use, 64 at a time. Messages of QoS 1 and 2 wait for the
 //! answer: the first one leaves one round trip later.
 //!
+//! With [`Options::session_store`], the client knows the session, because the earlier program has stored it. Messages of
+//! QoS 1 and 2 that were not acknowledged are sent again, also those that were published without a connection. At QoS 2
+//! each still arrives once. [`Client::stored`] waits until messages are in the store. [`FileStore`] is a store in a file.
+//!
+//! Messages that the server sends are not in the store, because the server has them until they are acknowledged. By
+//! default, the client acknowledges a message when the application takes it. With [`Acknowledge::ByApplication`], a
+//! message is not lost if the program ends while it handles the message.
+//!
 //! # Cancelled, slow and interrupted operations
 //!
 //! | | its future is dropped | it takes too long | the connection ends |
@@ -144,6 +152,12 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+/// The programs of the README, and of the page for developers, compile.
+#[cfg(all(doctest, feature = "tls"))]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../../../docs/RUST.md")]
+mod pages {}
+
 mod authentication;
 mod back_off;
 mod buffers;
@@ -162,11 +176,13 @@ mod outlet;
 mod owned;
 mod requester;
 mod requests;
+mod restored;
 mod routes;
 mod server;
 #[cfg(feature = "socks5")]
 mod socks5;
 mod state;
+mod store;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;
@@ -190,6 +206,7 @@ pub use session::client::{Outgoing, TimedOut};
 #[cfg(feature = "socks5")]
 pub use socks5::Proxy;
 pub use state::State;
+pub use store::{FileStore, SessionStore};
 #[cfg(feature = "tls")]
 pub use tls::{Origin, Tls, TlsError, TlsOptions, TlsVersion};
 #[cfg(feature = "tls")]

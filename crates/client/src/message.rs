@@ -31,6 +31,7 @@ const ALLOCATION_BYTES: usize = 64;
 /// [`acknowledge`](Self::acknowledge) or [`refuse`](Self::refuse) is [counted](crate::Client::unacknowledged_dropped). The
 /// server keeps it, and the acknowledgements of later messages wait behind it until the connection ends.
 #[derive(Clone)]
+#[must_use = "with `Acknowledge::ByApplication`, a message that is dropped holds up the acknowledgements of later messages"]
 pub struct Message {
     /// Topic, properties in the encoding of MQTT 5, payload.
     ///

@@ -14,6 +14,7 @@ use crate::outlet::Bound;
 use crate::owned::{OwnedUserProperties, OwnedWill};
 use crate::routes::Bounds;
 use crate::state::Trace;
+use crate::store::{SessionStore, SharedStore};
 
 /// Default of [`Options::packet_bytes_max`], and of [`Options::message_bytes_max`]: 16 MiB.
 ///
@@ -84,11 +85,13 @@ pub struct Options {
     pub(crate) flush_timeout: Duration,
     pub(crate) reconnect: Option<BackOff>,
     pub(crate) waits_for_server: bool,
+    pub(crate) store: Option<SharedStore>,
     pub(crate) trace: Option<Trace>,
 }
 
 /// The party that acknowledges received messages of QoS 1 and 2: see [`Options::acknowledge`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Acknowledge {
     /// The client acknowledges each message by itself. At QoS 1 it does so when the message is taken out of its
     /// [`Messages`](crate::Messages), and at QoS 2 when the message is put in.
@@ -158,6 +161,7 @@ impl Options {
             flush_timeout: Duration::from_secs(10),
             reconnect: None,
             waits_for_server: false,
+            store: None,
             trace: None,
         }
     }
@@ -430,6 +434,30 @@ impl Options {
         self
     }
 
+    /// Stores the session in `store`, so that it outlives the program, and sets [`clean_start`](Self::clean_start) to
+    /// `false`.
+    ///
+    /// The first connection goes on with the stored session: messages of QoS 1 and 2 without an acknowledgement are sent
+    /// again. The server must have the session too: with MQTT 5, set [`session_expiry_secs`](Self::session_expiry_secs).
+    /// If the server has lost the session, messages of QoS 1 are published anew, and messages of QoS 2 that had been sent
+    /// are [counted](crate::Client::restored_lost). A store belongs to one client identifier. If the server has assigned
+    /// the identifier, the next program uses it again.
+    ///
+    /// The application subscribes again: streams do not outlive the program. `clean_start(true)` after this call discards
+    /// the stored session.
+    ///
+    /// No packet leaves before the store has the changes that belong to it, which takes a disk one to ten milliseconds.
+    /// Messages that are published together are stored together.
+    ///
+    /// Clones of these options share the store, and one connection at a time can use it. A second one waits for
+    /// [`connect_timeout`](Self::connect_timeout), and then fails.
+    #[must_use]
+    pub fn session_store(mut self, store: impl SessionStore) -> Self {
+        self.store = Some(SharedStore::new(store));
+        self.clean_start = false;
+        self
+    }
+
     /// Shows each sent and received packet to `trace`, together with its sender. [`Role::Client`] is this client.
     ///
     /// The task that drives the connection calls `trace`, and waits until it returns. A [`Packet`] prints itself on
@@ -491,6 +519,19 @@ impl Options {
         let mut connect = self.connect(data)?;
         connect.clean_start &= !self.version.is_5();
         Ok(connect)
+    }
+
+    /// Client identifier, which may be empty.
+    pub(crate) fn name(&self) -> &str {
+        &self.client_id
+    }
+
+    pub(crate) fn rename(&mut self, client_id: &str) {
+        client_id.clone_into(&mut self.client_id);
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.clean_start
     }
 
     pub(crate) fn authenticators(&self) -> Option<&Authenticators> {

@@ -169,7 +169,7 @@ impl Requester {
             correlation_data: Binary::new(&question.correlation).ok(),
             ..outgoing.properties
         };
-        let outgoing = Outgoing { properties, ..*outgoing };
+        let outgoing = outgoing.properties(properties);
         let mut acknowledgement = self.0.client.publish(&outgoing).await?;
         let mut is_acknowledged = false;
         loop {

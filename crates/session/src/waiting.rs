@@ -99,7 +99,7 @@ impl<T> WaitingQueue<T> {
         self.queue.front().map(|(waiting, _)| waiting)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting<T>> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Waiting<T>> {
         self.queue.iter().map(|(waiting, _)| waiting)
     }
 

@@ -13,6 +13,7 @@ mod reconnected;
 mod requested;
 #[cfg(feature = "socks5")]
 mod socks5;
+mod stored;
 #[cfg(feature = "tls")]
 mod tls;
 mod watched;

@@ -136,10 +136,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     }
 
     /// Sends all packets in one write.
-    pub(crate) async fn send_at_once<'p>(&mut self, packets: impl IntoIterator<Item = wire::Publish<'p>>) {
+    pub(crate) async fn send_at_once<'p, P>(&mut self, packets: impl IntoIterator<Item = P>)
+    where
+        P: Into<Packet<'p>>,
+    {
         let mut bytes = Vec::new();
         for packet in packets {
-            Packet::from(packet).encode(self.version, &mut bytes).expect("in order");
+            packet.into().encode(self.version, &mut bytes).expect("in order");
         }
         self.stream.write_all(&bytes).await.expect("in order");
     }

@@ -57,7 +57,7 @@ use crate::outbound::Outbound;
 use crate::waiting::WaitingQueue;
 
 pub use error::{ConnectError, DisconnectError, PublishError, RequestError, TimedOut};
-pub use stored::{Stored, StoredMessage};
+pub use stored::{Stored, StoredMessage, UnderWay};
 
 use connection::Link;
 use inherited::Inherited;
@@ -132,6 +132,27 @@ impl<'a> Outgoing<'a> {
     pub const fn new(topic: TopicName<'a>, payload: &'a [u8]) -> Self {
         let properties = MessageProperties::EMPTY;
         Self { topic, payload, qos: Qos::AtMostOnce, retain: false, properties }
+    }
+
+    /// The message with this QoS. The default is QoS 0.
+    #[must_use]
+    pub const fn qos(mut self, qos: Qos) -> Self {
+        self.qos = qos;
+        self
+    }
+
+    /// The message with or without RETAIN: the server stores it for later subscribers. The default is `false`.
+    #[must_use]
+    pub const fn retain(mut self, retain: bool) -> Self {
+        self.retain = retain;
+        self
+    }
+
+    /// The message with these properties, which need MQTT 5. By default there are none.
+    #[must_use]
+    pub const fn properties(mut self, properties: MessageProperties<'a>) -> Self {
+        self.properties = properties;
+        self
     }
 }
 

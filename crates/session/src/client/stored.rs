@@ -43,7 +43,51 @@ pub struct StoredMessage<T> {
     pub tag: T,
 }
 
+/// A message of a [`Client`] that was sent and is not acknowledged.
+#[derive(Debug, Clone, Copy)]
+pub struct UnderWay<'a, T> {
+    /// Packet identifier of the message.
+    pub packet_id: PacketId,
+    /// The message; `None` once PUBREC has come for it.
+    pub message: Option<&'a Arc<Message>>,
+    /// Position in the order in which PUBLISHes were sent and, behind that, PUBRECs received. Packets are sent again in this
+    /// order.
+    pub order: u64,
+    /// The tag that was given with the message.
+    pub tag: &'a T,
+}
+
 impl<T> Client<T> {
+    /// Whether the server has a session for this client, as far as the client knows.
+    #[must_use]
+    pub fn has_session(&self) -> bool {
+        self.has_session
+    }
+
+    /// Whether an earlier program has left the session: see [`Stored::is_inherited`].
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.inherited.is_some()
+    }
+
+    /// Messages of QoS 1 and 2 that were sent and are not acknowledged, in no particular order.
+    pub fn under_way(&self) -> impl Iterator<Item = UnderWay<'_, T>> {
+        self.outbound.iter().map(|(packet_id, _, sent)| {
+            let Sent { message, order, tag, .. } = sent;
+            UnderWay { packet_id, message: message.as_ref(), order: *order, tag }
+        })
+    }
+
+    /// Messages that have not been sent yet, in the order in which they will be.
+    pub fn waiting(&self) -> impl DoubleEndedIterator<Item = &Waiting<T>> {
+        self.waiting.iter()
+    }
+
+    /// Identifiers of messages that were accepted with QoS 2 and are not released.
+    pub fn unreleased(&self) -> impl Iterator<Item = PacketId> {
+        self.inbound.unreleased()
+    }
+
     /// What must be kept of the session, as it is now.
     #[must_use]
     pub fn stored(&self) -> Stored<T>
