@@ -13,6 +13,7 @@ mod manual;
 mod mosquitto;
 mod mutation;
 mod own;
+mod presets;
 mod programs;
 mod proxy;
 mod recorder;

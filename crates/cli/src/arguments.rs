@@ -9,10 +9,11 @@ use wire::Property;
 use crate::defaults;
 use crate::failure::Failure;
 use crate::flags::{self, Argument, Takes};
+use crate::presets::apply_presets;
 use crate::properties::{self, Command};
 use crate::settings::{Settings, Tool};
 
-/// Reads the file of defaults, then the command line, and checks that the flags fit together.
+/// Reads the file of defaults, the environment, the profile and the command line, and checks that the flags fit together.
 ///
 /// # Errors
 /// A description of the fault, in the words of Mosquitto's clients.
@@ -20,6 +21,13 @@ pub(crate) fn parse(tool: Tool, arguments: &[OsString]) -> Result<Settings, Fail
     let mut settings = Settings::new(tool);
     for line in defaults::lines(tool)? {
         apply(&mut settings, &line)?;
+    }
+    // A first look at the command line finds the profile, whose flags come before those of the command line.
+    let mut typed = Settings::new(tool);
+    apply(&mut typed, arguments)?;
+    if typed.asks.is_none() {
+        let default = settings.profile.take();
+        apply_presets(&mut settings, typed.profile.or(default).as_deref())?;
     }
     apply(&mut settings, arguments)?;
     if settings.asks.is_none() {
@@ -30,7 +38,7 @@ pub(crate) fn parse(tool: Tool, arguments: &[OsString]) -> Result<Settings, Fail
 }
 
 /// Applies the flags of one line, in their order.
-fn apply(settings: &mut Settings, arguments: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn apply(settings: &mut Settings, arguments: &[OsString]) -> Result<(), Failure> {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let flag = word.to_str().and_then(|name| flags::find(settings.tool, name));
@@ -126,7 +134,8 @@ fn check_keys(settings: &Settings) -> Result<(), Failure> {
             Err(Failure::usage("Error: If keyform is set, keyfile must be also specified."))
         }
         Some("pem") => Ok(()),
-        Some(_) => Err(Failure::new("Error: Problem setting key form, it must be one of 'pem' or 'engine'.")),
+        Some(_) => Err(Failure::new("Error: Problem setting key form, it must be one of 'pem' or 'engine'.")
+            .advise("pondhawk reads 'pem' only.")),
     }
 }
 

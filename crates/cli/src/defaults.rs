@@ -6,7 +6,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 use crate::settings::Tool;
@@ -16,23 +16,29 @@ use crate::settings::Tool;
 /// # Errors
 /// The file exists and cannot be read.
 pub(crate) fn lines(tool: Tool) -> Result<Vec<Vec<OsString>>, Failure> {
-    let Some(path) = path(tool) else { return Ok(Vec::new()) };
-    match fs::read(&path) {
-        Ok(bytes) => Ok(bytes.split(|byte| *byte == b'\n').filter_map(words).collect()),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            Ok(Vec::new())
-        }
+    let Some(folder) = folder() else { return Ok(Vec::new()) };
+    lines_of(&folder.join(format!("mosquitto_{}", tool.name()))).map(Option::unwrap_or_default)
+}
+
+/// The lines of this file, or `None` if it does not exist.
+///
+/// # Errors
+/// The file exists and cannot be read.
+pub(crate) fn lines_of(path: &Path) -> Result<Option<Vec<Vec<OsString>>>, Failure> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes.split(|byte| *byte == b'\n').filter_map(words).collect())),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) => {
             Err(Failure::new(format!("Error: Unable to read \"{}\": {error}.", wire::Shown(path.display()))))
         }
     }
 }
 
-fn path(tool: Tool) -> Option<PathBuf> {
+/// The user's folder for configuration; `None` without a home directory.
+pub(crate) fn folder() -> Option<PathBuf> {
     let is_set = |value: &OsString| !value.is_empty();
     let folder = env::var_os("XDG_CONFIG_HOME").filter(is_set).map(PathBuf::from);
-    let folder = folder.or_else(|| Some(PathBuf::from(env::var_os("HOME").filter(is_set)?).join(".config")));
-    Some(folder?.join(format!("mosquitto_{}", tool.name())))
+    folder.or_else(|| Some(PathBuf::from(env::var_os("HOME").filter(is_set)?).join(".config")))
 }
 
 /// Splits a line into a flag and its value; `None` for a comment, which begins with `#`, and an empty line.

@@ -27,6 +27,7 @@ pub fn help(tool: Tool) -> String {
         text,
         "\nDefaults: one flag with its value on each line of $XDG_CONFIG_HOME/mosquitto_{0}, or\n\
          ~/.config/mosquitto_{0}; lines that begin with # are comments.\n\
+         Environment: PONDHAWK_HOST, _PORT, _USERNAME, _PASSWORD, _CAFILE, _CAPATH, _CERT, _KEY, _PROFILE.\n\
          The flags are those of mosquitto_{0}. docs/CLI.md tells more.",
         tool.name()
     );

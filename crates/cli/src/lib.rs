@@ -26,6 +26,7 @@ mod format;
 mod help;
 mod json;
 mod output;
+mod presets;
 mod probe;
 mod progress;
 mod properties;

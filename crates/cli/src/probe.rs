@@ -23,7 +23,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use tokio::time::timeout;
 
 use crate::end::signal;
-use crate::say::{complain, show};
+use crate::presets;
+use crate::say::{complain, complain_of, show};
 use crate::trust::Trust;
 use finding::{Finding, Report};
 
@@ -44,8 +45,12 @@ const DAY_SECS: u64 = 24 * 3_600;
 /// a check. Ctrl-C prints the results so far, with exit code 130.
 #[derive(Debug, Clone, Args)]
 pub struct ProbeArgs {
-    /// HOST, HOST:PORT, or a URL such as mqtts://host.
-    broker: String,
+    /// HOST, HOST:PORT, or a URL such as mqtts://host [default: PONDHAWK_HOST, or that of the profile]
+    broker: Option<String>,
+
+    /// Use the host, the user name and the certificates in ~/.config/pondhawk/profiles/NAME.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
 
     /// User name for the broker.
     #[arg(short, long, value_name = "NAME")]
@@ -73,6 +78,27 @@ pub struct ProbeArgs {
     /// Time limit for each operation, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=DAY_SECS))]
     patience: u64,
+}
+
+impl ProbeArgs {
+    /// Adds the values of environment and profile for arguments that were not given.
+    fn with_presets(mut self) -> Result<Self, crate::failure::Failure> {
+        let presets = presets::connection(self.profile.as_deref())?;
+        self.trust = self.trust.or(&presets.tls);
+        self.username = self.username.or_else(|| presets.session.user_name.clone());
+        if self.password.is_none() {
+            let password = presets.session.password.as_ref();
+            self.password = password.map(|text| String::from_utf8_lossy(text).into_owned());
+        }
+        if self.broker.is_none() {
+            self.broker = Some(presets::Broker::of(&presets, "HOST, HOST:PORT or a URL")?.url());
+        }
+        Ok(self)
+    }
+
+    fn broker(&self) -> &str {
+        self.broker.as_deref().unwrap_or_default()
+    }
 }
 
 /// The reason why a check did not succeed.
@@ -143,7 +169,14 @@ const DISAPPEARED: u8 = 3;
 
 /// Runs all checks, and prints the findings.
 pub fn run(arguments: &ProbeArgs) -> ExitCode {
-    let report = RefCell::new(Report::of(&arguments.broker));
+    let arguments = &match arguments.clone().with_presets() {
+        Ok(arguments) => arguments,
+        Err(failure) => {
+            complain_of(&failure);
+            return ExitCode::from(2);
+        }
+    };
+    let report = RefCell::new(Report::of(arguments.broker()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(async {
@@ -169,12 +202,12 @@ pub fn run(arguments: &ProbeArgs) -> ExitCode {
 
 /// Runs all checks, and adds their findings to the report as they are made.
 async fn probe(arguments: &ProbeArgs, report: &RefCell<Report>) -> Result<ExitCode, Failure> {
-    let url = if arguments.broker.contains("://") {
-        arguments.broker.clone()
+    let url = if arguments.broker().contains("://") {
+        arguments.broker().to_owned()
     } else {
-        format!("mqtt://{}", arguments.broker)
+        format!("mqtt://{}", arguments.broker())
     };
-    let endpoint: Endpoint = url.parse().map_err(|error| format!("{}: {error}", arguments.broker))?;
+    let endpoint: Endpoint = url.parse().map_err(|error| format!("{}: {error}", arguments.broker()))?;
     let has_tls = ["mqtts://", "ssl://", "tls://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
     let endpoint = match arguments.trust.tls(has_tls)? {
         Some(tls) => endpoint.tls(tls),
@@ -185,7 +218,7 @@ async fn probe(arguments: &ProbeArgs, report: &RefCell<Report>) -> Result<ExitCo
     let mut probe =
         Probe { endpoint, arguments: arguments.clone(), version: Version::V5, prefix, is_gone, progress };
     let question = if has_tls { "" } else { ", and does it speak TLS (mqtts://) there" };
-    let unanswered = |why| format!("{}: {why}; is that its port{question}?", arguments.broker);
+    let unanswered = |why| format!("{}: {why}; is that its port{question}?", arguments.broker());
     let add = |findings: Vec<Finding>| report.borrow_mut().extend(findings);
     add(offers::versions(&mut probe).await.map_err(unanswered)?);
     let said = probe.connect("first").await?;
@@ -299,7 +332,7 @@ impl Probe {
         let Ok(client) = self.connect("broom").await else { return };
         for topic in topics {
             if let Ok(nothing) = message(topic, b"", surest(&client)) {
-                let _ = self.publish(&client, &Outgoing { retain: true, ..nothing }).await;
+                let _ = self.publish(&client, &nothing.retain(true)).await;
             }
         }
         leave(client).await;
@@ -327,7 +360,7 @@ fn name(text: &str) -> Result<TopicName<'_>, Failure> {
 }
 
 fn message<'m>(topic: &'m str, payload: &'m [u8], qos: Qos) -> Result<Outgoing<'m>, Failure> {
-    Ok(Outgoing { qos, ..Outgoing::new(name(topic)?, payload) })
+    Ok(Outgoing::new(name(topic)?, payload).qos(qos))
 }
 
 /// Compares the result of a check with the broker's claim.

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use wire::Shown;
 
+use crate::failure::Failure;
+
 /// Prints text to standard output.
 pub(crate) fn show(text: impl Display) {
     let mut to = io::stdout().lock();
@@ -46,6 +48,16 @@ pub(crate) fn complain(lines: impl Display) {
         let is_late = written.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
         IS_BLOCKED.store(is_late, Ordering::Relaxed);
     }
+}
+
+/// Prints a failure of a command without Mosquitto's flags, in the style of all other commands.
+pub(crate) fn complain_of(failure: &Failure) {
+    let text = failure.text.strip_prefix("Error: ").unwrap_or(&failure.text).trim_end_matches('.');
+    let mut letters = text.chars();
+    // The first word is an ordinary word.
+    let first = letters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
+    let hint = failure.advice.as_ref().map(|advice| format!("\nhint: {advice}")).unwrap_or_default();
+    complain(format_args!("error: {first}{}{hint}", letters.as_str()));
 }
 
 /// Escapes control characters, except for line ends and tabs.

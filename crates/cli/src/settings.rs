@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
     pub(crate) response_topic: Option<String>,
+    /// Name of a profile, from which other flags come.
+    pub(crate) profile: Option<String>,
     pub(crate) debug: bool,
     pub(crate) quiet: bool,
     /// Set by `--help` and `--version`, which make all other settings irrelevant.
@@ -178,6 +180,7 @@ impl Settings {
             outgoing: Outgoing { source: None, retain: false, repeat: 1, repeat_delay: Duration::ZERO },
             incoming: Incoming::new(),
             response_topic: None,
+            profile: None,
             debug: false,
             quiet: false,
             asks: None,

@@ -19,8 +19,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::{Role, Shown, Version};
 
+use crate::failure::Failure;
 use crate::json::{Json, Style};
-use crate::say::{complain, show};
+use crate::presets::{self, Broker};
+use crate::say::{complain, complain_of, show};
 use crate::trust::Trust;
 use capture::{Capture, Conversation};
 use reading::Reading;
@@ -46,9 +48,13 @@ pub struct TapArgs {
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
 
-    /// Address of the broker.
+    /// Address of the broker [default: PONDHAWK_HOST and PONDHAWK_PORT, or those of the profile]
     #[arg(long, value_name = "HOST:PORT")]
-    to: String,
+    to: Option<String>,
+
+    /// Use the host and the certificates in ~/.config/pondhawk/profiles/NAME.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
 
     /// Print each line as a JSON object.
     #[arg(long)]
@@ -69,7 +75,15 @@ pub struct TapArgs {
 /// Forwards connections until the process is interrupted.
 pub fn run(arguments: &TapArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.and_then(|runtime| runtime.block_on(listen(arguments))) {
+    let listened = match (runtime, server(arguments)) {
+        (Ok(runtime), Ok(server)) => runtime.block_on(listen(arguments, server)),
+        (Err(error), _) => Err(error),
+        (_, Err(failure)) => {
+            complain_of(&failure);
+            return ExitCode::FAILURE;
+        }
+    };
+    match listened {
         Ok(never) => match never {},
         Err(error) => {
             complain(format_args!("error: {error}"));
@@ -78,17 +92,39 @@ pub fn run(arguments: &TapArgs) -> ExitCode {
     }
 }
 
-async fn listen(arguments: &TapArgs) -> io::Result<Infallible> {
-    let TapArgs { listen, to, capture, json, tls, trust } = arguments;
+/// The broker that arguments, environment and profile name.
+fn server(arguments: &TapArgs) -> Result<Endpoint, Failure> {
+    let TapArgs { to, profile, tls, trust, .. } = arguments;
+    let presets = presets::connection(profile.as_deref())?;
+    let (host, port, has_tls) = match to {
+        Some(to) => {
+            let (host, port) = to.rsplit_once(':').unwrap_or((to.as_str(), ""));
+            let bad = || Failure::new(format!("Error: --to {}: this is not HOST:PORT.", Shown(to)));
+            let port = port.parse().map_err(|_| bad())?;
+            (host.trim_start_matches('[').trim_end_matches(']').to_owned(), port, *tls)
+        }
+        None => {
+            let broker = Broker::of(&presets, "--to HOST:PORT")?;
+            if presets.server.websocket.is_some() {
+                let unusable = Failure::new("Error: The profile names a WebSocket, and a tap has none.");
+                return Err(unusable.advise("Give --to HOST:PORT."));
+            }
+            let has_tls = *tls || broker.is_encrypted();
+            (broker.host, broker.port, has_tls)
+        }
+    };
+    let endpoint = Endpoint::tcp(host, port);
+    let trust = trust.clone().or(&presets.tls);
+    let tls = trust.tls(has_tls).map_err(|error| Failure::new(format!("Error: {error}.")))?;
+    Ok(match tls {
+        Some(tls) => endpoint.tls(tls),
+        None => endpoint,
+    })
+}
+
+async fn listen(arguments: &TapArgs, server: Endpoint) -> io::Result<Infallible> {
+    let TapArgs { listen, capture, json, .. } = arguments;
     let at = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
-    let (host, port) =
-        to.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("--to {}: this is not HOST:PORT", Shown(to)))
-        })?;
-    let mut server = Endpoint::tcp(host.trim_start_matches('[').trim_end_matches(']'), port);
-    if let Some(tls) = trust.tls(*tls).map_err(io::Error::other)? {
-        server = server.tls(tls);
-    }
     let listener = TcpListener::bind(listen).await.map_err(|error| at(listen, error))?;
     let capture = match capture {
         Some(path) => {

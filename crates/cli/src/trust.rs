@@ -30,6 +30,25 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
+    /// Adds the values of environment and profile for flags that were not given.
+    pub(crate) fn or(self, tls: &crate::settings::Tls) -> Self {
+        let Self { cafile, capath, cert, key, insecure } = self;
+        let (cert, key) = match cert {
+            Some(_) => (cert, key),
+            None => (tls.certificate.clone(), tls.key.clone()),
+        };
+        // A flag about trust replaces the others.
+        let is_given = cafile.is_some() || capath.is_some();
+        let (ca_file, ca_directory) = (tls.ca_file.clone(), tls.ca_directory.clone());
+        Self {
+            cafile: cafile.or(ca_file.filter(|_| !is_given)),
+            capath: capath.or(ca_directory.filter(|_| !is_given)),
+            cert,
+            key,
+            insecure: insecure || tls.is_insecure,
+        }
+    }
+
     /// The configuration of TLS; `None` for a connection without TLS.
     pub(crate) fn tls(&self, has_tls: bool) -> Result<Option<Tls>, String> {
         let has_flags =

@@ -51,6 +51,18 @@ pub(super) const WHERE: &[Flag] = &[
         help: "Connect to a socket of this machine instead",
     },
     Flag {
+        names: &["--profile"],
+        tools: ALL,
+        takes: Takes::Text(
+            argument("NAME", "--profile argument given but no name specified"),
+            |settings, text| {
+                settings.profile = Some(text.to_owned());
+                Ok(())
+            },
+        ),
+        help: "Take the flags in ~/.config/pondhawk/profiles/NAME, one on each line",
+    },
+    Flag {
         names: &["-A"],
         tools: ALL,
         takes: Takes::Text(
