@@ -57,17 +57,20 @@ impl Tool {
 
     /// Whether this client is tried on this way against a behaviour of this layer.
     ///
-    /// Each client gets all behaviours of MQTT over TCP. The library also gets them over the other layers, and the tools
-    /// get all behaviours of these layers.
+    /// Each client gets all behaviours of MQTT, and of each layer that the client has. `tap` has no WebSocket, and `bench`
+    /// only TCP.
     pub(crate) fn is_tried(self, way: Way, layer: Layer) -> bool {
-        match (way, layer) {
-            (Way::Tcp, Layer::Mqtt) => true,
-            (Way::Tls | Way::WebSocket, Layer::Mqtt) => self == Self::Library,
-            (Way::Tls, Layer::Records) | (Way::WebSocket, Layer::Frames | Layer::Http) => {
-                !matches!(self, Self::Tap | Self::Bench)
-            }
-            _ => false,
-        }
+        let has_layer = match way {
+            Way::Tcp => true,
+            Way::Tls => self != Self::Bench,
+            Way::WebSocket => !matches!(self, Self::Tap | Self::Bench),
+        };
+        let is_of_way = match layer {
+            Layer::Mqtt => true,
+            Layer::Records => matches!(way, Way::Tls),
+            Layer::Frames | Layer::Http => matches!(way, Way::WebSocket),
+        };
+        has_layer && is_of_way
     }
 
     /// Whether the client has a time limit of its own, and must keep it.
@@ -126,6 +129,9 @@ impl Tool {
             Self::SubscribeJson => command.arg("sub").args(session).args(["-W", "1", "--json", "-d"]),
             Self::Request => command.arg("rr").args(session).args(["-W", "1", "-e", "answer", "-m", "x"]),
             Self::Probe => command.args(["probe", &host, "--patience", "1", "--messages", "10"]),
+            Self::Tap if matches!(way, Way::Tls) => command
+                .args(["tap", "--tls", "--listen", "127.0.0.1:0", "--to"])
+                .arg(format!("localhost:{port}")),
             Self::Tap => command.args(["tap", "--listen", "127.0.0.1:0", "--to", &address]),
             Self::Bench => {
                 command.args(["bench", "loadtest", "--conns", "2", "--messages", "10", "--version", "5"]);
