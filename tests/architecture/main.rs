@@ -111,6 +111,22 @@ fn every_dependency_has_its_reason_and_every_crate_the_workspace_lints() {
     assert_none(&findings.collect::<Vec<_>>());
 }
 
+/// Another version of Rust would be a promise that nobody checks.
+#[test]
+fn the_minimum_version_of_rust_is_the_one_that_ci_builds_with() {
+    let read = |name: &str| fs::read_to_string(root().join(name)).expect("it lies in the workspace");
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        line.map(|value| value.trim_matches([' ', '=', '"']).to_owned()).expect("there is a line for it")
+    };
+    let minimum = value(&read("Cargo.toml"), "rust-version");
+    let channel = value(&read("rust-toolchain.toml"), "channel");
+    assert_eq!(channel, format!("{minimum}.0"));
+    for page in ["crates/client/README.md", "docs/RUST.md"] {
+        assert!(read(page).contains(&format!("Rust {minimum} or later")), "{page}");
+    }
+}
+
 #[test]
 fn every_package_has_a_readme_with_its_line_for_cargo() {
     let manifests = files_in(&root().join("crates"), "toml");
