@@ -86,7 +86,7 @@ async fn converse(stream: DuplexStream, version: Version, how: u8) {
         .messages_max(4);
     let Ok(client) = Client::connect(stream, options).await else { return };
     let mut inbox = client.inbox().await.ok();
-    let question = Outgoing { qos: Qos::ExactlyOnce, ..Outgoing::new(topic!("b"), b"x") };
+    let question = Outgoing::new(topic!("b"), b"x").qos(Qos::ExactlyOnce);
     let (granted, published) =
         tokio::join!(client.subscribe(filter!("a/#"), Qos::ExactlyOnce), client.publish(&question));
     if let Ok(acknowledgement) = published {

@@ -45,16 +45,16 @@ async fn the_toy_server_serves_every_version() {
             let mut heard = frog.subscribe(filter!("pond/+/depth"), qos).await.expect("granted");
             assert_eq!(heard.granted(), Qos::AtMostOnce);
             for topic in [topic!("pond/depth"), topic!("pond/north/depth")] {
-                deliver(&frog, &Outgoing { qos, ..Outgoing::new(topic, b"7") }).await;
+                deliver(&frog, &Outgoing::new(topic, b"7").qos(qos)).await;
             }
             drop(expect(&mut heard, topic!("pond/north/depth"), b"7").await);
             // Receives what the server sends although the subscription has ended.
             let mut others = frog.inbox().await.expect("an inbox");
             frog.unsubscribe(filter!("pond/+/depth")).await.expect("there was one");
-            deliver(&frog, &Outgoing { qos, ..Outgoing::new(topic!("pond/a/depth"), b"8") }).await;
+            deliver(&frog, &Outgoing::new(topic!("pond/a/depth"), b"8").qos(qos)).await;
             // At QoS 0 the message is only sent so far. The server has handled it when it acknowledges the next
             // message. Otherwise the subscriber of the next round might receive it.
-            deliver(&frog, &Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("mark"), b"") }).await;
+            deliver(&frog, &Outgoing::new(topic!("mark"), b"").qos(Qos::AtLeastOnce)).await;
             assert!(heard.next().await.is_none());
             frog.disconnect().await.expect("everything is acknowledged");
             assert!(others.next().await.is_none(), "the server has ended the subscription");
@@ -73,7 +73,7 @@ async fn the_small_client_prints_what_is_published() {
         let frog = connect(broker.address(), Version::V3_1_1).await;
         for (topic, qos) in [topic!("news/0"), topic!("news/1"), topic!("news/2")].into_iter().zip(EVERY_QOS)
         {
-            deliver(&frog, &Outgoing { qos, ..Outgoing::new(topic, b"rain") }).await;
+            deliver(&frog, &Outgoing::new(topic, b"rain").qos(qos)).await;
         }
         frog.disconnect().await.expect("everything is acknowledged");
     })
@@ -93,7 +93,7 @@ async fn the_tracer_prints_both_ways_and_changes_nothing() {
     in_time(async {
         let frog = connect(address, Version::V5).await;
         let mut heard = frog.subscribe(filter!("a/b"), Qos::AtLeastOnce).await.expect("granted");
-        let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("a/b"), b"hey") };
+        let message = Outgoing::new(topic!("a/b"), b"hey").qos(Qos::AtLeastOnce);
         deliver(&frog, &message).await;
         drop(expect(&mut heard, topic!("a/b"), b"hey").await);
         frog.disconnect().await.expect("everything is acknowledged");
@@ -125,7 +125,7 @@ async fn the_bridge_carries_messages_with_all_that_belongs_to_them() {
             for qos in EVERY_QOS {
                 let content_type = Some(Utf8::new("text/plain").expect("a string"));
                 let properties = MessageProperties { content_type, ..MessageProperties::EMPTY };
-                deliver(here, &Outgoing { qos, properties, ..Outgoing::new(topic!("news/a"), b"rain") })
+                deliver(here, &Outgoing::new(topic!("news/a"), b"rain").qos(qos).properties(properties))
                     .await;
                 let message = hear(&mut heard).await;
                 assert_eq!(

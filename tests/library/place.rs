@@ -92,7 +92,7 @@ impl Place<'_> {
 
     /// A message at the QoS of this place.
     pub(crate) fn message<'m>(&self, topic: TopicName<'m>, payload: &'m [u8]) -> Outgoing<'m> {
-        Outgoing { qos: self.qos, ..Outgoing::new(topic, payload) }
+        Outgoing::new(topic, payload).qos(self.qos)
     }
 
     /// Publishes a message, and waits until the server has it.
@@ -102,9 +102,9 @@ impl Place<'_> {
 
     /// The same with RETAIN.
     pub(crate) async fn retain(&self, client: &Client, topic: TopicName<'_>, payload: &[u8]) {
-        deliver(client, &Outgoing { retain: true, ..self.message(topic, payload) }).await;
+        deliver(client, &self.message(topic, payload).retain(true)).await;
         // At QoS 0 that only says that it is sent: what is acknowledged behind it says that it has come.
-        deliver(client, &Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("mark"), b"") }).await;
+        deliver(client, &Outgoing::new(topic!("mark"), b"").qos(Qos::AtLeastOnce)).await;
     }
 }
 

@@ -126,11 +126,7 @@ async fn certificates_are_replaced_under_connections_without_a_failed_handshake(
             server.connect(&trusting(&authorities[count])).await.expect("the new certificate is in use");
         next.disconnect().await.expect("it is connected");
         server.connect(&trusting(&authorities[count - 1])).await.expect_err("the old one is not");
-        deliver(
-            &staying,
-            &Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("pond"), b"still here") },
-        )
-        .await;
+        deliver(&staying, &Outgoing::new(topic!("pond"), b"still here").qos(Qos::AtLeastOnce)).await;
         drop(expect(&mut heard, topic!("pond"), b"still here").await);
     }
     is_over.store(true, Ordering::Relaxed);

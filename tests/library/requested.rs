@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use client::{
-    Client, Fault, MessageProperties, Outgoing, Qos, RequestError, RequesterError, Version, filter, topic,
-};
+use client::{Client, Fault, MessageProperties, Qos, RequestError, RequesterError, Version, filter, topic};
 use pondhawk_tests::DEADLINE;
 
 use crate::place::{EVERY_QOS, KEPT, Place, Server, at_each, hear};
@@ -19,7 +17,7 @@ async fn answer(place: &Place<'_>, toad: &Client, count: usize) {
         let properties =
             MessageProperties { correlation_data: properties.correlation_data, ..MessageProperties::EMPTY };
         let payload = question.payload().to_ascii_uppercase();
-        let response = Outgoing { properties, ..place.message(topic, &payload) };
+        let response = place.message(topic, &payload).properties(properties);
         let acknowledgement = toad.publish(&response).await.expect("it is queued");
         acknowledgement.await.expect("it is taken");
     }

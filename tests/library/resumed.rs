@@ -63,7 +63,7 @@ async fn a_lost_connection_is_made_anew_with_its_session() {
             place.publish(&toad, topic!("count"), payload.as_bytes()).await;
             drop(expect(&mut heard, topic!("count"), payload.as_bytes()).await);
             // ... and one that waits for a connection.
-            deliver(&frog, &Outgoing { qos: place.qos, ..Outgoing::new(topic!("count"), b"own") }).await;
+            deliver(&frog, &Outgoing::new(topic!("count"), b"own").qos(place.qos)).await;
             drop(expect(&mut heard, topic!("count"), b"own").await);
         }
         frog.disconnect().await.expect("everything is acknowledged");

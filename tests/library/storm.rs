@@ -224,7 +224,7 @@ fn topic(place: &Place<'_>, publisher: &str, qos: Qos) -> String {
 }
 
 fn message<'m>((topic, qos): &'m (String, Qos), payload: &'m [u8]) -> Outgoing<'m> {
-    Outgoing { qos: *qos, ..Outgoing::new(TopicName::try_from(topic.as_str()).expect("a name"), payload) }
+    Outgoing::new(TopicName::try_from(topic.as_str()).expect("a name"), payload).qos(*qos)
 }
 
 /// What the subscriber has: of every publisher, by QoS.

@@ -86,7 +86,7 @@ async fn converse(address: SocketAddr) {
     let mut heard = frog.subscribe(filter!("a/b"), Qos::ExactlyOnce).await.expect("granted");
     // Larger than what is forwarded at a time.
     let payload = vec![b'x'; 100_000];
-    deliver(&frog, &Outgoing { qos: Qos::ExactlyOnce, ..Outgoing::new(topic!("a/b"), &payload) }).await;
+    deliver(&frog, &Outgoing::new(topic!("a/b"), &payload).qos(Qos::ExactlyOnce)).await;
     drop(expect(&mut heard, topic!("a/b"), &payload).await);
     frog.disconnect().await.expect("everything is acknowledged");
 }

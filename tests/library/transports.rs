@@ -114,7 +114,7 @@ pub(crate) async fn deliver_all(endpoint: Endpoint, version: Version, lengths_by
     for qos in EVERY_QOS {
         for length in lengths_bytes {
             let payload = vec![b'x'; length];
-            deliver(&frog, &Outgoing { qos, ..Outgoing::new(topic!("pond/depth"), &payload) }).await;
+            deliver(&frog, &Outgoing::new(topic!("pond/depth"), &payload).qos(qos)).await;
             assert_eq!(expect(&mut heard, topic!("pond/depth"), &payload).await.qos(), qos);
         }
     }

@@ -42,7 +42,7 @@ async fn converse(url: &str) {
     };
     match client.subscribe(filter!("t"), Qos::ExactlyOnce).await {
         Ok(mut messages) => {
-            let question = Outgoing { qos: Qos::ExactlyOnce, ..Outgoing::new(topic!("t"), b"x") };
+            let question = Outgoing::new(topic!("t"), b"x").qos(Qos::ExactlyOnce);
             if let Ok(acknowledgement) = client.publish(&question).await {
                 match timeout(PATIENCE, acknowledgement).await {
                     Ok(Err(error)) => tell(&error),

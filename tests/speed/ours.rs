@@ -12,7 +12,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 pub(crate) async fn publish(job: Job) -> Outcome {
     let client = connect(job, "publisher").await?;
     let payload = [0; PAYLOAD_BYTES];
-    let message = Outgoing { qos: qos(job), ..Outgoing::new(TopicName::try_from(TOPIC)?, &payload) };
+    let message = Outgoing::new(TopicName::try_from(TOPIC)?, &payload).qos(qos(job));
     for _ in 0..job.messages {
         drop(client.publish(&message).await?);
     }

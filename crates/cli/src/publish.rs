@@ -78,12 +78,10 @@ pub(crate) fn outgoing<'a>(
 ) -> Result<Outgoing<'a>, Failure> {
     let topic = settings.topics.last().map_or("", String::as_str);
     let topic = TopicName::new(topic).map_err(|error| Failure::new(format!("Error: {error}")))?;
-    Ok(Outgoing {
-        qos: settings.qos,
-        retain: settings.outgoing.retain,
-        properties: settings.properties.message(Command::Publish, pairs),
-        ..Outgoing::new(topic, b"")
-    })
+    Ok(Outgoing::new(topic, b"")
+        .qos(settings.qos)
+        .retain(settings.outgoing.retain)
+        .properties(settings.properties.message(Command::Publish, pairs)))
 }
 
 /// Payload of the single message; `None` if each line of the input is a message.
@@ -162,7 +160,7 @@ struct Sent {
 
 impl Publisher<'_> {
     async fn send(&self, number: u64, payload: Vec<u8>) -> Result<Sent, Failure> {
-        let sent = self.client.publish(&Outgoing { payload: &payload, ..self.like }).await;
+        let sent = self.client.publish(&self.like.payload(&payload)).await;
         let acknowledgement = sent.map_err(|error| failed(&error))?;
         Ok(Sent { number, payload, acknowledgement })
     }

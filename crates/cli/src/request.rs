@@ -58,7 +58,7 @@ async fn ask(client: &Client, inbox: &mut Inbox, request: &[u8], settings: &Sett
     }
 
     let pairs = settings.properties.pairs(Command::Publish);
-    let mut outgoing = Outgoing { payload: request, ..publish::outgoing(settings, &pairs)? };
+    let mut outgoing = publish::outgoing(settings, &pairs)?.payload(request);
     outgoing.properties.response_topic = Some(ResponseTopic(response_topic));
     let acknowledgement = client.publish(&outgoing).await.map_err(|error| publish::failed(&error))?;
     tokio::select! {

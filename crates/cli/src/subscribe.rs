@@ -159,7 +159,7 @@ impl<'a> Subscriber<'a> {
 
     /// Removes the retained message of a topic. The acknowledgement is awaited before the program ends.
     async fn remove(&self, topic: TopicName<'_>) -> Result<(), Failure> {
-        let nothing = Outgoing { qos: Qos::AtLeastOnce, retain: true, ..Outgoing::new(topic, b"") };
+        let nothing = Outgoing::new(topic, b"").qos(Qos::AtLeastOnce).retain(true);
         let sent = self.client.publish(&nothing).await;
         sent.map(drop).map_err(|error| crate::publish::failed(&error))
     }

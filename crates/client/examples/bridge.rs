@@ -29,13 +29,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (sent, acknowledged) = mpsc::channel(UNDER_WAY_MAX);
     let bridged = async {
         while let Some(message) = messages.next().await {
-            let outgoing = Outgoing {
-                topic: message.topic(),
-                payload: message.payload(),
-                qos: message.qos(),
-                retain: message.retain(),
-                properties: message.properties(),
-            };
+            let outgoing = Outgoing::new(message.topic(), message.payload())
+                .qos(message.qos())
+                .retain(message.retain())
+                .properties(message.properties());
             let acknowledgement = there.publish(&outgoing).await?;
             sent.send((message, acknowledgement)).await?;
         }

@@ -203,8 +203,7 @@ fn use_server(random: &mut Random) {
                 )
             }
             6 | 7 => {
-                let outgoing =
-                    Outgoing { qos: random.qos(), ..Outgoing::new(topic::topic!("a/topic"), b"hey") };
+                let outgoing = Outgoing::new(topic::topic!("a/topic"), b"hey").qos(random.qos());
                 let _ = program.client.publish(&outgoing, step, now, &mut program.out);
                 true
             }

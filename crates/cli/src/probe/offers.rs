@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::{
-    Client, Disconnect, DisconnectReason, Message, MessageProperties, Outgoing, Qos, RetainHandling, Server,
+    Client, Disconnect, DisconnectReason, Message, MessageProperties, Qos, RetainHandling, Server,
     SubscriptionOptions, TopicFilter, Version, Will,
 };
 
@@ -148,7 +148,7 @@ fn needs_retain(client: &Client) -> Result<(), Failure> {
 
 async fn comes_retained(probe: &Probe, client: &Client, topic: &str) -> Result<(), Failure> {
     let qos = surest(client);
-    probe.publish(client, &Outgoing { retain: true, ..message(topic, b"kept", qos)? }).await?;
+    probe.publish(client, &message(topic, b"kept", qos)?.retain(true)).await?;
     let mut messages = probe.subscribe(client, topic, qos).await?;
     let heard = probe.hear(&mut messages).await?;
     expect(&heard, b"kept")?;
@@ -183,7 +183,7 @@ async fn obeys_options(probe: &Probe, client: &Client, topic: &str) -> Result<()
     let filter = TopicFilter::try_from(topic).map_err(|error| error.to_string())?;
     let mut messages = client.subscribe_with(filter, options).await.map_err(|error| error.to_string())?;
     probe.publish(client, &message(topic, b"own", qos)?).await?;
-    let theirs = Outgoing { retain: true, ..message(topic, b"other", qos)? };
+    let theirs = message(topic, b"other", qos)?.retain(true);
     probe.publish(&other, &theirs).await?;
     let heard = probe.hear(&mut messages).await?;
     leave(other).await;
@@ -207,7 +207,7 @@ async fn expires(probe: &Probe, client: &Client, short: &str, long: &str) -> Res
         |secs| MessageProperties { message_expiry_interval_secs: Some(secs), ..MessageProperties::EMPTY };
     for (topic, secs) in [(short, 1), (long, 60)] {
         let properties = expiring(secs);
-        let kept = Outgoing { retain: true, properties, ..message(topic, b"kept", qos)? };
+        let kept = message(topic, b"kept", qos)?.retain(true).properties(properties);
         probe.publish(client, &kept).await?;
     }
     tokio::time::sleep(Duration::from_millis(2_100)).await;

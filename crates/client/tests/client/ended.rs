@@ -18,7 +18,7 @@ use wire::{ConnAck, ConnAckProperties, ConnectRefusal, Packet, PubAck, PubAckRea
 use crate::peer::{END, Peer, id, pass};
 
 fn reading(qos: Qos) -> Outgoing<'static> {
-    Outgoing { qos, ..Outgoing::new(topic!("a/b"), b"hey") }
+    Outgoing::new(topic!("a/b"), b"hey").qos(qos)
 }
 
 fn text(text: &str) -> Utf8<'_> {
@@ -222,7 +222,7 @@ async fn a_server_that_takes_nothing_any_more_is_given_up() {
     let (_peer, client) = Peer::accepted_with(Version::V5, options).await;
     let payload = vec![b'x'; 2 << 20];
     let queued = Instant::now();
-    let stuck = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("a"), &payload) };
+    let stuck = Outgoing::new(topic!("a"), &payload).qos(Qos::AtLeastOnce);
     let acknowledgement = client.publish(&stuck).await.expect("queued");
     let error = acknowledgement.await.expect_err("it is over");
     assert!(matches!(error, PublishError::Ended(Ended::TimedOut(_))), "{error}");

@@ -6,7 +6,7 @@ use wire::{PubAck, PubAckReason, PubComp, PubRec, PubRelReason};
 use crate::peer::{Peer, id};
 
 fn reading(qos: Qos) -> Outgoing<'static> {
-    Outgoing { qos, ..Outgoing::new(topic!("a/b"), b"hey") }
+    Outgoing::new(topic!("a/b"), b"hey").qos(qos)
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_connection_that_always_has_something_to_write_says_all_of_it_in_order
     let payloads: Vec<_> = (0..200_u8).map(|number| vec![number; 30_011]).collect();
     let publisher = async {
         for payload in &payloads {
-            let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("a/b"), payload) };
+            let message = Outgoing::new(topic!("a/b"), payload).qos(Qos::AtLeastOnce);
             drop(client.publish(&message).await.expect("it is queued"));
         }
     };

@@ -207,7 +207,7 @@ async fn who_disconnects_hears_of_what_is_acknowledged_behind_messages_that_nobo
     let (messages, ()) =
         tokio::join!(client.subscribe(filter!("#"), Qos::AtMostOnce), peer.suback(SubAckReason::GrantedQos0));
     let _messages = messages.expect("granted");
-    let outgoing = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("b"), b"") };
+    let outgoing = Outgoing::new(topic!("b"), b"").qos(Qos::AtLeastOnce);
     let _acknowledgement = client.publish(&outgoing).await.expect("it is queued");
     assert!(peer.next().await.contains("id=2"), "SUBSCRIBE had the first");
     for _ in 0..3 {
@@ -279,7 +279,7 @@ async fn an_acknowledgement_comes_through_messages_that_its_own_task_does_not_ta
         peer.send(publish(Qos::AtMostOnce, 0)).await;
     }
     drop(messages.next().await.expect("a message"));
-    let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("c"), b"you") };
+    let message = Outgoing::new(topic!("c"), b"you").qos(Qos::AtLeastOnce);
     let acknowledgement = client.publish(&message).await.expect("queued");
     assert_eq!(peer.next().await, "PUBLISH q1 id=3 \"c\" 3 B \"you\"");
     peer.send(PubAck::new(id(3), PubAckReason::Success)).await;
@@ -305,7 +305,7 @@ async fn what_can_neither_be_taken_nor_lost_ends_a_connection_that_waits_behind_
     for number in 1..=10 {
         peer.send(publish(Qos::AtLeastOnce, number)).await;
     }
-    let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("c"), b"you") };
+    let message = Outgoing::new(topic!("c"), b"you").qos(Qos::AtLeastOnce);
     let acknowledgement = client.publish(&message).await.expect("queued");
     assert!(peer.next().await.starts_with("PUBLISH q1 id=3"));
     peer.send(PubAck::new(id(3), PubAckReason::Success)).await;

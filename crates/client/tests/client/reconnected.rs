@@ -76,7 +76,7 @@ fn lasting() -> Options {
 }
 
 fn reading(qos: Qos) -> Outgoing<'static> {
-    Outgoing { qos, ..Outgoing::new(topic!("a/b"), b"hey") }
+    Outgoing::new(topic!("a/b"), b"hey").qos(qos)
 }
 
 #[tokio::test(start_paused = true)]

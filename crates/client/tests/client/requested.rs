@@ -20,7 +20,7 @@ async fn requester() -> (Peer, Client, Requester) {
 }
 
 fn question(qos: Qos) -> Outgoing<'static> {
-    Outgoing { qos, ..Outgoing::new(topic!("questions"), b"?") }
+    Outgoing::new(topic!("questions"), b"?").qos(qos)
 }
 
 async fn answer(peer: &mut Peer, correlation: &[u8], payload: &[u8]) {

@@ -28,7 +28,7 @@ async fn each_packet_is_shown_with_its_sender() {
         );
         peer.send(Publish::new(topic!("a"), b"hey")).await;
         drop(messages.expect("granted").next().await.expect("a message"));
-        let message = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic!("a"), b"you") };
+        let message = Outgoing::new(topic!("a"), b"you").qos(Qos::AtLeastOnce);
         let acknowledgement = client.publish(&message).await.expect("queued");
         assert!(peer.next().await.starts_with("PUBLISH"));
         peer.send(PubAck::new(id(2), PubAckReason::Success)).await;

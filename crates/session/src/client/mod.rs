@@ -17,7 +17,7 @@
 //! let event = client.handle_packet(ConnAck::accepted(false).into(), now, &mut out)?;
 //! assert!(matches!(event, Event::Connected { .. }));
 //!
-//! let reading = Outgoing { qos: Qos::AtLeastOnce, ..Outgoing::new(topic::topic!("t"), b"21.5") };
+//! let reading = Outgoing::new(topic::topic!("t"), b"21.5").qos(Qos::AtLeastOnce);
 //! client.publish(&reading, "the first reading", now, &mut out)?;
 //! assert_eq!(client.in_flight(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -113,25 +113,33 @@ impl Default for Settings {
 
 /// A message to be published.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Outgoing<'a> {
-    /// Where to.
+    /// Topic to publish to.
     pub topic: TopicName<'a>,
-    /// The message itself.
+    /// Content of the message, at most about 256 MiB (section 1.5.5).
     pub payload: &'a [u8],
-    /// How often it arrives.
+    /// QoS between this client and the server.
     pub qos: Qos,
-    /// Whether the server keeps it.
+    /// Whether the server stores the message for later subscribers (RETAIN).
     pub retain: bool,
-    /// What goes with it; MQTT 5 only. Its expiry begins now.
+    /// Properties, which need MQTT 5. A Message Expiry Interval begins when the message is published.
     pub properties: MessageProperties<'a>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// At QoS 0, not retained, without properties.
+    /// A message with QoS 0, without RETAIN and without properties.
     #[must_use]
     pub const fn new(topic: TopicName<'a>, payload: &'a [u8]) -> Self {
         let properties = MessageProperties::EMPTY;
         Self { topic, payload, qos: Qos::AtMostOnce, retain: false, properties }
+    }
+
+    /// The message with another payload.
+    #[must_use]
+    pub const fn payload(mut self, payload: &'a [u8]) -> Self {
+        self.payload = payload;
+        self
     }
 
     /// The message with this QoS. The default is QoS 0.

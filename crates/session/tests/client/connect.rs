@@ -206,11 +206,11 @@ fn what_the_server_does_not_offer_is_not_sent() {
     };
     let mut world = World::offered(Version::V5, offered);
     assert_eq!(world.publish(&outgoing(Qos::ExactlyOnce), ""), Err(PublishError::QosNotSupported));
-    let retained = pondhawk_session::client::Outgoing { retain: true, ..outgoing(Qos::AtMostOnce) };
+    let retained = outgoing(Qos::AtMostOnce).retain(true);
     assert_eq!(world.publish(&retained, ""), Err(PublishError::RetainNotSupported));
-    let long = pondhawk_session::client::Outgoing { payload: b"longer", ..outgoing(Qos::AtLeastOnce) };
+    let long = outgoing(Qos::AtLeastOnce).payload(b"longer");
     assert_eq!(world.publish(&long, ""), Err(PublishError::TooLarge));
-    let long = pondhawk_session::client::Outgoing { payload: b"and longer", ..outgoing(Qos::AtMostOnce) };
+    let long = outgoing(Qos::AtMostOnce).payload(b"and longer");
     assert_eq!(world.publish(&long, ""), Err(PublishError::TooLarge));
     let identifier = SubscribeProperties {
         subscription_identifier: wire::SubscriptionIdentifier::new(1),

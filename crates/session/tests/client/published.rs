@@ -47,7 +47,7 @@ fn the_server_is_asked_to_retain_a_message_at_every_qos() {
             (Qos::ExactlyOnce, r#"PUBLISH q2 id=1 retain "a/b" 3 B "hey""#),
         ] {
             let mut world = World::new(version);
-            let retained = pondhawk_session::client::Outgoing { retain: true, ..outgoing(qos) };
+            let retained = outgoing(qos).retain(true);
             assert!(world.publish(&retained, "").is_ok());
             assert_eq!(world.sent(), [expected]);
         }

@@ -129,7 +129,7 @@ fn an_acknowledgement_of_what_was_not_sent_again_yet_is_one() {
 fn a_message_that_was_begun_is_finished_though_it_has_expired() {
     let mut world = World::new(Version::V5);
     let properties = MessageProperties { message_expiry_interval_secs: Some(1), ..MessageProperties::EMPTY };
-    let short = pondhawk_session::client::Outgoing { properties, ..outgoing(Qos::ExactlyOnce) };
+    let short = outgoing(Qos::ExactlyOnce).properties(properties);
     world.publish(&short, "").expect("in order");
     world.now_ms += 60_000;
     world.reconnect(ConnAck::accepted(true));

@@ -37,7 +37,7 @@ pub(crate) fn connack(properties: ConnAckProperties<'_>) -> ConnAck<'_> {
 }
 
 pub(crate) fn outgoing(qos: Qos) -> Outgoing<'static> {
-    Outgoing { qos, ..Outgoing::new(topic::topic!("a/b"), b"hey") }
+    Outgoing::new(topic::topic!("a/b"), b"hey").qos(qos)
 }
 
 impl World {

@@ -64,7 +64,7 @@ impl ClientEnd {
     pub(crate) fn publish(&mut self, qos: Qos) {
         let item = self.journal.publish(qos);
         let payload = item.payload();
-        let outgoing = Outgoing { qos, ..Outgoing::new(topic::topic!("from/the/client"), &payload) };
+        let outgoing = Outgoing::new(topic::topic!("from/the/client"), &payload).qos(qos);
         self.client.publish(&outgoing, item, NOW, &mut self.output).expect("it may wait");
     }
 
