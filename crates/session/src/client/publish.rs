@@ -13,6 +13,9 @@ use crate::outbound::Stage;
 use crate::waiting::Bound;
 use crate::{Wait, Waiting};
 
+/// Largest possible Remaining Length (section 1.5.5). A longer message must not wait: it could never be sent.
+const REMAINING_BYTES_MAX: usize = 268_435_455;
+
 /// A message that was sent and is not acknowledged.
 #[derive(Debug)]
 pub(super) struct Sent<T> {
@@ -54,6 +57,9 @@ impl<T> Client<T> {
             };
             link.write_publish(&publish, now, into)?;
             return Ok(Publishing::Sent(None));
+        }
+        if outgoing.payload.len() > REMAINING_BYTES_MAX {
+            return Err(PublishError::TooLarge);
         }
         let message = Arc::new(message(outgoing, now));
         let is_ready = link.is_some_and(|link| link.has_place(self.outbound.len()));

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use pondhawk_session::client::{Event, Outgoing, PublishError, Publishing, Settings};
+use pondhawk_session::client::{Client, Event, Outgoing, PublishError, Publishing, Settings};
 use wire::{
     ConnAckProperties, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Qos, ReasonCode,
     SubscribeProperties, Version,
@@ -36,6 +36,18 @@ fn at_qos_0_a_message_is_sent_and_forgotten() {
         assert_eq!(world.sent(), ["PUBLISH q0 \"a/b\" 3 B \"hey\""]);
         assert_eq!(world.client.in_flight(), 0);
     }
+}
+
+/// A message that no packet can hold would wait for ever.
+#[test]
+fn a_message_that_is_too_large_for_any_server_does_not_wait_for_a_connection() {
+    let mut client = Client::new(Settings::default());
+    let (now, mut out) = (base::Now { monotonic_ms: 0, unix_ms: 0 }, Vec::new());
+    // The memory is not touched.
+    let payload = vec![0; 268_435_456];
+    let message = outgoing(Qos::AtLeastOnce).payload(&payload);
+    assert_eq!(client.publish(&message, "", now, &mut out), Err(PublishError::TooLarge));
+    assert_eq!((client.waiting_messages(), out.len()), (0, 0));
 }
 
 #[test]
