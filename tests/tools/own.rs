@@ -534,3 +534,32 @@ fn the_reason_behind_an_acceptance_is_told_without_escapes() {
         assert!(!ended.status.success(), "{tool}");
     }
 }
+
+#[test]
+fn an_error_about_a_value_lists_the_valid_values() {
+    for (words, advice) in [
+        (&["-V", "4"][..], "The versions are 31, 311 and 5."),
+        (&["-q", "3"], "A QoS is 0, 1 or 2."),
+        (&["-p", "0"], "A port is a number from 1 to 65535."),
+        (&["-L", "http://pond/t"], "The schemes are mqtt://, mqtts://, ws:// and wss://."),
+        (&["--proxy", "http://pond"], "The only protocol is socks5h://."),
+        (&["-D", "conect", "user-property", "a"], "The commands are connect, publish, "),
+        (&["-D", "publish", "colour", "a"], "The properties of publish are content-type, "),
+        (&["-D", "connect", "topic-alias", "1"], "The properties of connect are "),
+        (&["-D", "publish", "topic-alias", "0"], "The value is a number from 1 to 65535."),
+        (&["-D", "auth", "reason-string", "a"], "No property of auth can be set."),
+        (&["--cafile", "/dev/null", "--ciphers", "RC4"], "The ciphers of TLS 1.2 are ECDHE-ECDSA-AES256-"),
+    ] {
+        let refused = run_anywhere("pub", &[&["-t", "pond", "-m", "croak"], words].concat(), b"");
+        let said = String::from_utf8(refused.stderr).expect("text");
+        assert_eq!(refused.status.code(), Some(1), "{words:?}: {said}");
+        assert_eq!(said.lines().nth(1).map(|line| line.starts_with(advice)), Some(true), "{words:?}: {said}");
+    }
+    for (format, advice) in
+        [("%z", "The letters after % are % A C D "), ("\\z", "The letters after \\ are \\ 0 a ")]
+    {
+        let refused = run_anywhere("sub", &["-t", "pond", "-F", format], b"");
+        let said = String::from_utf8(refused.stderr).expect("text");
+        assert_eq!(said.lines().nth(1).map(|line| line.starts_with(advice)), Some(true), "{format}: {said}");
+    }
+}

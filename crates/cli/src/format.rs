@@ -54,7 +54,8 @@ impl Template {
                 b'%' => {
                     let (letter, layout) = field(&mut rest).ok_or_else(|| incomplete("format"))?;
                     if !FIELDS.contains(letter) {
-                        return Err(Failure::usage(format!("Error: Invalid format specifier '{letter}'.")));
+                        let bad = Failure::usage(format!("Error: Invalid format specifier '{letter}'."));
+                        return Err(bad.advise(format!("The letters after % are {}.", spaced(FIELDS))));
                     }
                     template.0.push(Piece::Field(letter, layout));
                 }
@@ -69,7 +70,8 @@ impl Template {
                     let letter = rest.next().map(char::from).ok_or_else(|| incomplete("escape"))?;
                     let byte = escaped(letter);
                     let byte = byte.ok_or_else(|| {
-                        Failure::usage(format!("Error: Invalid escape specifier '{letter}'."))
+                        let bad = Failure::usage(format!("Error: Invalid escape specifier '{letter}'."));
+                        bad.advise(format!("The letters after \\ are {}.", spaced(ESCAPES)))
                     })?;
                     template.push_literal(&[byte]);
                 }
@@ -155,6 +157,14 @@ fn field(rest: &mut impl Iterator<Item = u8>) -> Option<(char, Layout)> {
         layout.max = Some(digits(&mut letter)?);
     }
     Some((letter, layout))
+}
+
+/// The letters that [`escaped`] knows.
+const ESCAPES: &str = "\\0aenrtv";
+
+/// Letters with spaces between them, for a list in an error.
+fn spaced(letters: &str) -> String {
+    letters.chars().map(String::from).collect::<Vec<_>>().join(" ")
 }
 
 fn escaped(letter: char) -> Option<u8> {

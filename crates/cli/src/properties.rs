@@ -119,16 +119,27 @@ impl Properties {
         let (command_name, property_name, first) = (word()?.to_lowercase(), word()?, word()?);
         let command = Command::ALL.iter().find(|(name, _)| *name == command_name);
         if command.is_none() && !OTHERS.contains(&command_name.as_str()) {
-            return Err(Failure::usage("Error: Invalid command given in --property argument."));
+            let names: Vec<_> = Command::ALL.iter().map(|(name, _)| *name).collect();
+            let bad = Failure::usage("Error: Invalid command given in --property argument.");
+            return Err(bad.advise(format!("The commands are {}.", names.join(", "))));
         }
         let named = Property::ALL.iter().find(|property| property.as_str() == property_name);
-        let property = *named
-            .ok_or_else(|| Failure::usage("Error: Invalid property name given in --property argument."))?;
+        let advised = |failure: Failure| match command {
+            Some((name, command)) => {
+                let names: Vec<_> = command.properties().iter().map(|property| property.as_str()).collect();
+                failure.advise(format!("The properties of {name} are {}.", names.join(", ")))
+            }
+            None => failure.advise(format!("No property of {command_name} can be set.")),
+        };
+        let property = *named.ok_or_else(|| {
+            advised(Failure::usage("Error: Invalid property name given in --property argument."))
+        })?;
         let Some(&(_, command)) = command.filter(|(_, command)| command.properties().contains(&property))
         else {
-            return Err(Failure::usage(format!(
-                "Error: {property_name} property not supported for {command_name} in --property argument."
-            )));
+            let text = "property not supported for";
+            return Err(advised(Failure::usage(format!(
+                "Error: {property_name} {text} {command_name} in --property argument."
+            ))));
         };
         let value = match bounds(property) {
             Some(bounds) => Value::Number(number(first, &bounds, property_name)?),
@@ -221,7 +232,8 @@ pub(crate) fn unsubscribe<'a>(pairs: &'a [UserProperty<'a>]) -> UnsubscribePrope
 fn number(text: &str, bounds: &std::ops::RangeInclusive<u32>, name: &str) -> Result<u32, Failure> {
     let number = text.parse().ok().filter(|number| bounds.contains(number));
     number.ok_or_else(|| {
-        Failure::usage(format!("Error: Property value ({text}) out of range for property {name}."))
+        let bad = Failure::usage(format!("Error: Property value ({text}) out of range for property {name}."));
+        bad.advise(format!("The value is a number from {} to {}.", bounds.start(), bounds.end()))
     })
 }
 

@@ -109,7 +109,9 @@ fn ciphers(list: &str) -> Result<Vec<CipherSuite>, Failure> {
     let allowed = CIPHERS.iter().filter(|(name, _)| allows_all || names.contains(name));
     let mut suites: Vec<_> = allowed.map(|(_, suite)| *suite).collect();
     if suites.is_empty() {
-        return Err(Failure::new(format!("Error: Unable to set TLS ciphers. Check cipher list \"{list}\".")));
+        let bad = Failure::new(format!("Error: Unable to set TLS ciphers. Check cipher list \"{list}\"."));
+        let names: Vec<_> = CIPHERS.iter().map(|(name, _)| *name).collect();
+        return Err(bad.advise(format!("The ciphers of TLS 1.2 are {}.", names.join(", "))));
     }
     suites.extend(CIPHERS_1_3);
     Ok(suites)

@@ -50,7 +50,7 @@ pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
         Some((url.strip_prefix(scheme)?, is_encrypted, is_websocket))
     });
     let (rest, is_encrypted, is_websocket) =
-        found.ok_or_else(|| Failure::usage("Error: unsupported URL scheme."))?;
+        found.ok_or_else(|| Failure::usage("Error: unsupported URL scheme.").advise(SCHEMES))?;
     let (authority, topic) = rest
         .split_once('/')
         .filter(|(_, topic)| !topic.is_empty())
@@ -83,12 +83,20 @@ pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
     add_topic(settings, topic)
 }
 
+/// Advice after an unknown scheme.
+const SCHEMES: &str = "The schemes are mqtt://, mqtts://, ws:// and wss://.";
+
 /// Usual path of a broker's WebSocket.
 const WEBSOCKET_PATH: &str = "/mqtt";
 
 fn port(text: &str) -> Result<u16, Failure> {
     let port = text.parse().ok().filter(|port| *port > 0);
-    port.ok_or_else(|| Failure::usage(format!("Error: Invalid port given: {text}")))
+    port.ok_or_else(|| invalid_port(text))
+}
+
+/// Failure for a text that is not the number of a port.
+pub(crate) fn invalid_port(text: &str) -> Failure {
+    Failure::usage(format!("Error: Invalid port given: {text}")).advise("A port is a number from 1 to 65535.")
 }
 
 /// Default port of a SOCKS proxy.
@@ -96,9 +104,11 @@ const PROXY_PORT: u16 = 1080;
 
 impl Proxy {
     pub(crate) fn parse(url: &str) -> Result<Self, Failure> {
-        let rest = url
-            .strip_prefix("socks5h://")
-            .ok_or_else(|| Failure::usage(format!("Error: Unsupported proxy protocol: {url}")))?;
+        let unsupported = || {
+            let failure = Failure::usage(format!("Error: Unsupported proxy protocol: {url}"));
+            failure.advise("The only protocol is socks5h://.")
+        };
+        let rest = url.strip_prefix("socks5h://").ok_or_else(unsupported)?;
         let authority = Authority::parse(rest);
         let credentials = match authority.user_name {
             Some(name) => Some((decoded(name)?, decoded(authority.password.unwrap_or_default())?)),

@@ -20,7 +20,7 @@ pub(super) const WHERE: &[Flag] = &[
         names: &["-p", "--port"],
         tools: ALL,
         takes: Takes::Text(argument("PORT", "-p argument given but no port specified"), |settings, text| {
-            let bad = || Failure::usage(format!("Error: Invalid port given: {text}"));
+            let bad = || url::invalid_port(text);
             let port: u16 = number(text, bad)?;
             if port == 0 {
                 return Err(bad());
@@ -157,7 +157,10 @@ pub(super) const WHO: &[Flag] = &[
                     "mqttv31" | "31" => Version::V3_1,
                     "mqttv311" | "311" => Version::V3_1_1,
                     "mqttv5" | "5" => Version::V5,
-                    _ => return Err(Failure::usage("Error: Invalid protocol version argument given.")),
+                    _ => {
+                        let bad = Failure::usage("Error: Invalid protocol version argument given.");
+                        return Err(bad.advise("The versions are 31, 311 and 5."));
+                    }
                 };
                 Ok(())
             },
@@ -280,7 +283,7 @@ pub(super) const WILL: &[Flag] = &[
         takes: Takes::Text(
             argument("QOS", "--will-qos argument given but no will QoS specified"),
             |settings, text| {
-                settings.will.qos = qos(text, || Failure::usage(format!("Error: Invalid will QoS {text}.")))?;
+                settings.will.qos = qos(text, || format!("Error: Invalid will QoS {text}."))?;
                 Ok(())
             },
         ),

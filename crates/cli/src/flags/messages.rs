@@ -149,7 +149,7 @@ const TOPIC: Takes = Takes::Text(argument("TOPIC", "-t argument given but no top
 
 const QOS: Takes =
     Takes::Text(argument("QOS", "-q argument given but no QoS specified"), |settings, text| {
-        settings.qos = qos(text, || Failure::usage(format!("Error: Invalid QoS given: {text}")))?;
+        settings.qos = qos(text, || format!("Error: Invalid QoS given: {text}"))?;
         Ok(())
     });
 

@@ -92,10 +92,10 @@ fn number<N: std::str::FromStr>(text: &str, otherwise: impl FnOnce() -> Failure)
     text.trim().parse().map_err(|_| otherwise())
 }
 
-/// Parses a QoS, which is 0, 1 or 2.
-fn qos(text: &str, otherwise: impl FnOnce() -> Failure) -> Result<client::Qos, Failure> {
+/// Parses a QoS, which is 0, 1 or 2. `otherwise` is the text of the error.
+fn qos(text: &str, otherwise: impl FnOnce() -> String) -> Result<client::Qos, Failure> {
     let level = text.trim().parse().ok().and_then(client::Qos::from_level);
-    level.ok_or_else(otherwise)
+    level.ok_or_else(|| Failure::usage(otherwise()).advise("A QoS is 0, 1 or 2."))
 }
 
 #[cfg(test)]
