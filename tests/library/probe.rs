@@ -1,9 +1,12 @@
 //! `pondhawk probe`, at a broker that is ours and at one that is not.
 
 use std::io::{Read, Write};
-use std::process::Command;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 
-use pondhawk_tests::{Program, pondhawk};
+use pondhawk_tests::{Program, Version, pondhawk};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::place::Server;
@@ -73,10 +76,9 @@ fn a_broker_that_does_not_keep_what_it_says_fails_a_pipeline() {
     assert_eq!(report["clean"], false, "{report}");
 }
 
-/// A broker that accepts each client and crashes at the first SUBSCRIBE.
-#[test]
-fn a_broker_that_disappears_is_told_of_once() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+/// A broker that accepts each client until the first SUBSCRIBE. Then the thread ends, and returns that connection.
+fn broker_until_subscribe() -> (SocketAddr, JoinHandle<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let broker = std::thread::spawn(move || {
         loop {
@@ -88,14 +90,38 @@ fn a_broker_that_disappears_is_told_of_once() {
             let connack: &[u8] = if is_5 { &[0x20, 3, 0, 0, 0] } else { &[0x20, 2, 0, 0] };
             stream.write_all(connack).expect("CONNACK");
             if stream.read(&mut packet).expect("a packet") > 0 && packet[0] == 0x82 {
-                return;
+                return stream;
             }
         }
     });
+    (address, broker)
+}
+
+#[test]
+fn ctrl_c_prints_the_rows_so_far() {
+    let (address, broker) = broker_until_subscribe();
+    let mut command = Command::new(pondhawk());
+    command.args(["probe", &address.to_string(), "--patience", "3600"]);
+    let probe = command.stdout(Stdio::piped()).spawn().expect("it can be run");
+    // SUBSCRIBE has no answer, and the check waits.
+    let _connection = broker.join().expect("no panic");
+    kill_process(Pid::from_child(&probe), Signal::INT).expect("it runs");
+    let output = probe.wait_with_output().expect("our own child can be waited for");
+    let table = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(130), "{table}");
+    let versions = table.lines().filter(|line| line.starts_with("MQTT ") && line.contains("yes"));
+    assert_eq!(versions.count(), Version::ALL.len(), "{table}");
+    assert!(!table.lines().any(|line| line.starts_with("QoS ")), "{table}");
+}
+
+#[test]
+fn a_broker_that_disappears_is_told_of_once() {
+    let (address, broker) = broker_until_subscribe();
     let mut command = Command::new(pondhawk());
     command.args(["probe", &address.to_string(), "--messages", "1", "--patience", "5"]);
-    let output = command.output().expect("it can be run");
-    broker.join().expect("no panic");
+    let probe = command.stdout(Stdio::piped()).spawn().expect("it can be run");
+    drop(broker.join().expect("no panic"));
+    let output = probe.wait_with_output().expect("our own child can be waited for");
     let table = String::from_utf8(output.stdout).expect("text");
     assert_eq!(output.status.code(), Some(3), "{table}");
     let wrong: Vec<_> = table.lines().filter(|line| line.contains("<- wrong")).collect();
@@ -109,7 +135,7 @@ fn a_broker_that_disappears_is_told_of_once() {
 
 #[test]
 fn where_nobody_listens_nothing_is_found() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = nobody.expect("there was a free port").to_string();
     let output = Command::new(pondhawk()).args(["probe", &address]).output().expect("it can be run");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
