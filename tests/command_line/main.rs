@@ -1,5 +1,7 @@
 //! The command line of the real binary.
 
+mod pages;
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
