@@ -8,7 +8,7 @@ use wire::{
 use super::connection::Link;
 use super::{Client, Event, RequestError, violation};
 
-/// The method of a connection, and where its exchange stands.
+/// The authentication method of a connection, and the state of its exchange.
 #[derive(Debug)]
 pub(super) struct Exchange {
     method: Option<Box<str>>,
@@ -19,9 +19,9 @@ pub(super) struct Exchange {
 enum Turn {
     /// There is no exchange.
     Nobody,
-    /// The server has a step to judge.
+    /// The server judges a step.
     Server,
-    /// The application has a step to make.
+    /// The application makes a step.
     Application,
 }
 
@@ -38,7 +38,7 @@ impl Exchange {
 }
 
 impl Link {
-    /// CONNACK has the method of CONNECT, or none where that has none.
+    /// Checks that CONNACK has the method of CONNECT, or none if CONNECT had none.
     pub(super) fn check_method(&self, properties: &ConnAckProperties<'_>) -> Result<(), Violation> {
         self.is_our_method(properties.authentication_method)
     }
@@ -55,7 +55,7 @@ impl Link {
 }
 
 impl<T> Client<T> {
-    /// The next step of the authentication, after [`Event::Authenticate`].
+    /// Makes the next step of the authentication, after [`Event::Authenticate`].
     ///
     /// # Errors
     /// [`RequestError`]; then nothing was written.
@@ -68,7 +68,7 @@ impl<T> Client<T> {
         self.send_auth(AuthReason::ContinueAuthentication, Turn::Application, data, now, into)
     }
 
-    /// Begins the authentication anew, with the method of CONNECT [MQTT-4.12.1-1].
+    /// Authenticates again, with the method of CONNECT [MQTT-4.12.1-1].
     ///
     /// # Errors
     /// [`RequestError`]; then nothing was written.
@@ -118,7 +118,7 @@ impl<T> Client<T> {
             return Err(violation(link, ReasonCode::ProtocolError, statements, text));
         }
         let data = packet.properties.authentication_data;
-        // A bare AUTH says that all is well, and nothing else.
+        // An AUTH without properties reports success, and nothing else.
         let is_bare = packet.reason == AuthReason::Success && packet.properties.is_empty();
         if !is_bare {
             link.is_our_method(packet.properties.authentication_method)?;

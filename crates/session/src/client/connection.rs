@@ -1,4 +1,4 @@
-//! One connection of a client: how it begins, what the server takes on it, how it is kept alive, how it ends.
+//! One connection of a client: its beginning, the limits of the server, keep alive, and its end.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -18,43 +18,43 @@ use crate::fit::Receiver;
 use crate::ids::PacketIdMap;
 use crate::outbound::INFLIGHT_MAX;
 
-/// What belongs to one connection.
+/// State of one connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) version: Version,
-    /// CONNACK has come.
+    /// Set by CONNACK.
     pub(super) is_connected: bool,
-    /// What CONNECT asked for; before MQTT 5 it is 0 or for ever.
+    /// Session Expiry Interval of CONNECT, in seconds. Before MQTT 5: 0, or the maximum for a lasting session.
     asked_expiry_secs: u32,
-    /// How long the session outlives the connection.
+    /// Time for which the session outlives the connection, in seconds.
     expiry_secs: u32,
     keep_alive_secs: u16,
-    /// When something was last sent, and received.
+    /// Times of the last sent and the last received packet.
     sent_ms: u64,
     heard_ms: u64,
-    /// When the PINGREQ was sent that has not been answered.
+    /// Time of a PINGREQ without an answer.
     pinged_ms: Option<u64>,
     pub(super) ours: Ours,
     pub(super) server: Server,
     pub(super) incoming_aliases: IncomingAliases,
     pub(super) outgoing_aliases: OutgoingAliases,
     pub(super) exchange: Exchange,
-    /// SUBSCRIBE and UNSUBSCRIBE that have not been answered, with how many filters.
+    /// SUBSCRIBE and UNSUBSCRIBE without an answer, with their numbers of filters.
     pub(super) requests: PacketIdMap<(Kind, usize)>,
-    /// What was under way on an earlier connection and is still to be sent again.
+    /// Messages in flight on an earlier connection that are still to be sent again.
     pub(super) again: VecDeque<PacketId>,
 }
 
-/// What we have told the server that we take.
+/// Limits that CONNECT has announced to the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ours {
     pub(super) packet_bytes_max: Option<NonZeroU32>,
-    /// `None`: the version has no such number.
+    /// `None` if the version has no Receive Maximum.
     pub(super) receive_max: Option<u16>,
     pub(super) topic_alias_max: u16,
 }
 
-/// What the server takes and offers.
+/// Limits and features of the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Server {
     pub(super) packet_bytes_max: usize,
@@ -67,9 +67,11 @@ pub(super) struct Server {
 }
 
 impl<T> Client<T> {
-    /// Begins a connection: writes CONNECT. What it announces, the client keeps: Receive Maximum, Maximum Packet Size,
-    /// Topic Alias Maximum, Keep Alive. With Clean Start (Clean Session before MQTT 5) the session that there was is
-    /// over. Without, and without a client identifier, the one that the server has assigned is used again.
+    /// Begins a connection: writes CONNECT.
+    ///
+    /// The client keeps to the values that CONNECT announces: Receive Maximum, Maximum Packet Size, Topic Alias
+    /// Maximum, Keep Alive. Clean Start (Clean Session before MQTT 5) ends the earlier session. Without Clean Start, an
+    /// empty client identifier stands for the one that the server has assigned.
     ///
     /// # Errors
     /// [`ConnectError`]; then nothing has changed.
@@ -103,13 +105,13 @@ impl<T> Client<T> {
             self.discard_session();
         }
         self.client_id = connect.client_id.as_str().into();
-        // The first is 1: what is restored was sent on none of ours.
+        // The first number is 1: a restored message was not sent on any connection of this program.
         self.connections = self.connections.wrapping_add(1).max(1);
         self.link = Some(Box::new(Link::new(&connect, now)));
         Ok(())
     }
 
-    /// What the server's packets must keep to.
+    /// Limits of the server's packets.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let ours = self.link.as_ref().and_then(|link| link.ours.packet_bytes_max);
@@ -117,7 +119,7 @@ impl<T> Client<T> {
         Limits { max_packet_bytes, sender: Some(Role::Server) }
     }
 
-    /// The version that the connection speaks, if there is one.
+    /// Version of the connection; `None` without a connection.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         self.link.as_ref().map(|link| link.version)
@@ -140,7 +142,7 @@ impl<T> Client<T> {
                 self.end_link();
                 return Ok(Event::Refused { reason, properties });
             }
-            // MQTT 3.1 does not say: it is as it was asked for.
+            // CONNACK of MQTT 3.1 does not say whether there is a session. It is assumed to be as requested.
             Connected::Accepted { .. } if link.version == Version::V3_1 => self.has_session,
             Connected::Accepted { session_present } => session_present,
         };
@@ -163,11 +165,13 @@ impl<T> Client<T> {
         Ok(Event::Connected { session_present, properties })
     }
 
-    /// Ends the connection: writes DISCONNECT, after which nothing is sent, and the caller closes. With 0x00 the
-    /// server forgets the will. `session_expiry_interval_secs` changes how long the session is kept; MQTT 5 only.
+    /// Ends the connection: writes DISCONNECT. Nothing is sent afterwards, and the caller closes the stream.
+    ///
+    /// With 0x00 the server discards the will. `session_expiry_interval_secs` changes the lifetime of the session, and
+    /// needs MQTT 5.
     ///
     /// # Errors
-    /// [`DisconnectError`]; then there is still a connection.
+    /// [`DisconnectError`]; then the connection has not ended.
     pub fn disconnect(
         &mut self,
         reason: DisconnectReason,
@@ -193,8 +197,8 @@ impl<T> Client<T> {
         Ok(())
     }
 
-    /// Tells the server what it has done wrong, if the version has words for that, and ends the connection: the caller
-    /// closes it.
+    /// Reports a fault to the server, if the version has a packet for that, and ends the connection. The caller closes
+    /// the stream.
     pub fn answer(&mut self, violation: &Violation, into: &mut Vec<u8>) {
         if let Some(link) = &self.link
             && link.is_connected
@@ -205,12 +209,12 @@ impl<T> Client<T> {
         self.end_link();
     }
 
-    /// The connection is gone. The session goes on with the next one, if it was to outlive this one.
+    /// Reports the loss of the connection. A lasting session continues with the next connection.
     pub fn connection_lost(&mut self) {
         self.end_link();
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, in monotonic milliseconds.
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called, in monotonic milliseconds.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         let link = self.link.as_ref()?;
@@ -221,10 +225,11 @@ impl<T> Client<T> {
         answer_due.into_iter().chain(link.ping_due_ms()).min()
     }
 
-    /// Writes PINGREQ when nothing else was sent for three quarters of the keep alive: the rest is for its way.
+    /// Writes PINGREQ if nothing was sent for three quarters of Keep Alive. The last quarter is for the way to the
+    /// server.
     ///
     /// # Errors
-    /// [`TimedOut`]: the server has not answered in time, and the caller closes the connection.
+    /// [`TimedOut`]: the server has not answered in time, and the caller closes the stream.
     pub fn handle_timeout(&mut self, now: Now, into: &mut Vec<u8>) -> Result<(), TimedOut> {
         if self.poll_timeout().is_none_or(|due| due > now.monotonic_ms) {
             return Ok(());
@@ -245,7 +250,7 @@ impl<T> Client<T> {
         Ok(())
     }
 
-    /// The connection is over, and with it a session that was not to outlive it.
+    /// Ends the connection, and a session that was not to outlive it.
     pub(super) fn end_link(&mut self) {
         let Some(link) = self.link.take() else { return };
         self.inbound.suspend();
@@ -288,7 +293,7 @@ impl Link {
         }
     }
 
-    /// CONNACK has come, with what the server offers.
+    /// Applies CONNACK, with the limits and features of the server.
     fn accepted(&mut self, properties: &ConnAckProperties<'_>, settings: &super::Settings, now: Now) {
         self.is_connected = true;
         self.exchange.end();
@@ -301,7 +306,7 @@ impl Link {
         self.heard_ms = now.monotonic_ms;
     }
 
-    /// What the server takes.
+    /// The server as a receiver of packets.
     pub(super) fn receiver(&self) -> Receiver {
         let packet_bytes_max = self.server.packet_bytes_max;
         Receiver { version: self.version, packet_bytes_max, takes_problem_information: true }
@@ -318,7 +323,7 @@ impl Link {
         self.pinged_ms = None;
     }
 
-    /// When PINGREQ is to be sent, if nothing else is before [MQTT-3.1.2-20].
+    /// Time of the next PINGREQ, unless another packet is sent before [MQTT-3.1.2-20].
     fn ping_due_ms(&self) -> Option<u64> {
         (self.keep_alive_secs > 0).then(|| self.sent_ms + u64::from(self.keep_alive_secs) * 750)
     }

@@ -1,42 +1,43 @@
-//! What an application asks for and cannot have.
+//! Requests of an application that cannot be carried out.
 
 use std::fmt;
 
 use wire::EncodeError;
 
-/// Why a client does not connect.
+/// Reason why a client does not connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectError {
-    /// It has a connection already.
+    /// The client already has a connection.
     Connected,
-    /// Before MQTT 5 a session that lasts needs a client identifier [3.1.1: MQTT-3.1.3-7]; MQTT 3.1 always does.
+    /// Before MQTT 5 a lasting session needs a client identifier [3.1.1: MQTT-3.1.3-7]. In MQTT 3.1 each session needs
+    /// one.
     NoClientId,
-    /// The session that is to be resumed is that of another client identifier.
+    /// The session to resume belongs to another client identifier.
     OtherClient,
     /// CONNECT breaks a rule.
     Packet(EncodeError),
 }
 
-/// Why a message is not published.
+/// Reason why a message is not published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishError {
     /// At QoS 0 a message does not wait for a connection.
     NotConnected,
-    /// No more messages may wait.
+    /// The bounds of waiting messages are reached.
     Full,
     /// The server does not offer this QoS [MQTT-3.2.2-11].
     QosNotSupported,
     /// The server does not retain messages [MQTT-3.2.2-14].
     RetainNotSupported,
-    /// The server does not take packets of this size [MQTT-3.2.2-15].
+    /// The server does not allow packets of this size [MQTT-3.2.2-15], or no packet can have it.
     TooLarge,
     /// The packet breaks a rule.
     Packet(EncodeError),
-    /// The session is over; the message was under way in it.
+    /// The session has ended while the message was in flight.
     SessionEnded,
 }
 
-/// Why SUBSCRIBE, UNSUBSCRIBE or AUTH is not sent.
+/// Reason why SUBSCRIBE, UNSUBSCRIBE or AUTH is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestError {
     /// There is no connection.
@@ -49,33 +50,33 @@ pub enum RequestError {
     SubscriptionIdentifiersNotSupported,
     /// The server does not offer shared subscriptions.
     SharedSubscriptionsNotSupported,
-    /// The server does not take packets of this size [MQTT-3.2.2-15].
+    /// The server does not allow packets of this size [MQTT-3.2.2-15].
     TooLarge,
     /// CONNECT had no authentication method [MQTT-4.12.0-7].
     NoAuthenticationMethod,
-    /// It is the server's turn in the authentication.
+    /// The next step of the authentication is the server's.
     NotOurTurn,
     /// The packet breaks a rule.
     Packet(EncodeError),
 }
 
-/// Why DISCONNECT is not sent.
+/// Reason why DISCONNECT is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisconnectError {
     /// There is no connection.
     NotConnected,
-    /// A session that was to end with its connection cannot be made to last.
+    /// A session that ends with its connection cannot become a lasting one.
     NoSession,
-    /// The packet breaks a rule, or the server does not take packets of its size.
+    /// The packet breaks a rule, or the server does not allow packets of its size.
     Packet(EncodeError),
 }
 
-/// What did not come in time: the connection is of no use any more.
+/// The answer that did not arrive in time. The connection is useless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimedOut {
-    /// CONNACK.
+    /// CONNACK did not arrive within its time limit.
     Connect,
-    /// Anything, since PINGREQ was sent.
+    /// No packet has arrived within the time limit of PINGREQ.
     Ping,
 }
 

@@ -1,5 +1,5 @@
-//! Packet identifiers of a session that an earlier program has left: some may be open at the server, and nobody here knows
-//! which.
+//! Packet identifiers of a session that an earlier program has left. Some may be open at the server, and this program
+//! does not know them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,31 +8,31 @@ use wire::{PacketId, PubRel, PubRelReason};
 
 use super::Client;
 
-/// So many identifiers are released at a time.
+/// Number of identifiers that are released at a time.
 const RELEASED_AT_A_TIME: usize = 64;
 
-/// What is known of the identifiers of such a session.
+/// Knowledge about the identifiers of such a session.
 ///
-/// A message of QoS 2 under an identifier that is open would be taken for the earlier one, sent again, and lost. PUBREL
-/// ends whatever was open, or nothing; behind PUBCOMP the identifier is free. Messages wait for that.
+/// The server would take a message of QoS 2 under an open identifier for the earlier message, and the new message would
+/// be lost. PUBREL ends any open exchange, and after PUBCOMP the identifier is free. Messages wait for that.
 #[derive(Debug, Default)]
 pub(super) struct Inherited {
-    /// Those up to this one have been asked about.
+    /// The largest identifier for which PUBREL was sent.
     last: u16,
-    /// PUBREL was sent, and PUBCOMP has not come.
+    /// Identifiers with a PUBREL and without a PUBCOMP so far.
     releasing: BTreeSet<PacketId>,
-    /// Open neither at the server nor here.
+    /// Identifiers that are open neither at the server nor here.
     free: VecDeque<PacketId>,
 }
 
 impl<T> Client<T> {
-    /// Whether a message can be sent for want of nothing but a place.
+    /// Whether an identifier is ready for a new message.
     pub(super) fn has_identifier(&self) -> bool {
         let is_used = |id: &PacketId| self.link.as_ref().is_some_and(|link| link.requests.contains_key(id));
         self.inherited.as_ref().is_none_or(|inherited| inherited.free.iter().any(|id| !is_used(id)))
     }
 
-    /// An identifier for a new message; there is one that [is free](Self::has_identifier).
+    /// Takes an identifier for a new message. [`has_identifier`](Self::has_identifier) must be true.
     pub(super) fn take_identifier(&mut self) -> PacketId {
         let requests = self.link.as_ref().map(|link| &link.requests);
         let is_used = |id: PacketId| requests.is_some_and(|requests| requests.contains_key(&id));
@@ -42,14 +42,14 @@ impl<T> Client<T> {
         free.expect("it was looked whether an identifier is free")
     }
 
-    /// An exchange of ours is over.
+    /// Frees the identifier of an exchange that is over.
     pub(super) fn give_identifier_back(&mut self, packet_id: PacketId) {
         if let Some(inherited) = &mut self.inherited {
             inherited.free.push_back(packet_id);
         }
     }
 
-    /// PUBCOMP, if that is the answer to what this asked; then the identifier is free, and messages may go on.
+    /// Handles PUBCOMP if it is an answer to such a PUBREL. Then the identifier is free, and messages may continue.
     pub(super) fn is_released(&mut self, packet_id: PacketId, now: Now, into: &mut Vec<u8>) -> bool {
         let Some(inherited) = &mut self.inherited else { return false };
         if !inherited.releasing.remove(&packet_id) {
@@ -60,7 +60,7 @@ impl<T> Client<T> {
         true
     }
 
-    /// Messages wait for an identifier: releases some.
+    /// Releases some identifiers, because messages wait for one.
     pub(super) fn release_some(&mut self, into: &mut Vec<u8>) {
         let (Some(inherited), Some(link)) = (&mut self.inherited, &self.link) else { return };
         if !(link.is_connected && inherited.releasing.is_empty()) {
@@ -77,7 +77,7 @@ impl<T> Client<T> {
         }
     }
 
-    /// There is another connection: what was not answered is asked again.
+    /// Sends PUBRELs without an answer again, on another connection.
     pub(super) fn release_again(&mut self, into: &mut Vec<u8>) {
         let (Some(inherited), Some(link)) = (&self.inherited, &self.link) else { return };
         for packet_id in &inherited.releasing {

@@ -1,7 +1,7 @@
-//! The client's part of a session: connect, publish, subscribe, and go on after a connection was lost.
+//! The client's part of a session: connect, publish, subscribe, and continue after a lost connection.
 //!
-//! A [`Client`] takes what its application wants and the packets of its server, and writes the packets that follow to a
-//! buffer of the caller, who owns socket and clock:
+//! A [`Client`] accepts the requests of its application and the packets of its server. It writes the resulting packets to
+//! a buffer of the caller, who owns socket and clock:
 //!
 //! ```
 //! use base::Now;
@@ -23,13 +23,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Whose fault
-//! What the server does wrong is a [`Violation`]: [`Client::answer`] tells it, and the connection ends. What the
-//! application asks for and cannot have is the error of its own call, and nothing happens.
+//! # The party at fault
+//! A fault of the server is a [`Violation`]: [`Client::answer`] reports it to the server, and the connection ends. A request
+//! of the application that cannot be carried out is the error of its own call, and changes nothing.
 //!
 //! # Sessions that outlive the process
-//! [`Client::stored`] is what must be kept, [`Client::restore`] goes on with it. For QoS 2 to be exactly once across a
-//! crash, the bytes that a call writes may leave only when what that call changed is on disk: what follows from them
+//! [`Client::stored`] returns the state to store, and [`Client::restore`] continues with it. QoS 2 stays exactly once after a
+//! crash on one condition: the bytes that a call writes leave only when the changes of that call are on disk. A packet
 //! cannot be taken back.
 
 mod authentication;
@@ -63,36 +63,38 @@ use connection::Link;
 use inherited::Inherited;
 use publish::Sent;
 
-/// The bounds of a client, and how it acknowledges.
+/// Bounds of a client, and its way of acknowledging.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who says that a message has been accepted.
+    /// The party that accepts messages.
     pub acknowledge: Acknowledge,
-    /// So many messages of QoS 1 and 2 are under way to the server at a time, if it takes as many. At least 1.
+    /// Maximum number of messages of QoS 1 and 2 in flight to the server. The server's Receive Maximum may be lower. At
+    /// least 1.
     pub inflight_max: u16,
-    /// So many messages may wait behind them, or for a connection.
+    /// Maximum number of messages that wait behind those in flight, or for a connection.
     pub waiting_messages_max: usize,
-    /// So many bytes may they hold; one message may always wait.
+    /// Maximum size of the waiting messages, in bytes. One message may always wait.
     pub waiting_bytes_max: usize,
-    /// So many messages more than Receive Maximum allows may the server send before the connection ends for it
-    /// [MQTT-3.3.4-9]. Mosquitto 2.0 miscounts those of QoS 2 when it resumes a session with many: whoever leaves for
-    /// that is sent as many again on the next connection.
+    /// Number of messages that the server may send beyond Receive Maximum before the connection ends [MQTT-3.3.4-9].
+    ///
+    /// Mosquitto 2.0 miscounts messages of QoS 2 when it resumes a session with many. A client that ends the connection
+    /// for this reason receives as many again on the next connection.
     pub receive_excess_max: u16,
-    /// Topic aliases that are used towards a server that allows as many; 0 is none.
+    /// Maximum number of topic aliases towards the server. The server's own maximum may be lower. 0 means none.
     pub topic_alias_out_max: u16,
-    /// The server is to answer CONNECT within this time.
+    /// Time limit for the answer to CONNECT, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// The server is to answer PINGREQ within this time.
+    /// Time limit for the answer to PINGREQ, in milliseconds.
     pub ping_timeout_ms: u64,
 }
 
-/// Who says that a message has been accepted, so that PUBACK or PUBREC may leave.
+/// The party that accepts a message. PUBACK or PUBREC may then leave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// Nobody: it is accepted when it has been read.
+    /// The client accepts each message when it has read the message.
     #[default]
     AtOnce,
-    /// The application: [`Client::acknowledge`].
+    /// The application accepts messages with [`Client::acknowledge`].
     ByApplication,
 }
 
@@ -164,106 +166,108 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// What became of a message that was published.
+/// State of a message after [`Client::publish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publishing {
-    /// It is written, with this identifier; at QoS 0 it has none.
+    /// The message is written, with this identifier. At QoS 0 there is no identifier.
     Sent(Option<PacketId>),
-    /// It waits for a connection, or for its turn behind those under way; in a session that an earlier program has left,
-    /// for an identifier that is not in use there.
+    /// The message waits for a connection, or behind the messages in flight. In a session of an earlier program, it may
+    /// wait for an identifier that is not in use there.
     Waits,
 }
 
-/// What a packet of the server means to the application.
+/// Meaning of a packet from the server for the application.
 #[derive(Debug)]
 pub enum Event<'p, T> {
-    /// Nothing.
+    /// Nothing for the application.
     None,
-    /// The server has accepted the connection; what was under way is being sent again, and what waited is sent.
+    /// The server has accepted the connection. Messages in flight are sent again, and waiting messages are sent.
     Connected {
-        /// It goes on with the session that it had. If not, and we had one, that is over: see
+        /// The server has the session. If not, and the client had one, that session is over: see
         /// [`Client::next_failed`].
         session_present: bool,
-        /// What the server offers, and how much it takes; all of which the client keeps to.
+        /// Features and limits of the server. The client keeps to all of them.
         properties: ConnAckProperties<'p>,
     },
     /// The server has refused the connection, and closes it.
     Refused {
-        /// Why.
+        /// Reason code of CONNACK.
         reason: ConnectRefusal,
-        /// More about it, such as another server to use.
+        /// Further properties, such as another server to use.
         properties: ConnAckProperties<'p>,
     },
-    /// The server wants another step of the authentication: [`Client::authenticate`].
+    /// The server asks for another step of the authentication: [`Client::authenticate`].
     Authenticate {
-        /// What the method makes of it.
+        /// Data of the authentication method.
         data: Option<Binary<'p>>,
     },
     /// A re-authentication has succeeded.
     Authenticated {
-        /// What the method makes of it.
+        /// Data of the authentication method.
         data: Option<Binary<'p>>,
     },
-    /// A message.
+    /// The server has delivered a message.
     Message {
-        /// It.
+        /// The message, in the memory of the packet.
         message: Incoming<'p>,
-        /// With [`Acknowledge::ByApplication`], at QoS 1 and 2: to be acknowledged.
+        /// Receipt for [`Client::acknowledge`]: with [`Acknowledge::ByApplication`], at QoS 1 and 2.
         receipt: Option<Receipt>,
     },
-    /// A message that was received with QoS 2 will not come again: its identifier need not be kept any more.
+    /// A message that was received with QoS 2 will not come again. The program can forget its identifier.
     Released {
-        /// The identifier.
+        /// Packet identifier of the message.
         packet_id: PacketId,
     },
-    /// A message that was published with QoS 2 has arrived: it need not be kept any more, but its identifier.
+    /// The server has received a message of QoS 2. The program can forget the message, and must keep its identifier.
     Received {
-        /// The identifier.
+        /// Packet identifier of the message.
         packet_id: PacketId,
-        /// 0x00, or 0x10 if nobody gets it.
+        /// Reason code of PUBREC: 0x00, or 0x10 without subscribers.
         reason: ReasonCode,
     },
-    /// A message that was published with QoS 1 or 2 is done with.
+    /// The exchange of a message of QoS 1 or 2 is over.
     Published {
-        /// The identifier, which is free now.
+        /// Packet identifier of the message, which is free now.
         packet_id: PacketId,
-        /// What came with the message.
+        /// Tag that was given with the message.
         tag: T,
-        /// Of PUBACK or PUBREC: from 0x80 on the server has refused it, 0x10 is that nobody gets it.
+        /// Reason code of PUBACK or PUBREC. From 0x80 on, the server has refused the message. 0x10 means that there are
+        /// no subscribers.
         reason: ReasonCode,
-        /// More about it.
+        /// Further properties of the acknowledgement.
         properties: AckProperties<'p>,
     },
     /// The answer to [`Client::subscribe`].
     Subscribed(SubAck<'p>),
     /// The answer to [`Client::unsubscribe`].
     Unsubscribed(UnsubAck<'p>),
-    /// The server ends the connection, and says why.
+    /// The server ends the connection, and gives its reason.
     Disconnected(Disconnect<'p>),
 }
 
-/// A message that is to be acknowledged. It is of no use on another connection, where the message comes again.
+/// Permission to acknowledge one message. On another connection the receipt does nothing, because the message comes
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     ticket: Ticket,
     connection: u32,
 }
 
-/// A message that was to be published, and of which nothing more will be heard.
+/// A message whose exchange has ended without success.
 #[derive(Debug)]
 pub struct Failed<T> {
-    /// What came with it.
+    /// Tag that was given with the message.
     pub tag: T,
-    /// The message, to be published anew by whoever wants that; `None` if it has arrived, and only the end of its
-    /// exchange at QoS 2 was missing.
+    /// The message, so that the application can publish it again. `None` if the server has received it, and only the
+    /// end of its exchange at QoS 2 was missing.
     pub message: Option<Arc<Message>>,
-    /// It was sent without being acknowledged: the server may have it.
+    /// The message was sent and not acknowledged: the server may have it.
     pub was_sent: bool,
-    /// Why.
+    /// Reason for the failure.
     pub why: PublishError,
 }
 
-/// One session, the client's part.
+/// The client's part of one session.
 ///
 /// ```text
 ///                 connect                   CONNACK
@@ -272,31 +276,31 @@ pub struct Failed<T> {
 ///      └───────── refused, disconnect, connection_lost ──────┘
 /// ```
 ///
-/// What is published while there is no connection waits for one; at QoS 0 it is refused.
+/// Without a connection, messages of QoS 1 and 2 wait for one, and messages of QoS 0 are refused.
 ///
-/// `T` is what comes with each message and comes back with [`Event::Published`].
+/// `T` is the type of the tag of each message, which [`Event::Published`] returns.
 #[derive(Debug)]
 pub struct Client<T = ()> {
     settings: Settings,
-    /// Whose session this is; empty until the server has assigned an identifier.
+    /// Client identifier. Empty until the server has assigned one.
     client_id: Box<str>,
-    /// The server has a session for it, as far as we know.
+    /// The server has a session for this identifier, as far as the client knows.
     has_session: bool,
     outbound: Outbound<Sent<T>>,
     waiting: WaitingQueue<T>,
     inbound: Inbound,
-    /// Of a session that an earlier program has left.
+    /// State of a session that an earlier program has left; `None` for any other.
     inherited: Option<Box<Inherited>>,
-    /// Numbers what is sent, for the order in which it is sent again.
+    /// Counter for the order in which packets are sent again.
     next_order: u64,
     failed: VecDeque<Failed<T>>,
     link: Option<Box<Link>>,
-    /// Tells connections apart.
+    /// Number of connections so far, which distinguishes their receipts.
     connections: u32,
 }
 
 impl<T> Client<T> {
-    /// A client without a session.
+    /// A client without a session, and without a connection.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -314,38 +318,40 @@ impl<T> Client<T> {
         }
     }
 
-    /// Whether the server has accepted the connection, and it has not ended.
+    /// Whether the server has accepted the connection, and the connection has not ended.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_connected)
     }
 
-    /// The client identifier: the one of the last CONNECT or, if that was empty, the one that the server has assigned.
+    /// The client identifier of the last CONNECT. If that was empty, the identifier that the server has assigned.
     #[must_use]
     pub fn client_id(&self) -> &str {
         &self.client_id
     }
 
-    /// How many messages of QoS 1 and 2 are under way to the server.
+    /// Number of messages of QoS 1 and 2 that are in flight to the server.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.outbound.len()
     }
 
-    /// How many messages wait behind them, or for a connection.
+    /// Number of messages that wait behind those in flight, or for a connection.
     #[must_use]
     pub fn waiting_messages(&self) -> usize {
         self.waiting.len()
     }
 
-    /// A message that was to be published and is not, because the session has ended or because the server does not
-    /// take it; one after the other, until there is none.
+    /// Removes and returns a message that has failed, because the session has ended or the server does not allow it.
+    /// `None` if there is none.
     pub fn next_failed(&mut self) -> Option<Failed<T>> {
         self.failed.pop_front()
     }
 
-    /// Accepts a message, or refuses it, which before MQTT 5 it cannot be. PUBACKs leave in the order of the messages,
-    /// and so do PUBRECs: this one may wait for others. The receipt of an earlier connection does nothing.
+    /// Accepts or refuses a message. Before MQTT 5, a refusal counts as acceptance.
+    ///
+    /// PUBACKs leave in the order of the messages, and so do PUBRECs: this answer may wait for others. A receipt of an
+    /// earlier connection does nothing.
     pub fn acknowledge(&mut self, receipt: Receipt, reason: ReasonCode, now: base::Now, into: &mut Vec<u8>) {
         let Some(link) = &mut self.link else { return };
         if receipt.connection != self.connections || !link.is_connected {
@@ -359,7 +365,7 @@ impl<T> Client<T> {
     }
 }
 
-/// What the server has done wrong.
+/// Violation for a fault of the server after CONNECT.
 fn violation(
     link: &Link,
     reason: ReasonCode,

@@ -13,17 +13,17 @@ use crate::incoming::{Incoming, Resolved};
 use crate::outbound::Acknowledged;
 
 impl<T> Client<T> {
-    /// Takes a packet that was decoded within [`limits`](Self::limits), and writes what is to be answered.
+    /// Handles a packet that was decoded within [`limits`](Self::limits), and writes the answers.
     ///
     /// # Errors
-    /// What the server has done wrong; [`answer`](Self::answer) tells it, and the connection ends.
+    /// A fault of the server. [`answer`](Self::answer) reports it, and the connection ends.
     pub fn handle_packet<'p>(
         &mut self,
         packet: Packet<'p>,
         now: Now,
         into: &mut Vec<u8>,
     ) -> Result<Event<'p, T>, Violation> {
-        // What comes behind the end of a connection is not looked at.
+        // Packets behind the end of a connection are ignored.
         let Some(link) = &mut self.link else { return Ok(Event::None) };
         link.note_heard(now);
         if !link.is_connected && !matches!(packet, Packet::ConnAck(_) | Packet::Auth(_)) {
@@ -62,8 +62,8 @@ impl<T> Client<T> {
             Packet::PubComp(packet) if self.is_released(packet.packet_id, now, into) => Ok(Event::None),
             Packet::PubComp(packet) => {
                 let acknowledged = self.outbound.pubcomp(packet.packet_id);
-                // With PUBREC the message has arrived. That PUBCOMP does not know its identifier any more, as after a
-                // connection that was lost before an earlier PUBCOMP came, does not change that.
+                // The server has the message since PUBREC. A PUBCOMP for an unknown identifier does not change that:
+                // the connection may have been lost before an earlier PUBCOMP arrived.
                 let reason = match &acknowledged {
                     Acknowledged::Over(sent) => sent.reason,
                     _ => packet.reason.into(),
@@ -96,7 +96,7 @@ impl<T> Client<T> {
             topic => link.incoming_aliases.resolve(topic, version, ours.topic_alias_max, Role::Server)?,
         };
         let message = Incoming::new(packet, version, topic);
-        // Before MQTT 5 the client has no Receive Maximum, and more messages than identifiers are a flood.
+        // Before MQTT 5 the client has no Receive Maximum. More messages than identifiers are a flood.
         let excess_max = self.settings.receive_excess_max;
         let receive_max = Some(ours.receive_max.map_or(u16::MAX, |max| max.saturating_add(excess_max)));
         match self.inbound.publish(packet.delivery, version, receive_max) {

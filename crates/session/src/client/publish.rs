@@ -1,4 +1,4 @@
-//! From a message to its PUBLISH: at once, in its turn, and again after a reconnect.
+//! From a message to its PUBLISH: at once, later, and again after a reconnect.
 
 use std::sync::Arc;
 
@@ -19,24 +19,25 @@ const REMAINING_BYTES_MAX: usize = 268_435_455;
 /// A message that was sent and is not acknowledged.
 #[derive(Debug)]
 pub(super) struct Sent<T> {
-    /// Until PUBREC has come.
+    /// `None` after PUBREC.
     pub(super) message: Option<Arc<Message>>,
     pub(super) tag: T,
-    /// What PUBREC has said; Success until then.
+    /// Reason code of PUBREC; Success before it.
     pub(super) reason: ReasonCode,
-    /// The order of PUBLISH, and of PUBREL behind PUBREC.
+    /// Position in the order of PUBLISHes and, behind that, of PUBRELs after PUBREC.
     pub(super) order: u64,
-    /// The connection on which it was last sent.
+    /// Number of the connection on which it was last sent.
     pub(super) connection: u32,
 }
 
 impl<T> Client<T> {
-    /// Publishes a message: writes PUBLISH, or lets it wait for its turn. `tag` comes back with
-    /// [`Event::Published`](super::Event::Published) or [`next_failed`](Self::next_failed); at QoS 0, which nobody
-    /// acknowledges, it does not.
+    /// Publishes a message: writes PUBLISH, or lets the message wait.
+    ///
+    /// [`Event::Published`](super::Event::Published) or [`next_failed`](Self::next_failed) returns `tag`. At QoS 0
+    /// there is no acknowledgement, and the tag is dropped.
     ///
     /// # Errors
-    /// [`PublishError`]; then the message is not kept.
+    /// [`PublishError`]; then the message is dropped.
     pub fn publish(
         &mut self,
         outgoing: &Outgoing<'_>,
@@ -103,7 +104,7 @@ impl<T> Client<T> {
         Ok(packet_id)
     }
 
-    /// PUBREC has come: what is left to do is PUBREL.
+    /// Handles PUBREC: the message is dropped, and PUBREL remains to be sent.
     pub(super) fn received(&mut self, packet_id: PacketId, reason: ReasonCode) {
         let order = self.next_order();
         let Some((_, sent)) = self.outbound.get_mut(packet_id) else { return };
@@ -114,7 +115,7 @@ impl<T> Client<T> {
         self.not_again(packet_id, connection);
     }
 
-    /// An acknowledgement of what has not been sent again yet: it need not be.
+    /// A message that was acknowledged need not be sent again.
     pub(super) fn not_again(&mut self, packet_id: PacketId, connection: u32) {
         if connection != self.connections
             && let Some(link) = &mut self.link
@@ -128,8 +129,8 @@ impl<T> Client<T> {
         self.next_order
     }
 
-    /// A connection is there, and a session: what was under way is sent again, PUBRELs in the order of PUBRECs and
-    /// then PUBLISHes in theirs [MQTT-4.4.0-1], [MQTT-4.6.0-1], as many as the server takes now.
+    /// Continues the session on a new connection. PUBRELs are sent again in the order of PUBRECs, then PUBLISHes in
+    /// theirs [MQTT-4.4.0-1], [MQTT-4.6.0-1], as many as the server allows now.
     pub(super) fn resume(&mut self, now: Now, into: &mut Vec<u8>) {
         let Some(link) = &mut self.link else { return };
         let mut open: Vec<_> =
@@ -147,7 +148,7 @@ impl<T> Client<T> {
         self.flush(now, into);
     }
 
-    /// Sends what there is a place for: first what is to be sent again, then what waits.
+    /// Sends as many messages as the window has room for: first messages that are sent again, then waiting messages.
     pub(super) fn flush(&mut self, now: Now, into: &mut Vec<u8>) {
         self.flush_again(now, into);
         while self.link.as_ref().is_some_and(|link| link.has_place(self.outbound.len())) {
@@ -176,8 +177,8 @@ impl<T> Client<T> {
         }
     }
 
-    /// The session is over: what was under way has failed, and what was received with QoS 2 is forgotten. What has not
-    /// been sent yet goes on waiting.
+    /// Ends the session. Messages in flight fail, and received identifiers of QoS 2 are forgotten. Messages that were
+    /// not sent yet go on waiting.
     pub(super) fn discard_session(&mut self) {
         self.has_session = false;
         self.inherited = None;
@@ -213,13 +214,13 @@ impl Settings {
 }
 
 impl Link {
-    /// Whether a new message may be sent, while so many are under way [MQTT-4.9.0-2]. Those that are still to be sent
-    /// again count: new ones come behind them.
+    /// Whether the window has room for a new message [MQTT-4.9.0-2]. Messages that are still to be sent again count,
+    /// because new messages follow them.
     fn has_place(&self, in_flight: usize) -> bool {
         self.is_connected && in_flight < usize::from(self.server.window)
     }
 
-    /// Writes the PUBLISH of a message of QoS 1 or 2. `dup`: again.
+    /// Writes the PUBLISH of a message of QoS 1 or 2, with DUP if `dup` is set.
     fn send(
         &mut self,
         message: &Message,
@@ -237,7 +238,7 @@ impl Link {
         self.write_publish(&Publish { delivery, retain, ..message.publish(now) }, now, into)
     }
 
-    /// Writes PUBLISH, with an alias if that repays.
+    /// Writes PUBLISH, with a topic alias if that makes it shorter.
     fn write_publish(
         &mut self,
         publish: &Publish<'_>,
@@ -255,7 +256,7 @@ impl Link {
                 self.note_sent(true, now);
                 return Ok(());
             }
-            // A new alias makes the packet larger than it would be without.
+            // A new alias makes the packet larger than a packet without alias.
             into.truncate(start);
             self.outgoing_aliases.unsent(topic);
         }

@@ -9,10 +9,10 @@ use wire::{
 use super::connection::Link;
 use super::{Client, Event, RequestError, violation};
 
-/// So many identifiers may be in use when a request wants another: three quarters of all there are.
+/// Maximum number of identifiers in use when a request needs another: three quarters of all identifiers.
 const USED_MAX: usize = 49_152;
 
-/// What an identifier was used for.
+/// Kind of request of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Subscribe,
@@ -20,8 +20,9 @@ pub(super) enum Kind {
 }
 
 impl<T> Client<T> {
-    /// Asks for messages: writes SUBSCRIBE. [`Event::Subscribed`] has the identifier that comes back here. A request
-    /// ends with its connection, answered or not.
+    /// Subscribes: writes SUBSCRIBE. [`Event::Subscribed`] has the identifier that is returned here.
+    ///
+    /// A request ends with its connection, with or without an answer.
     ///
     /// # Errors
     /// [`RequestError`]; then nothing was written.
@@ -53,7 +54,7 @@ impl<T> Client<T> {
         Ok(packet_id)
     }
 
-    /// Ends subscriptions: writes UNSUBSCRIBE. [`Event::Unsubscribed`] has the identifier that comes back here.
+    /// Unsubscribes: writes UNSUBSCRIBE. [`Event::Unsubscribed`] has the identifier that is returned here.
     ///
     /// # Errors
     /// [`RequestError`]; then nothing was written.
@@ -73,7 +74,7 @@ impl<T> Client<T> {
         Ok(packet_id)
     }
 
-    /// An identifier that neither a message nor a request uses [MQTT-2.2.1-3].
+    /// Finds an identifier that neither a message nor a request uses [MQTT-2.2.1-3].
     fn request_id(&mut self) -> Result<PacketId, RequestError> {
         let Some(link) = self.link.as_ref().filter(|link| link.is_connected) else {
             return Err(RequestError::NotConnected);
@@ -112,7 +113,7 @@ impl Link {
         Ok(())
     }
 
-    /// `count` is how many codes an answer has, where the version has any.
+    /// `count` is the number of reason codes in the answer, where the version has any.
     fn answered(
         &mut self,
         packet_id: PacketId,

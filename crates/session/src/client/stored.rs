@@ -1,4 +1,4 @@
-//! What of a session must be kept for it to outlive the process.
+//! State of a session that must be stored, so that the session outlives the process.
 
 use std::sync::Arc;
 
@@ -11,35 +11,36 @@ use crate::outbound::Stage;
 use crate::waiting::Bound;
 use crate::{Wait, Waiting};
 
-/// A session without a connection, to be kept anywhere.
+/// A session without a connection, which the caller can store.
 ///
-/// One with nothing but a client identifier stands for a session that the server has and of which nothing is known here:
-/// then it [is inherited](Self::is_inherited).
+/// A session with only a client identifier stands for a session of the server of which nothing is known here: then it
+/// [is inherited](Self::is_inherited).
 #[derive(Debug, Clone)]
 pub struct Stored<T> {
-    /// Whose session it is.
+    /// Client identifier of the session.
     pub client_id: Box<str>,
-    /// The server has a session for it, as far as we know.
+    /// The server has a session for this identifier, as far as the client knows.
     pub has_session: bool,
-    /// An earlier program has left that session, and more packet identifiers may be open at the server than are known
-    /// here. Each is released before a message gets it, so that the server takes no message for an earlier one.
+    /// An earlier program has left this session, and the server may have more open packet identifiers than are known
+    /// here. Each is released before a message gets it, so that the server does not take the message for an earlier
+    /// one.
     pub is_inherited: bool,
-    /// What was published with QoS 1 and 2 and is not acknowledged, in the order in which it is sent again.
+    /// Messages of QoS 1 and 2 without an acknowledgement, in the order in which they are sent again.
     pub under_way: Vec<StoredMessage<T>>,
-    /// What has not been sent yet, in order.
+    /// Messages that were not sent yet, in their order.
     pub waiting: Vec<Waiting<T>>,
-    /// What was accepted with QoS 2 and is not released.
+    /// Identifiers of messages that were accepted with QoS 2 and not released.
     pub unreleased: Vec<PacketId>,
 }
 
 /// A message that was published and is not acknowledged.
 #[derive(Debug, Clone)]
 pub struct StoredMessage<T> {
-    /// Its identifier.
+    /// Packet identifier of the message.
     pub packet_id: PacketId,
     /// The message; `None` once PUBREC has come for it.
     pub message: Option<Arc<Message>>,
-    /// What came with it.
+    /// Tag that was given with the message.
     pub tag: T,
 }
 
@@ -88,7 +89,7 @@ impl<T> Client<T> {
         self.inbound.unreleased()
     }
 
-    /// What must be kept of the session, as it is now.
+    /// The current state of the session that must be stored.
     #[must_use]
     pub fn stored(&self) -> Stored<T>
     where
@@ -110,7 +111,7 @@ impl<T> Client<T> {
         }
     }
 
-    /// Goes on with a session that was kept. Everything in it is taken over, also beyond the bounds.
+    /// Continues with a stored session. All of its messages are accepted, also beyond the bounds.
     #[must_use]
     pub fn restore(stored: Stored<T>, settings: Settings) -> Self {
         let mut client = Self::new(settings);
