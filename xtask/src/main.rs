@@ -61,6 +61,7 @@ cargo xtask COMMAND
   words --write   lower the counts that CI allows to those of now
   words --unchanged REVISION [PATH…]
                   whether sources differ from that revision in comments alone
+  semver REVISION report changes of public items since that revision that the version numbers do not allow
   deny            check licences and sources of all dependencies with cargo-deny
   help            this
 
@@ -106,6 +107,10 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
         "sim" => return sim::run(&house, rest),
         "words" => return words::run(&house, rest),
         "mutants" => return mutants::run(&house, rest),
+        "semver" => {
+            let [revision] = rest else { return Err("semver takes a REVISION, such as a tag".to_owned()) };
+            report.step("semver", |log| tools::semver(&house, revision, log));
+        }
         "deny" => report.step("deny", |log| tools::deny(&house, log)),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -161,6 +161,15 @@ pub(crate) fn cargo_program(house: &House, name: &str, log: &mut Log) -> Result<
     Ok(program)
 }
 
+/// Compares the public items of all packages with those of a revision, and reports incompatible changes.
+///
+/// # Errors
+/// If cargo-semver-checks cannot be built, or finds a change that the version numbers do not allow.
+pub(crate) fn semver(house: &House, revision: &str, log: &mut Log) -> Result<(), String> {
+    let program = cargo_program(house, "cargo-semver-checks", log)?;
+    log.run(house.command(program).args(["semver-checks", "--workspace", "--baseline-rev", revision]))
+}
+
 /// Checks licences, sources and duplicates of all dependencies.
 ///
 /// # Errors
