@@ -9,21 +9,21 @@ use wire::{PublishTopic, ReasonCode, Role, TopicAlias, Version, Violation};
 
 use crate::incoming::Resolved;
 
-/// The aliases that the peer has set up on its connection.
+/// Topic aliases of the peer on its connection.
 #[derive(Debug, Default)]
 pub(crate) struct IncomingAliases {
     names: Vec<Option<Arc<TopicNameBuf>>>,
-    /// What the names take, in bytes.
+    /// Sum of the lengths of the names, in bytes.
     bytes: usize,
 }
 
 impl IncomingAliases {
-    /// What they hold of memory, about.
+    /// Approximate memory of the names and their table, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes + self.names.capacity() * size_of::<Option<Arc<TopicNameBuf>>>()
     }
 
-    /// Finds out where a PUBLISH goes, and remembers what it says about its alias.
+    /// Finds the topic of a PUBLISH, and stores a new alias.
     pub(crate) fn resolve<'p>(
         &mut self,
         topic: PublishTopic<'p>,
@@ -72,23 +72,23 @@ fn too_high(version: Version, sender: Role) -> Violation {
     Violation::after_connect(version, ReasonCode::TopicAliasInvalid, statements, text)
 }
 
-/// An alias costs three bytes, its first use the name as well: shorter names do not repay it.
+/// Minimum length of a name with an alias, in bytes. An alias takes three bytes, and its first use also takes the name.
 const REPAYING_BYTES: usize = 8;
-/// More aliases than this are not used, so that looking through them takes next to nothing.
+/// Maximum number of aliases in use. A search through them must cost next to nothing.
 const ALIASES_MAX: u16 = 64;
-/// So many names are remembered as seen once.
+/// Number of names that are remembered after their first use.
 const SEEN: usize = 32;
-/// A name that was used so often is asked as often before it gives way to another.
+/// Maximum use count of a name. A name with this count is challenged as often before another replaces it.
 const CREDIT_MAX: u8 = 15;
 
-/// The aliases that we have set up on a connection, for names that come again and again.
+/// Our own topic aliases on a connection, for repeated names.
 #[derive(Debug)]
 pub(crate) struct OutgoingAliases {
-    /// In the order of their aliases, from 1 on.
+    /// Names in the order of their aliases, from 1 on.
     names: Vec<Name>,
-    /// Hashes of names that came once, each in the only place it may have.
+    /// Hashes of names that were used once, each at its only possible index.
     seen: [u32; SEEN],
-    /// Whose turn it is to give way.
+    /// Index of the next name to be challenged.
     hand: u16,
     alias_max: u16,
 }
@@ -97,7 +97,7 @@ pub(crate) struct OutgoingAliases {
 struct Name {
     hash: u32,
     text: Box<str>,
-    /// Falls each time another name asks for this alias, rises with each use.
+    /// Count that falls when another name needs an alias, and rises with each use.
     credit: u8,
 }
 
@@ -106,7 +106,8 @@ impl OutgoingAliases {
         Self { names: Vec::new(), seen: [0; SEEN], hand: 0, alias_max: alias_max.min(ALIASES_MAX) }
     }
 
-    /// How a PUBLISH to this topic says so. The packet must be written: the peer learns a new alias from it.
+    /// Topic or alias for a PUBLISH to this topic. The packet must be written, because the peer learns a new alias from
+    /// it.
     pub(crate) fn outgoing<'t>(&mut self, topic: TopicName<'t>) -> PublishTopic<'t> {
         let text = topic.as_str();
         if text.len() < REPAYING_BYTES || self.alias_max == 0 {
@@ -135,17 +136,17 @@ impl OutgoingAliases {
         alias.map_or(PublishTopic::Name(topic), |alias| PublishTopic::NameWithAlias(topic, alias))
     }
 
-    /// A packet with this topic was not written: the peer does not know its alias.
+    /// Reports that a packet with this topic was not written: the peer does not know its alias.
     pub(crate) fn unsent(&mut self, topic: PublishTopic<'_>) {
         if let PublishTopic::NameWithAlias(_, alias) = topic
             && let Some(name) = self.names.get_mut(usize::from(alias.value() - 1))
         {
-            // No name is as short as that.
+            // An empty name never has an alias.
             *name = Name { hash: 0, text: "".into(), credit: 0 };
         }
     }
 
-    /// Where a new name may stand, counted from 0.
+    /// Index for a new name, from 0 on.
     fn place(&mut self) -> Option<u16> {
         let count = u16::try_from(self.names.len()).unwrap_or(self.alias_max);
         if count < self.alias_max {

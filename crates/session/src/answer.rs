@@ -1,4 +1,4 @@
-//! What the client is told: answers in their order, what it has done wrong, why its connection ends.
+//! Answers to the client: acknowledgements in their order, violations, and the reason for the end of its connection.
 
 use base::{Now, Ticket};
 use wire::{
@@ -10,26 +10,27 @@ use crate::Session;
 use crate::fit::Receiver;
 use crate::session::State;
 
-/// An answer is held back for so long at most: a publisher is slowed down, never stopped.
+/// Maximum delay of an answer, in milliseconds: a publisher is slowed down and never stopped.
 const HOLD_MS_MAX: u64 = 1_000;
 
-/// What is said beside a reason. What the client does not take is left out.
+/// Details beside a reason code. Details that the client does not accept are left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Details<'a> {
-    /// For people who look for the cause.
+    /// Explanation for people.
     pub reason_string: Option<Utf8<'a>>,
     /// Another server to use.
     pub server_reference: Option<Utf8<'a>>,
-    /// Anything else.
+    /// Further details, as pairs.
     pub user_properties: UserProperties<'a>,
 }
 
 impl<T> Session<T> {
-    /// What a ticket stands for is true, or was refused: its answer leaves, and with it those that waited for it.
-    /// Answers of one kind leave in the order of what they answer. A ticket that was completed before, or is of
-    /// another connection, does nothing.
+    /// Completes a ticket: its operation is done, or was refused.
     ///
-    /// Before MQTT 5 an answer cannot refuse, and says that all is well.
+    /// The answer leaves, together with answers that waited for it. Answers of one kind leave in the order of their
+    /// packets. A ticket that was completed before, or that belongs to another connection, does nothing.
+    ///
+    /// Before MQTT 5 an answer cannot refuse, and reports success.
     pub fn complete(&mut self, ticket: Ticket, reason: ReasonCode, into: &mut Vec<u8>) {
         let (State::Connected, Some(version)) = (&self.state, self.version) else { return };
         match ticket {
@@ -54,16 +55,16 @@ impl<T> Session<T> {
         }
     }
 
-    /// The PUBLISH that was handled last is not taken: it is not answered on this connection, and its client sends it again
-    /// on the next one.
+    /// Drops the last handled PUBLISH: it gets no answer on this connection, and its client sends it again on the next
+    /// one.
     pub fn ignore(&mut self, ticket: Ticket) {
         if let Some(inbound) = &mut self.inbound {
             inbound.ignore(ticket);
         }
     }
 
-    /// PUBACK and PUBREC wait from now on, until [`release_answers`](Self::release_answers) or for one second,
-    /// whichever is first: back pressure for those who publish with QoS 1 and 2.
+    /// Holds back PUBACK and PUBREC until [`release_answers`](Self::release_answers), at most one second. This is back
+    /// pressure for publishers with QoS 1 and 2.
     pub fn hold_answers(&mut self, now: Now) {
         self.inbound.get_or_insert_default().hold(now.monotonic_ms + HOLD_MS_MAX);
     }
@@ -74,7 +75,7 @@ impl<T> Session<T> {
         self.inbound.as_ref().is_some_and(|inbound| inbound.held_until_ms().is_some())
     }
 
-    /// Answers that were held back leave.
+    /// Sends the answers that were held back.
     pub fn release_answers(&mut self, into: &mut Vec<u8>) {
         if let (Some(inbound), Some(version)) = (&mut self.inbound, self.version) {
             inbound.unhold();
@@ -82,16 +83,18 @@ impl<T> Session<T> {
         }
     }
 
-    /// Answers that we owe. Where the version has no Receive Maximum, this is what bounds them: who does not read
-    /// more while there are many is not sent more.
+    /// Number of answers that are owed. Versions without Receive Maximum have no other bound: a client with many owed
+    /// answers is not read.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.inbound.as_ref().map_or(0, |inbound| inbound.unanswered())
     }
 
-    /// Writes a packet as the client takes it: reason string and user properties are left out where it does not want
-    /// them, or where the packet would be too large with them. Whether it was written: not if it is larger than the
-    /// client takes, and not where nothing is to be sent: before CONNACK, and after DISCONNECT has come.
+    /// Writes a packet in the form that the client accepts.
+    ///
+    /// Reason String and User Properties are left out if the client does not want them, or if the packet would be too
+    /// large with them. Returns whether the packet was written. It is not written if it is too large, before CONNACK,
+    /// and after DISCONNECT.
     pub fn write(&self, packet: &Packet<'_>, into: &mut Vec<u8>) -> bool {
         let Some(version) = self.version else { return false };
         let may_be_sent = match self.state {
@@ -113,8 +116,7 @@ impl<T> Session<T> {
         receiver.write(packet, into)
     }
 
-    /// Writes what the peer is told of its violation, if its version has words for that and it takes a packet of
-    /// that size.
+    /// Writes the report of a violation, if the version has a packet for it and the peer accepts the size.
     pub fn answer(&self, violation: &Violation, into: &mut Vec<u8>) {
         let refuse = |reason: DisconnectReason| ConnectRefusal::try_from(reason.reason()).ok();
         let (version, packet) = match (violation.answer, &self.state) {
@@ -128,20 +130,21 @@ impl<T> Session<T> {
             (Answer::Disconnect(_), _) | (Answer::Nothing, _) => return,
         };
         let start = into.len();
-        // What cannot be said in the version is not said: the connection is closed in any case.
+        // Without a packet for it in this version, nothing is written. The connection is closed in any case.
         let _ = Packet::encode(&packet, version, into);
         if into.len() - start > self.packet_bytes_max() {
             into.truncate(start);
         }
     }
 
-    /// The packet that tells the peer why the server ends the connection, if its version has one.
+    /// The packet with the reason for which the server ends the connection, if the version has one.
     #[must_use]
     pub fn disconnect(&self, reason: DisconnectReason) -> Option<Packet<'static>> {
         self.disconnect_with(reason, &Details::default())
     }
 
-    /// The same with more about it; [`write`](Self::write) leaves out what the client does not take.
+    /// Like [`disconnect`](Self::disconnect), with details. [`write`](Self::write) leaves out details that the client
+    /// does not accept.
     #[must_use]
     pub fn disconnect_with<'a>(&self, reason: DisconnectReason, details: &Details<'a>) -> Option<Packet<'a>> {
         let Details { reason_string, server_reference, user_properties } = *details;

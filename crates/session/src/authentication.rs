@@ -1,4 +1,4 @@
-//! Enhanced authentication (MQTT 5.0, 4.12): AUTH packets between the client and an authenticator outside.
+//! Enhanced authentication (MQTT 5.0, 4.12): AUTH packets between the client and an external authenticator.
 
 use wire::{
     Auth, AuthProperties, AuthReason, Binary, Connect, ConnectRefusal, ReasonCode, Utf8, Version, Violation,
@@ -10,47 +10,47 @@ use crate::{Session, Settings};
 /// One step of an exchange, from the client to the authenticator.
 #[derive(Debug, Clone, Copy)]
 pub struct AuthenticationStep<'p> {
-    /// The CONNECT that began it, with its first step; it is claimed only when the exchange has succeeded, so what is
-    /// needed of it then must be kept. `None`: a later step, or a re-authentication.
+    /// CONNECT, for the first step. The client identifier is claimed only when the exchange has succeeded, so the
+    /// caller must keep its fields. `None` for a later step, or for a re-authentication.
     pub connect: Option<Connect<'p>>,
     /// One of [`Settings::authentication_methods`].
     pub method: Utf8<'p>,
-    /// What the method makes of it.
+    /// Data of the authentication method.
     pub data: Option<Binary<'p>>,
 }
 
-/// What the authenticator says to a step.
+/// The authenticator's answer to a step.
 #[derive(Debug, Clone, Copy)]
 pub enum AuthenticationOutcome<'a> {
     /// Another step is needed.
     Continue(Option<Binary<'a>>),
-    /// The client is who it says it is.
+    /// The client is authenticated.
     Success(Option<Binary<'a>>),
-    /// It is not.
+    /// The client is refused.
     Failure(ConnectRefusal),
 }
 
-/// What follows from an [`AuthenticationOutcome`].
+/// Consequence of an [`AuthenticationOutcome`].
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authenticated {
-    /// The client has been asked for the next step.
+    /// The client was asked for the next step.
     Continues,
     /// The client identifier of CONNECT may be claimed.
     Claims,
-    /// The client that is connected has authenticated itself anew.
+    /// A connected client has authenticated itself again.
     Again,
-    /// The connection ends; [`Session::answer`] tells the client why.
+    /// The connection ends, and [`Session::answer`] gives the client the reason.
     Refused(Violation),
 }
 
-/// The method of a connection, and where its exchange stands.
+/// The authentication method of a connection, and the state of its exchange.
 #[derive(Debug)]
 pub(crate) struct Authentication {
     method: Box<str>,
     turn: Turn,
     rounds: u8,
-    /// Of the outcome, for CONNACK.
+    /// Data of the outcome, for CONNACK.
     data: Option<Box<[u8]>>,
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Authentication {
 enum Turn {
     /// There is no exchange.
     Nobody,
-    /// The authenticator has a step to judge.
+    /// The authenticator judges a step.
     Authenticator,
-    /// AUTH is to come.
+    /// The next AUTH of the client is expected.
     Client,
 }
 
@@ -70,7 +70,7 @@ impl Authentication {
         Some(Box::new(Self { method, turn: Turn::Authenticator, rounds: 0, data: None }))
     }
 
-    /// Whether the authenticator has a step to judge.
+    /// Whether the authenticator judges a step.
     pub(crate) fn is_judging(&self) -> bool {
         self.turn == Turn::Authenticator
     }
@@ -83,7 +83,7 @@ impl Authentication {
         self.data.as_deref()
     }
 
-    /// Takes an AUTH. `is_connected`: CONNACK has been sent.
+    /// Handles an AUTH. `is_connected`: CONNACK was sent.
     pub(crate) fn step<'p>(
         &mut self,
         auth: &Auth<'p>,
@@ -119,7 +119,7 @@ impl Authentication {
 }
 
 impl<T> Session<T> {
-    /// The authenticator's answer to [`Request::Authenticate`](crate::Request::Authenticate).
+    /// Applies the authenticator's answer to [`Request::Authenticate`](crate::Request::Authenticate).
     pub fn authenticated(&mut self, outcome: AuthenticationOutcome<'_>, into: &mut Vec<u8>) -> Authenticated {
         let is_connected = self.is_connected();
         let refused = |reason| Authenticated::Refused(failure(reason, is_connected));
@@ -141,7 +141,7 @@ impl<T> Session<T> {
                 ..AuthProperties::EMPTY
             },
         };
-        // The outcome of the exchange before CONNACK is in CONNACK.
+        // CONNACK reports the outcome of an exchange before CONNACK.
         let is_written = (is_over && !is_connected) || self.write(&packet.into(), into);
         if is_over && !is_connected {
             authentication.data = data.map(|data| data.as_bytes().into());
@@ -161,7 +161,7 @@ impl<T> Session<T> {
     }
 }
 
-/// A failed exchange [MQTT-4.12.0-4], [MQTT-4.12.1-2].
+/// Ends a failed exchange [MQTT-4.12.0-4], [MQTT-4.12.1-2].
 fn failure(reason: ConnectRefusal, is_connected: bool) -> Violation {
     let text = "the authentication has failed";
     if is_connected {

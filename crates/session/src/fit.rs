@@ -1,21 +1,23 @@
-//! What may be left out of a packet that is too large for its receiver, or that it does not want to have.
+//! Packets without the optional parts that their receiver does not accept.
 
 use wire::{AckProperties, Packet, UserProperties, Version};
 
-/// What the receiver of our packets takes.
+/// Limits of the receiver of our packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Receiver {
     pub(crate) version: Version,
-    /// The longest packet, fixed header included.
+    /// Maximum size of a packet, with its fixed header, in bytes.
     pub(crate) packet_bytes_max: usize,
-    /// Whether reason strings and user properties may be in any packet [MQTT-3.1.2-29].
+    /// Whether the receiver accepts Reason String and User Properties in any packet [MQTT-3.1.2-29].
     pub(crate) takes_problem_information: bool,
 }
 
 impl Receiver {
-    /// Writes a packet. Reason string and user properties of the packets that only explain themselves with them are
-    /// left out where the receiver does not take them, or where the packet is too large with them: first the reason
-    /// string. Whether the packet was written: not if it is too large even so, or if the version does not have it.
+    /// Writes a packet. Returns whether it was written: not if it is too large in any form, or if the version does not
+    /// have it.
+    ///
+    /// Reason String and User Properties are left out of packets that contain them for explanation only, if the
+    /// receiver does not accept them, or if the packet is too large with them. The Reason String is left out first.
     pub(crate) fn write(self, packet: &Packet<'_>, into: &mut Vec<u8>) -> bool {
         let start = into.len();
         let fits = |into: &Vec<u8>| into.len() - start <= self.packet_bytes_max;

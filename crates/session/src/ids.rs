@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 use wire::PacketId;
 
-/// What is known of packet identifiers that are in use. It keeps its memory, so that messages that come and go cost
-/// none. There are so few identifiers that nobody can choose a slow set of them: the hash needs no key.
+/// Map of the packet identifiers in use. It keeps its memory, so that changes cost no allocation. The hash needs no
+/// key: with so few identifiers, nobody can choose a slow set.
 pub(crate) type PacketIdMap<V> = HashMap<PacketId, V, FixedState>;
 
-/// The identifier behind this one.
+/// The next identifier; 1 after the last.
 pub(crate) fn after(packet_id: PacketId) -> PacketId {
     PacketId::new(packet_id.value().wrapping_add(1)).unwrap_or(PacketId::MIN)
 }

@@ -1,15 +1,14 @@
-//! Answers of one kind, which leave in the order of what they answer [MQTT-4.6.0-2] to [MQTT-4.6.0-4].
+//! Answers of one kind, which leave in the order of their packets [MQTT-4.6.0-2] to [MQTT-4.6.0-4].
 
 use std::collections::VecDeque;
 
 use wire::PacketId;
 
-/// Answers that are owed. Each gets its outcome in its own time; what stands before it must have one too before it
-/// may leave.
+/// Owed answers in their order. Each gets its outcome at any time, and leaves after all answers before it.
 #[derive(Debug)]
 pub(crate) struct InOrder<R> {
     owed: VecDeque<(PacketId, Option<R>)>,
-    /// So many at the front have their outcome and wait for [`pop`](Self::pop).
+    /// Number of answers at the front that have their outcome and wait for [`pop`](Self::pop).
     ready: usize,
 }
 
@@ -20,23 +19,23 @@ impl<R> Default for InOrder<R> {
 }
 
 impl<R: Copy> InOrder<R> {
-    /// One more answer is owed.
+    /// Adds an owed answer without an outcome.
     pub(crate) fn push(&mut self, packet_id: PacketId) {
         self.owed.push_back((packet_id, None));
     }
 
-    /// One more answer is owed, and its outcome is known.
+    /// Adds an owed answer with its outcome.
     pub(crate) fn push_complete(&mut self, packet_id: PacketId, outcome: R) {
         self.owed.push_back((packet_id, Some(outcome)));
         self.advance();
     }
 
-    /// The answer that was owed last is not owed any more, if it has this identifier and no outcome.
+    /// Removes the last answer, if it has this identifier and no outcome.
     pub(crate) fn take_back(&mut self, packet_id: PacketId) {
         self.owed.pop_back_if(|owed| owed.0 == packet_id && owed.1.is_none());
     }
 
-    /// The outcome of the first answer with this identifier that has none. Whether there was one.
+    /// Sets the outcome of the first answer with this identifier and without an outcome. Returns whether there was one.
     pub(crate) fn complete(&mut self, packet_id: PacketId, outcome: R) -> bool {
         let Some(found) = self.find(packet_id) else { return false };
         self.owed[found].1 = Some(outcome);
@@ -44,7 +43,7 @@ impl<R: Copy> InOrder<R> {
         true
     }
 
-    /// The next answer that may leave.
+    /// Removes the next answer that may leave.
     pub(crate) fn pop(&mut self) -> Option<(PacketId, R)> {
         self.ready = self.ready.checked_sub(1)?;
         let (packet_id, outcome) = self.owed.pop_front()?;
@@ -55,8 +54,8 @@ impl<R: Copy> InOrder<R> {
         self.owed.len()
     }
 
-    /// Outcomes come in order, but for those that come at once: first and last are where they are looked for
-    /// first. Otherwise it is a walk over what the peer may have unanswered.
+    /// Outcomes arrive in order, except those that are known at once: the first and the last answer are checked first.
+    /// Otherwise all unanswered packets of the peer are searched.
     fn find(&self, packet_id: PacketId) -> Option<usize> {
         let is_it = |owed: &(PacketId, Option<R>)| owed.0 == packet_id && owed.1.is_none();
         if self.owed.get(self.ready).is_some_and(is_it) {

@@ -1,4 +1,4 @@
-//! What the peer publishes with QoS 1 and 2, until it is answered (MQTT 5.0, 4.3.2 and 4.3.3).
+//! Messages of QoS 1 and 2 from the peer, until they are answered (MQTT 5.0, 4.3.2 and 4.3.3).
 //!
 //! Both roles receive messages in the same way.
 
@@ -14,7 +14,7 @@ use crate::Request;
 use crate::ids::PacketIdMap;
 use crate::in_order::InOrder;
 
-/// When no exchange is open, the memory for at most this many is kept for the next ones.
+/// Number of exchanges for which memory is kept when none is open.
 const EXCHANGES_KEPT: usize = 64;
 
 /// The receiver's half of the exchanges of one connection.
@@ -22,20 +22,20 @@ const EXCHANGES_KEPT: usize = 64;
 pub(crate) struct Inbound {
     acks: InOrder<PubAckReason>,
     recs: InOrder<PubAckReason>,
-    /// Exchanges of QoS 2 that are not over.
+    /// Open exchanges of QoS 2.
     open: PacketIdMap<Exchange>,
-    /// How many of them were begun on this connection: these count against Receive Maximum.
+    /// Number of open exchanges that began on this connection. They count against Receive Maximum.
     counted: usize,
-    /// How many of them have a PUBCOMP coming.
+    /// Number of open exchanges whose PUBCOMP is due.
     releasing: usize,
-    /// PUBACK and PUBREC do not leave before that, on the monotonic clock.
+    /// Time before which no PUBACK or PUBREC leaves, in monotonic milliseconds.
     held_until_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Exchange {
     stage: Stage,
-    /// Its PUBLISH came on this connection.
+    /// Its PUBLISH arrived on this connection.
     counts: bool,
 }
 
@@ -46,55 +46,56 @@ struct Exchange {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nobody has accepted the message yet, or it was refused; PUBREC has not been sent.
+    /// Nobody has accepted the message yet, or it was refused. PUBREC was not sent.
     Recording,
-    /// The message is ours, and PUBREC waits for its turn. The message must not be delivered again, also if PUBREC never
-    /// leaves because the connection ends first.
+    /// The message is accepted, and PUBREC waits for its turn. The message must not be delivered again, even if the
+    /// connection ends before PUBREC leaves.
     Accepted,
-    /// PUBREC has been sent: a repeated PUBLISH is not a new message.
+    /// PUBREC was sent: a repeated PUBLISH is not a new message.
     Received,
-    /// PUBREL has come.
+    /// PUBREL has arrived.
     Releasing,
 }
 
-/// What a PUBLISH of QoS 1 or 2 is.
+/// Meaning of a PUBLISH of QoS 1 or 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// A message; the ticket is to be completed.
+    /// A new message. The caller completes the ticket.
     New(Ticket),
-    /// One that came before. Its answer leaves in its turn.
+    /// A repeated message. Its answer leaves in its turn.
     Repeated,
-    /// Refused. Its answer leaves in its turn.
+    /// A refused message. Its answer leaves in its turn.
     Refused,
-    /// One more than Receive Maximum.
+    /// A message beyond Receive Maximum.
     TooMany,
-    /// Its identifier is that of another exchange, and the version cannot say so.
+    /// Its identifier belongs to another exchange, and the version has no reason code for that.
     InUse,
 }
 
-/// What a PUBREL is.
+/// Meaning of a PUBREL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// Of a message that was received; [`Ticket::PubComp`] is to be completed.
+    /// Release of a received message. The caller completes [`Ticket::PubComp`].
     New,
-    /// It came before, and is answered with the first.
+    /// A repeated PUBREL, which the answer to the first one answers.
     Repeated,
-    /// Of nothing that we know.
+    /// The identifier is unknown.
     Unknown,
-    /// Of a message for which there was no PUBREC.
+    /// There was no PUBREC for the message.
     TooEarly,
 }
 
 impl Inbound {
-    /// What was received on an earlier connection and not released.
+    /// Takes over messages that were received on an earlier connection and not released.
     pub(crate) fn resume(&mut self, unreleased: &[PacketId]) {
         let exchange = Exchange { stage: Stage::Received, counts: false };
         self.open.extend(unreleased.iter().map(|packet_id| (*packet_id, exchange)));
     }
 
-    /// The connection is over, and the session goes on: answers that have not left are forgotten. What was not
-    /// accepted will come again, and is a new message; what was accepted and waits for its PUBREC will too, and is none.
-    /// What was not released will be.
+    /// Ends the connection, but not the session. Answers that have not left are forgotten.
+    ///
+    /// A message that was not accepted comes again as a new message. A message that waits for its PUBREC comes again as
+    /// a repeated one. A received message will be released.
     pub(crate) fn suspend(&mut self) {
         let mut open = std::mem::take(&mut self.open);
         open.retain(|_, exchange| exchange.stage != Stage::Recording);
@@ -104,12 +105,12 @@ impl Inbound {
         *self = Self { open, ..Self::default() };
     }
 
-    /// What was accepted and not released, in no order.
+    /// Identifiers that were accepted and not released, in no order.
     pub(crate) fn unreleased(&self) -> impl Iterator<Item = PacketId> {
         self.open.iter().filter(|(_, exchange)| exchange.stage != Stage::Recording).map(|(id, _)| *id)
     }
 
-    /// Takes a PUBLISH. `receive_max` is [`None`] where the version has no such number.
+    /// Handles a PUBLISH. `receive_max` is [`None`] if the version has no such number.
     pub(crate) fn publish(
         &mut self,
         delivery: Delivery,
@@ -124,7 +125,7 @@ impl Inbound {
         })
     }
 
-    /// Takes a PUBLISH of QoS 1 if it is a new message.
+    /// Handles a PUBLISH of QoS 1 if it is a new message.
     pub(crate) fn publish_like(&mut self, packet_id: PacketId, receive_max: Option<u16>) -> bool {
         let is_new = !self.is_full(receive_max) && !self.open.contains_key(&packet_id);
         if is_new {
@@ -133,7 +134,7 @@ impl Inbound {
         is_new
     }
 
-    /// The PUBLISH that was taken last is not answered on this connection, as if it had not come.
+    /// Forgets the last handled PUBLISH, as if it had not arrived.
     pub(crate) fn ignore(&mut self, ticket: Ticket) {
         match ticket {
             Ticket::PubAck(packet_id) => self.acks.take_back(packet_id),
@@ -179,7 +180,7 @@ impl Inbound {
                 Arrival::New(Ticket::PubRec(packet_id))
             }
             Entry::Occupied(mut open) => match open.get().stage {
-                // The PUBREC of the first answers both.
+                // The PUBREC for the first one answers both.
                 Stage::Recording | Stage::Accepted => Arrival::Repeated,
                 Stage::Received => {
                     if !open.get().counts {
@@ -201,7 +202,7 @@ impl Inbound {
         }
     }
 
-    /// Takes a PUBREL.
+    /// Handles a PUBREL.
     pub(crate) fn release(&mut self, packet_id: PacketId) -> Release {
         let Some(exchange) = self.open.get_mut(&packet_id) else { return Release::Unknown };
         match exchange.stage {
@@ -215,8 +216,8 @@ impl Inbound {
         }
     }
 
-    /// A PUBACK or PUBREC may leave, saying this. Before MQTT 5 they cannot refuse: what is refused is acknowledged as
-    /// usual. Whether the ticket was one of ours.
+    /// Sets the reason of a PUBACK or PUBREC, which may then leave. Before MQTT 5 these cannot refuse, and a refused
+    /// message is acknowledged as usual. Returns whether the ticket belongs to this connection.
     pub(crate) fn complete(&mut self, ticket: Ticket, reason: ReasonCode, version: Version) -> bool {
         let reason = match PubAckReason::try_from(reason) {
             _ if !version.is_5() => PubAckReason::Success,
@@ -244,7 +245,7 @@ impl Inbound {
         }
     }
 
-    /// PUBCOMP: the exchange is over, and its identifier free. `None` if it was not being released.
+    /// Ends an exchange with PUBCOMP, and frees its identifier. `None` if no PUBREL had arrived.
     pub(crate) fn complete_release(&mut self, packet_id: PacketId) -> Option<PubComp<'static>> {
         let Entry::Occupied(open) = self.open.entry(packet_id) else { return None };
         if open.get().stage != Stage::Releasing {
@@ -256,7 +257,7 @@ impl Inbound {
         Some(PubComp::new(packet_id, PubRelReason::Success))
     }
 
-    /// What the exchanges of QoS 2 hold of memory, in bytes.
+    /// Memory of the exchanges of QoS 2, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.open.capacity() * (size_of::<(PacketId, Exchange)>() + 1)
     }
@@ -266,7 +267,7 @@ impl Inbound {
         if self.held_until_ms.is_some() {
             return;
         }
-        // A vector takes everything, and the version has all that is said: nothing can fail.
+        // Nothing can fail: a vector has room, and the version has all these reasons.
         while let Some((packet_id, reason)) = self.acks.pop() {
             match reason {
                 PubAckReason::Success => into.extend_from_slice(&brief_puback(packet_id)),
@@ -282,7 +283,7 @@ impl Inbound {
         }
     }
 
-    /// The answer that has just become due, if it may leave at once; otherwise it leaves in its turn.
+    /// The answer that has just become due, if it may leave at once. Otherwise it leaves in its turn.
     pub(crate) fn answer<'p>(&mut self) -> Request<'p> {
         if self.held_until_ms.is_some() {
             return Request::None;
@@ -299,7 +300,7 @@ impl Inbound {
         }
     }
 
-    /// PUBREC leaves.
+    /// Notes that PUBREC leaves.
     fn received(&mut self, packet_id: PacketId, reason: PubAckReason) {
         if !reason.is_error() {
             return self.advance(packet_id, Stage::Accepted, Stage::Received);
@@ -318,7 +319,7 @@ impl Inbound {
         }
     }
 
-    /// Answers wait until then, if none wait already.
+    /// Holds back answers until this time, unless they are held back already.
     pub(crate) fn hold(&mut self, until_ms: u64) {
         self.held_until_ms.get_or_insert(until_ms);
     }
@@ -331,12 +332,12 @@ impl Inbound {
         self.held_until_ms
     }
 
-    /// Answers that we owe.
+    /// Number of answers that are owed.
     pub(crate) fn unanswered(&self) -> usize {
         self.acks.len() + self.recs.len() + self.releasing
     }
 
-    /// What counts against Receive Maximum: neither PUBACK nor PUBCOMP has been sent.
+    /// Number of messages that count against Receive Maximum: neither PUBACK nor PUBCOMP was sent.
     fn unacknowledged(&self) -> usize {
         self.acks.len() + self.counted
     }

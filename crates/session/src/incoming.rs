@@ -1,4 +1,4 @@
-//! A PUBLISH that was received, its alias resolved (MQTT 5.0, 3.3.2.3.4).
+//! A received PUBLISH with its topic alias resolved (MQTT 5.0, 3.3.2.3.4).
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use wire::{Delivery, PayloadFormat, Publish, PublishTopic, ReasonCode, Version};
 
 use crate::Settings;
 
-/// A PUBLISH whose topic is known.
+/// A PUBLISH with a known topic.
 #[derive(Debug)]
 pub struct Incoming<'p> {
-    /// The packet as it was read.
+    /// The packet in the reader's buffer.
     pub packet: Publish<'p>,
-    /// The version it was read in.
+    /// Version of the connection.
     pub version: Version,
     topic: Resolved<'p>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Resolved<'p> {
-    /// The packet has it.
+    /// The topic is in the packet.
     Own(TopicName<'p>),
-    /// An alias stands for it.
+    /// A topic alias stands for the topic.
     Aliased(Arc<TopicNameBuf>),
 }
 
@@ -32,7 +32,7 @@ impl<'p> Incoming<'p> {
         Self { packet, version, topic }
     }
 
-    /// The answer that is owed: [`Session::complete`](crate::Session::complete) sends it. None at QoS 0.
+    /// The answer that is owed: [`Session::complete`](crate::Session::complete) sends it. `None` at QoS 0.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         match self.packet.delivery {
@@ -42,7 +42,7 @@ impl<'p> Incoming<'p> {
         }
     }
 
-    /// Where the message goes.
+    /// Topic of the message.
     #[must_use]
     pub fn topic(&self) -> TopicName<'_> {
         match &self.topic {
@@ -51,16 +51,17 @@ impl<'p> Incoming<'p> {
         }
     }
 
-    /// Whether a receiver that speaks the same version may get the packet byte for byte. Otherwise the packet is encoded
-    /// once more: with the topic in place of an alias, and with its User Properties behind all other properties, so that
-    /// receivers can share them with the payload.
+    /// Whether a receiver with the same version may get the packet byte for byte.
+    ///
+    /// Otherwise the packet is encoded again: with the topic in place of an alias, and with its User Properties behind
+    /// all other properties, so that receivers can share them with the payload.
     #[must_use]
     pub fn is_verbatim(&self) -> bool {
         self.packet.topic.alias().is_none() && self.packet.properties.is_as_written()
     }
 
-    /// Why the message is not to be routed, if it is not: a topic that clients may not publish to, or a payload that
-    /// is not the text it claims to be. An answer says so.
+    /// Reason why the message must not be routed; `None` if it may be. The topic may be forbidden for clients, or the
+    /// payload may not be the text that it claims to be.
     #[must_use]
     pub fn refusal(&self, settings: &Settings) -> Option<ReasonCode> {
         let claims_text = self.packet.properties.payload_format == Some(PayloadFormat::Utf8);
@@ -76,14 +77,14 @@ impl<'p> Incoming<'p> {
         }
     }
 
-    /// The packet with its topic in place of an alias, which is this connection's only.
+    /// The packet with its topic in place of an alias, which only this connection knows.
     #[must_use]
     pub fn without_alias(&self) -> Publish<'_> {
         Publish { topic: PublishTopic::Name(self.topic()), ..self.packet }
     }
 
-    /// Whether clients may publish to this topic: `$SYS` is the server's, `$share` is no topic, and there is
-    /// a bound on levels.
+    /// Whether clients may publish to this topic. `$SYS` belongs to the server, `$share` is no topic, and the number of
+    /// levels is bounded.
     #[must_use]
     pub fn may_be_published(&self, settings: &Settings) -> bool {
         may_be_published(self.topic(), settings)

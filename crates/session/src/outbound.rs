@@ -1,7 +1,7 @@
-//! What is published to the peer with QoS 1 and 2, until it is acknowledged (MQTT 5.0, 4.3.2 and 4.3.3).
+//! Messages of QoS 1 and 2 to the peer, until they are acknowledged (MQTT 5.0, 4.3.2 and 4.3.3).
 //!
-//! Both roles send messages in the same way. `B` is what is kept of each: a server keeps nothing, a client the
-//! message, to send it again after a reconnect.
+//! Both roles send messages in the same way. `B` is the part of each message that is kept: a server keeps nothing, a
+//! client keeps the message, to send it again after a reconnect.
 
 use std::collections::hash_map::Entry;
 
@@ -10,15 +10,15 @@ use wire::{Delivery, PacketId, PubRel, PubRelReason, Qos, Version};
 use crate::ids::{PacketIdMap, after};
 use crate::in_order::InOrder;
 
-/// At most so many exchanges are open at a time. With half of all identifiers free, looking for a free one passes
-/// over less than one that is not, on average, in whatever order the peer acknowledges.
+/// Maximum number of open exchanges. With half of all identifiers free, a search for a free one passes over fewer than
+/// one used identifier on average, in whatever order the peer acknowledges.
 pub(crate) const INFLIGHT_MAX: u16 = 32_767;
 
 /// The sender's half of the exchanges of one session.
 #[derive(Debug)]
 pub(crate) struct Outbound<B> {
     open: PacketIdMap<Exchange<B>>,
-    /// The identifier that was given last.
+    /// The identifier that was used last.
     last: PacketId,
     releases: InOrder<()>,
 }
@@ -49,20 +49,20 @@ pub(crate) enum Stage {
     Released,
 }
 
-/// What an acknowledgement is.
+/// Meaning of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Acknowledged<B> {
-    /// The end of an exchange.
+    /// The exchange is over.
     Over(B),
-    /// PUBREC: [`Ticket::PubRel`](base::Ticket::PubRel) is to be completed.
+    /// PUBREC. The caller completes [`Ticket::PubRel`](base::Ticket::PubRel).
     Received,
-    /// PUBREC of a message that was released: PUBREL again.
+    /// PUBREC for a released message: PUBREL is sent again.
     Again,
-    /// It came before, and is answered with the first.
+    /// A repeated acknowledgement, which the answer to the first one answers.
     Repeated,
-    /// Of nothing that we know.
+    /// The identifier is unknown.
     Unknown,
-    /// Not one that this exchange has, or has now.
+    /// An acknowledgement of the wrong kind, or at the wrong time, for this exchange.
     Misplaced,
 }
 
@@ -73,12 +73,12 @@ impl<B> Default for Outbound<B> {
 }
 
 impl<B> Outbound<B> {
-    /// Exchanges that are not over.
+    /// Number of open exchanges.
     pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// An identifier that is not in use, neither here nor where `is_used_elsewhere` says. The caller keeps to
+    /// Finds an identifier that is neither in use here nor according to `is_used_elsewhere`. The caller keeps to
     /// [`INFLIGHT_MAX`].
     pub(crate) fn unused(&mut self, is_used_elsewhere: impl Fn(PacketId) -> bool) -> PacketId {
         self.last = after(self.last);
@@ -88,28 +88,28 @@ impl<B> Outbound<B> {
         self.last
     }
 
-    /// What is kept of an exchange, and where it stands.
+    /// Stage and body of an exchange.
     pub(crate) fn get_mut(&mut self, packet_id: PacketId) -> Option<(Stage, &mut B)> {
         self.open.get_mut(&packet_id).map(|exchange| (exchange.stage, &mut exchange.body))
     }
 
-    /// Every exchange, in no order.
+    /// All exchanges, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PacketId, Stage, &B)> {
         self.open.iter().map(|(packet_id, exchange)| (*packet_id, exchange.stage, &exchange.body))
     }
 
-    /// Ends an exchange wherever it stands.
+    /// Ends an exchange at any stage.
     pub(crate) fn remove(&mut self, packet_id: PacketId) -> Option<B> {
         self.open.remove(&packet_id).map(|exchange| exchange.body)
     }
 
-    /// Ends all of them. Identifiers go on where they were.
+    /// Ends all exchanges. Identifiers continue where they were.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Stage, B)> {
         self.releases = InOrder::default();
         self.open.drain().map(|(_, exchange)| (exchange.stage, exchange.body))
     }
 
-    /// Begins an exchange under an identifier that is not in use; `qos` is 1 or 2.
+    /// Begins an exchange with an unused identifier; `qos` is 1 or 2.
     pub(crate) fn begin(&mut self, packet_id: PacketId, qos: Qos, dup: bool, body: B) -> Delivery {
         let (stage, delivery) = match qos {
             Qos::AtMostOnce => return Delivery::AtMostOnce,
@@ -120,18 +120,18 @@ impl<B> Outbound<B> {
         delivery
     }
 
-    /// An exchange whose PUBREL was to be sent or was sent on an earlier connection: PUBREL, again.
+    /// Begins an exchange whose PUBREL belongs to an earlier connection, and returns the PUBREL.
     pub(crate) fn begin_release(&mut self, packet_id: PacketId, body: B) -> PubRel<'static> {
         self.open.insert(packet_id, Exchange { stage: Stage::Released, body });
         PubRel::new(packet_id, PubRelReason::Success)
     }
 
-    /// Takes a PUBACK.
+    /// Handles a PUBACK.
     pub(crate) fn puback(&mut self, packet_id: PacketId) -> Acknowledged<B> {
         self.end(packet_id, Stage::AtLeastOnce)
     }
 
-    /// Takes a PUBREC with this reason.
+    /// Handles a PUBREC; `is_error` if it refuses the message.
     pub(crate) fn pubrec(&mut self, packet_id: PacketId, is_error: bool) -> Acknowledged<B> {
         let Some(exchange) = self.open.get_mut(&packet_id) else { return Acknowledged::Unknown };
         match exchange.stage {
@@ -148,7 +148,7 @@ impl<B> Outbound<B> {
         }
     }
 
-    /// Takes a PUBCOMP.
+    /// Handles a PUBCOMP.
     pub(crate) fn pubcomp(&mut self, packet_id: PacketId) -> Acknowledged<B> {
         self.end(packet_id, Stage::Released)
     }
@@ -161,8 +161,7 @@ impl<B> Outbound<B> {
         }
     }
 
-    /// PUBREL may leave for a message whose PUBREC has come. PUBRELs leave in the order of the PUBRECs
-    /// [MQTT-4.6.0-4].
+    /// Lets PUBREL leave for a message with a PUBREC. PUBRELs leave in the order of the PUBRECs [MQTT-4.6.0-4].
     pub(crate) fn complete_release(&mut self, packet_id: PacketId, version: Version, into: &mut Vec<u8>) {
         if !self.releases.complete(packet_id, ()) {
             return;
@@ -171,7 +170,7 @@ impl<B> Outbound<B> {
             if let Some(exchange) = self.open.get_mut(&packet_id) {
                 exchange.stage = Stage::Released;
             }
-            // A vector takes everything.
+            // A vector has room for all of it.
             let _ = PubRel::new(packet_id, PubRelReason::Success).encode(version, into);
         }
     }
@@ -183,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// On average: the identifiers in use stand together, and are passed over once in a turn.
+    /// On average: the identifiers in use are neighbours, and one round passes over them once.
     #[test]
     fn a_peer_that_acknowledges_in_the_worst_order_costs_two_probes_for_each_message() {
         const ROUNDS: u32 = 200_000;
@@ -201,7 +200,7 @@ mod tests {
             last = begin(&mut outbound);
         }
         assert_eq!((outbound.len(), probes.get()), (INFLIGHT_MAX.into(), INFLIGHT_MAX.into()));
-        // Always the one that was begun last, so that all others stand together.
+        // The last exchange ends each time, so that all others stay neighbours.
         for _ in 0..ROUNDS {
             assert_eq!(outbound.puback(last), Acknowledged::Over(()));
             last = begin(&mut outbound);

@@ -1,4 +1,4 @@
-//! The window of a server's session: what is under way to the client, and what waits behind it.
+//! The window of a server's session: messages in flight to the client, and messages that wait behind them.
 
 use wire::{Delivery, PacketId, Qos};
 
@@ -6,11 +6,10 @@ use crate::outbound::Outbound;
 use crate::waiting::{Bound, WaitingQueue};
 use crate::{Session, Settings, Wait, Waiting};
 
-/// What is sent with QoS 1 and 2.
+/// Messages of QoS 1 and 2 in flight.
 #[derive(Debug)]
 pub(crate) struct Sending<T> {
-    /// Of the messages themselves nothing is kept: those of a session that lasts are the ledger's, and others are
-    /// never sent again.
+    /// The messages themselves are not kept: the ledger has those of lasting sessions, and others are never sent again.
     pub(crate) outbound: Outbound<()>,
     waiting: WaitingQueue<T>,
 }
@@ -22,8 +21,8 @@ impl<T> Default for Sending<T> {
 }
 
 impl<T> Session<T> {
-    /// Begins to send a message with QoS 1 or 2, under a packet identifier that is not in use. `None` if so many are
-    /// under way that the client takes no more [MQTT-4.9.0-2], or if others wait already, which come first.
+    /// Begins to send a message with QoS 1 or 2, under an unused packet identifier. `None` if the client's window is
+    /// full [MQTT-4.9.0-2], or if other messages wait already.
     pub fn begin(&mut self, qos: Qos) -> Option<Delivery> {
         let window = usize::from(self.window);
         let sending = self.sending.get_or_insert_default();
@@ -31,32 +30,32 @@ impl<T> Session<T> {
         has_place.then(|| sending.begin(qos))
     }
 
-    /// Begins to send a message under an identifier that was chosen outside, within the window and not in use. `dup`:
-    /// it was sent on an earlier connection.
+    /// Begins to send a message under an identifier that the caller has chosen, within the window and not in use. With
+    /// `dup`, it was sent on an earlier connection.
     pub fn begin_as(&mut self, packet_id: PacketId, qos: Qos, dup: bool) -> Delivery {
         self.sending.get_or_insert_default().outbound.begin(packet_id, qos, dup, ())
     }
 
-    /// After a reconnect: writes the PUBREL of a message whose PUBREC has come on an earlier connection, and expects
-    /// PUBCOMP.
+    /// Writes, after a reconnect, the PUBREL of a message whose PUBREC arrived on an earlier connection. PUBCOMP is
+    /// then expected.
     pub fn begin_release(&mut self, packet_id: PacketId, into: &mut Vec<u8>) {
         let packet = self.sending.get_or_insert_default().outbound.begin_release(packet_id, ());
         self.write(&packet.into(), into);
     }
 
-    /// Lets a message wait for its turn behind the window, within [`Settings::waiting_messages_max`] and
+    /// Lets a message wait behind the window, within [`Settings::waiting_messages_max`] and
     /// [`Settings::waiting_bytes_max`].
     pub fn wait(&mut self, waiting: Waiting<T>, settings: &Settings) -> Wait {
         let bound = Bound { messages: settings.waiting_messages_max, bytes: settings.waiting_bytes_max };
         self.sending.get_or_insert_default().waiting.push(waiting, bound)
     }
 
-    /// Lets a message wait that counts against no bound: somebody else bounds those.
+    /// Lets a message wait that counts against no bound here, because the caller bounds it.
     pub fn wait_in_any_case(&mut self, waiting: Waiting<T>) {
         self.sending.get_or_insert_default().waiting.push_unbounded(waiting);
     }
 
-    /// The message that waits first, with a packet identifier, if there is a place for it.
+    /// Removes the first waiting message if the window has room, and returns it with a packet identifier.
     pub fn next_waiting(&mut self) -> Option<(Waiting<T>, Delivery)> {
         let sending = self.sending.as_deref_mut()?;
         if sending.outbound.len() >= usize::from(self.window) {
@@ -73,30 +72,30 @@ impl<T> Session<T> {
         self.in_flight() < usize::from(self.window) && self.waiting_messages() == 0
     }
 
-    /// The message that waits first.
+    /// The first waiting message.
     #[must_use]
     pub fn first_waiting(&self) -> Option<&Waiting<T>> {
         self.sending.as_ref()?.waiting.front()
     }
 
-    /// Takes the message that waits first away: it will not be sent.
+    /// Removes the first waiting message, which will not be sent.
     pub fn forget_waiting(&mut self) -> Option<Waiting<T>> {
         self.sending.as_mut()?.waiting.pop()
     }
 
-    /// How many messages wait behind those under way.
+    /// Number of messages that wait behind those in flight.
     #[must_use]
     pub fn waiting_messages(&self) -> usize {
         self.sending.as_ref().map_or(0, |sending| sending.waiting.len())
     }
 
-    /// How many bytes they hold.
+    /// Size of the waiting messages, in bytes.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.sending.as_ref().map_or(0, |sending| sending.waiting.bytes())
     }
 
-    /// How many messages of QoS 1 and 2 are under way to the client.
+    /// Number of messages of QoS 1 and 2 in flight to the client.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.sending.as_ref().map_or(0, |sending| sending.outbound.len())

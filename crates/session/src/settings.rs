@@ -1,32 +1,32 @@
-//! What a server offers and how much it takes.
+//! Features and limits of a server.
 
 use topic::TopicFilter;
 use wire::{Qos, SubAckReason, Version};
 
-/// The capabilities and bounds of a server role, the same for all its sessions.
+/// Features and limits of a server role, the same for all its sessions.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// A packet may have so many bytes, fixed header included; announced as Maximum Packet Size.
+    /// Maximum size of a packet with its fixed header, in bytes. Announced as Maximum Packet Size.
     pub packet_bytes_max: u32,
-    /// The same for CONNECT, before anybody has shown who they are.
+    /// Maximum size of CONNECT, in bytes. Nobody has authenticated yet.
     pub connect_packet_bytes_max: u32,
-    /// CONNECT, and the will in it, may have so many User Properties each.
+    /// Maximum number of User Properties in CONNECT, and in its will.
     pub connect_user_properties_max: usize,
-    /// A topic or filter may have so many levels.
+    /// Maximum number of levels in a topic or filter.
     pub topic_levels_max: usize,
-    /// A client identifier may have so many bytes.
+    /// Maximum length of a client identifier, in bytes.
     pub client_id_bytes_max: usize,
-    /// A will's topic, properties and payload together may have so many bytes.
+    /// Maximum size of a will's topic, properties and payload together, in bytes.
     pub will_bytes_max: usize,
-    /// So many subscriptions may one client have.
+    /// Maximum number of subscriptions of one client.
     pub subscriptions_max: usize,
-    /// So many different arrangements of wildcards may the filters of more than six levels have, all clients' together.
+    /// Maximum number of different wildcard patterns in filters of more than six levels, of all clients together.
     pub deep_shapes_max: usize,
-    /// So many of them may the filters of one client have.
+    /// Maximum number of these patterns in the filters of one client.
     pub deep_shapes_per_client_max: usize,
-    /// The highest QoS that is served.
+    /// The highest QoS of the server.
     pub qos_max: Qos,
-    /// Whether messages are retained; without it RETAIN 1 is refused.
+    /// Whether messages are retained. Otherwise RETAIN 1 is refused.
     pub retain_available: bool,
     /// Whether filters may have wildcards.
     pub wildcard_subscriptions_available: bool,
@@ -34,38 +34,40 @@ pub struct Settings {
     pub subscription_identifiers_available: bool,
     /// Whether subscriptions may be shared.
     pub shared_subscriptions_available: bool,
-    /// Aliases a client may use towards us, per connection; 0 is none.
+    /// Maximum number of topic aliases of a client on each connection; 0 means none.
     pub topic_alias_max: u16,
-    /// Aliases we use towards a client that allows as many, per connection; 0 is none.
+    /// Maximum number of our topic aliases on each connection; the client's own maximum may be lower. 0 means none.
     pub topic_alias_out_max: u16,
-    /// So many messages of QoS 1 and 2 may a client have published that are not acknowledged; announced as
-    /// Receive Maximum to MQTT 5 clients. At least 1.
+    /// Maximum number of unacknowledged messages of QoS 1 and 2 from a client. Announced as Receive Maximum to MQTT 5
+    /// clients. At least 1.
     pub receive_max: u16,
-    /// So many messages of QoS 1 and 2 are under way to a client at a time, if it takes as many. At least 1.
+    /// Maximum number of messages of QoS 1 and 2 in flight to a client; the client's own maximum may be lower. At least
+    /// 1.
     pub inflight_max: u16,
-    /// The same before MQTT 5, where clients cannot say how many they take. At least 1.
+    /// The same before MQTT 5, where clients cannot announce a maximum. At least 1.
     pub inflight_max_3: u16,
-    /// So many messages may wait behind those that are under way, per client.
+    /// Maximum number of messages that wait behind those in flight, for each client.
     pub waiting_messages_max: usize,
-    /// So many bytes may they hold, by [`Message::size_bytes`](base::Message::size_bytes); one may always wait.
+    /// Maximum size of the waiting messages in bytes, by [`Message::size_bytes`](base::Message::size_bytes). One
+    /// message may always wait.
     pub waiting_bytes_max: usize,
-    /// A session is kept for at most so many seconds after its connection; [`u32::MAX`] is for ever.
+    /// Maximum lifetime of a session after its connection, in seconds; [`u32::MAX`] means no end.
     pub session_expiry_secs_max: u32,
-    /// A longer Keep Alive than this, or none, is replaced by it; 0 leaves it to the client.
+    /// Maximum Keep Alive in seconds, which replaces a longer one, or none; 0 leaves Keep Alive to the client.
     pub keep_alive_secs_max: u16,
-    /// A connection that has not sent its whole CONNECT by then, or not shown who it is, is closed.
+    /// Time limit for a complete CONNECT and its authentication, in milliseconds. Afterwards the connection is closed.
     pub connect_timeout_ms: u64,
-    /// Whether a payload that claims to be UTF-8 is looked at.
+    /// Whether a payload that claims to be UTF-8 is checked.
     pub check_payload_format: bool,
-    /// What a client is told that asks for response information (MQTT 5.0, 3.2.2.3.15).
+    /// Answer to a client that asks for response information (MQTT 5.0, 3.2.2.3.15).
     pub response_information: Option<String>,
-    /// The methods of enhanced authentication that whoever drives the session can carry out.
+    /// Methods of enhanced authentication that the caller can carry out.
     pub authentication_methods: Vec<String>,
-    /// A client may send so many AUTH packets per authentication.
+    /// Maximum number of AUTH packets of a client in one authentication.
     pub authentication_rounds_max: u8,
 }
 
-/// Everything is available; the bounds are those that the broker's manual gives.
+/// All features are available, and the limits are the defaults in the broker's manual.
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -102,8 +104,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Why a subscription is not accepted, if this server does not offer what it asks for. Before MQTT 5 there is
-    /// one code for every failure.
+    /// Reason why a subscription is not accepted, if the server does not offer the feature. Before MQTT 5 there is one
+    /// code for all failures.
     #[must_use]
     pub fn refusal(
         &self,

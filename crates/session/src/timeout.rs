@@ -1,4 +1,4 @@
-//! How long a client may be silent.
+//! Time limits for a silent client.
 
 use base::Now;
 use wire::{Answer, ReasonCode, Version, Violation};
@@ -6,12 +6,12 @@ use wire::{Answer, ReasonCode, Version, Violation};
 use crate::session::State;
 use crate::{Session, Settings};
 
-/// While a packet is under way, so many bytes a second count as a sign of life.
+/// Bytes per second of an incomplete packet that count as a sign of life.
 const TRICKLE_BYTES_PER_SEC: u64 = 1_024;
 
 impl<T> Session<T> {
-    /// The peer is to be taken as heard from: it was not its fault that nothing was read. Until it is connected, that
-    /// does not give it more time.
+    /// Counts the peer as heard from, because the server did not read. Before CONNACK, this does not extend the time
+    /// limit.
     pub fn touch(&mut self, now: Now) {
         self.partial_bytes = 0;
         self.counted_bytes = 0;
@@ -20,40 +20,40 @@ impl<T> Session<T> {
         }
     }
 
-    /// The silence of the peer before this time does not count, in monotonic milliseconds: nobody could hear it.
+    /// Time before which the silence of the peer does not count, in monotonic milliseconds: nothing was read.
     pub fn excuse_until(&mut self, ms: u64) {
         self.heard_ms = self.heard_ms.max(ms);
     }
 
-    /// So many bytes of a packet have come that is not complete.
+    /// Reports the number of bytes of an incomplete packet.
     pub fn note_partial(&mut self, bytes: usize) {
         self.partial_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     }
 
-    /// How much of a packet has come that is not complete, in bytes.
+    /// Number of received bytes of an incomplete packet.
     #[must_use]
     pub fn partial_bytes(&self) -> usize {
         self.partial_bytes as usize
     }
 
-    /// When the peer was last heard from, in monotonic milliseconds: a packet was complete, or enough of a large one came.
+    /// Time at which the peer was last heard from, in monotonic milliseconds: a packet was complete, or enough of a
+    /// large one had arrived.
     #[must_use]
     pub fn heard_ms(&self) -> u64 {
         self.heard_ms
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, in monotonic milliseconds.
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called, in monotonic milliseconds.
     #[must_use]
     pub fn poll_timeout(&self, settings: &Settings) -> Option<u64> {
         let held = self.inbound.as_ref().and_then(|inbound| inbound.held_until_ms());
         self.silence_timeout(settings).into_iter().chain(held).min()
     }
 
-    /// Sends answers that were held back for long enough, and looks whether the peer has been silent for too long
-    /// [MQTT-3.1.2-22].
+    /// Sends answers that were held back long enough, and checks the silence of the peer [MQTT-3.1.2-22].
     ///
     /// # Errors
-    /// It has.
+    /// The peer was silent for too long.
     pub fn handle_timeout(
         &mut self,
         settings: &Settings,
@@ -75,7 +75,7 @@ impl<T> Session<T> {
                 answer: Answer::Nothing,
             });
         }
-        // A large packet on a slow line is life; one byte a second is not.
+        // A large packet on a slow line is a sign of life. One byte a second is not.
         let came = u64::from(self.partial_bytes - self.counted_bytes.min(self.partial_bytes));
         if came * 1_000 >= TRICKLE_BYTES_PER_SEC * (due - self.heard_ms) {
             self.counted_bytes = self.partial_bytes;

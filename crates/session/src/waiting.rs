@@ -1,4 +1,4 @@
-//! Messages that wait behind those that are under way.
+//! Messages that wait behind those in flight.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -8,49 +8,49 @@ use base::Message;
 use thin_vec::ThinVec;
 use wire::Qos;
 
-/// A message for the client that waits until there is a place among those under way.
+/// A message for the client that waits for room in the window.
 #[derive(Debug, Clone)]
 pub struct Waiting<T = u64> {
-    /// The message.
+    /// The message, shared with its other receivers.
     pub message: Arc<Message>,
-    /// What it is sent with, 1 or 2.
+    /// QoS with which it is sent, 1 or 2.
     pub qos: Qos,
-    /// RETAIN as it is sent.
+    /// RETAIN with which it is sent.
     pub retain: bool,
-    /// The identifiers of the subscriptions that it comes for.
+    /// Identifiers of the subscriptions that match the message.
     pub identifiers: ThinVec<NonZeroU32>,
-    /// Whatever the caller wants to find again.
+    /// Tag of the caller.
     pub tag: T,
 }
 
-/// What became of a message that was to wait.
+/// Outcome of an attempt to let a message wait.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// It waits.
+    /// The message waits.
     Waits,
-    /// There is no room, and it is lost unless the caller has it.
+    /// There is no room. The message is lost unless the caller has it.
     Full,
 }
 
-/// An empty queue keeps the memory of so many messages: one that was long once is not kept long.
+/// Number of messages for which an empty queue keeps memory. A queue that was long once frees the rest.
 const KEPT: usize = 16;
 
-/// How much may wait.
+/// Bound of the waiting messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bound {
     pub(crate) messages: usize,
-    /// By [`Message::size_bytes`]; one message may always wait.
+    /// Maximum size by [`Message::size_bytes`], in bytes. One message may always wait.
     pub(crate) bytes: usize,
 }
 
-/// First in, first out, bounded.
+/// A bounded first-in, first-out queue.
 #[derive(Debug)]
 pub(crate) struct WaitingQueue<T> {
-    /// Each with whether it is bounded.
+    /// Messages, each with whether it counts against the bound.
     queue: VecDeque<(Waiting<T>, bool)>,
     bytes: usize,
-    /// Those that are bounded, and their bytes.
+    /// Number and size of the messages that count against the bound.
     bounded: usize,
     bounded_bytes: usize,
 }
@@ -65,7 +65,7 @@ impl<T> WaitingQueue<T> {
     pub(crate) fn push(&mut self, waiting: Waiting<T>, bound: Bound) -> Wait {
         let bytes = weight_bytes(&waiting);
         let fits = self.bounded < bound.messages && self.bounded_bytes.saturating_add(bytes) <= bound.bytes;
-        // What is larger than everything that may wait would otherwise never come through.
+        // A message that is larger than the bound would otherwise never be sent.
         if !fits && self.bounded > 0 {
             return Wait::Full;
         }
