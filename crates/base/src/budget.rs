@@ -1,37 +1,37 @@
-//! One account of memory for a whole process: what peers can make it hold, by what it is held for.
+//! The account of all memory that peers can make the process hold, by purpose.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Above this share of its limit a budget is tight: the rest is for what had been admitted before.
+/// Share of the limit above which nothing new is admitted. The rest is for what was admitted before.
 const TIGHT_SIXTEENTHS: usize = 15;
-/// And above this one nothing is added to what is kept whoever is connected: however much of that there is, somebody can
-/// come and take it, or clear it.
+/// Share above which nothing is added to state that stays when everybody disconnects. Somebody can still connect and
+/// clear it.
 const KEPT_SIXTEENTHS: usize = 14;
-/// A round of relief ends clients until no more than this share is held.
+/// Share at which a round of relief ends no more clients.
 const RELIEVED_SIXTEENTHS: usize = 13;
-/// The beginnings of packets take at most one part in so many.
+/// Divisor of the limit for the beginnings of packets.
 const CROWDED_PART: usize = 2;
-/// The subscriptions of one client take at most one part in so many.
+/// Divisor of the limit for the subscriptions of one client.
 const SUBSCRIPTIONS_OF_ONE_PART: usize = 8;
-/// All clients with more than a few subscriptions get no more while all subscriptions take more than one part in so many.
+/// Divisor of the limit for all subscriptions, beyond which clients with more than a few of them get no more.
 const SUBSCRIPTIONS_PART: usize = 4;
-/// A client may have as many subscriptions as take one part in so many, however many the others have.
+/// Divisor of the limit for the subscriptions that a client may always have, whatever the others have.
 const FEW_SUBSCRIPTIONS_PART: usize = 1_024;
 
-/// The purposes, each with the topic below `$SYS/broker/memory/` under which it is told.
+/// The purposes, each with its topic below `$SYS/broker/memory/`.
 macro_rules! purposes {
     ($($(#[doc = $text:literal])+ $name:ident: $topic:literal,)+) => {
-        /// What memory is held for.
+        /// Purpose of memory.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Purpose { $($(#[doc = $text])+ $name,)+ }
 
         impl Purpose {
-            /// All of them.
+            /// All purposes, in the order of their numbers.
             pub const ALL: [Self; [$(Self::$name),+].len()] = [$(Self::$name),+];
 
-            /// Its name in a topic.
+            /// Name of the purpose in its topic.
             #[must_use]
             pub fn topic(self) -> &'static str {
                 match self { $(Self::$name => $topic,)+ }
@@ -43,50 +43,50 @@ macro_rules! purposes {
 purposes! {
     /// Connections, whatever they do.
     Connections: "connections",
-    /// The beginnings of packets that have not come whole.
+    /// Beginnings of incomplete packets.
     Partials: "partial_packets",
-    /// What waits to be written.
+    /// Output that waits for sockets.
     Outputs: "outputs",
-    /// What threads have told each other and not read.
+    /// Mail between threads that was not read yet.
     Mail: "mail",
-    /// Messages, each once, however many wait for it: behind windows, in queues, retained, as wills, on their way.
+    /// Messages, each counted once: behind windows, in queues, retained, as wills, on their way.
     Messages: "messages",
-    /// The places of messages in queues, behind windows, and among those retained.
+    /// Entries for messages in queues, behind windows, and in the table of retained messages.
     Places: "places",
-    /// Client identifiers, sessions that last, groups.
+    /// Client identifiers, lasting sessions, groups.
     Sessions: "sessions",
     /// Subscriptions with their entries in the index.
     Subscriptions: "subscriptions",
-    /// Where publishers' last topics led.
+    /// Route caches of publishers.
     Routes: "routes",
-    /// What is remembered of what clients have sent: topic aliases, and exchanges of QoS 2 that are not over.
+    /// State of clients' packets: topic aliases, and open exchanges of QoS 2.
     Inbound: "inbound",
-    /// Records that wait in memory to be written to the journal.
+    /// Records in memory that were not written to the journal yet.
     Journal: "journal",
 }
 
 const PURPOSES: usize = Purpose::ALL.len();
 
-/// How much memory is held, and how much may be. Any thread reads and changes it.
+/// Amount of memory in use, and its limit. Any thread reads and changes it.
 ///
-/// It refuses nothing itself. Who admits something new looks first whether it [`is_tight`](Self::is_tight); what frees
-/// memory, and what was admitted, is carried out in any case.
+/// The account refuses nothing itself. Code that admits something new first checks [`is_tight`](Self::is_tight).
+/// Operations that free memory, and those that were admitted, are always carried out.
 pub struct Budget {
     limit_bytes: usize,
-    /// By purpose. One that was taken off on one thread before it was added on another is below zero for a moment.
+    /// Bytes by purpose. An amount may be below zero for a moment, when one thread subtracts it before another adds it.
     held: [AtomicUsize; PURPOSES],
-    /// The end of the round of relief, on the monotonic clock.
+    /// End of the round of relief, on the monotonic clock.
     relief_ends_ms: AtomicU64,
-    /// The bytes that the round still has to free.
+    /// Bytes that the round still has to free.
     relief_bytes: AtomicUsize,
 }
 
 impl Budget {
-    /// While memory is short, as much may wait for one client that is connected, in bytes: less than this says nothing
-    /// of how it keeps up.
+    /// Bytes that may wait for one connected client while memory is short. A smaller amount says nothing about its
+    /// progress.
     pub const WAITING_BYTES_ALLOWED: usize = 16 * 1024;
 
-    /// An account on which nothing is held.
+    /// An account with nothing in use.
     #[must_use]
     pub fn new(limit_bytes: usize) -> Self {
         Self {
@@ -97,20 +97,20 @@ impl Budget {
         }
     }
 
-    /// How much may be held, in bytes.
+    /// The limit, in bytes.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.limit_bytes
     }
 
-    /// How much is held for one purpose, in bytes.
+    /// Memory in use for one purpose, in bytes.
     #[must_use]
     pub fn held_bytes(&self, purpose: Purpose) -> usize {
         let held = self.held[purpose as usize].load(Ordering::Relaxed);
         if held.cast_signed() < 0 { 0 } else { held }
     }
 
-    /// How much is held for all purposes together, in bytes.
+    /// Memory in use for all purposes together, in bytes.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         let held = self.held.iter().map(|held| held.load(Ordering::Relaxed));
@@ -118,32 +118,32 @@ impl Budget {
         if sum.cast_signed() < 0 { 0 } else { sum }
     }
 
-    /// Nothing new is to be admitted when more than this is held: 15/16 of the limit.
+    /// Bytes in use above which nothing new is admitted: 15/16 of the limit.
     #[must_use]
     pub fn tight_bytes(&self) -> usize {
         self.limit_bytes / 16 * TIGHT_SIXTEENTHS
     }
 
-    /// Whether nothing new is to be admitted.
+    /// Whether nothing new may be admitted.
     #[must_use]
     pub fn is_tight(&self) -> bool {
         self.used_bytes() > self.tight_bytes()
     }
 
-    /// Whether nothing is to be added to what is kept while nobody is connected: queues, and what is retained.
+    /// Whether nothing may be added to state that stays when nobody is connected: queues and retained messages.
     #[must_use]
     pub fn is_tight_to_keep(&self) -> bool {
         self.used_bytes() > self.limit_bytes / 16 * KEPT_SIXTEENTHS
     }
 
-    /// Whether more than half of the limit is held for one purpose, which is to leave room for all others.
+    /// Whether one purpose, which must leave room for all others, has more than half of the limit.
     #[must_use]
     pub fn is_crowded_by(&self, purpose: Purpose) -> bool {
         self.held_bytes(purpose) > self.limit_bytes / CROWDED_PART
     }
 
-    /// Whether a client whose subscriptions take this many bytes has its share of memory for subscriptions. No client can be
-    /// ended for its subscriptions, so they must leave room for everything else.
+    /// Whether a client whose subscriptions take this many bytes has its share of memory for subscriptions. No client
+    /// can be ended for its subscriptions, so they must leave room for everything else.
     #[must_use]
     pub fn has_share_of_subscriptions(&self, bytes: usize) -> bool {
         let few = Self::WAITING_BYTES_ALLOWED.max(self.limit_bytes / FEW_SUBSCRIPTIONS_PART);
@@ -151,7 +151,7 @@ impl Budget {
         bytes > few && (bytes > self.limit_bytes / SUBSCRIPTIONS_OF_ONE_PART || is_crowded())
     }
 
-    /// Whether a round of relief has freed as much as it should: there is room for a while.
+    /// Whether a round of relief has freed enough memory for a while.
     #[must_use]
     pub fn is_relieved(&self) -> bool {
         self.used_bytes() <= self.relieved_bytes()
@@ -161,9 +161,9 @@ impl Budget {
         self.limit_bytes / 16 * RELIEVED_SIXTEENTHS
     }
 
-    /// Begins a round in which clients are ended to free memory, unless a round has begun less than `round_ms` ago. A round
-    /// is to end as many bytes as are held above 13/16 of the limit. All threads share it, so that together they do not
-    /// end more than that; what ended clients held comes back before the next round.
+    /// Begins a round in which clients are ended to free memory, unless a round has begun less than `round_ms` ago. The
+    /// round is to free all bytes above 13/16 of the limit. All threads share it, so that together they do not free
+    /// more. The memory of ended clients is free before the next round.
     pub fn begin_relief(&self, now_ms: u64, round_ms: u64) {
         let ends_ms = self.relief_ends_ms.load(Ordering::Relaxed);
         let next_ms = now_ms + round_ms;
@@ -176,20 +176,20 @@ impl Budget {
         }
     }
 
-    /// A client that holds this many bytes may be ended in this round. Returns whether the round wants more; then the
-    /// bytes count as freed.
+    /// Asks to end a client with this many bytes in this round. Returns whether the round wants more; then the bytes
+    /// count as freed.
     pub fn take_relief(&self, bytes: usize) -> bool {
         let rest = |wanted: usize| (wanted > 0).then(|| wanted.saturating_sub(bytes));
         self.relief_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 
-    /// Whether there is nothing left.
+    /// Whether nothing is left of the limit.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.used_bytes() > self.limit_bytes
     }
 
-    /// Takes so many bytes, which come back when the charge is dropped.
+    /// Charges this many bytes, until the charge is dropped.
     #[must_use]
     pub fn charge(self: &Arc<Self>, purpose: Purpose, bytes: usize) -> Charge {
         self.add(purpose, bytes);
@@ -205,7 +205,7 @@ impl Budget {
     }
 }
 
-/// Without a limit.
+/// An account without a limit.
 impl Default for Budget {
     fn default() -> Self {
         Self::new(usize::MAX)
@@ -219,7 +219,7 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// Bytes of a budget, held as long as this lives.
+/// Bytes of a budget, until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
@@ -227,7 +227,7 @@ pub struct Charge {
     bytes: usize,
 }
 
-/// The same again: what is charged has been copied.
+/// Charges the same amount again, because the charged object was copied.
 impl Clone for Charge {
     fn clone(&self) -> Self {
         self.budget.charge(self.purpose, self.bytes)
@@ -240,52 +240,52 @@ impl Drop for Charge {
     }
 }
 
-/// What one thread holds of a budget and changes all the time: the account hears of it once in a while.
+/// Memory of one thread that changes constantly. The account is updated from time to time.
 #[derive(Debug)]
 pub struct Tally {
     budget: Arc<Budget>,
-    /// By purpose: what is held, and what the account has heard of.
+    /// Bytes by purpose: in use, and known to the account.
     held: [usize; PURPOSES],
     told: [usize; PURPOSES],
 }
 
 impl Tally {
-    /// Nothing is held.
+    /// A tally with nothing in use.
     #[must_use]
     pub fn new(budget: Arc<Budget>) -> Self {
         Self { budget, held: [0; PURPOSES], told: [0; PURPOSES] }
     }
 
-    /// The account.
+    /// The account of this tally.
     #[must_use]
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// What this thread holds for a purpose, in bytes.
+    /// Memory of this thread for a purpose, in bytes.
     #[must_use]
     pub fn held_bytes(&self, purpose: Purpose) -> usize {
         self.held[purpose as usize]
     }
 
-    /// More is held.
+    /// Adds bytes to a purpose.
     pub fn add(&mut self, purpose: Purpose, bytes: usize) {
         self.held[purpose as usize] += bytes;
     }
 
-    /// Less is held.
+    /// Subtracts bytes from a purpose.
     pub fn sub(&mut self, purpose: Purpose, bytes: usize) {
         let held = &mut self.held[purpose as usize];
         debug_assert!(*held >= bytes, "nothing is given back for {purpose:?} that was not taken");
         *held = held.saturating_sub(bytes);
     }
 
-    /// So much is held, whatever it was.
+    /// Sets the bytes of a purpose.
     pub fn set(&mut self, purpose: Purpose, bytes: usize) {
         self.held[purpose as usize] = bytes;
     }
 
-    /// Tells the account what has changed since the last time.
+    /// Reports all changes since the last call to the account.
     pub fn settle(&mut self) {
         for purpose in Purpose::ALL {
             let (held, told) = (self.held[purpose as usize], &mut self.told[purpose as usize]);
@@ -299,7 +299,7 @@ impl Tally {
     }
 }
 
-/// The thread is gone, and what it held.
+/// Subtracts everything when the thread ends.
 impl Drop for Tally {
     fn drop(&mut self) {
         self.held = [0; PURPOSES];

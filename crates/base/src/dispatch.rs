@@ -1,4 +1,4 @@
-//! How the messages of a group are shared out: to its members in turn, or by a key that keeps its order.
+//! Dispatch policies of a group: to its members in turn, or by a key that keeps its order.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 use wire::MessageProperties;
 
-/// Which member of a group gets a message (MQTT 5.0, 4.8.2, leaves it to the server).
+/// The choice of a member for a message (MQTT 5.0, 4.8.2, leaves it to the server).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Dispatch {
-    /// The next one in turn that takes one.
+    /// The next member in turn that accepts it.
     #[default]
     RoundRobin,
-    /// The one that has the message's key, so that messages with one key keep their order. It has the key until it goes,
-    /// or another comes whose key it is, and then until it has acknowledged what it has of it.
+    /// The owner of the message's key: messages with one key keep their order. A member loses a key when it leaves, or
+    /// when a new member gets the key and the old one has acknowledged all its messages with that key.
     KeyOrdered(Key),
 }
 
-/// What messages have in common that keep their order.
+/// The common value of messages that keep their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
     /// The client that has published them.
     Publisher,
-    /// The value of the first User Property of this name. A message without one has its publisher's key.
+    /// The value of the first User Property with this name. A message without one has its publisher as the key.
     Property(Arc<str>),
 }
 
-/// Keys that go together: enough of them for groups of some hundred members.
+/// A set of keys that move together. There are enough of them for groups of some hundred members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(u16);
 
 impl Lane {
-    /// There are so many.
+    /// Number of lanes.
     pub const COUNT: usize = 1_024;
 
-    /// All of them.
+    /// All lanes, from 0 on.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..=u16::MAX).map(Self).take(Self::COUNT)
     }
@@ -46,14 +46,14 @@ impl Lane {
         u16::try_from(number).ok().filter(|_| number < Self::COUNT).map(Self)
     }
 
-    /// From 0, below [`COUNT`](Self::COUNT).
+    /// The lane's number, from 0 on and below [`COUNT`](Self::COUNT).
     #[must_use]
     pub fn number(self) -> usize {
         usize::from(self.0)
     }
 
-    /// How much a member of this name wants the lane: of those who are there, the one that wants it most has it. So when
-    /// one comes or goes only its own lanes move.
+    /// Score of a member with this name for the lane. The present member with the highest score owns it: a change of
+    /// members moves only the lanes of that member.
     #[must_use]
     pub fn claim_of(self, client_id: &str) -> u64 {
         let mut hasher = hasher_of(client_id);
@@ -68,7 +68,7 @@ impl Lane {
 }
 
 impl Dispatch {
-    /// The lane of a message, if it is to keep an order with others.
+    /// Lane of a message; `None` if the message has no order to keep.
     #[must_use]
     pub fn lane<'a>(
         &self,
@@ -88,8 +88,8 @@ impl Dispatch {
     }
 }
 
-/// Not keyed: who publishes with keys that share a lane could have used one key.
-/// Without a seed, the hash of the bytes alone is the same for `a` and `aa`, and for `m1` and `m11`.
+/// The hash has no key: a publisher with colliding keys could as well use one key. Without a seed, the hash of the
+/// bytes alone is the same for `a` and `aa`, and for `m1` and `m11`.
 fn hasher_of(text: &str) -> FoldHasher<'static> {
     let mut hasher = FoldHasher::with_seed(0, SharedSeed::global_fixed());
     hasher.write(text.as_bytes());
@@ -137,7 +137,7 @@ mod tests {
         assert!((150..=350).contains(&moved.len()), "a quarter, not {}", moved.len());
     }
 
-    /// Of two members with the same claims one would have all lanes, and the other none.
+    /// Of two members with equal scores, one would have all lanes and the other none.
     #[test]
     fn members_with_similar_names_share_the_lanes_evenly() {
         for names in [&["a", "aa", "aaa"][..], &["m1", "m11", "m10"], &["a", "b", "ba"]] {

@@ -1,35 +1,35 @@
-//! How full a subscriber is, and which shards wait for it.
+//! Fill levels of subscribers, and the shards that wait for them.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::ShardId;
 
-/// How full a subscriber's output is, seen by every shard that feeds it.
+/// Fill level of a subscriber's output, for every shard that sends to it.
 #[derive(Debug, Default)]
 pub struct Gauge {
     level: AtomicU8,
-    /// One bit per shard that has stopped reading somebody because of this subscriber.
+    /// One bit for each shard that has stopped reading a publisher because of this subscriber.
     waiting: AtomicU64,
-    /// Those who wait have others to publish to who have room: that was so at most so many looks ago.
+    /// A blocked publisher also had an unblocked subscriber within this number of checks. 0 otherwise.
     holds_others: AtomicU8,
-    /// More messages of QoS 1 and 2 wait behind its window than should.
+    /// Too many messages of QoS 1 and 2 wait behind its window.
     is_behind: AtomicBool,
 }
 
-/// What a [`Gauge`] says.
+/// Level of a [`Gauge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Level {
-    /// There is room.
+    /// There is room for messages.
     Open = 0,
-    /// Above the high-water mark: who feeds it stops reading until it is open again.
+    /// Above the high-water mark: publishers to it are not read until it is open again.
     Over = 1,
-    /// It makes no progress: nobody waits for it, what is QoS 0 is dropped.
+    /// The subscriber makes no progress: no publisher waits for it, and QoS 0 is dropped.
     Slow = 2,
 }
 
 impl Gauge {
-    /// The level now.
+    /// The current level.
     #[must_use]
     pub fn level(&self) -> Level {
         match self.level.load(Ordering::Relaxed) {
@@ -39,31 +39,31 @@ impl Gauge {
         }
     }
 
-    /// Only the shard on which the subscriber lives sets its level.
+    /// Sets the level. Only the subscriber's own shard calls this.
     pub fn set(&self, level: Level) {
         self.level.store(level as u8, Ordering::SeqCst);
     }
 
-    /// Whether acknowledgements to its publishers are held back, because so much waits behind its in-flight window.
-    /// Nobody waits for one that makes no progress.
+    /// Whether acknowledgements to its publishers are held back, because too much waits behind its window. False for a
+    /// slow subscriber, for which no publisher waits.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.is_marked_behind() && self.level() != Level::Slow
     }
 
-    /// Whether so much waits behind its in-flight window, progress or not.
+    /// Whether too much waits behind its window, also for a slow subscriber.
     #[must_use]
     pub fn is_marked_behind(&self) -> bool {
         self.is_behind.load(Ordering::Relaxed)
     }
 
-    /// Only the shard on which the subscriber lives tells.
+    /// Sets whether too much waits behind its window. Only the subscriber's own shard calls this.
     pub fn set_behind(&self, is_behind: bool) {
         self.is_behind.store(is_behind, Ordering::SeqCst);
     }
 
-    /// Announces that a publisher of `shard` wants to hear when the subscriber is not behind any more, and whether others
-    /// wait with it who have room; then looks again.
+    /// Registers a publisher of `shard` that waits until less is behind the window, and whether this publisher has
+    /// other subscribers with room. Then checks again, and returns whether too much still waits.
     #[must_use]
     pub fn wait_behind(&self, shard: ShardId, holds_others: bool) -> bool {
         self.note_others(holds_others);
@@ -71,9 +71,9 @@ impl Gauge {
         self.is_behind.load(Ordering::SeqCst)
     }
 
-    /// Announces that a publisher of `shard` is going to wait, and whether others wait with it who have room;
-    /// then looks again, so that the end of the wait cannot be missed (rule 10 of `protocol::order`). Returns whether it
-    /// has to wait.
+    /// Registers a publisher of `shard` that is going to wait, and whether this publisher has other subscribers with
+    /// room. Then checks again, so that the end of the wait cannot be missed (rule 10 of `protocol::order`). Returns
+    /// whether the publisher has to wait.
     #[must_use]
     pub fn wait(&self, shard: ShardId, holds_others: bool) -> bool {
         self.note_others(holds_others);
@@ -81,8 +81,8 @@ impl Gauge {
         self.level.load(Ordering::SeqCst) == Level::Over as u8
     }
 
-    /// Takes the set of shards that wait. The level was set to something other than
-    /// [`Over`](Level::Over) before, so that nobody new has to wait.
+    /// Removes and returns the shards that wait. The level must already be other than [`Over`](Level::Over), so that no
+    /// publisher begins to wait.
     pub fn take_waiting(&self) -> impl Iterator<Item = ShardId> + use<> {
         self.holds_others.store(0, Ordering::Relaxed);
         let bits = match self.waiting.load(Ordering::SeqCst) {
@@ -92,24 +92,24 @@ impl Gauge {
         (0..ShardId::MAX).filter(move |number| bits & (1 << number) != 0).map(ShardId::new)
     }
 
-    /// A publisher that waits finds that others whom it publishes to have room, or that none has. What one finds stands
-    /// until it is not said again for a while: publishers look at their own pace.
+    /// Notes whether a blocked publisher also has subscribers with room. A `true` stays for some checks, because each
+    /// publisher looks at its own pace.
     pub fn note_others(&self, have_room: bool) {
         if have_room {
             self.holds_others.store(Self::LOOKS, Ordering::Relaxed);
         }
     }
 
-    /// Whether others wait for this subscriber who have room. One who judges it looks again and again.
+    /// Whether a blocked publisher had other subscribers with room at one of the last checks. Each call is a check.
     #[must_use]
     pub fn look_at_others(&self) -> bool {
         let looks = self.holds_others.load(Ordering::Relaxed);
-        // Lost if a publisher says so at this moment: then it says so again.
+        // A concurrent note of a publisher may be lost; the publisher repeats it.
         self.holds_others.store(looks.saturating_sub(1), Ordering::Relaxed);
         looks > 0
     }
 
-    /// So many looks of the judge what a publisher has found is taken to be so.
+    /// Number of checks for which the note of a publisher counts.
     const LOOKS: u8 = 3;
 }
 

@@ -1,11 +1,11 @@
-//! Numbers for what lies in tables: shards, connections, queues.
+//! Numbers for entries of tables: shards, connections, queues.
 
-/// One event loop with the connections that it accepted; there are at most [`MAX`](Self::MAX).
+/// Number of an event loop with its connections, below [`MAX`](Self::MAX).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(u8);
 
 impl ShardId {
-    /// As many shards as a [`Gauge`](crate::Gauge) has bits for those that wait.
+    /// Maximum number of shards: the bits of a [`Gauge`](crate::Gauge).
     pub const MAX: usize = 64;
 
     /// # Panics
@@ -16,47 +16,47 @@ impl ShardId {
         Self(u8::try_from(number).expect("MAX fits a byte"))
     }
 
-    /// The shard's number, from 0.
+    /// The shard's number, from 0 on.
     #[must_use]
     pub fn number(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// A place in a shard's table of connections, and which of its successive tenants is meant.
+/// Index in a shard's table of connections, with the generation of its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
-    /// The place in the table.
+    /// Index in the table.
     pub slot: u32,
-    /// Grows with each tenant, so that a late message for an earlier one finds nobody.
+    /// Number that grows with each new entry at this index: a late message for an earlier entry reaches nobody.
     pub generation: u32,
 }
 
 impl ConnectionId {
-    /// No connection has it.
+    /// An identifier of no connection.
     pub const NOWHERE: Self = Self { slot: u32::MAX, generation: 0 };
 }
 
-/// A queue of the ledger, in its table: a session's or a group's.
+/// Index of a session's or group's queue in the ledger's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId {
-    /// The place in the table.
+    /// Index in the table.
     pub slot: u32,
-    /// Grows with each tenant, so that a late message for an earlier one finds nobody.
+    /// Number that grows with each new entry at this index: a late message for an earlier entry reaches nobody.
     pub generation: u32,
 }
 
-/// Where a session is connected. Ordered by shard first, so that a sorted list falls into one run per shard.
+/// Shard and connection of a session. Ordered by shard first, so that a sorted list has one run for each shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The shard on which the connection lives.
+    /// Shard of the connection.
     pub shard: ShardId,
-    /// Its place there.
+    /// Identifier of the connection on its shard.
     pub connection: ConnectionId,
 }
 
 impl Place {
-    /// So many bits hold a slot; a shard has fewer connections than there are descriptors.
+    /// Number of bits of a slot. A shard has fewer connections than there are descriptors.
     const SLOT_BITS: u32 = 25;
     const IS_CONNECTED: u64 = 1 << 63;
 

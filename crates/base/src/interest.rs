@@ -1,4 +1,4 @@
-//! What one subscription asks for, in four bytes.
+//! Options of one subscription, in four bytes.
 
 use std::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use wire::Qos;
 /// Subscription Identifiers [5.0 section 3.8.2.1.2]; mostly none.
 pub type Identifiers = ThinVec<NonZeroU32>;
 
-/// The options of a subscription that count when a message is delivered (MQTT 5.0, 3.8.3.1), and its identifier.
+/// The options of a subscription that count at delivery (MQTT 5.0, 3.8.3.1), and its identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interest(u32);
 
@@ -24,19 +24,19 @@ impl Interest {
         Self((qos as u32) << IDENTIFIER_BITS)
     }
 
-    /// The same with No Local set or not.
+    /// The same options with or without No Local.
     #[must_use]
     pub fn with_no_local(self, no_local: bool) -> Self {
         self.with(NO_LOCAL, no_local)
     }
 
-    /// The same with Retain As Published set or not.
+    /// The same options with or without Retain As Published.
     #[must_use]
     pub fn with_retain_as_published(self, retain_as_published: bool) -> Self {
         self.with(RETAIN_AS_PUBLISHED, retain_as_published)
     }
 
-    /// The same with a subscription identifier, or without.
+    /// The same options with a subscription identifier, or without.
     #[must_use]
     pub fn with_identifier(self, identifier: Option<NonZeroU32>) -> Self {
         let flags = self.0 & !(u32::MAX >> (32 - IDENTIFIER_BITS));
@@ -69,7 +69,7 @@ impl Interest {
         self.0 & RETAIN_AS_PUBLISHED != 0
     }
 
-    /// The identifier, if the client gave one.
+    /// Subscription identifier, if the client gave one.
     #[must_use]
     pub fn identifier(self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.0 & (u32::MAX >> (32 - IDENTIFIER_BITS)))

@@ -1,4 +1,4 @@
-//! The members of a group, and which of them gets a message of QoS 0.
+//! The members of a group, and the choice of one for a message of QoS 0.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{Dispatch, Identity, Interest, Lane, Level, Place, Subscriber};
 
-/// The members of a group. The ledger writes the list; shards read it for messages of QoS 0, which no queue holds.
+/// The members of a group. The ledger writes the list. Shards read it for messages of QoS 0, which are in no queue.
 #[derive(Debug, Default)]
 pub struct Members {
     dispatch: Dispatch,
@@ -16,16 +16,16 @@ pub struct Members {
     next: AtomicUsize,
 }
 
-/// The members in a row, to take turns in, and where each stands, so that who comes or goes looks at nobody else.
+/// The members in an order for turns, and the index of each: a change concerns no other member.
 #[derive(Default)]
 struct MemberList {
-    /// Those that are connected come first.
+    /// Members, the connected ones first.
     members: Vec<Member>,
-    /// How many members are connected.
+    /// Number of connected members.
     connected: usize,
-    /// By the subscriber's identity.
+    /// Index of each member, by the subscriber's identity.
     places: HashMap<u64, usize>,
-    /// Whose each lane is, where keys keep their order; none before the first has come.
+    /// Member of each lane, if keys keep their order; `None` before the first member.
     owners: Vec<Option<Arc<Subscriber>>>,
 }
 
@@ -50,7 +50,7 @@ impl MemberList {
         self.set_connected(identity, is_connected);
     }
 
-    /// Moves a member to the side of the border on which it belongs.
+    /// Moves a member to its side of the border between connected and other members.
     fn set_connected(&mut self, identity: u64, is_connected: bool) {
         let Some(place) = self.places.get(&identity).copied() else { return };
         if is_connected == (place < self.connected) {
@@ -72,7 +72,7 @@ impl MemberList {
         }
     }
 
-    /// The last member of its side takes the place of the one that goes.
+    /// The last member of its side takes the place of the removed one.
     fn remove(&mut self, subscriber: &Arc<Subscriber>) {
         self.set_connected(subscriber.identity(), false);
         let Some(place) = self.places.remove(&subscriber.identity()) else { return };
@@ -82,13 +82,13 @@ impl MemberList {
         }
     }
 
-    /// Looks for a connected member that has room, beginning with one of them. Returns the place of a member, and how many
-    /// members were looked at.
+    /// Looks for a connected member with room, from one index on. Returns the index of a member, and the number of
+    /// members that were checked.
     fn next_from(&self, first: usize) -> Option<(usize, usize)> {
         let first = first.checked_rem(self.connected)?;
         let looks = self.connected.min(LOOKS_MAX);
         let place = |offset| (first + offset) % self.connected;
-        // One that has just gone stands among the connected until the ledger hears of it.
+        // A member whose connection has just ended counts as connected until the ledger knows.
         let is_there = |offset: &usize| self.members[place(*offset)].subscriber.place().is_some();
         let is_open = |offset: &usize| self.members[place(*offset)].subscriber.gauge.level() == Level::Open;
         match (0..looks).find(|offset| is_open(offset) && is_there(offset)) {
@@ -98,15 +98,15 @@ impl MemberList {
     }
 }
 
-/// A message of QoS 0 looks at no more members than this for one that has room.
+/// Maximum number of members that are checked for a message of QoS 0.
 const LOOKS_MAX: usize = 64;
 
 /// A session in a group.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// Who.
+    /// Subscriber behind the member.
     pub subscriber: Arc<Subscriber>,
-    /// What its subscription asks for.
+    /// Options of its subscription.
     pub interest: Interest,
 }
 
@@ -115,13 +115,13 @@ impl Members {
         Self { dispatch, ..Self::default() }
     }
 
-    /// How its messages are shared out.
+    /// Dispatch policy of the group.
     #[must_use]
     pub fn dispatch(&self) -> &Dispatch {
         &self.dispatch
     }
 
-    /// Gives lanes to members, or to nobody.
+    /// Assigns lanes to members, or to none.
     pub fn assign(&self, owners: impl IntoIterator<Item = (Lane, Option<Arc<Subscriber>>)>) {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         for (lane, owner) in owners {
@@ -130,11 +130,10 @@ impl Members {
         }
     }
 
-    /// The member that a message of QoS 0 goes to, and where it is connected: the one that has its lane, or the next in
-    /// turn.
+    /// The member for a message of QoS 0, and the place of its connection: the owner of the lane, or the next in turn.
     #[must_use]
     pub fn receiver(&self, lane: Option<Lane>) -> Option<(Member, Place)> {
-        // One that has just gone has its lanes until the ledger hears of it.
+        // A member whose connection has just ended keeps its lanes until the ledger knows.
         lane.and_then(|lane| self.owner(lane)).or_else(|| self.next_connected())
     }
 
@@ -145,55 +144,54 @@ impl Members {
         owner.place().map(|place| (member.clone(), place))
     }
 
-    /// Takes the list's place.
+    /// Replaces the list.
     pub fn set(&self, list: Vec<Member>) {
         let mut members = MemberList::default();
         list.into_iter().for_each(|member| members.put(member));
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = members;
     }
 
-    /// All of them.
+    /// All members, in no order.
     #[must_use]
     pub fn list(&self) -> Vec<Member> {
         self.list.read().unwrap_or_else(PoisonError::into_inner).members.clone()
     }
 
-    /// At most so many of them: those that are not connected first.
+    /// At most this number of members, those without a connection first.
     #[must_use]
     pub fn last(&self, count: usize) -> Vec<Member> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         list.members[list.members.len().saturating_sub(count)..].to_vec()
     }
 
-    /// Adds a member, or replaces what its subscription asks for.
+    /// Adds a member, or replaces the options of its subscription.
     pub fn put(&self, member: Member) {
         self.list.write().unwrap_or_else(PoisonError::into_inner).put(member);
     }
 
-    /// Takes a member away. Returns how many are left.
+    /// Removes a member. Returns the number of remaining members.
     pub fn remove(&self, subscriber: &Arc<Subscriber>) -> usize {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         list.remove(subscriber);
         list.members.len()
     }
 
-    /// A member has connected, or is not connected any more. Members that are not connected cost a message of QoS 0
-    /// nothing.
+    /// Notes whether a member is connected. Members without a connection cost nothing for a message of QoS 0.
     pub fn set_connected(&self, subscriber: &Arc<Subscriber>, is_connected: bool) {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         list.set_connected(subscriber.identity(), is_connected);
     }
 
-    /// The next member in turn that is connected, and where. If one of the next 64 connected members has room, it is one
-    /// with room: the cost does not grow with the members whose clients read nothing.
+    /// The next connected member in turn, and the place of its connection. If one of the next 64 connected members has
+    /// room, the result has room: the cost does not grow with members whose clients do not read.
     #[must_use]
     pub fn next_connected(&self) -> Option<(Member, Place)> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let first = self.next.load(Ordering::Relaxed);
         let next = list.next_from(first);
         let looks = next.map_or(LOOKS_MAX, |(_, looks)| looks);
-        // Two shards at a time may choose the same member, which does no harm. If all members that were looked at have just
-        // gone, the next message looks at the members behind them.
+        // Two shards may choose the same member at the same time, which is harmless. If all checked members have just
+        // left, the next message checks the members behind them.
         self.next.store(first.wrapping_add(looks), Ordering::Relaxed);
         let member = &list.members[next?.0];
         member.subscriber.place().map(|place| (member.clone(), place))
@@ -220,7 +218,7 @@ mod tests {
         assert!(turns.contains(&1) && turns.contains(&2));
     }
 
-    /// Members that are not connected, or whose output is full, cost nothing, however many there are.
+    /// Members without a connection, or with a full output, cost nothing, whatever their number.
     #[test]
     fn a_turn_looks_at_few_members_whatever_the_others_do() {
         let at = |slot| ConnectionId { slot, generation: 0 };
@@ -247,7 +245,7 @@ mod tests {
         }
     }
 
-    /// A member with room is found in the end, though those before it are full.
+    /// A member with room is found in the end, even behind many full ones.
     #[test]
     fn turns_go_on_behind_members_without_room() {
         let at = |slot| ConnectionId { slot, generation: 0 };
@@ -266,7 +264,7 @@ mod tests {
         assert!(turns.iter().filter(|slot| **slot == 150).count() >= 2, "{turns:?}");
     }
 
-    /// The ledger has not heard yet that they have gone.
+    /// The ledger does not know yet that their connections have ended.
     #[test]
     fn turns_go_on_behind_members_that_have_just_gone() {
         let at = |slot| ConnectionId { slot, generation: 0 };

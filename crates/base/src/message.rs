@@ -1,4 +1,4 @@
-//! A message that outlives the packet it came in.
+//! An application message that outlives its packet.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use wire::{MessageProperties, Publish, PublishTopic, Qos, Will};
 
 use crate::{Budget, Charge, Now, Purpose};
 
-/// What one message costs beside its bytes, about.
+/// Approximate memory of a message beyond its bytes.
 const OVERHEAD_BYTES: usize = 96;
 
-/// An application message with what is forwarded of its properties, in one piece of memory.
+/// An application message with its forwarded properties, in one piece of memory.
 #[derive(Clone)]
 pub struct Message {
-    /// Topic, properties as MQTT 5 encodes them, payload.
+    /// Topic, properties in the encoding of MQTT 5, payload.
     bytes: Box<[u8]>,
     topic_bytes: u32,
     properties_bytes: u32,
@@ -22,22 +22,21 @@ pub struct Message {
     qos: Qos,
     retain: bool,
     expiry_secs: Option<u32>,
-    /// On the wall clock, so that it means the same after a restart.
+    /// Time of expiry on the wall clock, which means the same after a restart.
     expires_unix_ms: Option<u64>,
-    /// What it holds of a budget.
+    /// Share of a memory budget.
     charge: Option<Charge>,
 }
 
 impl Message {
-    /// The message of a PUBLISH to `topic`, which is the packet's own or what its alias stands for.
+    /// The message of a PUBLISH to `topic`: the topic of the packet, or that of its alias.
     #[must_use]
     pub fn new(topic: TopicName<'_>, publish: &Publish<'_>, publisher: Option<Arc<str>>, now: Now) -> Self {
         let &Publish { ref delivery, retain, ref properties, payload, .. } = publish;
         Self::of_content(&Content { topic, properties, payload, qos: delivery.qos(), retain }, publisher, now)
     }
 
-    /// A will, as it is published when its time has come (MQTT 5.0, 3.1.3.2): its expiry counts from then,
-    /// which is `now`.
+    /// A will at its publication (MQTT 5.0, 3.1.3.2). Its expiry interval begins at `now`.
     #[must_use]
     pub fn of_will(will: &Will<'_>, publisher: Arc<str>, now: Now) -> Self {
         let &Will { topic, ref properties, ref payload, qos, retain, .. } = will;
@@ -45,7 +44,7 @@ impl Message {
         Self::of_content(&content, Some(publisher), now)
     }
 
-    /// A retained message of the server's own; `None` if `topic` is no topic name.
+    /// A retained message of the server itself; `None` if `topic` is no topic name.
     #[must_use]
     pub fn of_server(topic: &str, payload: &[u8]) -> Option<Self> {
         let topic = TopicName::new(topic).ok()?;
@@ -54,7 +53,7 @@ impl Message {
         Some(Self::of_content(&content, None, Now { monotonic_ms: 0, unix_ms: 0 }))
     }
 
-    /// The message with this content. An expiry interval begins now.
+    /// A message with this content. An expiry interval begins now.
     #[must_use]
     pub fn of_content(content: &Content<'_>, publisher: Option<Arc<str>>, now: Now) -> Self {
         let &Content { topic, properties, payload, qos, retain } = content;
@@ -78,10 +77,10 @@ impl Message {
         }
     }
 
-    /// The message that these are the parts of. It copies the bytes once, and is on no budget's account.
+    /// A message from its parts. Copies the bytes once, and belongs to no budget.
     ///
     /// # Errors
-    /// No message has such parts: they may come from a disk.
+    /// The parts, which may come from a disk, are not those of a message.
     pub fn from_parts(parts: &Parts<'_>) -> Result<Self, PartsError> {
         let &Parts { bytes, topic_bytes, properties_bytes, publisher, qos, retain, expires_unix_ms } = parts;
         let rest = bytes.get(topic_bytes as usize..).ok_or(PartsError::Lengths)?;
@@ -113,7 +112,7 @@ impl Message {
         })
     }
 
-    /// What [`from_parts`](Self::from_parts) makes it of again.
+    /// The parts for [`from_parts`](Self::from_parts).
     #[must_use]
     pub fn parts(&self) -> Parts<'_> {
         Parts {
@@ -127,19 +126,19 @@ impl Message {
         }
     }
 
-    /// The message, on the account of a budget as long as anybody has it.
+    /// The message, charged to a budget until its last owner drops it.
     #[must_use]
     pub fn charged_to(mut self, budget: &Arc<Budget>) -> Self {
         self.charge_to(budget);
         self
     }
 
-    /// Puts the message on the account of a budget as long as anybody has it.
+    /// Charges the message to a budget until its last owner drops it.
     pub fn charge_to(&mut self, budget: &Arc<Budget>) {
         self.charge = Some(budget.charge(Purpose::Messages, self.size_bytes()));
     }
 
-    /// Where it was published to.
+    /// Topic to which the message was published.
     #[must_use]
     pub fn topic(&self) -> TopicName<'_> {
         let bytes = &self.bytes[..self.topic_bytes as usize];
@@ -147,45 +146,44 @@ impl Message {
         TopicName::new(text).expect("these bytes were a topic name")
     }
 
-    /// The message itself.
+    /// Payload of the message.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.bytes[(self.topic_bytes + self.properties_bytes) as usize..]
     }
 
-    /// The client identifier of who published it; the server's own messages have none.
+    /// Client identifier of the publisher; `None` for the server's own messages.
     #[must_use]
     pub fn publisher(&self) -> Option<&str> {
         self.publisher.as_deref()
     }
 
-    /// The QoS it was published with.
+    /// QoS with which the message was published.
     #[must_use]
     pub fn qos(&self) -> Qos {
         self.qos
     }
 
-    /// Whether it was published with RETAIN 1.
+    /// Whether the message was published with RETAIN 1.
     #[must_use]
     pub fn retain(&self) -> bool {
         self.retain
     }
 
-    /// Whether it may wait for anybody. With an expiry interval of 0 it is for those who can have it at once.
+    /// Whether the message may wait for a receiver. With an expiry interval of 0, only receivers that can have it at
+    /// once get it.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         self.expiry_secs != Some(0)
     }
 
-    /// Whether its time has run out [MQTT-3.3.2-5]. An interval of 0 is over as soon as the message has waited for
-    /// anything.
+    /// Whether the message has expired [MQTT-3.3.2-5]. An interval of 0 has passed as soon as the message has waited.
     #[must_use]
     pub fn is_expired(&self, now: Now) -> bool {
         self.expires_unix_ms.is_some_and(|expires| expires < now.unix_ms)
     }
 
-    /// The packet that delivers it now: QoS 0, RETAIN 0, its expiry less the time it has waited
-    /// [MQTT-3.3.2-6].
+    /// The packet that delivers the message now: QoS 0, RETAIN 0, and the remaining expiry interval [MQTT-3.3.2-6].
     #[must_use]
     pub fn publish(&self, now: Now) -> Publish<'_> {
         let properties = &self.bytes[self.topic_bytes as usize..][..self.properties_bytes as usize];
@@ -193,9 +191,9 @@ impl Message {
             MessageProperties::from_written_bytes(properties).expect("these bytes were made from properties");
         properties.message_expiry_interval_secs = self.expires_unix_ms.map(|expires| {
             let left_ms = expires.saturating_sub(now.unix_ms);
-            // Rounded up: a message that is not expired yet has something left.
+            // Rounded up: a message that has not expired has at least one second left.
             let left_secs = u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
-            // A clock that was set back does not make it younger than it was.
+            // After the clock was set back, the interval is still not longer than the original one.
             self.expiry_secs.map_or(left_secs, |secs| left_secs.min(secs))
         });
         Publish {
@@ -205,8 +203,8 @@ impl Message {
         }
     }
 
-    /// The message with an expiry that begins now: a will waits for its moment without growing old (MQTT 5.0,
-    /// 3.1.3.2.4). Copies it only if it expires and somebody else has it too.
+    /// The message with an expiry that begins now: a will does not age before its publication (MQTT 5.0, 3.1.3.2.4).
+    /// Copies the message only if it expires and has another owner too.
     #[must_use]
     pub fn published_at(mut self: Arc<Self>, now: Now) -> Arc<Self> {
         if let Some(secs) = self.expiry_secs {
@@ -216,27 +214,27 @@ impl Message {
         self
     }
 
-    /// When its time runs out, on the wall clock, in milliseconds since 1970.
+    /// Time of expiry on the wall clock, in milliseconds since 1970.
     #[must_use]
     pub fn expires_unix_ms(&self) -> Option<u64> {
         self.expires_unix_ms
     }
 
-    /// What it holds of memory, about.
+    /// Approximate memory of the message, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         Self::size_bytes_of(self.bytes.len())
     }
 
-    /// The same for a message whose topic, properties and payload are so long together.
+    /// Approximate memory of a message with a topic, properties and a payload of this length together.
     #[must_use]
     pub fn size_bytes_of(bytes: usize) -> usize {
         bytes + OVERHEAD_BYTES
     }
 }
 
-/// What there is to it, without the payload, which is only counted: whoever traces messages has many of them, and the
-/// bytes may be a secret.
+/// All parts except the payload, of which only the length is printed: a trace has many messages, and a payload may be a
+/// secret.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} q{} {} B", self.topic(), self.qos.level(), self.payload().len())?;
@@ -256,38 +254,38 @@ impl fmt::Debug for Message {
     }
 }
 
-/// A message taken apart, so that it can be stored.
+/// The parts of a message, for a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts<'a> {
-    /// Topic, properties as [`MessageProperties::write_bytes`] writes them, payload; less than 4 GiB.
+    /// Topic, properties in the form of [`MessageProperties::write_bytes`], payload; less than 4 GiB.
     pub bytes: &'a [u8],
-    /// So many of them are the topic.
+    /// Length of the topic at the beginning.
     pub topic_bytes: u32,
-    /// So many behind the topic are the properties.
+    /// Length of the properties behind the topic.
     pub properties_bytes: u32,
-    /// The client identifier of who published it; the server's own messages have none.
+    /// Client identifier of the publisher; `None` for the server's own messages.
     pub publisher: Option<&'a Arc<str>>,
-    /// The QoS it was published with.
+    /// QoS with which the message was published.
     pub qos: Qos,
-    /// Whether it was published with RETAIN 1.
+    /// Whether the message was published with RETAIN 1.
     pub retain: bool,
-    /// When its time runs out, on the wall clock, in milliseconds since 1970; if and only if its properties have an
+    /// Time of expiry on the wall clock, in milliseconds since 1970. Present if and only if the properties have an
     /// expiry interval.
     pub expires_unix_ms: Option<u64>,
 }
 
-/// Why [`Parts`] are no message's.
+/// Reason why [`Parts`] are not those of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartsError {
-    /// Topic and properties are longer than all of it, or all of it is 4 GiB or more.
+    /// Topic and properties are longer than all bytes, or there are 4 GiB or more.
     Lengths,
     /// The topic is not UTF-8.
     Utf8,
     /// The topic is no topic name.
     Topic(TopicError),
-    /// The properties are none; the rule that they break, in a few words.
+    /// The properties break this rule.
     Properties(&'static str),
-    /// It has an expiry interval and no time when that ends, or the other way round.
+    /// There is an expiry interval without a time of expiry, or the other way round.
     Expiry,
 }
 
@@ -305,18 +303,18 @@ impl fmt::Display for PartsError {
 
 impl std::error::Error for PartsError {}
 
-/// The content of a message that is about to be published.
+/// Content of a message that is about to be published.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Content<'a> {
-    /// The topic name.
+    /// Topic of the message.
     pub topic: TopicName<'a>,
-    /// All of these properties are forwarded.
+    /// Properties, all of which are forwarded.
     pub properties: &'a MessageProperties<'a>,
-    /// The payload.
+    /// Payload of the message, in bytes.
     pub payload: &'a [u8],
     /// The QoS with which the message is published.
     pub qos: Qos,
-    /// RETAIN.
+    /// Whether RETAIN is 1.
     pub retain: bool,
 }
 

@@ -1,20 +1,20 @@
-//! A subscriber: to whom an entry of the index leads.
+//! A subscriber, to which an entry of the index leads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{ConnectionId, Dispatch, Gauge, Members, Place, QueueId, ShardId};
 
-/// Somebody who subscribes: a session, or a group of them that share a subscription.
+/// A session, or a group of sessions that share a subscription.
 #[derive(Debug)]
 pub struct Subscriber {
-    /// The client identifier; it exists once, shared by ledger, session and subscriber. Of a group, its whole filter.
+    /// Client identifier, which ledger, session and subscriber share. For a group: its whole filter.
     pub client_id: Arc<str>,
-    /// Where messages wait for it while it is not connected; a session that ends with its connection has none.
+    /// Queue for messages while it is not connected. A session that ends with its connection has none.
     pub queue: Option<QueueId>,
-    /// How full its output is.
+    /// Fill level of its output.
     pub gauge: Gauge,
-    /// Where its connection is, in the bits of [`Place`].
+    /// Place of its connection, in the bits of [`Place`].
     place: AtomicU64,
     members: Option<Box<Members>>,
 }
@@ -27,7 +27,7 @@ impl Subscriber {
         Self { client_id, queue: None, gauge: Gauge::default(), place, members: None }
     }
 
-    /// A session that outlives its connections, and is not connected.
+    /// A lasting session without a connection.
     #[must_use]
     pub fn lasting(client_id: Arc<str>, queue: QueueId) -> Self {
         Self {
@@ -45,19 +45,19 @@ impl Subscriber {
         Self { members: Some(Box::new(Members::new(dispatch))), ..Self::lasting(filter, queue) }
     }
 
-    /// Where it is connected, if it is.
+    /// Place of its connection; `None` without one.
     #[must_use]
     pub fn place(&self) -> Option<Place> {
         Place::from_bits(self.place.load(Ordering::SeqCst))
     }
 
-    /// It has connected, or is not connected any more. Only the ledger moves a session, and raises the generation of
-    /// its filters afterwards (`index::Index::touch`), because routes remember places.
+    /// Sets the place of its connection. Only the ledger moves a session, and then raises the generation of its filters
+    /// (`index::Index::touch`), because routes remember places.
     pub fn move_to(&self, place: Option<Place>) {
         self.place.store(place.map_or(0, Place::bits), Ordering::SeqCst);
     }
 
-    /// Those who share the subscription, if this is a group.
+    /// Members of the group; `None` for a session.
     #[must_use]
     pub fn members(&self) -> Option<&Members> {
         self.members.as_deref()

@@ -1,16 +1,16 @@
-//! Answers that wait.
+//! Tickets for answers that wait.
 
 use wire::PacketId;
 
-/// An answer that waits until what it promises is true. It belongs to its connection.
+/// An answer that waits until its promise is true. It belongs to its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ticket {
-    /// To a PUBLISH of QoS 1.
+    /// Answer to a PUBLISH of QoS 1: PUBACK.
     PubAck(PacketId),
-    /// To a PUBLISH of QoS 2.
+    /// Answer to a PUBLISH of QoS 2: PUBREC.
     PubRec(PacketId),
-    /// To a PUBREC.
+    /// Answer to a PUBREC: PUBREL.
     PubRel(PacketId),
-    /// To a PUBREL.
+    /// Answer to a PUBREL: PUBCOMP.
     PubComp(PacketId),
 }
