@@ -1,4 +1,4 @@
-//! Filters and topics as numbers.
+//! Hashes of filters and topics.
 
 /// The keyed hash of a filter, or of a topic name. Two different filters have the same hash as rarely as two random numbers
 /// of 64 bits are equal.
@@ -19,11 +19,11 @@ impl FilterSum {
     }
 }
 
-/// The hashes of every filter that matches one topic and whose arrangement of wildcards some filter of the index has.
+/// The hashes of all filters that match one topic and have a shape of the index.
 #[derive(Debug)]
 pub struct MatchingFilters {
     topic: FilterHash,
-    /// Sorted, so that bisection finds one.
+    /// Sorted, for a search by bisection.
     filters: Vec<FilterHash>,
 }
 

@@ -1,4 +1,4 @@
-//! The table of all filters, each stored once with its subscribers.
+//! The table of all filters. Each filter is stored once with its subscribers.
 
 use crate::hash::{LevelHash, give_back};
 use crate::subscribers::{Removal, Subscribers};
@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table;
 use topic::{TopicFilter, TopicFilterBuf};
 
-/// The table is cut into this many, so that growing one moves a 256th of the filters while readers wait: 4,000 of
-/// a million.
+/// Number of parts of the table. While one part grows, readers wait until a 256th of the filters has moved: 4,000 of a
+/// million.
 const SEGMENTS: usize = 256;
 
 /// Filters, with and without wildcards, under the hash of their text.
@@ -24,14 +24,14 @@ struct Entry<S, O> {
     subscribers: Subscribers<S, O>,
 }
 
-/// What a subscription was to the table.
+/// Effect of a new subscription on the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Insertion<O> {
-    /// The first to this filter.
+    /// The filter is new.
     NewFilter,
-    /// One more to this filter.
+    /// The filter has one subscriber more.
     NewSubscriber,
-    /// The subscriber had it, with these options.
+    /// The subscriber had a subscription, with these options.
     Replaced(O),
 }
 
@@ -40,7 +40,7 @@ impl<S: Identity + Clone, O: Copy> Filters<S, O> {
         Self { segments: (0..SEGMENTS).map(|_| HashTable::new()).collect(), heap_bytes: 0 }
     }
 
-    /// The subscribers of the filter with this hash that `is_it`.
+    /// The subscribers of the filter with this hash for which `is_it` is true.
     pub(crate) fn find(
         &self,
         hashed: u64,
@@ -82,7 +82,7 @@ impl<S: Identity + Clone, O: Copy> Filters<S, O> {
         }
     }
 
-    /// `Last` tells that the filter is gone too.
+    /// `Last` means that the filter is removed too.
     pub(crate) fn remove(
         &mut self,
         hashed: u64,
@@ -110,14 +110,14 @@ impl<S: Identity + Clone, O: Copy> Filters<S, O> {
         self.segments.iter().map(HashTable::len).sum()
     }
 
-    /// Bytes on the heap.
+    /// Size on the heap, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         let tables = self.segments.iter().map(|segment| size_of_val(segment) + segment.allocation_size());
         tables.sum::<usize>() + self.heap_bytes
     }
 }
 
-/// From the middle of the hash: the table itself uses both ends.
+/// Bits from the middle of the hash: the table itself uses both ends.
 fn segment_of(hashed: u64) -> usize {
     usize::from(hashed.to_le_bytes()[5])
 }

@@ -1,8 +1,8 @@
-//! Counters that tell a route cache whether what it remembers is still true.
+//! Counters that show a route cache whether its entry is still valid.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters that names are spread over by their first level.
+/// Number of counters. A name's first level selects one of them.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
 
@@ -30,12 +30,12 @@ pub(crate) struct Generations {
     leading_wildcard: AtomicU64,
 }
 
-/// Which counter tells of changes to a filter.
+/// The counter of the changes to a filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Concerns {
-    /// Names whose first level hashes to this.
+    /// Names whose first level has this hash.
     FirstLevel(u64),
-    /// Every name.
+    /// All names, for a filter that begins with a wildcard.
     Everything,
 }
 
@@ -66,7 +66,7 @@ impl Generations {
         generation.0 == sum << SLOT_BITS | slot as u64
     }
 
-    /// To be called inside the write lock, or after the handle's own change.
+    /// Must be called inside the write lock, or after a change of the handle itself.
     pub(crate) fn raise(&self, concerns: Concerns) {
         let counter = match concerns {
             Concerns::FirstLevel(hash) => &self.by_first_level[slot_of(hash)],

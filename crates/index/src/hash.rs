@@ -6,21 +6,20 @@ use hashbrown::HashTable;
 use std::hash::Hasher;
 use topic::TopicFilter;
 
-/// Hashes a level together with its position; the hash of a filter is the sum over its levels.
+/// Hashes a level together with its position. The hash of a filter is the sum over its levels.
 ///
-/// A sum, because it can be changed in one place: the hash of `a/+/c` is that of `a/b/c` with the part of `b`
-/// exchanged for that of `+`. So a topic is hashed once, and every filter that could match it costs one addition
-/// per wildcard. Two different filters differ in some level, so their sums are equal as rarely as two random
-/// numbers, to anyone who does not know the seeds.
+/// A sum can be changed in one place: the hash of `a/+/c` is that of `a/b/c` with the part of `b` replaced by that of
+/// `+`. A topic is therefore hashed once, and each filter that could match it costs one addition for each wildcard. Two
+/// different filters differ in some level. Without the seeds, their sums are equal as rarely as two random numbers.
 #[derive(Debug)]
 pub(crate) struct LevelHash {
     seed: u64,
     shared: SharedSeed,
-    /// What `level` gives for `+` at the first positions.
+    /// Hashes of `+` at the first positions.
     pluses: [u64; PLUSES_KEPT],
 }
 
-/// Few topics have more levels.
+/// Number of these hashes. Few topics have more levels.
 const PLUSES_KEPT: usize = 16;
 
 impl LevelHash {
@@ -31,19 +30,19 @@ impl LevelHash {
         hash
     }
 
-    /// The part that `level` at `position` has in the hash of its name or filter.
+    /// The part of `level` at `position` in the hash of its name or filter.
     pub(crate) fn level(&self, position: usize, level: &str) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.seed ^ odd_multiple(position), &self.shared);
         hasher.write(level.as_bytes());
         hasher.finish()
     }
 
-    /// The part of a `+`.
+    /// The part of a `+` at this position.
     pub(crate) fn plus(&self, position: usize) -> u64 {
         self.pluses.get(position).copied().unwrap_or_else(|| self.level(position, "+"))
     }
 
-    /// The hash of a whole filter, or of the name that it is.
+    /// The hash of a whole filter, or of the name with the same text.
     pub(crate) fn filter(&self, filter: TopicFilter<'_>) -> u64 {
         let levels = filter.levels().enumerate();
         levels.fold(0, |sum, (position, level)| sum.wrapping_add(self.level(position, level)))
@@ -63,7 +62,7 @@ fn odd_multiple(position: usize) -> u64 {
     (position as u64).wrapping_mul(FRACTION_OF_GOLDEN_RATIO)
 }
 
-/// Gives memory back if the table has shrunk to a quarter; all of it if the table is empty.
+/// Returns memory if the table has shrunk to a quarter, or all of it if the table is empty.
 pub(crate) fn give_back<T>(table: &mut HashTable<T>, hash_of: impl Fn(&T) -> u64) {
     if table.is_empty() {
         *table = HashTable::new();

@@ -3,10 +3,10 @@
 use crate::hash::LevelHash;
 use topic::TopicName;
 
-/// Topics of up to so many levels need no allocation.
+/// Number of levels up to which a topic needs no allocation.
 const INLINE_LEVELS: usize = 8;
 
-/// A topic name with what the hash of every filter that matches it is made of.
+/// A topic name with the parts of the hashes of all matching filters.
 #[derive(Debug)]
 pub(crate) struct HashedTopic<'a> {
     name: TopicName<'a>,
@@ -17,11 +17,11 @@ pub(crate) struct HashedTopic<'a> {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Level {
-    /// The hash of the name up to and with this level.
+    /// The hash of the name up to and including this level.
     through: u64,
-    /// What the hash gains if a `+` stands instead of this level.
+    /// Difference of the hash when `+` replaces this level.
     plus_instead: u64,
-    /// Where the level begins and ends in the text.
+    /// Start and end of the level in the text.
     start: u32,
     end: u32,
 }
@@ -62,7 +62,7 @@ impl<'a> HashedTopic<'a> {
         self.name
     }
 
-    /// How many levels the name has, at least 1.
+    /// Number of levels of the name, at least 1.
     pub(crate) fn level_count(&self) -> usize {
         self.count
     }
@@ -83,13 +83,13 @@ impl<'a> HashedTopic<'a> {
         &self.name.as_str().as_bytes()[..end as usize]
     }
 
-    /// Where the text of a level begins and ends.
+    /// Start and end of the text of a level.
     pub(crate) fn level(&self, position: usize) -> (usize, usize) {
         let level = &self.levels()[position];
         (level.start as usize, level.end as usize)
     }
 
-    /// What the hash gains if a `+` stands at each of these positions, all of which the name has.
+    /// Difference of the hash when `+` replaces the levels at all of these positions, which the name must have.
     pub(crate) fn with_pluses(&self, positions: &[u16]) -> u64 {
         let levels = self.levels();
         positions

@@ -1,12 +1,12 @@
-//! The subscription index of an MQTT broker: which subscribers does a topic reach?
+//! The subscription index of an MQTT broker, which finds the subscribers of a topic.
 //!
 //! One [`Index`] serves all threads of a broker. It is read for a PUBLISH whose route is not cached, and written once
-//! a turn with whatever subscriptions that turn changed:
+//! a turn with the changed subscriptions of that turn:
 //!
 //! ```
 //! # use index::{Applied, Change, Index};
 //! # use topic::{filter, topic};
-//! let index: Index<u64, u8> = Index::new([1, 2]); // in earnest, random seeds
+//! let index: Index<u64, u8> = Index::new([1, 2]); // a broker uses random seeds
 //! let mut applied = Vec::new();
 //! index.apply([Change::Subscribe { filter: filter!("sensor/+/heat"), subscriber: &7, options: 1 }], &mut applied);
 //! assert_eq!(applied, [Applied::New]);
@@ -19,19 +19,19 @@
 //! assert!(index.is_current(generation)); // two loads for each later PUBLISH on this route
 //! ```
 //!
-//! # How it is built
+//! # Structure
 //! Every filter, with or without wildcards, is stored once in one hash table under its text. Beside it stands the set
-//! of *shapes*: where the wildcards of the filters are. A topic is looked up as it is, and once for every shape that
+//! of *shapes*: the positions of the wildcards in the filters. A topic is looked up as it is, and once for every shape that
 //! fits it, with the wildcards put in. There is no tree: no nodes to store, to follow or to free.
 //!
-//! # What a hostile peer can cause
+//! # Effects of a hostile peer
 //! - **Time.** A lookup costs the topic's length, and for each distinct shape that fits the topic one probe and one
 //!   addition per `+`. A topic of *n* levels fits fewer than 3 × 2ⁿ shapes, so nobody adds more than 94 probes to
 //!   topics of five levels, whatever they subscribe to; and of those with more levels than
 //!   [`SHALLOW_LEVELS_MAX`] the caller bounds the number: [`Index::would_deepen`]. Nothing is recursive.
 //! - **Collisions.** The hash is keyed with the seeds given to [`Index::new`], which nobody outside may know.
-//! - **Memory.** What is unsubscribed is freed; tables and lists that have shrunk to a quarter are made smaller.
-//!   [`Index::bytes`] tells what is in use.
+//! - **Memory.** Removed subscriptions free their memory. Tables and lists that have shrunk to a quarter are made smaller.
+//!   [`Index::bytes`] returns the size.
 //! - **Waiting.** Readers wait while [`Index::apply`] works through one batch, so its caller bounds the batch. Tables
 //!   grow in 256 parts, each of which is small.
 //!
@@ -63,7 +63,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use subscribers::{Removal, Subscribers};
 use topic::{TopicFilter, TopicName};
 
-/// Filters, who subscribed to them, and with which options.
+/// Filters with their subscribers and options.
 ///
 /// `S` is a cheap handle, such as an `Arc`; `O` is what a subscription granted, kept small because there is one for
 /// each: a subscription identifier (28 bits), a QoS (2), No Local and Retain As Published fit into a `u32`, and an
@@ -85,39 +85,39 @@ struct Tables<S, O> {
 /// One change to the index.
 #[derive(Debug)]
 pub enum Change<'a, S, O> {
-    /// Adds a subscription, or replaces the options of the one this subscriber has to the same filter.
+    /// Adds a subscription, or replaces the options of this subscriber's subscription to the same filter.
     Subscribe {
-        /// The filter; of a shared one, only what follows `$share/{group}/` counts.
+        /// The filter. For a shared subscription, the part behind `$share/{group}/` counts.
         filter: TopicFilter<'a>,
-        /// Cloned if it is new to the filter.
+        /// Handle of the subscriber, cloned if it is new to the filter.
         subscriber: &'a S,
-        /// Handed out with each match.
+        /// Options of the subscription, which each match returns.
         options: O,
     },
-    /// Takes a subscription away.
+    /// Removes a subscription.
     Unsubscribe {
-        /// The filter, character for character as it was subscribed to \[MQTT-3.10.4-1\].
+        /// The filter of the subscription, character for character \[MQTT-3.10.4-1\].
         filter: TopicFilter<'a>,
         /// Any handle of the same [`Identity`].
         subscriber: &'a S,
     },
 }
 
-/// What a [`Change`] did.
+/// Effect of a [`Change`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied<O> {
     /// The subscription is new.
     New,
-    /// It was there; these were its options.
+    /// The subscription existed, with these options.
     Replaced(O),
-    /// It is gone; these were its options.
+    /// The subscription is removed; these were its options.
     Removed(O),
-    /// There was none.
+    /// There was no such subscription.
     NotFound,
 }
 
 impl<S: Identity + Clone, O: Copy> Index<S, O> {
-    /// An empty index. The seeds key its hashes: random, and known to nobody who may subscribe or publish.
+    /// An empty index. The seeds key its hashes: they must be random, and secret from subscribers and publishers.
     pub fn new(seeds: [u64; 2]) -> Self {
         Self {
             hash: LevelHash::new(seeds),
@@ -130,9 +130,10 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         }
     }
 
-    /// Makes all `changes` in their order under one lock, and appends to `applied` what each of them did.
+    /// Applies all `changes` in their order under one lock, and appends the effect of each to `applied`.
     ///
-    /// Readers wait meanwhile: bound the batch. `changes` must not use this index while it is iterated over.
+    /// Readers wait meanwhile, so the caller must bound the batch. `changes` must not use this index while it is
+    /// iterated over.
     pub fn apply<'a>(
         &self,
         changes: impl IntoIterator<Item = Change<'a, S, O>>,
@@ -149,7 +150,7 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
     /// Calls `visit` for each subscription that matches `topic`, in no particular order.
     ///
     /// A subscriber with several matching filters is visited for each of them. `visit` runs under the read lock: it
-    /// must not use this index, and should only note what it is given.
+    /// must not use this index, and should only store its arguments.
     pub fn for_each_match(&self, topic: TopicName<'_>, mut visit: impl FnMut(&S, &O)) {
         self.for_each_matching_filter(topic, |_, subscribers| subscribers.for_each(&mut visit));
     }
@@ -184,7 +185,7 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         MatchingFilters::new(topic.hash(), filters)
     }
 
-    /// The hash of a filter. Of a shared one, only what follows `$share/{group}/` counts.
+    /// The hash of a filter. For a shared subscription, the part behind `$share/{group}/` counts.
     pub fn hash_of_filter(&self, filter: TopicFilter<'_>) -> FilterHash {
         FilterHash(self.hash.filter(plain(filter)))
     }
@@ -194,30 +195,31 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         FilterHash(HashedTopic::new(topic, &self.hash).hash())
     }
 
-    /// The present generation of everything that can match `topic`. Take it before the lookup that it is kept with.
+    /// The current generation of all subscriptions that can match `topic`. Call this before the lookup whose result is
+    /// cached.
     pub fn generation(&self, topic: TopicName<'_>) -> Generation {
         self.generations.of(self.hash.level(0, topic.first_level()))
     }
 
-    /// Whether no subscription that could match the topic of `generation` has changed since. Two loads.
+    /// Whether no subscription that can match the topic of `generation` has changed since. Costs two loads.
     ///
-    /// A change to another topic tells `false` too if its first level is the same or shares the slot, one of 1,024.
+    /// A change to another topic also returns `false` if both first levels are equal or share one of 1,024 slots.
     pub fn is_current(&self, generation: Generation) -> bool {
         self.generations.is_current(generation)
     }
 
-    /// Tells routes that lead through these filters to look again: what a subscriber's handle says of it has changed.
-    /// Nobody waits for it.
+    /// Invalidates routes through these filters, because the state behind a subscriber's handle has changed. Nobody
+    /// waits for it.
     pub fn touch<'a>(&self, filters: impl IntoIterator<Item = TopicFilter<'a>>) {
         filters.into_iter().for_each(|filter| self.generations.raise(self.concerns(plain(filter))));
     }
 
-    /// Tells all routes to look again, which costs each of them one look-up: for a subscriber with very many filters.
+    /// Invalidates all routes, for a subscriber with very many filters. Each route costs one lookup.
     pub fn touch_all(&self) {
         self.generations.raise(Concerns::Everything);
     }
 
-    /// How many subscriptions there are.
+    /// Number of subscriptions.
     pub fn len(&self) -> usize {
         self.read().subscriptions
     }
@@ -227,34 +229,33 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         self.len() == 0
     }
 
-    /// How many different filters there are.
+    /// Number of different filters.
     pub fn filters(&self) -> usize {
         self.read().filters.len()
     }
 
-    /// How many different shapes the filters with wildcards have: what a lookup costs grows with it.
+    /// Number of different shapes among filters with wildcards. The cost of a lookup grows with it.
     pub fn shapes(&self) -> usize {
         self.read().shapes.len()
     }
 
-    /// How many different shapes with more than [`SHALLOW_LEVELS_MAX`] levels there are, if this filter has another one.
+    /// Number of different shapes with more than [`SHALLOW_LEVELS_MAX`] levels, if this filter would add another one.
     ///
-    /// A topic of many levels is looked up once for each of them that fits: whoever takes filters from strangers bounds
-    /// their number.
+    /// A topic of many levels is looked up once for each of these shapes that fits: a server must bound their number.
     pub fn would_deepen(&self, filter: TopicFilter<'_>) -> Option<usize> {
-        // Most filters need no look.
+        // A filter without wildcards needs no lock.
         let filter = Some(plain(filter)).filter(|filter| filter.has_wildcard())?;
         self.read().shapes.would_deepen(filter, &self.hash)
     }
 
-    /// The shape of a filter that has wildcards and more than [`SHALLOW_LEVELS_MAX`] levels: whoever takes filters from
-    /// strangers bounds how many of them one may have.
+    /// The shape of a filter with wildcards and more than [`SHALLOW_LEVELS_MAX`] levels. A server bounds their number
+    /// for each client.
     pub fn deep_shape(&self, filter: TopicFilter<'_>) -> Option<DeepShape> {
         let filter = Some(plain(filter)).filter(|filter| filter.has_wildcard())?;
         DeepShape::of(filter, &self.hash)
     }
 
-    /// Bytes in use, without the allocator's own and without what the subscribers' handles point to.
+    /// Size in bytes, without the allocator's overhead and without the objects behind the subscribers' handles.
     ///
     /// Walks the 256 parts of the table and the shapes.
     pub fn bytes(&self) -> usize {
@@ -287,8 +288,8 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         }
     }
 
-    // A panic under the lock can only come from the caller's iterator or from cloning a handle, before the tables are
-    // touched: they are whole, so poison is no reason to stop serving.
+    // A panic under the lock can only come from the caller's iterator or from cloning a handle. The tables are not
+    // touched then, and a poisoned lock is no reason to stop.
     fn read(&self) -> RwLockReadGuard<'_, Tables<S, O>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -334,7 +335,7 @@ impl<S: Identity + Clone, O: Copy> Tables<S, O> {
     }
 }
 
-/// What a shared filter matches is behind `$share/{group}/`.
+/// The matching part of a shared filter is behind `$share/{group}/`.
 fn plain(filter: TopicFilter<'_>) -> TopicFilter<'_> {
     filter.shared().map_or(filter, |shared| shared.filter)
 }

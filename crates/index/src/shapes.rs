@@ -1,4 +1,4 @@
-//! Which mixes of names and wildcards there are among the filters.
+//! Arrangements of names and wildcards among the filters.
 
 use crate::hash::{LevelHash, give_back};
 use crate::hashed_topic::HashedTopic;
@@ -15,11 +15,11 @@ use topic::TopicFilter;
 /// however many filters there are.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    /// Without `#`, by number of levels: they fit topics with as many.
+    /// Shapes without `#`, by number of levels. They fit topics with the same number.
     closed: Groups,
-    /// With `#`, by number of levels before it: they fit topics with as many or more.
+    /// Shapes with `#`, by number of levels before it. They fit topics with at least as many.
     open: Groups,
-    /// How many of them are deep.
+    /// Number of deep shapes.
     deep: usize,
 }
 
@@ -27,7 +27,8 @@ pub(crate) struct Shapes {
 /// than 200 that are not deep: only of the others can there be so many that a lookup takes long.
 pub const SHALLOW_LEVELS_MAX: usize = 6;
 
-/// Tells the shapes of filters with more than [`SHALLOW_LEVELS_MAX`] levels apart, as surely as a keyed hash of 64 bits does.
+/// Distinguishes the shapes of filters with more than [`SHALLOW_LEVELS_MAX`] levels, as surely as a keyed hash of 64
+/// bits does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeepShape(u64);
 
@@ -43,7 +44,7 @@ impl DeepShape {
 #[derive(Debug, Default)]
 struct Groups(Vec<Group>);
 
-/// Shapes that differ only in where their `+` stand, under the hash of that.
+/// Shapes that differ only in the positions of their `+`, under the hash of these positions.
 type Group = HashTable<CountedShape>;
 
 #[derive(Debug)]
@@ -52,19 +53,19 @@ struct CountedShape {
     filters: usize,
 }
 
-/// Where the wildcards of a filter stand.
+/// Positions of the wildcards of a filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape<'a> {
     /// Positions of `+`, ascending.
     pluses: &'a [u16],
-    /// How many levels there are, without `#`.
+    /// Number of levels without `#`.
     levels: usize,
-    /// Whether `#` follows.
+    /// Whether `#` follows these levels.
     open: bool,
 }
 
 impl Shapes {
-    /// Counts one more filter. Filters without wildcards have no shape and are passed over.
+    /// Adds a filter. Filters without wildcards have no shape and are ignored.
     pub(crate) fn add(&mut self, filter: TopicFilter<'_>, hash: &LevelHash) {
         if let Some((groups, levels)) = self.groups_of(filter)
             && groups.add(levels, pluses_in(filter), hash)
@@ -74,7 +75,7 @@ impl Shapes {
         }
     }
 
-    /// Counts one filter less, that was added before.
+    /// Removes a filter that was added before.
     pub(crate) fn remove(&mut self, filter: TopicFilter<'_>, hash: &LevelHash) {
         if let Some((groups, levels)) = self.groups_of(filter)
             && groups.remove(levels, &pluses_in(filter), hash)
@@ -84,7 +85,7 @@ impl Shapes {
         }
     }
 
-    /// How many deep shapes there are, if this filter has another one.
+    /// Number of deep shapes so far, if this filter would add another one.
     pub(crate) fn would_deepen(&self, filter: TopicFilter<'_>, hash: &LevelHash) -> Option<usize> {
         let (is_open, levels) = ending_of(filter)?;
         if levels <= SHALLOW_LEVELS_MAX {
@@ -94,7 +95,7 @@ impl Shapes {
         (!groups.contains(levels, &pluses_in(filter), hash)).then_some(self.deep)
     }
 
-    /// Calls `candidate` with every shape that fits, and the hash of the filter that it makes of the topic.
+    /// Calls `candidate` with each shape that fits, and with the hash of the filter that the shape makes of the topic.
     pub(crate) fn for_each_fitting(
         &self,
         topic: &HashedTopic<'_>,
@@ -123,7 +124,7 @@ impl Shapes {
         self.groups().map(HashTable::len).sum()
     }
 
-    /// Bytes on the heap.
+    /// Size on the heap, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         let tables = (self.closed.0.capacity() + self.open.0.capacity()) * size_of::<Group>();
         let in_groups = self.groups().map(|group| {
@@ -163,7 +164,7 @@ impl Groups {
         })
     }
 
-    /// Whether the shape is new.
+    /// Adds a filter. Returns whether its shape is new.
     fn add(&mut self, levels: usize, pluses: Vec<u16>, hash: &LevelHash) -> bool {
         if levels >= self.0.len() {
             self.0.resize_with(levels + 1, Group::new);
@@ -181,7 +182,7 @@ impl Groups {
         }
     }
 
-    /// Whether it was the last filter of its shape.
+    /// Removes a filter. Returns whether its shape is gone.
     fn remove(&mut self, levels: usize, pluses: &[u16], hash: &LevelHash) -> bool {
         let Some(group) = self.0.get_mut(levels) else { return false };
         let found = group.find_entry(hash_of_pluses(pluses, hash), |shape| *shape.pluses == *pluses);
@@ -211,7 +212,7 @@ fn for_each_in(group: &Group, topic: &HashedTopic<'_>, mut candidate: impl FnMut
 }
 
 impl Shape<'_> {
-    /// Whether `filter` is what this shape, which fits `topic`, makes of it.
+    /// Whether this shape, which fits `topic`, makes `filter` of it.
     pub(crate) fn makes(&self, filter: TopicFilter<'_>, topic: &HashedTopic<'_>) -> bool {
         let names = topic.prefix_text(self.levels);
         let mut rest = filter.as_str().as_bytes();

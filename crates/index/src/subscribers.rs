@@ -5,10 +5,10 @@ use base::Identity;
 use hashbrown::HashTable;
 use std::mem;
 
-/// Up to this many are searched one after the other: two or three cache lines.
+/// Number of subscribers up to which a search is linear: two or three cache lines.
 const SEARCHED_LINEARLY_MAX: usize = 12;
 
-/// Never empty. Nearly every filter has one subscriber, who is kept in place.
+/// The subscribers of a filter, never empty. Nearly every filter has one subscriber, which is stored in place.
 #[derive(Debug)]
 pub(crate) enum Subscribers<S, O> {
     One(Member<S, O>),
@@ -21,19 +21,19 @@ pub(crate) struct Member<S, O> {
     options: O,
 }
 
-/// A list without order, and from `SEARCHED_LINEARLY_MAX` on also where each subscriber stands in it.
+/// A list without order. From `SEARCHED_LINEARLY_MAX` on, it also has the index of each subscriber.
 #[derive(Debug)]
 pub(crate) struct Members<S, O> {
     list: Vec<Member<S, O>>,
     places: HashTable<u32>,
 }
 
-/// What became of one subscriber of a filter.
+/// Effect of removing a subscriber from a filter.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Removal<O> {
     NotFound,
     Removed(O),
-    /// It was the only one; the list is to be dropped.
+    /// It was the only subscriber, and the list is to be dropped.
     Last(O),
 }
 
@@ -42,7 +42,7 @@ impl<S: Identity + Clone, O: Copy> Subscribers<S, O> {
         Self::One(Member { subscriber: subscriber.clone(), options })
     }
 
-    /// Returns the options that were replaced, if `subscriber` was among them.
+    /// Adds a subscriber. Returns the replaced options, if `subscriber` was in the list.
     pub(crate) fn insert(&mut self, subscriber: &S, options: O, hash: &LevelHash) -> Option<O> {
         match self {
             Self::One(member) if member.subscriber.identity() == subscriber.identity() => {
@@ -86,7 +86,7 @@ impl<S: Identity + Clone, O: Copy> Subscribers<S, O> {
         }
     }
 
-    /// Bytes on the heap.
+    /// Size on the heap, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Self::One(_) => 0,
@@ -113,7 +113,7 @@ impl<S: Identity + Clone, O: Copy> Members<S, O> {
         None
     }
 
-    /// The last of the list moves into the gap.
+    /// The last entry of the list moves into the gap.
     fn remove(&mut self, subscriber: &S, hash: &LevelHash) -> Option<O> {
         let place = self.place_of(subscriber.identity(), hash)?;
         let last = self.list.len() - 1;

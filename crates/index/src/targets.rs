@@ -1,4 +1,4 @@
-//! Whom a message goes to: the matches of a topic, one per subscriber, sorted by shard.
+//! Targets of a message: the matches of a topic, one for each subscriber, sorted by shard.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::{FilterHash, FilterSum, Index};
 /// The index as the broker and the ledger use it.
 pub type Subscriptions = Index<Arc<Subscriber>, Interest>;
 
-/// One subscriber that a message goes to, with what its matching subscriptions ask for together.
+/// One receiver of a message, with the combined options of its matching subscriptions.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Who.
+    /// Handle of the subscriber.
     pub subscriber: Arc<Subscriber>,
-    /// Where it was connected when the topic was looked up.
+    /// Place of its connection when the topic was looked up.
     pub connection: ConnectionId,
-    /// The highest granted QoS of them [MQTT-3.3.4-2].
+    /// The highest granted QoS of its subscriptions [MQTT-3.3.4-2].
     pub qos: Qos,
-    /// Whether one of them wants RETAIN as it was published.
+    /// Whether one of its subscriptions has Retain As Published.
     pub retain_as_published: bool,
-    /// Which filters they have. No filter is in the sum for a member of a group.
+    /// Sum of its matching filters. For a member of a group, no filter is in the sum.
     pub filters: FilterSum,
-    /// The identifiers of them all [MQTT-3.3.4-4].
+    /// The identifiers of all its subscriptions [MQTT-3.3.4-4].
     pub identifiers: Identifiers,
 }
 
@@ -56,27 +56,27 @@ impl Target {
         }
     }
 
-    /// Whether a message of this QoS takes the ledger's way to it, because it outlives the connection.
+    /// Whether a message of this QoS goes through the ledger to it, because the message must outlive the connection.
     #[must_use]
     pub fn is_queued(&self, qos: Qos) -> bool {
         self.subscriber.queue.is_some() && self.qos.min(qos) > Qos::AtMostOnce
     }
 }
 
-/// Everybody a topic reaches. Shared: a cached route is mailed, and posted to the ledger, without a copy.
+/// All targets of a topic, shared: a cached route is mailed, and posted to the ledger, without a copy.
 #[derive(Debug, Default)]
 pub struct Targets {
-    /// Those who are connected, by shard; each shard that has at least one is there once.
+    /// Connected targets by shard. Each shard with at least one target occurs once.
     pub shards: Vec<(ShardId, Arc<[Target]>)>,
-    /// The length of those lists together.
+    /// Number of connected targets.
     pub count: usize,
-    /// Those for whom messages of QoS 1 and 2 go into a queue, connected (then they are in `shards` too) or not.
+    /// Targets with a queue for messages of QoS 1 and 2. Connected ones are in `shards` too.
     pub queued: Vec<Target>,
-    /// The groups, each of which gets one copy, for one of its members.
+    /// Groups. Each gets one copy, for one of its members.
     pub groups: Vec<Arc<Subscriber>>,
-    /// How many subscribers are not connected: QoS 0 does not reach them.
+    /// Number of subscribers without a connection, which QoS 0 does not reach.
     pub absent: usize,
-    /// How many of those were granted QoS 0, so that nothing does.
+    /// Number of those that were granted QoS 0, which no message reaches.
     pub absent_at_most_once: usize,
 }
 
@@ -89,8 +89,8 @@ struct Found {
 }
 
 impl Targets {
-    /// Looks a topic up. A subscription with No Local is left out if it is the publisher's own
-    /// [MQTT-3.8.3-3], before overlapping ones are merged. A group is merged with nobody.
+    /// Looks up a topic. A subscription with No Local is left out if it belongs to the publisher [MQTT-3.8.3-3], before
+    /// overlapping subscriptions are merged. A group is not merged.
     #[must_use]
     pub fn look_up(index: &Subscriptions, topic: TopicName<'_>, publisher: Option<&str>) -> Self {
         let mut targets = Self::default();
@@ -109,8 +109,8 @@ impl Targets {
         let same = |a: &Found, b: &Found| Arc::ptr_eq(&a.subscriber, &b.subscriber);
         let merge = |found: &[Found]| (found[0].place, Target::merge(found));
         let mut merged: Vec<(Option<Place>, Target)> = found.chunk_by(same).map(merge).collect();
-        // Those who are not connected come first, in the order of their queues: nothing that others see depends on where
-        // memory is.
+        // Subscribers without a connection come first, in the order of their queues: nothing visible depends on
+        // addresses.
         merged.sort_unstable_by_key(|(place, target)| (*place, target.subscriber.queue));
         let absent = merged.partition_point(|(place, _)| place.is_none());
         let queued = merged[..absent].iter().filter(|(_, target)| target.is_queued(Qos::ExactlyOnce));
@@ -136,25 +136,25 @@ impl Targets {
         }
     }
 
-    /// The list of one shard, empty if nobody is there.
+    /// The list of one shard; empty if it has no target.
     #[must_use]
     pub fn on(&self, shard: ShardId) -> &[Target] {
         self.shards.iter().find(|(id, _)| *id == shard).map_or(&[], |(_, list)| list)
     }
 
-    /// How many of the absent a message of this QoS does not reach.
+    /// Number of absent subscribers that a message of this QoS does not reach.
     #[must_use]
     pub fn absent_at(&self, qos: Qos) -> usize {
         if qos == Qos::AtMostOnce { self.absent } else { self.absent_at_most_once }
     }
 
-    /// Whether nobody has a subscription.
+    /// Whether there is no target at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count + self.absent + self.groups.len() == 0
     }
 
-    /// Whether a message of this QoS goes through a queue of the ledger to somebody.
+    /// Whether a message of this QoS goes through a queue of the ledger to any target.
     #[must_use]
     pub fn has_queued(&self, qos: Qos) -> bool {
         qos > Qos::AtMostOnce && !(self.queued.is_empty() && self.groups.is_empty())
