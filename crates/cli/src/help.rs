@@ -28,7 +28,7 @@ pub fn help(tool: Tool) -> String {
         "\nDefaults: one flag with its value on each line of $XDG_CONFIG_HOME/mosquitto_{0}, or\n\
          ~/.config/mosquitto_{0}; lines that begin with # are comments.\n\
          Environment: PONDHAWK_HOST, _PORT, _USERNAME, _PASSWORD, _CAFILE, _CAPATH, _CERT, _KEY, _PROFILE.\n\
-         The flags are those of mosquitto_{0}. docs/CLI.md tells more.",
+         The flags are those of mosquitto_{0}. docs/CLI.md explains more.",
         tool.name()
     );
     text
@@ -59,10 +59,10 @@ fn write_flag(flag: &Flag, text: &mut String) {
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    it could not be done; standard error says why
+  1    failure; standard error has the reason
   7    the connection was lost
   27   the time is over (-W)
-  else what the broker said when it refused the connection: 1 to 5, or from 128 with MQTT 5
+  else the broker's reason for refusing the connection: 1 to 5, or from 128 with MQTT 5
 ";
 
 /// The command line of a tool as clap describes it, for completions and manual pages.

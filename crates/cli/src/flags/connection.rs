@@ -28,7 +28,7 @@ pub(super) const WHERE: &[Flag] = &[
             settings.server.port = Some(port);
             Ok(())
         }),
-        help: "Its port [1883; 8883 with encryption]",
+        help: "Port of the broker [1883; 8883 with encryption]",
     },
     Flag {
         names: &["-L", "--url"],
@@ -36,7 +36,7 @@ pub(super) const WHERE: &[Flag] = &[
         takes: Takes::Text(argument("URL", "-L argument given but no URL specified"), |settings, text| {
             url::apply(settings, text)
         }),
-        help: "All at once: mqtt[s]://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC",
+        help: "Host, port, user and topic: mqtt[s]://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC",
     },
     Flag {
         names: &["--unix"],
@@ -48,7 +48,7 @@ pub(super) const WHERE: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Connect to a socket of this machine instead",
+        help: "Connect to this Unix socket instead of a host",
     },
     Flag {
         names: &["--profile"],
@@ -60,7 +60,7 @@ pub(super) const WHERE: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Take the flags in ~/.config/pondhawk/profiles/NAME, one on each line",
+        help: "Use the flags in ~/.config/pondhawk/profiles/NAME, one on each line",
     },
     Flag {
         names: &["-A"],
@@ -72,7 +72,7 @@ pub(super) const WHERE: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Connect from this address of this machine",
+        help: "Connect from this local address",
     },
     Flag {
         names: &["--proxy"],
@@ -91,7 +91,7 @@ pub(super) const WHERE: &[Flag] = &[
         tools: ALL,
         // No effect: the client library always sets TCP_NODELAY.
         takes: Takes::Nothing(|_| Ok(())),
-        help: "Send small packets at once (this is always so)",
+        help: "Send small packets at once (always on)",
     },
 ];
 
@@ -106,7 +106,7 @@ pub(super) const WHO: &[Flag] = &[
             settings.session.client_id = Some(text.to_owned());
             Ok(())
         }),
-        help: "Client identifier [the broker makes one up]",
+        help: "Client identifier [assigned by the broker]",
     },
     Flag {
         names: &["-I", "--id-prefix"],
@@ -121,7 +121,7 @@ pub(super) const WHO: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Client identifier that begins so and ends with the process id",
+        help: "Client identifier: this prefix, followed by the process id",
     },
     Flag {
         names: &["-u", "--username"],
@@ -133,7 +133,7 @@ pub(super) const WHO: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "User name",
+        help: "User name for the broker",
     },
     Flag {
         names: &["-P", "--pw"],
@@ -145,7 +145,7 @@ pub(super) const WHO: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Password; other users of this machine can see it while this runs:\nbetter put it in the file of defaults",
+        help: "Password. Other users of this machine can see it while the program runs:\nPONDHAWK_PASSWORD and the file of defaults are safer",
     },
     Flag {
         names: &["-V", "--protocol-version"],
@@ -174,7 +174,7 @@ pub(super) const WHO: &[Flag] = &[
             settings.session.clean_start = false;
             Ok(())
         }),
-        help: "Keep the session: the broker remembers subscriptions and what is missed\nwhile this is away. Needs -i",
+        help: "Keep the session: the broker stores subscriptions, and messages that\narrive without a connection. Needs -i",
     },
     Flag {
         names: &["-x"],
@@ -186,7 +186,7 @@ pub(super) const WHO: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Keep the session for so long, -1 for ever; MQTT 5 [with -c: -1]",
+        help: "Keep the session for this time, -1 for ever; MQTT 5 [with -c: -1]",
     },
     Flag {
         names: &["-k", "--keepalive"],
@@ -204,7 +204,7 @@ pub(super) const WHO: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "The broker hears something at least as often as this [60]",
+        help: "Maximum time without a packet to the broker [60]",
     },
     Flag {
         names: &["-M"],
@@ -221,7 +221,7 @@ pub(super) const WHO: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "So many messages of QoS 1 and 2 may wait for their acknowledgement [20]",
+        help: "Maximum number of messages of QoS 1 and 2 without acknowledgement [20]",
     },
     Flag {
         names: &["-D", "--property"],
@@ -263,7 +263,7 @@ pub(super) const WILL: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Where to",
+        help: "Topic of the will",
     },
     Flag {
         names: &["--will-payload"],
@@ -275,7 +275,7 @@ pub(super) const WILL: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "The message [empty]",
+        help: "Payload of the will [empty]",
     },
     Flag {
         names: &["--will-qos"],
@@ -287,7 +287,7 @@ pub(super) const WILL: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Its QoS [0]",
+        help: "QoS of the will [0]",
     },
     Flag {
         names: &["--will-retain"],
@@ -296,6 +296,6 @@ pub(super) const WILL: &[Flag] = &[
             settings.will.retain = true;
             Ok(())
         }),
-        help: "The broker keeps it",
+        help: "The broker retains the will",
     },
 ];

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::settings::{Settings, Source, Tool};
 
 pub(super) const PUBLISH: &[Flag] = &[
-    Flag { names: &["-t", "--topic"], tools: PUB_RR, takes: TOPIC, help: "The topic: no + and no # in it" },
+    Flag { names: &["-t", "--topic"], tools: PUB_RR, takes: TOPIC, help: "Topic, without + and #" },
     Flag {
         names: &["-m", "--message"],
         tools: PUB_RR,
@@ -15,7 +15,7 @@ pub(super) const PUBLISH: &[Flag] = &[
             argument("MESSAGE", "-m argument given but no message specified"),
             |settings, bytes| settings.set_source(Source::Bytes(bytes.to_vec())),
         ),
-        help: "The message",
+        help: "Payload of the message",
     },
     Flag {
         names: &["-f", "--file"],
@@ -24,19 +24,19 @@ pub(super) const PUBLISH: &[Flag] = &[
             let is_input = path.as_os_str() == "-";
             settings.set_source(if is_input { Source::Input } else { Source::File(path.into()) })
         }),
-        help: "The message is in this file; - is standard input",
+        help: "Payload from this file; - is standard input",
     },
     Flag {
         names: &["-n", "--null-message"],
         tools: PUB_RR,
         takes: Takes::Nothing(|settings| settings.set_source(Source::Bytes(Vec::new()))),
-        help: "An empty message; with -r it takes away what the broker keeps",
+        help: "Empty payload; with -r it removes the retained message",
     },
     Flag {
         names: &["-s", "--stdin-file"],
         tools: PUB_RR,
         takes: Takes::Nothing(|settings| settings.set_source(Source::Input)),
-        help: "The message is what comes from standard input",
+        help: "Payload from standard input, all of it",
     },
     Flag {
         names: &["-l", "--stdin-line"],
@@ -52,7 +52,7 @@ pub(super) const PUBLISH: &[Flag] = &[
             settings.outgoing.retain = true;
             Ok(())
         }),
-        help: "The broker keeps the message for who subscribes later",
+        help: "The broker retains the message for later subscribers",
     },
     Flag {
         names: &["--repeat"],
@@ -65,7 +65,7 @@ pub(super) const PUBLISH: &[Flag] = &[
                 if settings.outgoing.repeat == 0 { Err(bad()) } else { Ok(()) }
             },
         ),
-        help: "Send the message so many times [1]",
+        help: "Number of times to send the message [1]",
     },
     Flag {
         names: &["--repeat-delay"],
@@ -79,7 +79,7 @@ pub(super) const PUBLISH: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Wait so long between them; 0.5 is half a second [0]",
+        help: "Pause between them; 0.5 is half a second [0]",
     },
     Flag {
         names: &["-e"],
@@ -95,7 +95,7 @@ pub(super) const PUBLISH: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Where the answer is to be published",
+        help: "Topic for the answer",
     },
 ];
 
@@ -104,13 +104,13 @@ pub(super) const SUBSCRIBE: &[Flag] = &[
         names: &["-t", "--topic"],
         tools: SUB,
         takes: TOPIC,
-        help: "A topic, or a filter for many: + is any level, a # at the end any number.\nMay be given several times",
+        help: "Topic or filter: + is any level, # at the end is any number of levels.\nMay be given several times",
     },
     Flag {
         names: &["-q", "--qos"],
         tools: SUB,
         takes: QOS,
-        help: "Highest QoS that messages come with: 0, 1 or 2 [0]",
+        help: "Maximum QoS of received messages: 0, 1 or 2 [0]",
     },
     Flag {
         names: &["-U", "--unsubscribe"],
@@ -123,7 +123,7 @@ pub(super) const SUBSCRIBE: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "End a subscription of a session that was kept (-c)",
+        help: "Remove this subscription of a lasting session (-c)",
     },
     Flag {
         names: &["--retain-as-published"],
@@ -132,7 +132,7 @@ pub(super) const SUBSCRIBE: &[Flag] = &[
             settings.incoming.retain_as_published = true;
             Ok(())
         }),
-        help: "Messages say whether they were published to be kept; MQTT 5",
+        help: "Receive the publisher's RETAIN flag (Retain As Published); MQTT 5",
     },
     Flag {
         names: &["--remove-retained"],
@@ -141,7 +141,7 @@ pub(super) const SUBSCRIBE: &[Flag] = &[
             settings.incoming.remove_retained = true;
             Ok(())
         }),
-        help: "Take away from the broker every kept message that comes",
+        help: "Remove each received retained message from the broker",
     },
 ];
 

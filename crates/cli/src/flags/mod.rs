@@ -51,16 +51,19 @@ pub(crate) struct Section {
 
 /// All flags, in the order of the help.
 pub(crate) const SECTIONS: &[Section] = &[
-    Section { heading: "Where to connect", flags: connection::WHERE },
-    Section { heading: "What to publish", flags: messages::PUBLISH },
-    Section { heading: "What to subscribe to", flags: messages::SUBSCRIBE },
-    Section { heading: "What to print", flags: output::PRINT },
-    Section { heading: "When to end", flags: output::END },
-    Section { heading: "Who connects, and how", flags: connection::WHO },
-    Section { heading: "Will: what the broker publishes if this program dies", flags: connection::WILL },
+    Section { heading: "Connection", flags: connection::WHERE },
+    Section { heading: "Message", flags: messages::PUBLISH },
+    Section { heading: "Subscription", flags: messages::SUBSCRIBE },
+    Section { heading: "Output", flags: output::PRINT },
+    Section { heading: "End of the program", flags: output::END },
+    Section { heading: "Client and session", flags: connection::WHO },
+    Section {
+        heading: "Will: the message that the broker publishes if this program dies",
+        flags: connection::WILL,
+    },
     Section { heading: "Encryption", flags: security::TLS },
     Section { heading: "Help and diagnosis", flags: output::HELP },
-    Section { heading: "Known to Mosquitto's clients, and refused here", flags: security::REFUSED },
+    Section { heading: "Flags of Mosquitto's clients that are refused here", flags: security::REFUSED },
 ];
 
 /// Finds a flag of a tool by its name.

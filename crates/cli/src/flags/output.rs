@@ -15,7 +15,7 @@ pub(super) const PRINT: &[Flag] = &[
             settings.incoming.output.verbose = true;
             Ok(())
         }),
-        help: "The topic before each message",
+        help: "Print the topic before each message",
     },
     Flag {
         names: &["-F"],
@@ -27,9 +27,9 @@ pub(super) const PRINT: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Print what this says of each message: %t topic, %p payload, %x in\n\
+        help: "Format of each message: %t topic, %p payload, %x in\n\
                hexadecimal, %l its length, %q QoS, %r retained, %m packet identifier,\n\
-               %I %U time, @X what strftime makes of %X, %j %J JSON; MQTT 5: %C content\n\
+               %I %U time, @X output of strftime for %X, %j %J JSON; MQTT 5: %C content\n\
                type, %R response topic, %D correlation data, %P user properties,\n\
                %E expiry, %F payload format, %A topic alias, %S subscription identifier",
     },
@@ -40,7 +40,7 @@ pub(super) const PRINT: &[Flag] = &[
             settings.incoming.output.json = true;
             Ok(())
         }),
-        help: "One line of JSON for each message, with a payload that is JSON as it is",
+        help: "Print one line of JSON for each message; a JSON payload stays as it is",
     },
     Flag {
         names: &["--pretty"],
@@ -49,7 +49,7 @@ pub(super) const PRINT: &[Flag] = &[
             settings.incoming.output.pretty = true;
             Ok(())
         }),
-        help: "Spread the JSON of %j, %J and --json over lines",
+        help: "Print the JSON of %j, %J and --json on several lines",
     },
     Flag {
         names: &["-N"],
@@ -58,7 +58,7 @@ pub(super) const PRINT: &[Flag] = &[
             settings.incoming.output.without_end_of_line = true;
             Ok(())
         }),
-        help: "No end of line after each message",
+        help: "Print no end of line after each message",
     },
     Flag {
         names: &["-R"],
@@ -67,7 +67,7 @@ pub(super) const PRINT: &[Flag] = &[
             settings.incoming.without_retained = true;
             Ok(())
         }),
-        help: "Nothing that the broker had kept, only what is new",
+        help: "Ignore retained messages",
     },
     Flag {
         names: &["--retained-only"],
@@ -76,7 +76,7 @@ pub(super) const PRINT: &[Flag] = &[
             settings.incoming.retained_only = true;
             Ok(())
         }),
-        help: "Only what the broker had kept; ends with the first message that is new",
+        help: "Print retained messages only, and end with the first other message",
     },
     Flag {
         names: &["-T", "--filter-out"],
@@ -89,7 +89,7 @@ pub(super) const PRINT: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Nothing with such topics. May be given several times",
+        help: "Ignore messages with matching topics. May be given several times",
     },
     Flag {
         names: &["--random-filter"],
@@ -106,7 +106,7 @@ pub(super) const PRINT: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Only so many of a hundred messages, at random",
+        help: "Print this percentage of the messages, at random",
     },
     Flag {
         names: &["--stats"],
@@ -115,7 +115,7 @@ pub(super) const PRINT: &[Flag] = &[
             settings.incoming.stats = true;
             Ok(())
         }),
-        help: "Say each second how many messages and bytes come, on standard error",
+        help: "Print the number of messages and bytes each second, on standard error",
     },
 ];
 
@@ -135,7 +135,7 @@ pub(super) const END: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "After so many messages",
+        help: "End after this number of messages",
     },
     Flag {
         names: &["-W"],
@@ -152,7 +152,7 @@ pub(super) const END: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "After so long, with exit code 27",
+        help: "End after this time, with exit code 27",
     },
     Flag {
         names: &["-E"],
@@ -161,7 +161,7 @@ pub(super) const END: &[Flag] = &[
             settings.incoming.ends_when_subscribed = true;
             Ok(())
         }),
-        help: "As soon as the broker knows the subscriptions; with -c it keeps them",
+        help: "End when the broker has the subscriptions; with -c it keeps them",
     },
 ];
 
@@ -173,7 +173,7 @@ pub(super) const HELP: &[Flag] = &[
             settings.debug = true;
             Ok(())
         }),
-        help: "Print every packet that is sent and received",
+        help: "Print every sent and received packet",
     },
     Flag {
         names: &["--quiet"],
@@ -182,7 +182,7 @@ pub(super) const HELP: &[Flag] = &[
             settings.quiet = true;
             Ok(())
         }),
-        help: "Print no errors but those of the command line",
+        help: "Print only errors of the command line",
     },
     Flag {
         names: &["--help"],
@@ -191,7 +191,7 @@ pub(super) const HELP: &[Flag] = &[
             settings.asks = Some(Asks::Help);
             Ok(())
         }),
-        help: "Print this",
+        help: "Print this help",
     },
     Flag {
         names: &["--version"],

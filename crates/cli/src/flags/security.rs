@@ -14,7 +14,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Trust the authorities whose certificates are in this file (PEM)",
+        help: "Trust the certificate authorities in this file (PEM)",
     },
     Flag {
         names: &["--capath"],
@@ -26,7 +26,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Trust those in the files of this directory",
+        help: "Trust the certificate authorities in the files of this directory",
     },
     Flag {
         names: &["--tls-use-os-certs"],
@@ -35,7 +35,7 @@ pub(super) const TLS: &[Flag] = &[
             settings.tls.uses_system_roots = true;
             Ok(())
         }),
-        help: "Trust those that this machine trusts (so it is with mqtts:// and port 8883)",
+        help: "Trust the authorities of this machine (default with mqtts:// and port 8883)",
     },
     Flag {
         names: &["--cert"],
@@ -47,7 +47,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Show the broker this certificate (PEM)",
+        help: "Certificate of the client (PEM)",
     },
     Flag {
         names: &["--key"],
@@ -59,7 +59,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "The private key that belongs to it (PEM)",
+        help: "Private key of the certificate (PEM)",
     },
     Flag {
         names: &["--keyform"],
@@ -74,7 +74,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "What is in that file: pem, and nothing else",
+        help: "Format of the key: pem",
     },
     Flag {
         names: &["--tls-version"],
@@ -89,7 +89,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "At least this version of TLS: tlsv1.2 or tlsv1.3 [tlsv1.2]",
+        help: "Minimum version of TLS: tlsv1.2 or tlsv1.3 [tlsv1.2]",
     },
     Flag {
         names: &["--ciphers"],
@@ -101,7 +101,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Only these ciphers",
+        help: "Allow these ciphers only",
     },
     Flag {
         names: &["--tls-alpn"],
@@ -113,7 +113,7 @@ pub(super) const TLS: &[Flag] = &[
                 Ok(())
             },
         ),
-        help: "Ask for this protocol (ALPN)",
+        help: "Protocol to negotiate (ALPN)",
     },
     Flag {
         names: &["--insecure"],
@@ -122,7 +122,7 @@ pub(super) const TLS: &[Flag] = &[
             settings.tls.is_insecure = true;
             Ok(())
         }),
-        help: "Do not check that the certificate is that of the host. Anybody can then be\nthe broker: for tests only",
+        help: "Do not check the host name of the certificate. Anybody can then be\nthe broker: for tests only",
     },
 ];
 
