@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const NOW: Now = Now { monotonic_ms: 0, unix_ms: 0 };
-/// So many are under way at a time.
+/// Number of messages in flight.
 const WINDOW: u16 = 100;
 const ROUNDS: usize = 100;
 

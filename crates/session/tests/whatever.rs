@@ -1,5 +1,5 @@
-//! Whatever a peer sends, in whatever order, nothing panics and every bound holds. Packets and moments come from a seed;
-//! a failure prints it, and `PONDHAWK_SEED=…` plays that one alone.
+//! No packet of a peer, in any order, causes a panic, and every bound holds. Packets and times come from a seed. A
+//! failure prints the seed, and `PONDHAWK_SEED=…` repeats that one alone.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU16;
@@ -62,7 +62,7 @@ impl Random {
         Publish { topic, delivery, retain: self.below(9) == 0, ..Publish::new(topic::topic!("x"), b"hey") }
     }
 
-    /// What either end sends.
+    /// The packets that either end sends.
     fn packet(&mut self) -> Packet<'static> {
         let packet_id = self.id();
         let reason = self.pick(&[PubAckReason::Success, PubAckReason::Success, PubAckReason::QuotaExceeded]);

@@ -1,4 +1,4 @@
-//! How a client connects, and what it makes of the answer.
+//! Connecting, and the server's answer.
 
 use pondhawk_session::client::{ConnectError, DisconnectError, Event, PublishError, RequestError, Settings};
 use wire::{

@@ -95,7 +95,7 @@ fn nothing_is_released_where_there_is_no_session() {
     assert_eq!(world.sent(), ["PUBLISH q2 id=1 \"a/b\" 3 B \"hey\""]);
 }
 
-/// What is kept of such a session says so.
+/// The stored state of such a session is marked as inherited.
 #[test]
 fn a_session_that_was_inherited_stays_so_when_it_is_kept() {
     let world = inherited(Version::V5, true, 2);

@@ -1,4 +1,4 @@
-//! What an application publishes.
+//! Messages from the application.
 
 use std::num::NonZeroU16;
 

@@ -1,4 +1,4 @@
-//! What an application gets.
+//! Messages for the application.
 
 use pondhawk_session::client::{Acknowledge, Client, Event, Receipt, Settings};
 use wire::{

@@ -1,4 +1,4 @@
-//! What happens when a connection was lost and there is another one.
+//! Another connection after a lost one.
 
 use std::num::NonZeroU16;
 

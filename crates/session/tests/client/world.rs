@@ -131,7 +131,7 @@ impl World {
         &mut self.out
     }
 
-    /// What the server has got since it was last asked, one line per packet.
+    /// The packets that the server has received since the last call, one line for each.
     pub(crate) fn sent(&mut self) -> Vec<String> {
         let bytes = std::mem::take(&mut self.out);
         lines(&bytes, self.version)

@@ -1,4 +1,4 @@
-//! What an application sends and gets, and what it may expect.
+//! The messages that an application sends and receives, and those that it may expect.
 
 use wire::Qos;
 
@@ -25,9 +25,9 @@ impl Item {
 /// The application at one end, as far as its disk knows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Journal {
-    /// How many it has published, by QoS.
+    /// Number of published messages, by QoS.
     published: [u16; 3],
-    /// How many different ones it has got, by QoS.
+    /// Number of different received messages, by QoS.
     got: [u16; 3],
 }
 

@@ -70,7 +70,7 @@ impl Schedule {
         }
     }
 
-    /// What is on its way arrives up to some byte, and no further.
+    /// Bytes on their way arrive up to some byte, and no further.
     fn cut(&mut self) {
         if self.is_linked {
             self.deliver_to_server();

@@ -10,7 +10,7 @@ use crate::random::Random;
 
 const TOPIC: TopicName<'static> = topic::topic!("from/the/server");
 
-/// What is on disk, or will be.
+/// State that is on disk, or will be.
 #[derive(Clone, Default)]
 struct Store {
     journal: Journal,
@@ -29,7 +29,7 @@ struct Entry {
     is_received: bool,
 }
 
-/// What waits for the disk.
+/// Operations that wait for the disk.
 #[derive(Clone, Copy)]
 enum Held {
     Accept { session_present: bool },
@@ -159,7 +159,7 @@ impl ServerEnd {
             self.on_wire.push(packet_id);
             session.begin_as(packet_id, entry.item.qos, dup);
             match entry.item.qos {
-                // What carries a new identifier must not overtake its record.
+                // A packet with a new identifier must not overtake its record.
                 Qos::ExactlyOnce => self.held.push(Held::Publish(packet_id, entry.item, dup)),
                 _ => write(session, packet_id, entry.item, dup, &mut self.output),
             }

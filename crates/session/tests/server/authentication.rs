@@ -29,7 +29,7 @@ fn auth(reason: AuthReason, method: Option<&'static str>, text: &'static str) ->
     Auth { reason, properties }
 }
 
-/// What the authenticator is asked.
+/// The steps for the authenticator.
 fn asked(request: &Request<'_>) -> (bool, String) {
     let Request::Authenticate(step) = request else { panic!("{request:?}") };
     assert_eq!(step.method.as_str(), "script");

@@ -21,7 +21,7 @@ fn will(qos: Qos, retain: bool) -> Will<'static> {
     }
 }
 
-/// What a CONNECT that is refused is answered, and what the log says.
+/// The answer to a refused CONNECT, and the text for the log.
 fn refused(connect: Connect<'_>, settings: Settings) -> (Vec<String>, Violation) {
     let mut world = World::silent(connect.version(), settings);
     let violation = world.refused(connect);

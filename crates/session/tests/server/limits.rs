@@ -48,7 +48,7 @@ fn pair() -> [UserProperty<'static>; 1] {
     [UserProperty { name: utf8("k"), value: utf8("v") }]
 }
 
-/// What a client gets that takes so many bytes. CONNACK is kept as short as can be, 5 bytes, to let it in.
+/// The answers to a client with this Maximum Packet Size. CONNACK is as short as possible, 5 bytes, so that it fits.
 fn written(packet: &Packet<'_>, packet_bytes_max: usize) -> Vec<String> {
     let settings =
         Settings { packet_bytes_max: 0, receive_max: u16::MAX, topic_alias_max: 0, ..Settings::default() };

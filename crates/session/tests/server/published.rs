@@ -1,4 +1,4 @@
-//! What a client publishes with QoS 1 and 2.
+//! Messages of QoS 1 and 2 from a client.
 
 use base::Ticket;
 use pondhawk_session::{Request, Settings};

@@ -1,4 +1,4 @@
-//! What a client is sent with QoS 1 and 2.
+//! Messages of QoS 1 and 2 to a client.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -281,6 +281,7 @@ fn an_acknowledgement_that_only_says_success_needs_no_packet() {
 
 #[test]
 fn a_session_is_small() {
-    // What most sessions do not have is behind pointers; the rest is what a million idle connections cost.
+    // State that most sessions do not have is behind pointers. The rest is the cost of an idle connection, of which
+    // there may be a million.
     assert!(size_of::<pondhawk_session::Session>() <= 80, "{} bytes", size_of::<pondhawk_session::Session>());
 }

@@ -131,12 +131,12 @@ impl World {
         self.session.begin_release(packet_id, &mut self.out);
     }
 
-    /// What has been sent is not looked at.
+    /// Ignores the packets that were sent so far.
     pub(crate) fn discard_sent(&mut self) {
         self.out.clear();
     }
 
-    /// What has been sent, as bytes.
+    /// The packets that were sent so far, as bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.out
     }
@@ -146,7 +146,7 @@ impl World {
         self.session.handle_timeout(&self.settings, now, &mut self.out)
     }
 
-    /// What the client has got since it was last asked, one line per packet.
+    /// The packets that the client has received since the last call, one line for each.
     pub(crate) fn sent(&mut self) -> Vec<String> {
         lines(&std::mem::take(&mut self.out), self.version)
     }
