@@ -8,198 +8,201 @@ use wire::{PacketId, ReasonCode};
 
 use crate::{CursorId, Delivered, Durability, EntryId, Origin};
 
-/// What a shard asks for. The ledger knows the shard by whose inbox it came from.
+/// A command of a shard. The inbox in which the command arrives identifies the shard.
 #[derive(Debug)]
 pub enum Command {
-    /// A CONNECT wants its client identifier. Answered by [`Reply::Claimed`](crate::Reply::Claimed), when nobody else holds it any more.
+    /// Claims the client identifier of a CONNECT. Answered by [`Reply::Claimed`](crate::Reply::Claimed) when no other
+    /// connection has the identifier any more.
     Claim(Box<Claim>),
-    /// A connection that had claimed an identifier is over, and everything it posted has been posted.
+    /// Reports the end of a connection that had claimed an identifier, after all its other commands.
     Left(Left),
-    /// A session that lasts has subscribed, and the index has its filters; or any session has asked for a share.
-    /// Answered by [`Reply::Recorded`](crate::Reply::Recorded).
+    /// Records filters that a lasting session has subscribed to, and that are in the index; or the shared filters of
+    /// any session. Answered by [`Reply::Recorded`](crate::Reply::Recorded).
     Subscribe {
-        /// Whose.
+        /// The session.
         subscriber: Arc<Subscriber>,
-        /// Its connection.
+        /// Connection of the subscriber.
         connection: ConnectionId,
-        /// Of the SUBSCRIBE, for the answer.
+        /// Packet identifier of SUBSCRIBE, for the answer.
         packet_id: PacketId,
-        /// Valid filters, `$share/{group}/` included, with what was granted.
+        /// Valid filters, `$share/{group}/` included, with their granted options.
         subscriptions: Vec<(Box<str>, Interest)>,
-        /// Those of them that are to be brought what is retained; [`Command::Retained`] follows for each.
+        /// Indexes of the filters that get retained messages; [`Command::Retained`] follows for each.
         retained: Vec<Box<str>>,
     },
-    /// The end of subscriptions of those kinds; the index has them no more, but for groups. Answered by
+    /// Ends such subscriptions. The index no longer has them, except those of groups. Answered by
     /// [`Reply::Recorded`](crate::Reply::Recorded).
     Unsubscribe {
-        /// Whose.
+        /// The session.
         subscriber: Arc<Subscriber>,
-        /// Its connection.
+        /// Connection of the subscriber.
         connection: ConnectionId,
-        /// Of the UNSUBSCRIBE, for the answer.
+        /// Packet identifier of UNSUBSCRIBE, for the answer.
         packet_id: PacketId,
-        /// Valid filters, subscribed to or not.
+        /// Valid filters, with or without a subscription.
         filters: Vec<Box<str>>,
     },
-    /// A message that needs one order with others, or that must last.
+    /// Publishes a message that must be stored, or that needs one order with others.
     Publish(Publish),
-    /// PUBREL for a message of QoS 2 that was published by a session that lasts. Answered by [`Reply::Stored`](crate::Reply::Stored) with
+    /// PUBREL for a message of QoS 2 from a lasting session. Answered by [`Reply::Stored`](crate::Reply::Stored) with
     /// [`Ticket::PubComp`].
     Released {
-        /// The publisher.
+        /// Subscriber of the publishing session.
         origin: Origin,
-        /// Of the exchange.
+        /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
-    /// PUBREC for what was delivered with [`Delivered::Session`]. Answered by [`Reply::Stored`](crate::Reply::Stored) with
-    /// [`Ticket::PubRel`].
+    /// PUBREC for a message that was delivered with [`Delivered::Session`]. Answered by
+    /// [`Reply::Stored`](crate::Reply::Stored) with [`Ticket::PubRel`].
     Received {
-        /// The subscriber.
+        /// The receiving session.
         origin: Origin,
-        /// Of the exchange.
+        /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
     /// PUBACK, PUBCOMP, or a refusal in PUBACK or PUBREC: the exchange has ended.
     Acknowledged {
-        /// What it was about.
+        /// The acknowledged message.
         what: Delivered,
-        /// The subscriber's connection.
+        /// Connection of the subscriber.
         connection: ConnectionId,
-        /// From 0x80 on the client has refused it; it counts as delivered \[MQTT-4.4.0-2\].
+        /// Reason code. From 0x80 on, the client has refused the message, which counts as delivered \[MQTT-4.4.0-2\].
         reason: ReasonCode,
     },
-    /// A message of a group has expired before it was written to a member that numbers its own packets.
+    /// Reports that a message of a group has expired before it was written to a member that numbers its own packets.
     Expired {
-        /// The group's queue.
+        /// Queue of the group.
         group: QueueId,
-        /// Which of its messages.
+        /// Entry of the message in the queue.
         entry: EntryId,
-        /// The member's connection.
+        /// Connection of the member.
         connection: ConnectionId,
     },
-    /// A message of a group was written to a member that numbers its own packets.
+    /// Reports that a message of a group was written to a member that numbers its own packets.
     Sent {
-        /// The group's queue.
+        /// Queue of the group.
         group: QueueId,
-        /// Which of its messages.
+        /// Entry of the message in the queue.
         entry: EntryId,
-        /// The member's connection.
+        /// Connection of the member.
         connection: ConnectionId,
     },
-    /// Opens a cursor over the retained messages that match a filter. Answered by [`Reply::Begun`](crate::Reply::Begun).
+    /// Opens a cursor over the retained messages that match a filter. Answered by
+    /// [`Reply::Begun`](crate::Reply::Begun).
     Retained {
-        /// The subscriber's connection.
+        /// Connection of the subscriber.
         connection: ConnectionId,
-        /// Names the cursor in further commands.
+        /// Number of the cursor in further commands.
         id: CursorId,
         /// The filter, without `$share`.
         filter: Box<str>,
-        /// Its queue, if its session lasts: the cursor goes on where an earlier one for this subscription was. If that has
-        /// come to its end, or there is no such subscription, so has this one.
+        /// Queue of a lasting session: the cursor continues at the position of an earlier one for this subscription. If
+        /// that one has ended, or there is no such subscription, this cursor ends too.
         queue: Option<QueueId>,
     },
-    /// What the last step of a cursor brought to a session that lasts ([`Reply::Retained`](crate::Reply::Retained)) is on its way to the client.
-    /// What the step found beside goes into the session's queue.
+    /// Reports that the messages of a cursor's last step for a lasting session
+    /// ([`Reply::Retained`](crate::Reply::Retained)) are on their way to the client. The other messages of the step go
+    /// into the session's queue.
     Took {
-        /// The subscriber's connection.
+        /// Connection of the subscriber.
         connection: ConnectionId,
-        /// Which of its cursors.
+        /// Number of the cursor.
         id: CursorId,
     },
-    /// The cursor may make its next step. Answered by [`Reply::Retained`](crate::Reply::Retained). For a session that lasts, the step is made when little waits in its queue.
+    /// Allows the next step of a cursor. Answered by [`Reply::Retained`](crate::Reply::Retained). For a lasting
+    /// session, the step is made when little waits in its queue.
     Credit {
-        /// The subscriber's connection.
+        /// Connection of the subscriber.
         connection: ConnectionId,
-        /// Which of its cursors.
+        /// Number of the cursor.
         id: CursorId,
     },
-    /// A piece of what a session has was taken in ([`Reply::Restore`](crate::Reply::Restore), [`Reply::Unfinished`](crate::Reply::Unfinished)), or there is nobody any more
-    /// to whom it would matter.
+    /// Confirms a piece of a session's state ([`Reply::Restore`](crate::Reply::Restore),
+    /// [`Reply::Unfinished`](crate::Reply::Unfinished)): it was applied, or its connection has ended.
     Restored {
-        /// The connection that was told.
+        /// Connection that received the piece.
         connection: ConnectionId,
     },
-    /// The cursor is not wanted any more.
+    /// Closes a cursor.
     Close {
-        /// The subscriber's connection.
+        /// Connection of the subscriber.
         connection: ConnectionId,
-        /// Which of its cursors.
+        /// Number of the cursor.
         id: CursorId,
     },
 }
 
-/// What a CONNECT asks for.
+/// The claim of a CONNECT.
 #[derive(Debug)]
 pub struct Claim {
     /// The claimant, as it is if its session ends with this connection.
     pub subscriber: Arc<Subscriber>,
-    /// Its connection.
+    /// Connection of the claimant.
     pub connection: ConnectionId,
-    /// An earlier session is not wanted (Clean Start of MQTT 5.0, Clean Session before).
+    /// Whether an earlier session is discarded (Clean Start of MQTT 5.0, Clean Session before).
     pub clean_start: bool,
-    /// How long the session is kept after the connection, in seconds: 0 not at all, [`u32::MAX`] for ever.
+    /// Lifetime of the session after the connection, in seconds: 0 means none, [`u32::MAX`] no end.
     pub expiry_secs: u32,
-    /// So many messages of QoS 1 and 2 may be under way to the client at a time.
+    /// Maximum number of messages of QoS 1 and 2 in flight to the client.
     pub window: u16,
-    /// The largest packet the client takes.
+    /// Maximum size of a packet for the client, in bytes.
     pub packet_bytes_max: u32,
-    /// What it leaves behind.
+    /// Will of the client.
     pub will: Option<Will>,
-    /// What answers to the connection wait for.
+    /// Durability for which answers to the connection wait.
     pub durability: Durability,
 }
 
 /// A message that is published when a connection ends (MQTT 5.0, 3.1.2.5).
 #[derive(Debug, Clone)]
 pub struct Will {
-    /// Its expiry begins when it is published.
+    /// The message. Its expiry interval begins with its publication.
     pub message: Arc<Message>,
-    /// It waits for so long, or until the session ends, in seconds.
+    /// Delay before its publication, in seconds. The end of the session ends the delay.
     pub delay_secs: u32,
 }
 
 /// The end of a connection.
 #[derive(Debug)]
 pub struct Left {
-    /// Who left.
+    /// The session whose connection has ended.
     pub subscriber: Arc<Subscriber>,
     /// Its connection.
     pub connection: ConnectionId,
-    /// Why.
+    /// Reason of the end, for the will.
     pub cause: Cause,
-    /// The session's expiry as DISCONNECT has changed it, in seconds.
+    /// New lifetime of the session from DISCONNECT, in seconds.
     pub expiry_secs: Option<u32>,
 }
 
-/// Why a connection ended, as far as it matters to its will.
+/// Reason for the end of a connection, as far as it concerns the will.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// DISCONNECT with 0x00: the will is not published \[MQTT-3.14.4-3\]. So it is when CONNECT was refused.
+    /// DISCONNECT with 0x00, or a refused CONNECT: the will is not published \[MQTT-3.14.4-3\].
     Normal,
-    /// Anything else.
+    /// Any other reason.
     WithWill,
     /// Another connection has taken the identifier ([`Reply::Evict`](crate::Reply::Evict)).
     TakenOver,
 }
 
-/// A PUBLISH on the ledger's way.
+/// A PUBLISH for the ledger.
 #[derive(Debug)]
 pub struct Publish {
-    /// The publisher's connection; the server's own messages have none.
+    /// Connection of the publisher; `None` for the server's own messages.
     pub connection: Option<ConnectionId>,
-    /// The publisher's queue, if its session lasts.
+    /// Queue of the publisher, if its session is a lasting one.
     pub publisher: Option<QueueId>,
-    /// [`Reply::Stored`](crate::Reply::Stored) answers with this, when what it promises is durable.
+    /// Ticket for [`Reply::Stored`](crate::Reply::Stored), which follows when the promise is durable.
     pub ticket: Option<Ticket>,
-    /// The message.
+    /// The message, with its properties.
     pub message: Arc<Message>,
-    /// Whom the shard found, unless it did not look. Looked up anew if subscriptions have changed since.
+    /// Targets that the shard found, if it looked. The lookup is repeated if subscriptions have changed since.
     pub route: Option<(Generation, Arc<Targets>)>,
 }
 
 impl Command {
-    /// Whether the command is one of those that come by the million. The account of memory hears later of the changes that
-    /// such commands make.
+    /// Whether there may be millions of such commands. The account of memory is updated later for their changes.
     #[must_use]
     pub fn is_about_a_message(&self) -> bool {
         matches!(
@@ -213,7 +216,7 @@ impl Command {
         )
     }
 
-    /// What it holds of memory while it waits, about.
+    /// Approximate memory of the waiting command, in bytes.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
         let filters = |filters: &[Box<str>]| filters.iter().map(|filter| filter.len() + 32).sum::<usize>();

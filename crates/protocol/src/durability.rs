@@ -1,14 +1,14 @@
-//! How safe a record is before an answer that promises something is sent.
+//! Levels of safety of a record before its answer is sent.
 
-/// What an answer waits for that promises something: the choice of the listener on which its connection came. Recorded is
-/// the same in every case. The safest is the greatest.
+/// The event for which an answer with a promise waits, as the listener of its connection chooses. The same records are
+/// written in every case. The safest level is the greatest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// Nothing: what was acknowledged in the last moments before an end of the process may be lost.
+    /// No event: messages that were acknowledged shortly before the process ended may be lost.
     None,
-    /// The write: it survives the end of the process, and not that of the machine.
+    /// The write: the record survives the end of the process, and not the end of the machine.
     Os,
-    /// The sync: what was acknowledged survives a loss of power.
+    /// The sync: the record survives a power failure.
     #[default]
     Fsync,
 }
