@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `bench`.
 
 mod disk;
 mod hostile;
@@ -217,16 +217,16 @@ pub(crate) struct PayloadArgs {
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct PingtestArgs {
-    /// Pairs
+    /// Number of pairs
     #[arg(long, value_name = "P", default_value_t = 400, value_parser = value_parser!(u32).range(1..), conflicts_with = "sizes")]
     pairs: u32,
-    /// Wildcard subscribers
+    /// Number of wildcard subscribers
     #[arg(long, value_name = "W", default_value_t = 20, conflicts_with = "sizes")]
     wsubs: u32,
     /// Several sizes at once, such as 400p20w,200p200w: pairs and wildcard subscribers
     #[arg(long, value_name = "SIZE", value_delimiter = ',')]
     sizes: Vec<PingtestSize>,
-    /// Requests per pair
+    /// Number of requests of each pair
     #[arg(long, value_name = "M", default_value_t = 1_000, value_parser = value_parser!(u64).range(1..))]
     messages: u64,
     /// Requests per second of all pairs together, evenly spaced; without it as fast as the replies come
@@ -340,7 +340,7 @@ pub(crate) struct LedgerArgs {
     /// Messages that wait, counted in each queue
     #[arg(long, value_name = "M", default_value_t = 1_000_000, value_parser = value_parser!(u64).range(1..))]
     pub(crate) queued: u64,
-    /// Bytes of payload
+    /// Payload of each message, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = value_parser!(u32).range(..=1_048_576))]
     pub(crate) payload: u32,
     /// The processor to stay on
@@ -351,7 +351,7 @@ pub(crate) struct LedgerArgs {
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct RelayArgs {
-    /// Port on 127.0.0.1
+    /// Port to listen on, on 127.0.0.1
     #[arg(short, long, default_value_t = 1883)]
     pub(crate) port: u16,
     /// The processor to stay on

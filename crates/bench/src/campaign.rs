@@ -11,7 +11,7 @@ use crate::message::RunId;
 use crate::progress::Progress;
 use crate::server::Contender;
 
-/// Who is measured, how often, and by what.
+/// Servers, number of rounds, and test of a comparison.
 #[derive(Debug)]
 pub(crate) struct Campaign {
     pub(crate) contenders: Vec<Contender>,
@@ -23,7 +23,7 @@ pub(crate) struct Campaign {
     pub(crate) interrupt: Interrupt,
 }
 
-/// One run.
+/// State of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     pub(crate) contender: usize,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     fn spawned(command: &str) -> Contender {
-        // What follows the sign is a comment to the shell.
+        // The shell takes the text behind the sign as a comment.
         Contender::command(format!("spawned={command} # {{port}}").parse().unwrap())
     }
 

@@ -24,7 +24,7 @@ const EVENTS_PER_TURN: usize = 1024;
 /// Longest time without looking whether the run is over or has failed elsewhere.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
-/// What is done with the bytes that arrive, and what is published meanwhile.
+/// A load: handles received bytes, and publishes.
 pub(crate) trait Load {
     /// Uses up the whole packets at the start of `bytes` and returns how many bytes those were.
     ///
@@ -52,10 +52,10 @@ pub(crate) trait Load {
     /// If the server does not play along.
     fn publish(&mut self, connections: &mut Connections) -> Result<Next>;
 
-    /// How many messages have arrived, of [`Self::expected`].
+    /// Number of arrived messages, of [`Self::expected`].
     fn arrived(&self) -> u64;
 
-    /// How many messages will arrive if nothing is lost; for the progress bar.
+    /// Number of messages that arrive if nothing is lost, for the progress bar.
     fn expected(&self) -> u64;
 
     /// Whether everything that was to be done has been done.
@@ -65,9 +65,9 @@ pub(crate) trait Load {
 /// When a load has something to publish again, if nothing arrives before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// At once.
+    /// Without a delay.
     Now,
-    /// After this time.
+    /// After this delay.
     After(Duration),
     /// When something has arrived or a connection is writable again.
     WhenWoken,
@@ -81,7 +81,7 @@ pub(crate) struct Connections {
     buffer: Vec<u8>,
     address: SocketAddr,
     worker: usize,
-    /// How many connections were cut.
+    /// Number of connections that were cut.
     cut: usize,
 }
 
@@ -121,7 +121,7 @@ impl Connections {
     /// # Errors
     /// If the server cannot be reached.
     pub(crate) fn reopen(&mut self, connection: usize, bytes: &[u8]) -> Result<()> {
-        // What it was is closed when it is replaced.
+        // The old stream is closed when it is replaced.
         self.links[connection] = self.link(connection)?;
         self.send(connection, bytes)
     }

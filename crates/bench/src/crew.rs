@@ -1,4 +1,4 @@
-//! What the threads of the generator share: they start together, and end together.
+//! Shared state of the generator's threads: they start together, and end together.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,7 @@ impl Crew {
         }
     }
 
-    /// A worker begins.
+    /// Reports that a worker begins.
     pub(crate) fn promise(&self) -> Promise<'_> {
         Promise { crew: self, is_kept: false }
     }
@@ -79,11 +79,11 @@ impl Crew {
         Ok(())
     }
 
-    /// The measurer waits until all workers are at the gate, and calls `tick` now and then. Returns whether they are
-    /// there: not if one has failed.
+    /// Waits until all workers are at the gate, and calls `tick` now and then. Returns whether they are there; `false`
+    /// if one has failed.
     ///
     /// # Errors
-    /// What `tick` returns: it ends the run, and nobody waits any longer.
+    /// An error of `tick`: it ends the run, and nobody waits any longer.
     pub(crate) fn await_all(&self, interval: Duration, mut tick: impl FnMut() -> Result<()>) -> Result<bool> {
         let mut gate = self.gate();
         while gate.waiting < self.workers {

@@ -19,7 +19,7 @@ use subject::{OnItsOwn, Subject, WithLedger};
 
 /// Both are measured in turn, because a disk is not the same from one moment to the next.
 const SLICE: Duration = Duration::from_millis(100);
-/// It is measured when so many segments were used again...
+/// Number of reused segments after which the measurement begins ...
 const RECYCLED_BEFORE: u64 = 2;
 /// ... or after this time, where the disk is slow.
 const WARM_UP_MAX: Duration = Duration::from_secs(8);
@@ -47,14 +47,14 @@ pub(crate) fn run(args: &DurableArgs) -> Result<()> {
     Ok(())
 }
 
-/// What messages are like, and how many sessions each goes to.
+/// Shape of messages, and number of sessions for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) payload: u32,
     pub(crate) fanout: usize,
 }
 
-/// What was measured of one shape with one number of messages to a commit.
+/// Figures of one shape with one number of messages in a commit.
 struct Cell {
     ours: Side,
     yardstick: Side,
@@ -64,7 +64,7 @@ struct Cell {
     segments_recycled: u64,
 }
 
-/// One of both.
+/// Figures of one of both.
 struct Side {
     messages: u64,
     took: Duration,
@@ -129,7 +129,7 @@ fn measure(mut subject: impl Subject, scratch: &Scratch, messages: u64, time: Du
         yardstick.cpu += thread_cpu_time()? - cpu;
         ratios.push(rate / reference_rate);
     }
-    // What the journal's threads do is ours whenever they do it.
+    // The time of the journal's threads always counts as ours.
     ours.cpu = (process.cpu_time().unwrap_or_default() - before).saturating_sub(yardstick.cpu);
     let status = subject.journal().status();
     Ok(Cell {

@@ -2,18 +2,18 @@
 
 use std::{fmt, io};
 
-/// Why a load test ended early.
+/// Reason why a load test ended early.
 ///
-/// What a server did, [`Error::Server`], is reported as the failure of that run, and the other runs go on. All else
-/// ends the program.
+/// A fault of the server, [`Error::Server`], is reported as the failure of that run, and the other runs continue. Any
+/// other error ends the program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused something.
     Io {
-        /// What was being done, to go after "cannot".
+        /// The failed operation, behind "cannot".
         doing: String,
-        /// The refusal.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// More connections were asked for than this process may have descriptors.
@@ -23,7 +23,7 @@ pub enum Error {
         /// Descriptors that the process may open.
         limit: u64,
     },
-    /// What was asked for does not go together.
+    /// The arguments contradict each other.
     Arguments(String),
     /// The server could not be started, did what no MQTT server may do, or refused what the test needs.
     Server(String),

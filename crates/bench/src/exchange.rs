@@ -14,7 +14,7 @@ const PUBREC: u8 = 0x50;
 const PUBREL: u8 = 0x62;
 const PUBCOMP: u8 = 0x70;
 
-/// How many packet identifiers there are.
+/// Number of packet identifiers.
 const PACKET_IDS: u64 = u16::MAX as u64;
 
 /// At which QoS a load publishes and subscribes, and how far a publisher runs ahead of its acknowledgements.
@@ -25,7 +25,7 @@ pub(crate) struct Quality {
     pub(crate) window: u16,
 }
 
-/// What one connection has sent and received at QoS 1 or 2, and not finished.
+/// Packets of one connection at QoS 1 or 2 whose exchange is not finished.
 ///
 /// ```text
 ///             sender                                receiver
@@ -33,11 +33,11 @@ pub(crate) struct Quality {
 /// QoS 2       PUBLISH ─ PUBREC: PUBREL ─ PUBCOMP    PUBLISH: PUBREC ─ PUBREL: PUBCOMP
 /// ```
 ///
-/// In order, as nearly every server acknowledges, an exchange costs one look at each end of a queue.
+/// Nearly every server acknowledges in order. Then an exchange costs one look at each end of a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchanges {
     version: Version,
-    /// How many messages were sent and are finished, with all that were sent before them.
+    /// Number of messages that are finished, together with all messages before them.
     finished: u64,
     /// The messages sent since, from number `finished` on.
     sent: VecDeque<Step>,
@@ -45,7 +45,7 @@ pub(crate) struct Exchanges {
     unreleased: VecDeque<u16>,
 }
 
-/// What a message that was sent waits for.
+/// The packet for which a sent message waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     PubAck,
@@ -64,10 +64,10 @@ pub(crate) fn packet_id(number: u64) -> PacketId {
 }
 
 impl Quality {
-    /// QoS 0.
+    /// Nothing, at QoS 0.
     pub(crate) const AT_MOST_ONCE: Self = Self { qos: Qos::AtMostOnce, window: u16::MAX };
 
-    /// How many messages a publisher may send now.
+    /// Number of messages that a publisher may send now.
     #[inline]
     pub(crate) fn room(self, exchanges: &Exchanges) -> u64 {
         match self.qos {
@@ -101,7 +101,7 @@ impl Exchanges {
         (0..count).for_each(|_| self.sent.push_back(step));
     }
 
-    /// How many messages have been sent from the oldest on that is not finished.
+    /// Number of sent messages, from the oldest unfinished one on.
     #[inline]
     fn open(&self) -> u64 {
         self.sent.len() as u64
@@ -244,7 +244,7 @@ mod tests {
         exchanges
     }
 
-    /// What is answered to these packets of four bytes, each written as its first byte and its identifier.
+    /// Answers to these packets of four bytes, each written as its first byte and its identifier.
     fn answers(exchanges: &mut Exchanges, packets: &[(u8, u8)]) -> Result<Vec<(u8, u8)>> {
         let mut answers = Vec::new();
         for &(first, id) in packets {

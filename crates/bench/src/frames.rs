@@ -1,14 +1,14 @@
-//! Where one control packet ends and the next begins (MQTT 5.0 section 2.1).
+//! Boundaries of control packets (MQTT 5.0 section 2.1).
 
 use crate::error::{Error, Result};
 
 /// Longest Remaining Length field, bytes.
 const REMAINING_LENGTH_BYTES_MAX: usize = 4;
 
-/// Calls `handle` with each whole control packet at the start of `bytes`, and returns how many bytes those were.
+/// Calls `handle` with each whole control packet at the start of `bytes`, and returns their total length.
 ///
 /// # Errors
-/// What `handle` returns, and a Remaining Length of more than four bytes.
+/// An error of `handle`, and a Remaining Length of more than four bytes.
 #[inline]
 pub(crate) fn for_each_packet(bytes: &[u8], mut handle: impl FnMut(&[u8]) -> Result<()>) -> Result<usize> {
     let mut at = 0;
@@ -29,7 +29,7 @@ pub(crate) fn packet_len(bytes: &[u8]) -> Result<Option<usize>> {
     }
 }
 
-/// How many bytes at the start of `bytes` are whole packets.
+/// Length of the whole packets at the start of `bytes`.
 pub(crate) fn whole_packets_len(bytes: &[u8]) -> Result<usize> {
     for_each_packet(bytes, |_| Ok(()))
 }

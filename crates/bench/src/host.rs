@@ -1,4 +1,4 @@
-//! What this process asks of the machine it runs on: processors, descriptors, its own CPU time.
+//! Processors, descriptors and CPU time of this process.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -86,10 +86,10 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// Runs `action` with the calling thread confined to `cpus`, and lets it loose again.
+/// Runs `action` with the calling thread confined to `cpus`, and then lifts the confinement.
 ///
 /// # Errors
-/// What `action` returns, and what [`CpuList::confine_this_thread`] returns.
+/// Those of `action`, and of [`CpuList::confine_this_thread`].
 pub(crate) fn while_confined<T>(cpus: Option<&CpuList>, action: impl FnOnce() -> Result<T>) -> Result<T> {
     let Some(cpus) = cpus else { return action() };
     let before = Affinity::of_this_thread()?;
@@ -115,13 +115,13 @@ pub(crate) fn raise_descriptor_limit(connections: u64) -> Result<()> {
     if needed > limit { Err(Error::Descriptors { needed, limit }) } else { Ok(()) }
 }
 
-/// Time in which the calling thread was not asleep: it ran, or waited for a processor to run on.
+/// Time in which the calling thread ran, or waited for a processor.
 ///
-/// Waiting counts, because a generator that others keep from running is what limits a figure just as well. Where the
-/// system does not tell, it is the CPU time alone.
+/// Waiting counts, because other processes that keep the generator from running limit a figure as well. Without this
+/// number from the system, the result is the CPU time alone.
 ///
 /// # Errors
-/// If the system has no such clock.
+/// The system has no such clock.
 pub(crate) fn thread_busy_time() -> Result<Duration> {
     if let Some(busy) = fs::read_to_string(THREAD_SCHEDULE).ok().and_then(|schedule| busy_time(&schedule)) {
         return Ok(busy);

@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::stage::{Cast, Stage};
 use crate::table::{Section, Table};
 
-/// So many messages are published before their replies are looked at, as one turn of the loops would bring them.
+/// Number of messages that are published before their replies are read, as in a turn of the loops.
 const BATCH: u64 = 64;
 /// Topics that take turns.
 const TOPICS: usize = 100;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &LedgerArgs) -> Result<()> {
     Ok(())
 }
 
-/// What flowed through the queues.
+/// Messages and bytes that went through the queues.
 struct Flow {
     published: u64,
     wall_secs: f64,

@@ -13,11 +13,11 @@ pub(crate) struct Link {
     pub(crate) stream: TcpStream,
     /// The start of a packet whose end has not arrived.
     partial: Vec<u8>,
-    /// What the kernel did not take yet.
+    /// Bytes that the kernel has not accepted yet.
     unsent: Vec<u8>,
 }
 
-/// What one read brought.
+/// Result of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// The buffer now starts with `len` bytes, of which the first may have waited for the rest; `drained` says

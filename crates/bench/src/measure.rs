@@ -15,16 +15,16 @@ use crate::process::Process;
 use crate::protocol::to_bytes;
 use crate::setup::Setup;
 
-/// How long a server may be silent while clients are set up.
+/// Time limit for a silent server while clients are set up.
 const SETUP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a server may take to close connections after DISCONNECT.
+/// Time limit for a server to close connections after DISCONNECT.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time between two looks at progress, or at memory that settles.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often memory is looked at, at most, before it counts as settled.
+/// Maximum number of checks until memory counts as settled.
 const LOOKS_MAX: u32 = 20;
 
 /// Longest packet that is expected besides messages, bytes.
@@ -33,14 +33,14 @@ const SETUP_PACKET_LEN_MAX: usize = 4096;
 /// The generator: threads that each drive a share of the connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Generator {
-    /// How many threads.
+    /// Number of threads.
     pub(crate) workers: usize,
     /// The processors that the threads are confined to, in turn.
     pub(crate) cpus: Option<CpuList>,
     pub(crate) version: Version,
 }
 
-/// Who is measured.
+/// The measured server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -48,7 +48,7 @@ pub(crate) struct Target {
     pub(crate) process: Option<Process>,
 }
 
-/// What a run showed.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Measured {
     pub(crate) outcome: Outcome,
@@ -64,7 +64,7 @@ pub(crate) struct Measured {
     pub(crate) generator_busy: f64,
 }
 
-/// What the server's process showed.
+/// Figures of the server's process.
 #[derive(Debug)]
 struct Observed {
     /// Resident memory when all clients were set up.
@@ -74,7 +74,7 @@ struct Observed {
     elapsed: Duration,
 }
 
-/// What one thread brought.
+/// Result of one thread.
 #[derive(Debug)]
 struct Share {
     outcome: Outcome,

@@ -30,7 +30,7 @@ pub(crate) struct Stream {
     words: Vec<Word>,
     last_word: Word,
     stamp_at: usize,
-    /// Where the packet identifier is, if there is one.
+    /// Position of the packet identifier, if there is one.
     id_at: Option<usize>,
     qos: Qos,
     version: Version,
@@ -154,7 +154,7 @@ impl Word {
     }
 }
 
-/// What a packet has with its QoS, sent for the first time.
+/// Fields of a PUBLISH for its QoS, when it is sent for the first time.
 fn delivery(qos: Qos) -> Delivery {
     let (packet_id, dup) = (PacketId::MIN, false);
     match qos {

@@ -1,4 +1,4 @@
-//! What a server's process costs: CPU time and memory, read from outside.
+//! CPU time and memory of a server's process, read from outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,7 +57,7 @@ impl Process {
         None
     }
 
-    /// Resident memory, bytes.
+    /// Resident memory, in bytes.
     pub(crate) fn resident_bytes(self) -> Option<u64> {
         // The rollup is counted page by page; VmRSS lags behind by what each thread has not yet reported.
         self.file("smaps_rollup", "Rss:").or_else(|| self.file("status", "VmRSS:"))

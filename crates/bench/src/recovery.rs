@@ -1,4 +1,4 @@
-//! How long it takes to begin again with many messages that wait, and to get rid of them.
+//! Time to restart with many waiting messages, and to drain them.
 
 use std::env;
 use std::path::Path;
@@ -25,7 +25,7 @@ const FILLED_AT_A_TIME: u64 = 1_000;
 const CONNECTED_AT_A_TIME: usize = 1_000;
 /// Segments that may be there besides those that what is live would fill.
 const SEGMENTS_BESIDE: u64 = 3;
-/// So long the journal may take to give space back.
+/// Time limit for the journal to give space back.
 const CLEANED_MAX: Duration = Duration::from_secs(10);
 /// A journal that has come no further for so long will not.
 const STUCK: Duration = Duration::from_secs(60);
@@ -50,14 +50,14 @@ pub(crate) fn run(args: &RecoveryArgs, own_words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What the process that began again has seen.
+/// Figures of the restarted process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Recovered {
     /// Until commands can be carried out.
     secs: f64,
     resident_bytes: Option<u64>,
     peak_bytes: Option<u64>,
-    /// What was read.
+    /// Number of records that were read.
     log_bytes: u64,
     /// Until every message was delivered and acknowledged.
     drained_secs: f64,
@@ -68,7 +68,7 @@ struct Recovered {
     live_bytes: u64,
 }
 
-/// Sessions that are away, and so many messages for them in turn. Returns how long that took.
+/// Stores this number of messages in turn for sessions without a connection. Returns the duration.
 fn fill(scratch: &Scratch, args: &RecoveryArgs, messages: u64) -> Result<f64> {
     let (journal, _) = scratch.open_journal()?.start(&wake_this_thread()).map_err(failed)?;
     let cast = Cast { topics: args.sessions, fanout: 1, payload: args.payload };

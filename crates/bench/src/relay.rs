@@ -49,7 +49,7 @@ pub(crate) struct Relay {
 #[derive(Debug)]
 struct Peer {
     link: Link,
-    /// Set by CONNECT.
+    /// Whether CONNECT has arrived.
     version: Option<Version>,
     filters: Vec<TopicFilterBuf>,
     /// Set by the first PUBLISH.
@@ -58,7 +58,7 @@ struct Peer {
     sources: Vec<usize>,
 }
 
-/// What becomes of a publisher's bytes.
+/// Use of a publisher's bytes.
 #[derive(Debug, Default)]
 struct Feed {
     targets: Vec<usize>,
@@ -112,7 +112,7 @@ impl Relay {
                 }
             }
             while let Some(source) = self.resumed.pop() {
-                // What came while it was paused, its end included, is not announced again.
+                // Bytes that arrived during the pause, and the end of the stream, are not announced again.
                 self.read(source, true);
             }
         }

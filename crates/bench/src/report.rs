@@ -15,10 +15,10 @@ use crate::table::{Section, Table};
 /// Share of its time above which the generator may be what limited a run.
 const GENERATOR_BOUND: f64 = 0.9;
 
-/// What a cell says about which nothing is known.
+/// Text of a cell without a figure.
 const UNKNOWN: &str = "-";
 
-/// What a cell says if one of its runs does not count.
+/// Text of a cell with a failed run.
 const FAILED: &str = "FAILED";
 
 /// The section that shows speed.

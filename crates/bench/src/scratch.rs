@@ -9,7 +9,7 @@ use journal::{Directory, Opening, Settings, Wake};
 
 use crate::error::{Error, Result};
 
-/// What the system has mounted where.
+/// List of mounted file systems.
 const MOUNTS: &str = "/proc/self/mounts";
 
 /// A directory that is empty at first, and is removed with everything in it when this is dropped.
@@ -40,7 +40,7 @@ impl Scratch {
         open_journal(&self.journal())
     }
 
-    /// Where that is.
+    /// Path of the directory.
     pub(crate) fn journal(&self) -> PathBuf {
         self.0.join("journal")
     }
@@ -55,7 +55,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left of it does no harm but take space.
+        // A remaining directory only takes space.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) struct Sequence {
     /// One past the highest number seen.
     next: u64,
-    /// How many messages were published, or will be.
+    /// Number of messages that are published in total.
     total: u64,
     /// Bit n is set if n is below `next` and has not arrived.
     missing: Vec<u64>,
@@ -20,7 +20,7 @@ pub(crate) struct Sequence {
     out_of_order: u64,
 }
 
-/// What one arrival was.
+/// Meaning of one arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// A message that had not arrived before, in order or late.
@@ -47,7 +47,7 @@ impl Sequence {
         self.record_irregular(number)
     }
 
-    /// How many different messages have arrived.
+    /// Number of different messages that have arrived.
     pub(crate) fn arrived(&self) -> u64 {
         self.next - self.missing_count
     }

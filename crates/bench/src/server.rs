@@ -25,16 +25,16 @@ const DEFAULT_PORT: u16 = 1883;
 /// Stands for the port in the command of a server that is started.
 const PORT_PLACEHOLDER: &str = "{port}";
 
-/// How long a server may take until it accepts connections.
+/// Time limit for a server to accept connections.
 const START_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a server may take to end after SIGTERM.
+/// Time limit for a server to end after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time between two looks at whether a server has started or ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where Debian keeps servers, which is not on every user's path.
+/// Debian's directory for servers, which is not on every user's path.
 const SYSTEM_PATH: &str = "/usr/sbin";
 
 /// Starts a program that gets a signal when the one that started it ends, however that ends (util-linux).
@@ -167,7 +167,7 @@ impl RunningServer {
 }
 
 impl Default for RunningServer {
-    /// Where an MQTT server listens on this machine if nobody said otherwise.
+    /// Usual address of an MQTT server on this machine.
     fn default() -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT));
         Self { name: "server".into(), address, pid: None }

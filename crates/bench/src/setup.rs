@@ -17,14 +17,14 @@ pub(crate) const IN_FLIGHT_MAX: usize = 64;
 /// The longest there is: servers keep the time as for any client, and no run is so long that a PINGREQ is due.
 const KEEP_ALIVE_SECS: u16 = u16::MAX;
 
-/// What a client does before the load starts.
+/// Actions of a client before the load starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Client {
     /// Unique on the server: 23 characters, the longest that every MQTT 3.1 server takes.
     pub(crate) client_id: String,
     /// The one filter that it subscribes to, if any.
     pub(crate) filter: Option<String>,
-    /// What it publishes and subscribes at, which the server has to allow.
+    /// QoS of its messages and subscriptions, which the server has to allow.
     quality: Quality,
     /// Its session outlives the connection, and is gone on with if there is one.
     lasts: bool,

@@ -15,7 +15,7 @@ use wire::{Delivery, PacketId, Qos, ReasonCode};
 
 /// Messages that a client may have unacknowledged.
 const WINDOW: u16 = 1_000;
-/// Who keeps the records wakes this thread when they are kept, and at the latest it looks after this time.
+/// Maximum time until this thread looks for stored records. The keeper of the records wakes the thread earlier.
 const RECORDED_MAX: Duration = Duration::from_millis(10);
 /// Nothing here takes time that matters to the ledger.
 pub(crate) const NOW: Now = Now { monotonic_ms: 1, unix_ms: 1 };
@@ -26,7 +26,7 @@ pub(crate) struct Cast {
     pub(crate) topics: usize,
     /// Sessions that a message goes to.
     pub(crate) fanout: usize,
-    /// Bytes of payload.
+    /// Size of a payload, in bytes.
     pub(crate) payload: u32,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Stage<K> {
     pub(crate) acknowledged: u64,
 }
 
-/// What a shard keeps for a topic that is published to again and again.
+/// State of a shard for a topic with repeated messages.
 struct Route {
     topic: TopicNameBuf,
     generation: Generation,
@@ -84,7 +84,7 @@ impl<K: Keeper> Effects for Outside<K> {
 }
 
 impl<K: Keeper> Stage<K> {
-    /// Sessions that last, so many for each topic; all are connected.
+    /// Number of lasting sessions for each topic; all are connected.
     pub(crate) fn new(cast: Cast, settings: Settings, keeper: K) -> Self {
         let index = Arc::new(Subscriptions::new([1, 2]));
         let ledger = Ledger::new(settings, Arc::clone(&index));
@@ -149,7 +149,7 @@ impl<K: Keeper> Stage<K> {
             if let Some(claimed) = claimed {
                 return claimed;
             }
-            // What it holds is promised when it is recorded.
+            // The promise for a message is made when its record is stored.
             self.rest();
         }
     }
@@ -192,7 +192,7 @@ impl<K: Keeper> Stage<K> {
         }
     }
 
-    /// So many messages of QoS 1, to one topic after the other, each with a ticket.
+    /// Publishes this number of messages of QoS 1, to one topic after the other, each with a ticket.
     pub(crate) fn publish(&mut self, count: u64) {
         for _ in 0..count {
             let Route { topic, generation, targets } = &self.routes[self.next_topic];

@@ -5,7 +5,7 @@ use std::fmt;
 /// Rows in sections, under one heading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Above the table.
+    /// Title of the table.
     pub(crate) title: String,
     /// Column headings; the first is that of the row names.
     pub(crate) headings: Vec<String>,

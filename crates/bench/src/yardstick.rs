@@ -1,5 +1,4 @@
-//! What cannot be beaten without changing the promise: the same bytes, appended to one file that is as long already, and
-//! synced.
+//! The lower limit of cost under the same promise: the same bytes, appended to one file of full length, and synced.
 
 use std::fs::File;
 use std::io;
@@ -18,10 +17,10 @@ pub(crate) struct Yardstick {
 }
 
 impl Yardstick {
-    /// Makes the file, and writes all of it once.
+    /// Creates the file, and writes all of it once.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub(crate) fn new(path: &Path, commit_bytes: usize) -> io::Result<Self> {
         let file = File::options().create_new(true).write(true).open(path)?;
         file.write_all_at(&vec![0; FILE_BYTES], 0)?;
@@ -29,10 +28,10 @@ impl Yardstick {
         Ok(Self { file, bytes: vec![b'x'; commit_bytes.min(FILE_BYTES)], offset: 0 })
     }
 
-    /// Appends, and waits until it is on stable storage.
+    /// Appends bytes, and waits until they are on stable storage.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub(crate) fn commit(&mut self) -> io::Result<()> {
         if self.offset + self.bytes.len() > FILE_BYTES {
             self.offset = 0;

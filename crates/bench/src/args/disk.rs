@@ -23,10 +23,10 @@ pub(crate) struct DurableArgs {
     /// The journal alone: records are made already, and nobody asks later whether they are still true
     #[arg(long)]
     pub(crate) without_ledger: bool,
-    /// How long each cell of the table is measured, half of it the yardstick; the longest commit wants 600
+    /// Duration of each cell of the table, half of it for the yardstick; the longest commit needs 600
     #[arg(long = "seconds", value_name = "SECS", default_value = "3", value_parser = seconds)]
     pub(crate) duration: Duration,
-    /// Where to write: a directory of its own is made there, and removed again
+    /// Directory in which a temporary directory is made and removed
     #[arg(long = "dir", value_name = "DIRECTORY", default_value = ".")]
     pub(crate) directory: PathBuf,
 }
@@ -40,10 +40,10 @@ pub(crate) struct RecoveryArgs {
     /// Sessions that they wait for, in turn
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = sessions)]
     pub(crate) sessions: usize,
-    /// Bytes of payload
+    /// Payload of each message, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = value_parser!(u32).range(..=1_048_576))]
     pub(crate) payload: u32,
-    /// Where to write: a directory of its own is made there, and removed again
+    /// Directory in which a temporary directory is made and removed
     #[arg(long = "dir", value_name = "DIRECTORY", default_value = ".")]
     pub(crate) directory: PathBuf,
     /// Recovers the journal in this directory, drains it, and prints what that took

@@ -14,7 +14,7 @@ pub(crate) struct OfflineArgs {
     /// Sessions that each message goes to; several numbers make several columns
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,10", value_parser = fanout)]
     fanout: Vec<usize>,
-    /// Sessions
+    /// Number of sessions
     #[arg(long, value_name = "S", default_value_t = 1_000, value_parser = sessions)]
     sessions: usize,
     /// Publishers; each has topics of its own and goes over them in turn

@@ -29,7 +29,7 @@ pub(crate) struct BesideArgs {
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct RetainedFloodArgs {
-    /// Retained messages
+    /// Number of retained messages
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = value_parser!(u64).range(1..))]
     messages: u64,
     #[command(flatten)]
@@ -48,13 +48,13 @@ pub(crate) struct SlowConsumerArgs {
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct SharedQueueArgs {
-    /// Messages
+    /// Number of messages
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = value_parser!(u64).range(1..))]
     messages: u64,
     /// Members of the group, the survivor included
     #[arg(long, value_name = "M", default_value_t = 4, value_parser = value_parser!(u32).range(2..))]
     members: u32,
-    /// What the server is set to, and has to keep
+    /// Dispatch of the server, which must be kept
     #[arg(long, value_name = "D", value_enum, default_value_t = Dispatch::RoundRobin)]
     dispatch: Dispatch,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(crate) struct SharedQueueArgs {
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct StormArgs {
-    /// Clients
+    /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = value_parser!(u32).range(1..))]
     clients: u32,
     #[command(flatten)]

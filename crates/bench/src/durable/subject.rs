@@ -1,4 +1,4 @@
-//! What is measured: a ledger on a journal, and the journal alone.
+//! The two subjects of the measurement: a ledger on a journal, and the journal alone.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::stage::{Cast, NOW, Stage};
 const TOPICS: usize = 100;
 /// Messages that each queue holds, and no more: for each that comes the oldest is dropped, on the record.
 const QUEUE_MESSAGES: usize = 100;
-/// So many are published at a time until every queue is full.
+/// Number of messages that are published at a time until every queue is full.
 const FILLED_AT_A_TIME: u64 = 1_000;
 
 /// Somebody who publishes durably.
 pub(super) trait Subject {
-    /// What it is, and how it comes to a steady state.
+    /// The kind of subject, and its way to a steady state.
     const WORDS: (&'static str, &'static str);
 
-    /// Publishes so many messages in one turn, and waits until all are acknowledged.
+    /// Publishes this number of messages in one turn, and waits until all are acknowledged.
     fn commit(&mut self, messages: u64) -> Result<()>;
 
     /// Publishes until there is as much as there will be.

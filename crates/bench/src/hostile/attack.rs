@@ -16,7 +16,7 @@ const ROOT: &str = "hostile";
 pub(super) struct Attack {
     /// Its name on the command line and in the table.
     pub(super) name: &'static str,
-    /// What the attackers do, in a sentence.
+    /// Actions of the attackers, in a sentence.
     pub(super) what: &'static str,
     /// Brings the attackers to where they can begin. They stay connected as long as the result lives.
     prepare: fn(&mut Arena) -> io::Result<()>,
@@ -24,10 +24,10 @@ pub(super) struct Attack {
     strike: fn(&mut Arena) -> io::Result<()>,
 }
 
-/// What an attack works with.
+/// Resources of an attack.
 pub(super) struct Arena {
     address: SocketAddr,
-    /// Everything is so many times smaller than in the long form.
+    /// Divisor of all numbers of the long form.
     divisor: usize,
     peers: Vec<Peer>,
     /// Never the same twice.
@@ -87,7 +87,7 @@ impl Arena {
     }
 }
 
-/// How an attack was carried out.
+/// Record of an attack.
 #[derive(Debug, Default)]
 pub(super) struct Conduct {
     /// Why the attackers could not begin.
@@ -522,7 +522,7 @@ fn deep_filter(number: usize) -> String {
     (0..13).map(level).collect::<Vec<_>>().join("/")
 }
 
-/// A topic of about so many bytes.
+/// A topic of about this length, in bytes.
 fn long_topic(number: u64, len: usize) -> String {
     format!("{ROOT}/{number:020}/{}", "t".repeat(len.saturating_sub(ROOT.len() + 22)))
 }

@@ -25,7 +25,7 @@ const LARGE_BYTES: usize = 256 << 10;
 /// Time between two attempts of a client that has lost its connection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What one innocent client does again and again.
+/// Repeated operation of one innocent client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Habit {
     /// Publishes at QoS 0 to a topic to which it subscribes, and waits for its message.
@@ -84,15 +84,15 @@ impl Habit {
     }
 }
 
-/// What one habit came to during one phase.
+/// Figures of one habit in one phase.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     pub(super) habit: Habit,
     /// When the phase began.
     began: Instant,
-    /// How long it was; zero while it lasts.
+    /// Duration of the phase; zero while it lasts.
     elapsed: Duration,
-    /// Repetitions that succeeded.
+    /// Number of successful repetitions.
     pub(super) done: u64,
     /// Attempts that were refused, or whose connection ended.
     pub(super) refused: u64,

@@ -37,7 +37,7 @@ use self::verdict::{Finding, Held, Look, Round, Rules};
 
 /// Descriptors that attackers may need.
 const DESCRIPTORS: u64 = 4_096;
-/// The short form of an attack is so many times smaller.
+/// Divisor of all numbers in the short form of an attack.
 const SHORT_DIVISOR: usize = 20;
 /// Times that the short form tries an attack until the rules are kept: it measures for less than a second, and what else
 /// the machine does in that second is chance.
@@ -103,7 +103,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Attack>> {
     Ok(ATTACKS.iter().filter(is_chosen).collect())
 }
 
-/// How each attack is run.
+/// Settings for each attack.
 struct Plan {
     /// Time that innocent clients are measured, before the attack and during it.
     duration: Duration,

@@ -8,7 +8,7 @@ pub(super) const PUBLISH: u8 = 3;
 pub(super) const PUBACK: u8 = 4;
 pub(super) const SUBACK: u8 = 9;
 
-/// Whole packets.
+/// Bytes of whole packets.
 pub(super) const PINGREQ: [u8; 2] = [0xC0, 0];
 pub(super) const DISCONNECT: [u8; 2] = [0xE0, 0];
 
@@ -21,7 +21,7 @@ const USER_PROPERTY: u8 = 0x26;
 /// Reason codes from here on are errors.
 const FIRST_ERROR: u8 = 0x80;
 
-/// A CONNECT of a session that lasts for so many seconds after its connection.
+/// A CONNECT of a session that outlives its connection by this number of seconds.
 pub(super) fn connect(client_id: &str, is_clean: bool, expiry_secs: u32) -> Vec<u8> {
     connect_with_will(client_id, is_clean, expiry_secs, None)
 }
@@ -45,7 +45,7 @@ pub(super) fn connect_with_will(
     packet(0x10, &body)
 }
 
-/// What a PUBLISH has beside its topic and payload.
+/// Fields of a PUBLISH beside topic and payload.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Options {
     pub(super) qos: u8,
@@ -57,7 +57,7 @@ pub(super) struct Options {
     pub(super) user_properties: usize,
 }
 
-/// A PUBLISH.
+/// Writes a PUBLISH packet.
 pub(super) fn publish(topic: &str, payload: &[u8], options: Options) -> Vec<u8> {
     let mut body = Vec::with_capacity(topic.len() + payload.len() + 16 + 7 * options.user_properties);
     text(topic.as_bytes(), &mut body);
@@ -92,7 +92,7 @@ pub(super) fn unfinished_publish(topic: &str, announced: usize, sent: usize) -> 
     bytes
 }
 
-/// A PUBACK.
+/// Writes a PUBACK packet.
 pub(super) fn puback(packet_id: u16) -> Vec<u8> {
     packet(0x40, &packet_id.to_be_bytes())
 }
@@ -173,7 +173,7 @@ fn text(bytes: &[u8], to: &mut Vec<u8>) {
     to.extend(bytes);
 }
 
-/// MQTT 5.0, 1.5.5.
+/// Maximum of a variable byte integer (MQTT 5.0, 1.5.5).
 fn variable_byte_integer(mut value: usize, to: &mut Vec<u8>) {
     loop {
         let low = u8::try_from(value & 0x7F).expect("seven bits");

@@ -1,4 +1,4 @@
-//! What an attack may cost, and how it is told.
+//! Permitted cost of an attack, and its presentation.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) const HEADINGS: [&str; 10] = [
 pub(super) struct Rules {
     /// At least this part of their throughput.
     share_min: f64,
-    /// The 99th percentile of their latency is at most so many times what it was before ...
+    /// Maximum ratio of the 99th percentile of latency to that before the attack ...
     p99_ratio_max: u32,
     /// ... or at most this: less is a matter of who runs on a processor that the generator shares with others.
     p99_floor: Duration,
@@ -46,7 +46,7 @@ impl Rules {
         Self { share_min: 0.5, p99_ratio_max: 10, p99_floor: Duration::from_millis(500) };
 }
 
-/// What a server holds.
+/// Memory and disk space of a server, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Held {
     pub(super) memory_bytes: Option<u64>,
@@ -61,7 +61,7 @@ pub(super) struct Look {
     pub(super) held: Held,
 }
 
-/// What became of one server under one attack, in all rounds.
+/// Result of one server under one attack, in all rounds.
 #[derive(Debug)]
 pub(super) enum Finding {
     /// The server did not start, or broke down.
@@ -70,7 +70,7 @@ pub(super) enum Finding {
     Measured(Vec<Round>),
 }
 
-/// What became of one server under one attack in one round.
+/// Result of one server under one attack, in one round.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) alone: Vec<Account>,
@@ -123,7 +123,7 @@ struct Service {
 }
 
 impl Service {
-    /// How many times longer the 99th percentile is under attack.
+    /// Ratio of the 99th percentile under attack to that before.
     fn ratio(&self) -> f64 {
         self.p99_attacked.as_secs_f64() / self.p99_alone.as_secs_f64().max(1e-9)
     }

@@ -19,7 +19,7 @@ const UNANSWERED_MAX: usize = 256;
 /// Share of the rate that was asked for below which the churn fell short.
 const ENOUGH: f64 = 0.99;
 
-/// How fast subscriptions come and go, and where.
+/// Rate and topics of changing subscriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChurnPlan {
     /// Subscribed to and unsubscribed from in a second, each once.
@@ -46,7 +46,7 @@ pub(crate) struct Churn {
     started: Option<Instant>,
     /// From then until requests were last asked for.
     elapsed: Duration,
-    /// How many requests were sent.
+    /// Number of sent requests.
     sent: u64,
     unanswered: VecDeque<Request>,
 }
@@ -57,12 +57,12 @@ struct Request {
     number: u64,
 }
 
-/// What came of a churn.
+/// Result of a churn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Churned {
-    /// How many topics per second were to be subscribed to and unsubscribed from.
+    /// Planned number of topics per second to subscribe to and unsubscribe from.
     pub(crate) planned_per_sec: u32,
-    /// How many were.
+    /// Actual number of topics per second.
     pub(crate) per_sec: f64,
 }
 
@@ -173,7 +173,7 @@ impl Churn {
     pub(crate) fn outcome(&self) -> Churned {
         let per_sec = self.sent as f64 / 2.0 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
         let planned_per_sec = self.plan.topics_per_sec.get();
-        // What is sent at the very beginning and the very end makes a short run look faster than planned.
+        // Requests at the very beginning and the very end make a short run look faster than planned.
         Churned { planned_per_sec, per_sec: per_sec.min(planned_per_sec.into()) }
     }
 }

@@ -17,7 +17,7 @@ use crate::message::{RunId, Stream, claimed_stream};
 use crate::sequence::{Arrival, Sequence, Tally};
 use crate::setup::Client;
 
-/// Who publishes to whom. The size is the number of connections (`Pairs`) or of the many.
+/// Publishers and their subscribers. The size is the number of connections (`Pairs`) or of the many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pattern {
     /// Half the connections subscribe each to a topic of its own, to which a partner publishes.
@@ -40,7 +40,7 @@ pub(crate) struct FloodTest {
     pub(crate) payload_len: usize,
     pub(crate) quality: Quality,
     pub(crate) version: Version,
-    /// What one more connection does meanwhile.
+    /// Subscriptions of one more connection meanwhile.
     pub(crate) churn: Option<ChurnPlan>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Flood {
     publishers: Vec<Publisher>,
     /// The publishers that are [`Progress::Ready`].
     ready: Vec<usize>,
-    /// What is written next: made once, and used again.
+    /// The next packet: made once, and reused.
     batch: Vec<u8>,
     messages: u64,
     per_write: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Flood {
     stray: Tally,
     churn: Option<Churn>,
     has_delivered: bool,
-    /// How many parts of the run have not delivered everything: as long as others have not, the churn goes on.
+    /// Number of parts of the run that have not delivered everything. Until there are none, the churn continues.
     undelivered: Arc<AtomicUsize>,
 }
 
@@ -82,7 +82,7 @@ struct Subscriber {
 #[derive(Debug)]
 struct Publisher {
     stream: usize,
-    /// How many messages it has sent.
+    /// Number of sent messages.
     sent: u64,
     exchanges: Exchanges,
     progress: Progress,
@@ -243,7 +243,7 @@ impl Flood {
         }
     }
 
-    /// How many parts of the run have not delivered everything.
+    /// Number of parts of the run that have not delivered everything.
     pub(super) fn undelivered(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.undelivered)
     }
@@ -343,7 +343,7 @@ impl Load for Flood {
                 None => unexpected(packet, self.version, &mut self.stray),
             })?,
         };
-        // What one read asks for is answered in one write.
+        // The packets of one read are answered in one write.
         if !self.batch.is_empty() {
             connections.send(connection, &self.batch)?;
         }
@@ -477,7 +477,7 @@ mod tests {
         (connections, streams)
     }
 
-    /// What a subscriber makes of a stream of packets, given in two pieces, and what it answers.
+    /// The messages and answers of a subscriber for a stream of packets in two pieces.
     fn received(test: &FloodTest, packets: impl Fn(&[Stream]) -> Vec<u8>) -> (Flood, Vec<u8>) {
         let mut part = test.parts(0, 7, 1).remove(0);
         let (mut connections, mut streams) = connected(&part);

@@ -25,7 +25,7 @@ pub(crate) struct ManyTest {
     pub(crate) ramp_per_sec: f64,
     /// Time between two messages of a connection.
     pub(crate) interval: Duration,
-    /// How long publishing goes on when all are connected.
+    /// Duration of publishing after all are connected.
     pub(crate) duration: Duration,
     pub(crate) payload_len: usize,
     pub(crate) quality: Quality,
@@ -52,7 +52,7 @@ pub(crate) struct Many {
     published: u64,
     latency: Histogram<u64>,
     stray: Tally,
-    /// What is written next: made once, and used again.
+    /// The next packet: made once, and reused.
     batch: Vec<u8>,
 }
 

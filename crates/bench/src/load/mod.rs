@@ -30,7 +30,7 @@ use crate::protocol::packet_in;
 use crate::sequence::Tally;
 use crate::setup::Client;
 
-/// How long nothing may arrive before the rest counts as lost, where messages are not spaced out on purpose.
+/// Time without an arrival after which the rest counts as lost, unless messages are spaced out on purpose.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Longest latency that is told apart from longer ones.
@@ -39,7 +39,7 @@ const LATENCY_MAX: Duration = Duration::from_secs(60);
 /// Decimal digits to which latencies are kept.
 const LATENCY_DIGITS: u8 = 3;
 
-/// What is measured, as one kind of test with its sizes.
+/// The kind of test, with its sizes.
 pub(crate) trait Test {
     /// The part of a run that one thread of the generator carries.
     type Part: Part;
@@ -65,7 +65,7 @@ pub(crate) trait Test {
         true
     }
 
-    /// How many connections the size with this index opens.
+    /// Number of connections for the size with this index.
     fn connections(&self, size: usize) -> u64;
 
     /// One run of the size with this index, divided among `workers` threads.
@@ -80,7 +80,7 @@ pub(crate) trait Part: Load + Send {
     /// Length of the longest packet that will arrive, bytes.
     fn packet_len_max(&self) -> usize;
 
-    /// How long nothing may arrive before the rest counts as lost.
+    /// Time without an arrival after which the rest counts as lost.
     fn patience(&self) -> Duration {
         PATIENCE
     }
@@ -102,7 +102,7 @@ pub(crate) trait Part: Load + Send {
     fn outcome(self) -> Result<Outcome>;
 }
 
-/// What a run, or one thread's part of it, brought.
+/// Result of a run, or of one thread's part of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
     /// Messages that arrived and count (see each test's help), each once.

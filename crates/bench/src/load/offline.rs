@@ -196,7 +196,7 @@ impl Offline {
         self.publishers.iter().all(|publisher| publisher.exchanges.are_finished())
     }
 
-    /// How many messages were sent to a topic.
+    /// Number of messages that were sent to a topic.
     fn sent_to(&self, topic: usize) -> u64 {
         let each = self.test.topics_each();
         let behind = each - 1 - topic % each;
@@ -321,7 +321,7 @@ impl Load for Offline {
     }
 
     fn expected(&self) -> u64 {
-        // How many there will be is the server's affair.
+        // The server decides the number of packets.
         0
     }
 

@@ -17,10 +17,10 @@ use crate::message::{RunId, Stream};
 use crate::sequence::{Arrival, Sequence, Tally};
 use crate::setup::Client;
 
-/// What the wildcard subscribers subscribe to.
+/// Filter of the wildcard subscribers.
 const WATCHED: &str = "pingtest/0/#";
 
-/// How many pairs, and how many wildcard subscribers.
+/// Number of pairs and of wildcard subscribers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PingtestSize {
     pub(crate) pairs: u32,
@@ -44,7 +44,7 @@ impl FromStr for PingtestSize {
 #[derive(Debug, Clone)]
 pub(crate) struct PingtestTest {
     pub(crate) sizes: Vec<PingtestSize>,
-    /// Requests per pair.
+    /// Number of requests of each pair.
     pub(crate) messages: u64,
     /// Requests per second of all pairs together; without it, each reply is followed by the next request at once.
     pub(crate) rate: Option<f64>,
@@ -61,9 +61,9 @@ pub(crate) struct Pingtest {
     watchers: Vec<Watcher>,
     /// The requests and the replies of the first pair.
     watched: [Stream; 2],
-    /// Of each connection.
+    /// State of each connection.
     exchanges: Vec<Exchanges>,
-    /// What is written next on the connection that something has come from: made once, and used again.
+    /// Packet for the connection that was read last: made once, and reused.
     batch: Vec<u8>,
     messages: u64,
     quality: Quality,
@@ -86,7 +86,7 @@ struct Pair {
     replies: Stream,
     requests_received: Sequence,
     replies_received: Sequence,
-    /// Requests sent.
+    /// Number of sent requests.
     sent: u64,
     /// When the latest request was sent, or should have been, had the reply before it come in time.
     started: Instant,

@@ -16,7 +16,7 @@ use crate::message::{RunId, STAMP_LEN, Stream, claimed_stream};
 use crate::sequence::{Arrival, Sequence, Tally};
 use crate::setup::Client;
 
-/// What all members subscribe to.
+/// Filter of all members.
 const JOBS: &str = "$share/pond/jobs/+";
 
 /// Messages of one key may be in order; each key is a publisher with a topic of its own.
@@ -31,7 +31,7 @@ const QUALITY: Quality = Quality { qos: Qos::AtLeastOnce, window: 20 };
 /// Connections: the publishers are the first ones.
 const SURVIVOR: usize = KEYS;
 
-/// What is demanded of the order in which a group hands out its messages.
+/// Required order of the messages of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Dispatch {
     /// Nothing: members take turns, and how many messages came after a later one of their key is only told
@@ -58,7 +58,7 @@ pub(crate) struct Group {
     streams: Vec<Stream>,
     /// Of the publishers and of the survivor.
     exchanges: Vec<Exchanges>,
-    /// By key.
+    /// In order for each key.
     sent: [u64; KEYS],
     received: Vec<Sequence>,
     arrived: u64,
@@ -125,7 +125,7 @@ impl Trouble for SharedQueue {
 }
 
 impl SharedQueue {
-    /// How many of the messages one publisher sends.
+    /// Number of messages that one publisher sends.
     fn of_key(&self, key: usize) -> u64 {
         let keys = KEYS as u64;
         (self.messages + keys - 1 - key as u64) / keys

@@ -21,13 +21,13 @@ use crate::setup::Client;
 /// The first of their client identifiers and streams: far from those of any trouble.
 const FIRST_NUMBER: u32 = 90_000_000;
 
-/// How many they are, and how much they say.
+/// Number of innocent clients and of their messages.
 #[derive(Debug, Clone)]
 pub(crate) struct InnocentPlan {
     pub(crate) pairs: u32,
     /// Messages per second of all pairs together.
     pub(crate) rate: f64,
-    /// How long they talk where there is no trouble.
+    /// Duration of their exchange without trouble.
     pub(crate) duration: Duration,
 }
 

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::message::RunId;
 use crate::setup::Client;
 
-/// What both subscribe to.
+/// Filter of both laggards.
 const EVERYTHING: &str = "loadtest/#";
 
 /// The first of their client numbers: far from those of the pairs.
@@ -22,23 +22,23 @@ const FIRST_NUMBER: usize = 90_000_000;
 const SLOW_BYTES: usize = 256;
 const SLOW_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Connections.
+/// Numbers of connections.
 const STUCK: usize = 0;
 const SLOW: usize = 1;
 
 /// A loadtest alone, and beside one subscriber to everything that takes nothing and one that takes 1 KiB/s.
 #[derive(Debug, Clone)]
 pub(crate) struct SlowConsumerTest {
-    /// Of one size.
+    /// State for one size.
     pub(crate) flood: FloodTest,
 }
 
-/// Both laggards.
+/// The two slow subscribers.
 #[derive(Debug)]
 pub(crate) struct Laggards {
     run: RunId,
     flood: FloodTest,
-    /// How many parts of the flood have not delivered everything.
+    /// Number of parts of the flood that have not delivered everything.
     undelivered: Arc<AtomicUsize>,
     /// When the slow one takes something next.
     due: Instant,
@@ -123,12 +123,12 @@ impl Part for Laggards {
     }
 
     fn packet_len_max(&self) -> usize {
-        // What has piled up for the two is read at the end, whatever it is.
+        // The waiting bytes of the two are read at the end, without a check.
         self.flood.payload_len + 256
     }
 
     fn outcome(self) -> Result<Outcome> {
-        // What reaches the two is nobody's promise.
+        // No messages are promised to the two.
         Ok(Outcome::default())
     }
 }

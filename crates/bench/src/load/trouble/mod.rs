@@ -30,7 +30,7 @@ const ALONE: [&str; 2] = ["idle", "idle again"];
 
 /// Something that servers find hard.
 pub(crate) trait Trouble {
-    /// What makes it, on a thread of its own.
+    /// Source of the trouble, on a thread of its own.
     type Part: Part;
 
     /// The trouble with its parameters, in one line.
@@ -39,7 +39,7 @@ pub(crate) trait Trouble {
     /// The forms that it takes: each is a column.
     fn forms(&self) -> Vec<String>;
 
-    /// How many connections it has.
+    /// Number of its connections.
     fn connections(&self) -> u64;
 
     /// Whether a server without a protocol can be troubled in this form.
@@ -58,30 +58,30 @@ pub(crate) struct TroubleTest<T> {
     pub(crate) version: Version,
 }
 
-/// How far a run is, as both its threads see it.
+/// Phase of a run, for both of its threads.
 #[derive(Debug)]
 pub(crate) struct Course(AtomicU8);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stage {
-    /// What the trouble needs is being made ready; innocents are silent.
+    /// The trouble is being prepared, and innocents are silent.
     Preparing,
     Running,
     Over,
 }
 
-/// One thread's part.
+/// Part of one thread.
 #[derive(Debug)]
 pub(crate) enum Player<I, T> {
     Innocent(I),
     Trouble(T),
 }
 
-/// What came of the trouble itself.
+/// Outcome of the trouble itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Troubled {
-    /// What was to arrive (or to come back).
+    /// Number of messages that were to arrive, or of clients that were to return.
     pub(crate) expected: u64,
     /// Those of them that arrived, each once.
     pub(crate) received: u64,
@@ -120,7 +120,7 @@ impl Patience {
         Self { latest: Instant::now() }
     }
 
-    /// Something has come.
+    /// Reports that messages have arrived.
     fn renew(&mut self) {
         self.latest = Instant::now();
     }

@@ -28,7 +28,7 @@ const WINDOW: u16 = 20;
 /// Bytes of payload besides the number.
 const NUMBER_LEN: usize = 8;
 
-/// Client numbers.
+/// Numbers of the clients.
 const PUBLISHER: usize = 0;
 const READER: usize = 1;
 
@@ -61,7 +61,7 @@ pub(crate) struct Flood {
     sent: u64,
     /// When the reader sent its SUBSCRIBE.
     asked: Option<Instant>,
-    /// SUBACK has come.
+    /// SUBACK has arrived.
     is_subscribed: bool,
     /// From asking to the latest arrival.
     took: Duration,

@@ -18,7 +18,7 @@ use crate::setup::Client;
 /// Longest packet that a client may get while it comes back, bytes.
 const PACKET_LEN_MAX: usize = 1024;
 
-/// How many come back.
+/// Number of clients that reconnect.
 #[derive(Debug, Clone)]
 pub(crate) struct Storm {
     pub(crate) clients: u32,
