@@ -340,7 +340,7 @@ fn c_16_no_keep_alive_and_a_long_one_where_there_is_a_maximum() {
 /// [MQTT-3.12.4-1, 3.1.1 MQTT-3.12.4-1]
 #[test]
 fn c_17_pings_whose_answers_are_never_read() {
-    /// While the broker reads, it takes something in each of so many rounds.
+    /// While the broker reads, it makes progress in each of this number of rounds.
     const ROUNDS_IN_VAIN: u32 = 500;
     play("", |broker| {
         let before = broker.resident_bytes();

@@ -11,7 +11,7 @@ use crate::stage::{Answer, V5, answers, connected, first, play, sized, wait_for_
 
 const QUOTA_EXCEEDED: u8 = 0x97;
 
-/// How much the broker's memory may grow while something is done.
+/// Maximum growth of the broker's memory during an operation.
 fn grows_less_than(bytes: usize, broker: &Broker, act: impl FnOnce()) {
     let before = broker.resident_bytes();
     act();
@@ -64,7 +64,7 @@ fn r_03_a_subscriber_that_reads_nothing_holds_neither_the_publisher_nor_the_othe
     });
 }
 
-/// So many User Properties, each with an empty name and value.
+/// This number of User Properties, each with an empty name and value.
 fn empty_user_properties(count: usize) -> Vec<u8> {
     user_property("", "").repeat(count)
 }
@@ -116,7 +116,7 @@ fn r_04_a_megabyte_of_properties_to_many() {
     });
 }
 
-/// Filters of so many levels, with a mix of `+` and names that no other has.
+/// Filters with this number of levels, each with a mix of `+` and names that no other filter has.
 fn deep_filters(levels: u32, count: usize) -> impl Iterator<Item = String> {
     (0..count).map(move |number| {
         // The number's bits, spread over the levels.

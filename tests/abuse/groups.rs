@@ -79,7 +79,7 @@ fn h_02_what_comes_while_all_members_are_away_waits_within_bounds() {
     });
 }
 
-/// A member of the group that takes at most so many messages at a time.
+/// A member of the group with this Receive Maximum.
 fn member(broker: &Broker, client_id: &str, receive_maximum: u8) -> Client {
     let properties = [0x21, 0x00, receive_maximum];
     let mut member =

@@ -13,7 +13,7 @@ const SERVER_UNAVAILABLE: u8 = 0x03;
 const TIGHT: &str = "[limits]\nmemory_budget_bytes = \"16 MiB\"\nretained_bytes = \"1 GiB\"\n\
     [sys]\ninterval = \"1 s\"\n";
 
-/// What the budget, allocators and the rest of the process come to together.
+/// Sum of the budget, of allocators and of the rest of the process.
 const RESIDENT_GROWTH_MAX_BYTES: usize = 64 << 20;
 
 /// The answer to a CONNECT.
@@ -24,7 +24,7 @@ fn greet(broker: &Broker, connect: &Connect<'_>) -> (RawClient, Vec<u8>) {
     (connection, answer)
 }
 
-/// What a client is told that cannot be let in now.
+/// Answer to a client that cannot be accepted now.
 fn refusal(version: Version) -> Vec<u8> {
     match version.is_5() {
         true => vec![0x20, 0x03, 0x00, QUOTA_EXCEEDED, 0x00],
@@ -185,9 +185,9 @@ fn w_08_a_flood_of_retained_messages_meets_its_bound() {
 /// One message of the largest size, to many of whom half do not read.
 #[test]
 fn r_09_the_largest_message_to_many() {
-    /// What one has in buffers of its own.
+    /// Bytes in the buffers of one client.
     const BUFFERS_BYTES: usize = 16 << 10;
-    // What is on the way to them fills the buffers of the system, some megabytes for each.
+    // Bytes on their way to the clients fill the buffers of the system, some megabytes for each.
     let subscribers = crowd(100, 1_000);
     for qos in [0, 1] {
         play("[limits]\nmemory_budget_bytes = \"1 GiB\"\n", |broker| {
@@ -217,8 +217,8 @@ fn r_09_the_largest_message_to_many() {
     }
 }
 
-/// An old client asks for more while memory is short. What a refusal gives back may be enough for one more, and then it is
-/// refused too.
+/// An old client sends more requests while memory is short. A refusal may free enough for one more request, which is
+/// then refused too.
 fn new_work_is_refused(client: &mut Client) {
     let version = client.version();
     let refusal = packet::suback(version, 1, if version.is_5() { QUOTA_EXCEEDED } else { 0x80 });

@@ -63,7 +63,7 @@ fn p_04_one_identifier_of_qos_2_again_and_again() {
             let mut witness = broker.client(Version::V5, "witness");
             witness.subscribe("t");
             let (mut peer, _) = resume(broker, version, "peer");
-            // What comes before the first is recorded is answered with it.
+            // Packets before the first record are answered together with it.
             peer.publish_at(2, 7, "t", b"first");
             peer.expect_ack(PUBREC, 7);
             let before = broker.resident_bytes();

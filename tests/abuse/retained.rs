@@ -16,7 +16,7 @@ fn retain(client: &mut Client, topic: &str, payload: &[u8]) -> u8 {
     answer.get(4).copied().unwrap_or(0)
 }
 
-/// The topics of so many retained messages, other packets left out.
+/// The topics of this number of retained messages. Other packets are left out.
 fn read_all(client: &mut Client, count: usize) -> HashSet<String> {
     let mut topics = HashSet::new();
     while topics.len() < count {

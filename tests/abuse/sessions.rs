@@ -32,7 +32,7 @@ fn n_04_sessions_for_ever_are_capped_in_time_and_number() {
                 refused.expect(&[0x20, 0x02, 0x00, SERVER_UNAVAILABLE]);
             }
             refused.expect_closed();
-            // Who asks for no session that lasts, and who has one, is let in.
+            // Clients without a lasting session, and clients that have one, are accepted.
             broker.client(version, "one more").leave();
             go_on(broker, Version::V5, "kept 0").leave();
         }
@@ -74,7 +74,7 @@ fn n_05_sessions_full_of_messages_expire_by_the_hundred() {
     });
 }
 
-/// An absent client's session, and a publisher that has sent it these messages of QoS 1. What it was answered.
+/// A session of an absent client, and a publisher that has sent it these messages of QoS 1. Returns the answers.
 fn flood(broker: &Broker, version: Version, messages: u16) -> Vec<Option<u8>> {
     let (mut absent, _) = resume(broker, version, "absent");
     absent.subscribe_with("t", 1);
@@ -146,7 +146,8 @@ fn n_06_or_messages_are_dropped_and_counted() {
     }
 }
 
-/// Comes back as this client, which reads messages that were sent before and finishes so many, in their order.
+/// Connects again as this client, reads messages that were sent before, and finishes this number of them in their
+/// order.
 fn finish_some(broker: &Broker, connect: &Connect<'_>, expected: &[Message]) {
     let mut client = broker.client_with(connect);
     let (mut read, mut finished) = (expected.iter(), 0);

@@ -19,7 +19,7 @@ pub(crate) const V5: &[Version] = &[Version::V5];
 pub(crate) const MALFORMED_PACKET: u8 = 0x81;
 pub(crate) const PROTOCOL_ERROR: u8 = 0x82;
 
-/// What comes of some bytes.
+/// Answer to some bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
     /// 0x81, in CONNACK or DISCONNECT, and closed; before MQTT 5 closed.
@@ -41,7 +41,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// What is sent before the connection is closed; nothing if it is not.
+    /// Packet that is sent before the connection is closed; `None` if it is not closed.
     fn farewell(&self, version: Version, is_first: bool) -> Option<Vec<u8>> {
         let reason = match *self {
             Self::Malformed => MALFORMED_PACKET,
@@ -110,18 +110,18 @@ fn cases(
     versions.iter().map(case).collect()
 }
 
-/// How often something is done: as often as CI has time for, or as often as `cargo xtask abuse` asks for.
+/// Number of repetitions: few in CI, many in `cargo xtask abuse`.
 pub(crate) fn sized(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
 }
 
-/// So many connections, or in the long form as many as this process may have.
+/// Number of connections; in the long form, as many as this process may have.
 pub(crate) fn crowd(short: usize, long: usize) -> usize {
     let files_max = getrlimit(Resource::Nofile).current.and_then(|most| usize::try_from(most).ok());
     sized(short, long.min(files_max.unwrap_or(usize::MAX) / 4 * 3))
 }
 
-/// What allocators keep, and what is in the buffers of connections.
+/// Memory that allocators keep, and that is in the buffers of connections.
 fn memory_slack_bytes() -> usize {
     sized(32 << 20, 512 << 20)
 }
@@ -160,7 +160,7 @@ pub(crate) fn wait_for_sys(broker: &Broker, topic: &str, is_enough: impl Fn(u64)
     });
 }
 
-/// So many peers at a time.
+/// Number of peers at a time.
 const PEERS: usize = 8;
 
 /// Plays a row that consists of bytes and answers: each whole, and again one byte per segment.
@@ -218,7 +218,7 @@ impl Case {
     }
 }
 
-/// A row of so many cases keeps below what the log takes in a second.
+/// A row with this number of cases stays below the lines of the log in a second.
 const LOGGED_CASES_MAX: usize = 100;
 
 /// The peer and the reason are named once for each connection.

@@ -50,7 +50,7 @@ fn u_02_subscription_options_that_do_not_exist() {
     );
 }
 
-/// How many filters are in the one SUBSCRIBE of U-03.
+/// Number of filters in the one SUBSCRIBE of U-03.
 const FILTERS: usize = 20_000;
 
 /// Every seventh filter has more levels than there may be. Their order is not the same from the end.

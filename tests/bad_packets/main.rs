@@ -9,7 +9,7 @@ use pondhawk_tests::{Broker, Innocents, Options, RawClient, Version, until};
 use wire::table::{Case, Expected, cases};
 use wire::{Decoded, Limits, Packet, Role, decode};
 
-/// So many connections at a time.
+/// Number of connections at a time.
 const WORKERS: usize = 16;
 
 /// One case on one connection.
@@ -112,7 +112,7 @@ fn every_bad_packet_gets_its_reason_code_or_a_closed_connection_and_nobody_else_
     }
 }
 
-/// What the witness of everything has seen comes from innocent clients.
+/// The messages that the subscriber to everything has received come from innocent clients.
 fn assert_nothing_was_forwarded(broker: &Broker, witness: &mut RawClient) {
     broker.client(Version::V5, "last").publish("end", b"");
     until("the end is seen", || {

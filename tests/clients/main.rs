@@ -19,7 +19,7 @@ const EVERY_QOS: [&str; 3] = ["0", "1", "2"];
 /// At which messages wait for who comes back.
 const KEPT_QOS: [&str; 2] = ["1", "2"];
 
-/// What the last line of a conversation is.
+/// Last line of a conversation.
 const ALL_SAID: &str = "all said";
 
 /// A new broker, with one shard and with four.

@@ -7,7 +7,7 @@ use pondhawk_tests::{Broker, Options, Program, Version};
 
 use crate::brokers;
 
-/// How messages are printed: as nothing else that the programs say with `--debug`.
+/// Format of printed messages, unlike any other line of the programs with `--debug`.
 const FORMAT: &str = "> %t %p %q %r";
 
 /// A broker with one shard and with four, and every version and QoS of these, at the same time but for the QoS.
@@ -60,7 +60,7 @@ fn subscribe(broker: &Broker, version: Version, client_id: &str, arguments: &[&s
     program
 }
 
-/// What makes a session outlive the connections of its program.
+/// Flags for a session that outlives the connections of its program.
 fn lasting(version: Version) -> &'static [&'static str] {
     if version.is_5() { &["-c", "-x", "3600"] } else { &["-c"] }
 }
@@ -86,7 +86,7 @@ pub(crate) fn guest(broker: &Broker, version: Version, name: &str, names: usize)
     subscribe(broker, version, name, &["-t", "meeting/#", "-C", &(names + 1).to_string()])
 }
 
-/// What was printed of messages.
+/// The printed lines of messages.
 fn messages(output: &str) -> Vec<&str> {
     output.lines().filter_map(|line| line.strip_prefix("> ")).collect()
 }

@@ -7,7 +7,7 @@ use pondhawk_tests::{Broker, DEADLINE};
 
 use crate::brokers;
 
-/// How many messages a step has, if it has many: fewer than a client's queue of requests holds.
+/// Number of messages in a step with many: fewer than a client's queue of requests has room for.
 const COUNT: u32 = 100;
 
 /// Requests that wait for the connection to carry them out.
@@ -21,7 +21,7 @@ const SESSION_SECS: u32 = 3_600;
 /// A message, as all that is compared: topic, payload, QoS, RETAIN.
 type Message = (String, String, u8, bool);
 
-/// How a client is.
+/// Properties of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nature {
     Plain,
@@ -31,7 +31,7 @@ enum Nature {
     WithWill(u8),
 }
 
-/// What the two clients in rumqttc have in common, each with types of its own.
+/// Common part of the two clients in rumqttc, each of which has types of its own.
 trait Client: Sized {
     /// Connects. Returns whether there was a session.
     fn connect(broker: &Broker, name: &str, nature: Nature) -> (Self, bool);
@@ -42,10 +42,10 @@ trait Client: Sized {
     /// Hands a message over to be sent while others are waited for.
     fn begin_to_publish(&mut self, topic: &str, payload: &str, qos: u8, retain: bool);
 
-    /// Until so many more messages are acknowledged to the end, or sent at QoS 0.
+    /// Waits until this number of messages is acknowledged, or sent at QoS 0.
     fn finish_publishing(&mut self, count: u32);
 
-    /// The next message.
+    /// Waits for the next message.
     fn hear(&mut self) -> Message;
 
     /// Until the connection has ended, with DISCONNECT.

@@ -30,7 +30,7 @@ fn greet(broker: &Broker, connect: &[u8]) -> (RawClient, Vec<u8>) {
     (connection, connack)
 }
 
-/// What `wire` makes of a CONNACK.
+/// The CONNACK, as `wire` decodes it.
 fn read_connack<T>(version: Version, connack: &[u8], look: impl FnOnce(wire::ConnAck<'_>) -> T) -> T {
     let limits = Limits { max_packet_bytes: connack.len(), sender: Some(Role::Server) };
     match decode(connack, Some(version), &limits) {

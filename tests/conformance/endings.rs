@@ -9,7 +9,7 @@ use crate::peer::{Conversation, in_each, lasting};
 
 const FILTERS: [&str; 2] = ["t", "$share/group/t"];
 
-/// How the client sends its last packet, and what follows.
+/// The way in which the client sends its last packet, and the end that follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// DISCONNECT follows in the same segment.
@@ -18,7 +18,7 @@ enum End {
     Bytewise,
     /// The client closes its side without DISCONNECT.
     Closed,
-    /// The client resets the connection. What the broker has not read by then is lost.
+    /// The client resets the connection. Bytes that the broker has not read by then are lost.
     Reset,
 }
 

@@ -8,7 +8,7 @@ use crate::peer::{
     request, resume,
 };
 
-/// A subscriber to `t` that takes so many at a time.
+/// A subscriber to `t` with this Receive Maximum.
 fn subscriber(broker: &Broker, receive_maximum: u8) -> Client {
     let properties = [0x21, 0x00, receive_maximum];
     let mut frog =

@@ -1,4 +1,4 @@
-//! What a client takes and what a server takes: packet sizes and topic aliases (sections 3.1.2.11 and 3.3.2.3.4).
+//! Limits of clients and servers: packet sizes and topic aliases (sections 3.1.2.11 and 3.3.2.3.4).
 
 use std::collections::BTreeMap;
 

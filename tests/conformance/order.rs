@@ -4,7 +4,7 @@ use pondhawk_tests::Client;
 
 use crate::peer::{BOTH, Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL, ack, in_each, publish};
 
-/// So many messages, fewer than any receiver's window.
+/// Number of messages, less than any receiver's window.
 const MESSAGES: u16 = 80;
 
 const TOPIC_NAME_INVALID: u8 = 0x90;

@@ -1,4 +1,4 @@
-//! What a PUBLISH says, and to whom it says it (section 3.3).
+//! The fields of a PUBLISH, and its receivers (section 3.3).
 
 use pondhawk_tests::packet::{self, string, user_property};
 

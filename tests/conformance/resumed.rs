@@ -1,4 +1,5 @@
-//! What is sent again when a session goes on, and what is not (sections 4.3 and 4.4), and what expires meanwhile.
+//! Packets that are sent again when a session continues, packets that are not (sections 4.3 and 4.4), and messages that
+//! expire meanwhile.
 
 use pondhawk_tests::{Broker, Client, Version};
 
@@ -19,7 +20,7 @@ fn with_unanswered(broker: &Broker, version: Version, qos: u8, payloads: &[&str]
     (frog, messages)
 }
 
-/// What was sent, as it is sent again.
+/// The sent packet, in its form when it is sent again.
 fn again(messages: &[Message]) -> Vec<Message> {
     messages.iter().map(|message| Message { dup: true, ..message.clone() }).collect()
 }

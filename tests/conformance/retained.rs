@@ -4,8 +4,8 @@ use pondhawk_tests::{Broker, Client, Version};
 
 use crate::peer::{BOTH, Conversation, Message, PUBACK, V3_1_1, V5, expect_nothing_before, in_each, publish};
 
-/// What a new client gets that subscribes to this filter with these options: so many messages and no more, by topic.
-/// What a later subscription brings comes behind them.
+/// The messages for a new client that subscribes to this filter with these options: exactly this number, by topic.
+/// Messages of a later subscription follow them.
 fn retained_for(broker: &Broker, version: Version, filter: &str, options: u8, count: usize) -> Vec<Message> {
     let mut keeper = broker.client(version, "keeper");
     retain_at(&mut keeper, 1, "the end", b"");

@@ -14,15 +14,15 @@ use std::path::Path;
 use pondhawk_tests::Random;
 use pondhawk_tests::trace::{Bytes, Entry, Position};
 
-/// What a disk writes whole or not at all.
+/// Number of bytes that a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// Whether the disk keeps its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syncs {
     Kept,
-    /// Nothing is synced, as if the broker did not ask for it: what was done is on the disk when so many other things were
-    /// done after it, as operating systems write back what they have after a while.
+    /// Ignores all syncs, as if the broker had none. A change is on the disk after this number of later changes, as
+    /// operating systems write back in the background.
     LeftOut {
         written_back_after: usize,
     },
@@ -37,7 +37,7 @@ pub(crate) struct Disk {
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     changed_names: VecDeque<Pending<NameChange>>,
-    /// Entries so far.
+    /// Number of entries so far.
     entries: usize,
 }
 
@@ -50,9 +50,9 @@ struct Contents {
 
 /// Something that may be on the disk or not.
 struct Pending<T> {
-    /// Where the trace has it.
+    /// Position in the trace.
     at: Position,
-    /// How many entries were in front of it.
+    /// Number of entries before it.
     entry: usize,
     change: T,
 }
@@ -73,16 +73,16 @@ enum NameChange {
 enum Survivors {
     Nothing,
     Everything,
-    /// What was done first.
+    /// The first change.
     First,
-    /// Some writes.
+    /// Some of the writes.
     Writes,
     /// Of each write some sectors.
     Sectors,
 }
 
 impl Disk {
-    /// An empty directory.
+    /// An empty directory at first.
     pub(crate) fn new(syncs: Syncs) -> Self {
         Self {
             syncs,

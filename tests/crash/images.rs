@@ -20,17 +20,17 @@ use crate::disk::{Disk, Syncs};
 use crate::recording::Recording;
 use crate::report::{Report, Tally, Verdict};
 
-/// Of one trace.
+/// Images of one trace.
 const IMAGES_PER_TRACE: usize = 50;
 /// Of one trace without syncs: about half of them lose something that was acknowledged.
 const CONTROLS_PER_TRACE: usize = 10;
-/// Without syncs what is written gets to the disk after so many other things: some hundredths of a second of the load.
+/// Number of later changes after which a write is on the disk without syncs: some hundredths of a second of the load.
 const LEFT_OUT: Syncs = Syncs::LeftOut { written_back_after: 40 };
 /// A control that has lost something is not waited for as long.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(2);
-/// So many brokers at a time: most of what a check does is waiting.
+/// Number of brokers at a time. Most of a check is waiting.
 const WORKERS: usize = 4;
-/// One recovery in so many is cut too.
+/// One recovery in this number is cut too.
 const ONE_IN_CUT_TWICE: usize = 4;
 /// A recovery takes less than this, with what a sync takes under the trace: it is killed in it, or just behind it.
 const RECOVERY_MICROS_MAX: usize = 60_000;
@@ -40,13 +40,13 @@ struct Image {
     directory: TempDir,
     recording: Arc<Recording>,
     syncs: Syncs,
-    /// Where the power was cut.
+    /// Position of the power cut.
     at: Position,
     /// For what survived, and for how the broker is started.
     seed: u64,
 }
 
-/// Checks so many images of traces that it makes, and those of the control.
+/// Checks this number of images of its traces, and those of the control.
 pub(crate) fn run(images: usize, seed: u64, report: &mut Report) {
     for (number, begin) in (0..images).step_by(IMAGES_PER_TRACE).enumerate() {
         let count = IMAGES_PER_TRACE.min(images - begin);
@@ -66,7 +66,7 @@ pub(crate) fn run(images: usize, seed: u64, report: &mut Report) {
     }
 }
 
-/// Where traces are kept from which something was lost.
+/// Directory for traces with a loss.
 fn keep(recording: &Recording, seed: u64, number: usize) {
     let folder = PathBuf::from("target/crash");
     let path = folder.join(format!("trace-{seed}-{number}"));
@@ -130,7 +130,7 @@ fn cuts(recording: &Recording, count: usize, random: &mut Random) -> Vec<Positio
 }
 
 impl Image {
-    /// What became of it; and whether its recovery was cut too.
+    /// Result of an image, and whether its recovery was cut too.
     fn judge(&self) -> (Verdict, bool) {
         let mut random = Random::of(self.seed, 1);
         let again = random.one_in(ONE_IN_CUT_TWICE).then(|| self.cut_recovery(&mut random));

@@ -1,5 +1,5 @@
-//! What a killed broker was doing: it had noted a write that it had not begun, or had done something that it had not noted.
-//! The trace goes on with what is there in truth, so that the next broker is traced from what it finds.
+//! State of a killed broker: it had noted a write that had not begun, or had made a change that it had not noted. The
+//! trace continues with the real files, so that the trace of the next broker begins with the files that it finds.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

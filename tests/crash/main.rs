@@ -35,7 +35,7 @@ const USAGE: &str = "usage: crash [--images N] [--kills N] [--seed S]\n       cr
 const IMAGES: usize = 1_000;
 const KILLS: usize = 200;
 
-/// What is asked for.
+/// Options of the command line.
 #[derive(Debug, Default)]
 struct Asked {
     images: Option<usize>,

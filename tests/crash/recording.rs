@@ -11,26 +11,26 @@ use pondhawk_tests::{Broker, Options, Random, data_dir, until};
 use crate::disk::Disk;
 use crate::interruption;
 
-/// So many messages are acknowledged, and more: most segments are used several times then.
+/// Minimum number of acknowledged messages: most segments are then reused several times.
 const MESSAGES_MIN: usize = 1_000;
 const MESSAGES_MORE: usize = 3_000;
 /// The broker is killed so often at the most, and goes on: what it had not synced is not lost then, and may be later.
 const LIVES_MAX: usize = 3;
 
 pub(crate) struct Recording {
-    /// What was done to the files.
+    /// Changes of the files.
     pub(crate) trace: Vec<u8>,
     /// The ends of its entries, in order.
     pub(crate) ends: Vec<Position>,
-    /// What clients know, and since when.
+    /// Knowledge of the clients, with its time.
     pub(crate) world: World,
     pub(crate) counts: Counts,
 }
 
-/// What was done, in numbers.
+/// Numbers of operations.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
-    /// How often the broker was killed.
+    /// Number of kills.
     pub(crate) lives: usize,
     pub(crate) writes: usize,
     pub(crate) syncs: usize,
@@ -68,7 +68,7 @@ impl Recording {
                 (world.acknowledged() >= messages).then_some(())
             });
             drop(broker);
-            // What it had still said was a promise.
+            // Answers that the broker had still sent are promises.
             world.hang_up();
             interruption::settle(&trace, directory.path());
         }
@@ -79,7 +79,7 @@ impl Recording {
         let mut trace = fs::read(path).expect("the trace can be read");
         let (mut ends, mut counts) = (Vec::new(), Counts { lives, ..Counts::default() });
         let mut at = 0;
-        // What was being noted when the broker was killed had not been begun.
+        // The operation that was being noted at the kill had not begun.
         while let Some((entry, took)) = Entry::read(&trace[at..]) {
             at += took;
             ends.push(at as Position);

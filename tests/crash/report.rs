@@ -1,4 +1,4 @@
-//! What came of it, in numbers.
+//! Results in numbers.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use pondhawk_tests::promises::{Findings, Killed};
 use crate::disk::Syncs;
 use crate::recording::Counts;
 
-/// So much of what went wrong is told of each image.
+/// Maximum number of faults that are printed for each image.
 const EXAMPLES_MAX: usize = 10;
 
-/// What became of an image.
+/// Result of an image.
 pub(crate) enum Verdict {
     /// The broker did not start, and said this.
     Refused(String),
     Opened(Findings),
 }
 
-/// What became of many.
+/// Results of many images.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     images: usize,
@@ -30,14 +30,14 @@ pub(crate) struct Tally {
     wrong: usize,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     traces: usize,
     counts: Counts,
     synced: Tally,
     control: Tally,
-    /// How often a broker was killed, and what came of that.
+    /// Number of kills, and their results.
     pub(crate) killed: Option<(usize, Killed)>,
 }
 

@@ -1,4 +1,4 @@
-//! What was acknowledged is there after the broker was killed, however often and whenever that was.
+//! Acknowledged messages are there after the broker was killed, at any time and any number of times.
 
 use pondhawk_tests::conversation;
 use pondhawk_tests::packet::{self, Connect};
@@ -93,7 +93,7 @@ fn messages_that_wait_on_disk_alone_come_in_their_order() {
             let packet_id = u16::from_be_bytes([packet_id[0], packet_id[1]]);
             client.send(&conversation::ack(conversation::PUBACK, packet_id));
         }
-        // What is under way meanwhile comes again.
+        // Messages that are in flight meanwhile arrive again.
         client.finish();
         client.read_to_end();
     };

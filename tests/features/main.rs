@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How many scenarios there were, or other reasons to fail.
+/// Number of scenarios, or other reasons to fail.
 struct Outcome {
     passed: usize,
     failed: usize,
@@ -60,7 +60,7 @@ fn run(shards: u16, words: Vec<String>) -> Outcome {
     Outcome { passed: scenarios.passed, failed }
 }
 
-/// What cucumber writes, kept until it is known whether anybody needs it.
+/// The output of cucumber, which is printed only after a failure.
 #[derive(Debug, Clone, Default)]
 struct Output(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! What the steps of the features mean.
+//! Definitions of the steps in the features.
 #![expect(clippy::needless_pass_by_value, reason = "cucumber hands over what it has made of a step's words")]
 
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ fn receives(pond: &mut Pond, step: &Step, name: String) {
     assert!(expected.matches(&packet), "{name} received {packet:02X?}");
 }
 
-/// What had been sent before would arrive before the answer to a PINGREQ.
+/// Packets that were sent before would arrive before the answer to a PINGREQ.
 #[then(expr = "{word} receives nothing")]
 fn receives_nothing(pond: &mut Pond, name: String) {
     pond.connection(&name).expect_only_pong();

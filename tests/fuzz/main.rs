@@ -29,10 +29,10 @@ const SETTINGS: &str = "[limits]\nretained_bytes = \"1 MiB\"\npacket_bytes = \"6
     [sessions]\nexpiry_max = \"1 s\"\nqueue_messages = 100\nreceive_maximum = 8\n[log]\nlevel = \"warn\"\n\
     [sys]\ninterval = \"1 s\"\n";
 
-/// So many connections at a time.
+/// Number of connections at a time.
 const PEERS: u64 = 8;
 
-/// What allocators keep, and what is retained.
+/// Memory of allocators and of retained messages.
 const MEMORY_SLACK_BYTES: usize = 64 << 20;
 
 struct Run {
@@ -81,7 +81,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Half of the time against a broker with so many shards. Returns how many connections that were.
+    /// Runs half of the time against a broker with this number of shards. Returns the number of connections.
     fn play(&self, shards: u16) -> Result<u64, String> {
         let broker = Broker::start(&Options { shards, settings: SETTINGS.to_owned(), ..Options::default() });
         let mut innocents = Innocents::connect(&broker, "one");

@@ -1,4 +1,4 @@
-//! What makes a good packet a bad one: fields that are changed, left out, doubled or moved, and bytes that are.
+//! Mutations of good packets: fields and bytes that are changed, left out, doubled or moved.
 
 use crate::field::{Field, Fields};
 use pondhawk_tests::Random;

@@ -21,7 +21,7 @@ pub(crate) struct Peer {
     random: Random,
     stream: TcpStream,
     version: Version,
-    /// What was received and is no whole packet yet.
+    /// Received bytes that are not a whole packet yet.
     received: Vec<u8>,
     /// The versions in which everything received so far is well-formed: the CONNECT may have been changed, so that
     /// the broker takes the peer for one of another version.
@@ -30,10 +30,10 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Connects, sends, reads, and ends one way or another.
+    /// Connects, sends, reads, and ends in one of several ways.
     ///
     /// # Errors
-    /// What the broker has done wrong.
+    /// The fault of the broker.
     pub(crate) fn run(address: SocketAddr, mut random: Random) -> Result<(), String> {
         let stream = TcpStream::connect_timeout(&address, DEADLINE)
             .map_err(|error| format!("no connection: {error}"))?;
@@ -167,7 +167,7 @@ impl Peer {
             _ => None,
         };
         if let Some(answer) = answer.filter(|_| !self.random.one_in(4)) {
-            // What it sends behind the end is lost, as any client's.
+            // Bytes behind the end are lost, as for any client.
             let _ = self.stream.write_all(&answer);
         }
     }

@@ -29,7 +29,7 @@ async fn the_server_waits_for_acknowledgements_when_receive_maximum_is_reached()
         }
         let first = expect(&mut work, topic!("work"), b"1").await;
         let second = expect(&mut work, topic!("work"), b"2").await;
-        // What the server has sent before it answers this would be here.
+        // Packets that the server sent before this answer would arrive here.
         let mut mark = frog.subscribe(filter!("mark"), place.qos).await.expect("granted");
         tokio::select! {
             biased;

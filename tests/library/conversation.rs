@@ -1,4 +1,4 @@
-//! What clients say to each other while they are connected.
+//! Messages between connected clients.
 
 use client::{Qos, ReasonCode, RetainHandling, SubscriptionOptions, Version, filter, topic};
 

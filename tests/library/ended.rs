@@ -1,4 +1,4 @@
-//! How connections end, and who hears of it.
+//! Ends of connections, and the parties that notice.
 
 use client::{Client, Ended, Fault, Message, MessageProperties, Qos, Version, Will, filter, topic};
 use wire::{Binary, DisconnectReason};

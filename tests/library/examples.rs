@@ -20,7 +20,7 @@ fn start(program: &Path, arguments: &[&str]) -> Program {
     Program::start(command)
 }
 
-/// Where a program listens, which says so.
+/// Address of a program, which prints it.
 fn address(program: &Program) -> SocketAddr {
     let line = program.wait_for("listening on ");
     line.rsplit(' ').next().and_then(|address| address.parse().ok()).expect("an address")

@@ -1,4 +1,4 @@
-//! Where a test takes place: a server, a version and a QoS.
+//! The place of a test: a server, a version and a QoS.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ impl Server {
     }
 }
 
-/// What a test is about at a time.
+/// One combination for a test.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'s> {
     pub(crate) server: &'s Server,

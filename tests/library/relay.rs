@@ -12,8 +12,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// In a storm a connection is cut after so many bytes at most, of both directions: some within CONNECT, some with
-/// hundreds of packets behind them.
+/// Maximum number of bytes, of both directions, after which a connection is cut in a storm: some within CONNECT, some
+/// with hundreds of packets behind them.
 const BYTES_MAX: usize = 6_000;
 
 pub(crate) struct Relay {
@@ -29,7 +29,7 @@ struct Shared {
 }
 
 impl Relay {
-    /// A quiet one. What it does in a storm is decided by the seed.
+    /// A quiet relay. In a storm, the seed decides its behaviour.
     pub(crate) async fn start(server: SocketAddr, seed: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -43,7 +43,7 @@ impl Relay {
         Self { address, shared }
     }
 
-    /// Where clients connect to.
+    /// Address for clients.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -53,7 +53,7 @@ impl Relay {
         self.shared.cut_now.notify_waiters();
     }
 
-    /// Ends all connections that there are, and each that is made from now on after a while, so many times.
+    /// Ends all connections this number of times, each time after a while.
     pub(crate) fn storm(&self, cuts: usize) {
         self.shared.cuts_left.store(cuts, Ordering::Relaxed);
         self.cut();
@@ -94,7 +94,7 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-/// What becomes of a connection.
+/// Fate of a connection.
 struct Fate {
     bytes: usize,
     /// It ends with a reset, which throws away what is on the way, instead of an orderly end.

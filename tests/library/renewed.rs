@@ -73,7 +73,7 @@ impl Server {
         replace(self.directory.path(), "server.key", &key);
     }
 
-    /// Waits until the log has said this so many times.
+    /// Waits until the log has this text this number of times.
     fn wait_for(&self, line: &str, count: usize) {
         until(line, || (self.broker.log_lines(line).len() >= count).then_some(()));
     }

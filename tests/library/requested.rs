@@ -7,7 +7,7 @@ use pondhawk_tests::DEADLINE;
 
 use crate::place::{EVERY_QOS, KEPT, Place, Server, at_each, hear};
 
-/// Answers what it is asked with the same in capitals, so many times.
+/// Answers this number of requests with the same text in capitals.
 async fn answer(place: &Place<'_>, toad: &Client, count: usize) {
     let mut questions = toad.subscribe(filter!("ask"), place.qos).await.expect("granted");
     for _ in 0..count {

@@ -82,7 +82,7 @@ async fn a_session_that_ends_with_its_connection_is_subscribed_again() {
         let toad = place.client("toad").await;
         let mut heard = frog.subscribe(filter!("count"), place.qos).await.expect("granted");
         relay.cut();
-        // What is published while nobody is subscribed is heard by nobody.
+        // Messages that are published without a subscriber reach nobody.
         let told = async {
             loop {
                 place.publish(&toad, topic!("count"), b"there?").await;

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use crate::place::{Place, Server, deliver, hear, text};
 use crate::relay::Relay;
 
-/// So often each of the clients loses its connection.
+/// Number of connections that each client loses.
 const CUTS: usize = 100;
 
-/// So many messages of a publisher are not acknowledged at a time: a resumed connection begins with all of them.
+/// Number of a publisher's messages in flight: a resumed connection begins with all of them.
 const UNACKNOWLEDGED_MAX: usize = 30;
 
 /// Longer than it takes on a busy machine.
@@ -29,7 +29,7 @@ const END: &str = "end ";
 const PUBLISHERS: [&str; 2] = ["newt", "toad"];
 const SUBSCRIBER: &str = "frog";
 
-/// A backlog of so many numbers is enough for that, with each QoS.
+/// Length of a backlog that is enough for that, with each QoS.
 const BACKLOG: u32 = 2_500;
 
 #[tokio::test]
@@ -106,8 +106,9 @@ struct End {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What of QoS 2 the server has sent, by packet identifier; what it has released; and what it has sent again behind that,
-/// which it must not do [MQTT-4.3.3-6], and Mosquitto 2.0.11 does: no client can know it again.
+/// Messages of QoS 2 that the server has sent, by packet identifier; those that it has released; and those that it has
+/// sent again after that. The last must not happen [MQTT-4.3.3-6], and Mosquitto 2.0.11 does it: no client can
+/// recognise them.
 #[derive(Default)]
 struct Seen {
     sent: BTreeMap<PacketId, Vec<u8>>,
@@ -152,7 +153,7 @@ impl End {
         Self { name, client, relay, seen }
     }
 
-    /// The subscriber first.
+    /// The subscriber comes first.
     async fn connect_all(place: &Place<'_>) -> [Self; 3] {
         let [newt, toad] = PUBLISHERS;
         [
@@ -227,7 +228,7 @@ fn message<'m>((topic, qos): &'m (String, Qos), payload: &'m [u8]) -> Outgoing<'
     Outgoing::new(TopicName::try_from(topic.as_str()).expect("a name"), payload).qos(*qos)
 }
 
-/// What the subscriber has: of every publisher, by QoS.
+/// Messages that the subscriber has of every publisher, by QoS.
 struct Streams {
     once: Messages,
     at_least_once: Messages,
@@ -293,7 +294,7 @@ async fn record(messages: &mut Messages) -> Numbers {
     record
 }
 
-/// What has not come from a publisher.
+/// Messages of a publisher that have not arrived.
 #[derive(Default)]
 struct Missing {
     heard: BTreeSet<u32>,
@@ -306,7 +307,7 @@ impl Missing {
     }
 }
 
-/// What is not there, or not in its place: every number should be, once and in order.
+/// Messages that are missing or misplaced: every number should occur once and in order.
 fn wrong(numbers: &[u32], count: u32) -> Vec<u32> {
     let missing = (0..count).filter(|number| !numbers.contains(number));
     let misplaced = numbers.windows(2).filter(|pair| pair[1] != pair[0] + 1).map(|pair| pair[1]);

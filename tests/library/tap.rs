@@ -91,7 +91,7 @@ async fn converse(address: SocketAddr) {
     frog.disconnect().await.expect("everything is acknowledged");
 }
 
-/// What the client has said, put together from a capture: who speaks first is the client, and comes from its port.
+/// The bytes of the client in a capture. The client is the first sender, and is known by its port.
 fn said_by_client(captured: &[u8]) -> Vec<u8> {
     let mut rest = &captured[FILE_HEAD_BYTES..];
     let mut said = Vec::new();

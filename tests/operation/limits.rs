@@ -16,7 +16,7 @@ fn each(settings: &str) -> impl Iterator<Item = (Broker, Version)> {
     Version::ALL.into_iter().flat_map(move |version| brokers(&settings).map(move |broker| (broker, version)))
 }
 
-/// What comes of a CONNECT: everything that is sent before the connection is closed.
+/// Answer to a CONNECT: everything that is sent before the connection is closed.
 fn refusal(broker: &Broker, connect: &Connect<'_>) -> Vec<u8> {
     let mut connection = broker.connect();
     connection.send(&connect.bytes());

@@ -1,4 +1,4 @@
-//! What an operator relies on: limits, the log, `$SYS`, and an orderly end.
+//! Features for operators: limits, the log, `$SYS`, and an orderly end.
 
 mod descriptors;
 mod limits;

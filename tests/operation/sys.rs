@@ -6,7 +6,7 @@ use pondhawk_tests::{Client, Version, until};
 
 use crate::brokers;
 
-/// What Mosquitto 2.0 publishes, and dashboards read: below `$SYS/broker/`.
+/// Topics below `$SYS/broker/` that Mosquitto 2.0 publishes and dashboards read.
 const MOSQUITTO: &[&str] = &[
     "bytes/received",
     "bytes/sent",

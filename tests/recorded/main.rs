@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use journal::{Directory, File, Storage};
 use pondhawk_tests::trace::{Bytes, Entry, Position};
 
-/// So long a sync takes at least: where files are in memory it would be over before anybody could be told too early.
+/// Minimum duration of a sync. With files in memory, a sync would be over before an early answer could be noticed.
 const SYNC_TAKES: Duration = Duration::from_micros(500);
 
 fn main() -> ExitCode {
@@ -96,7 +96,7 @@ impl Storage for Recorded {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>> {
         let mut noted = self.trace.noted();
         let file = self.directory.open(name, create)?;
-        // Where it is opened tells it from all others, those of earlier processes included.
+        // The time of opening distinguishes it from all others, those of earlier processes included.
         let id = noted.length;
         noted.note(&Entry::Opened { file: id, name: name.to_owned() });
         Ok(Arc::new(RecordedFile { file, id, trace: self.trace.clone() }))

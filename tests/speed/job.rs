@@ -14,8 +14,8 @@ use crate::{ours, rumqttc};
 pub(crate) const TOPIC: &str = "flood";
 pub(crate) const PAYLOAD_BYTES: usize = 100;
 
-/// So many messages of QoS 1 are not acknowledged at a time, in either direction: the broker's Receive Maximum, and that
-/// of each client.
+/// Number of messages of QoS 1 without acknowledgement, in either direction: Receive Maximum of the broker and of each
+/// client.
 pub(crate) const WINDOW: u16 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) enum Role {
     Receive,
 }
 
-/// What a child does.
+/// Role of a child.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) library: Library,
@@ -41,7 +41,7 @@ pub(crate) struct Job {
     pub(crate) messages: usize,
 }
 
-/// What a round has taken.
+/// Duration of a round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
     pub(crate) messages: usize,
@@ -119,7 +119,7 @@ impl Job {
     }
 }
 
-/// What a receiver prints when everything that is published will come to it.
+/// Line that a receiver prints when everything that is published will reach it.
 pub(crate) const READY: &str = "ready";
 
 /// A round: a new broker, a process that receives and one that publishes.
@@ -161,7 +161,7 @@ fn cpu_of_children() -> Result<Duration, String> {
     Ok(seconds.iter().sum())
 }
 
-/// Where there are two processors, the broker has the first and the clients the second.
+/// With two processors, the broker has the first and the clients the second.
 fn is_pinned() -> bool {
     let has_taskset = Path::new("/usr/bin/taskset").exists();
     has_taskset && thread::available_parallelism().is_ok_and(|count| count.get() > 1)

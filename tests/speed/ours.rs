@@ -1,4 +1,4 @@
-//! pondhawk-client.
+//! The client `pondhawk-client`.
 
 use std::error::Error;
 use std::num::NonZeroU16;

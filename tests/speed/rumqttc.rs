@@ -1,4 +1,4 @@
-//! rumqttc.
+//! The client `rumqttc`.
 
 use std::error::Error;
 use std::time::Duration;
