@@ -29,7 +29,7 @@ impl Memory {
         Self { bytes: Arc::new(Mutex::new(bytes)), ..Self::default() }
     }
 
-    /// What another program would find.
+    /// The state that another program would find.
     fn copy(&self) -> Self {
         Self::of(self.bytes())
     }
