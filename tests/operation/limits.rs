@@ -3,7 +3,7 @@
 use pondhawk_tests::packet::{self, Connect, Will};
 use pondhawk_tests::{Broker, Client, Version, until};
 
-use crate::brokers;
+use crate::{brokers, listeners::counted};
 
 const CLIENT_IDENTIFIER_NOT_VALID: u8 = 0x85;
 const TOPIC_ALIAS_INVALID: u8 = 0x94;
@@ -273,15 +273,4 @@ fn connections_beyond_the_rate_of_a_listener_are_closed() {
             counted(&mut staying, "refused/connection_rate");
         }
     }
-}
-
-/// Waits until this counter below `$SYS/broker/` is not 0.
-fn counted(client: &mut Client, name: &str) {
-    let topic = format!("$SYS/broker/{name}");
-    client.subscribe(&topic);
-    until("it is counted", || {
-        // MQTT 5: the length of the properties, which is 0, stands before the payload.
-        let is_zero = client.read_packet().ends_with(b"\x000");
-        (!is_zero).then_some(())
-    });
 }

@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod limits;
+mod listeners;
 mod log;
 mod pause;
 mod stop;

@@ -111,6 +111,8 @@ counters! {
     dropped_expired: "dropped/expired",
     /// Connections refused because there are as many as there may be.
     refused_connections_max: "refused/connections_max",
+    /// Connections refused because their listener has as many as it may.
+    refused_connections_listener: "refused/listener_connections",
     /// Connections refused because no memory is left.
     refused_connections_memory: "refused/memory/connections",
     /// Connections closed because their address is in no network of `proxy_from`.
@@ -121,12 +123,16 @@ counters! {
     refused_connect_timeout: "refused/connect_timeout",
     /// CONNECT packets refused for any reason.
     refused_connect: "refused/connect",
+    /// Of those: because of the version of MQTT in it, which is unknown, or not accepted by the listener.
+    refused_protocol_version: "refused/protocol_version",
     /// Connections ended because a layer below MQTT (TLS, WebSocket, PROXY protocol) refused what the peer sent.
     ended_layer: "ended/layer",
     /// Connections ended because of a malformed packet.
     ended_malformed: "ended/malformed",
     /// Connections ended because of another violation of the protocol.
     ended_protocol_error: "ended/protocol_error",
+    /// Connections ended because of a PUBLISH with a higher QoS than the listener allows.
+    ended_qos: "ended/qos",
     /// Connections ended because a packet was larger than announced.
     ended_packet_too_large: "ended/packet_too_large",
     /// Connections ended because nothing came for one and a half times the Keep Alive.

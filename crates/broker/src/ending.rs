@@ -58,10 +58,15 @@ impl Shard {
             to.send(id, &self.scratch);
         }
         match violation.reason {
+            ReasonCode::UnsupportedProtocolVersion if !is_connected => {
+                self.counters.refused_connect.add(1);
+                self.counters.refused_protocol_version.add(1);
+            }
             _ if !is_connected => self.counters.refused_connect.add(1),
             ReasonCode::MalformedPacket => self.counters.ended_malformed.add(1),
             ReasonCode::PacketTooLarge => self.counters.ended_packet_too_large.add(1),
             ReasonCode::KeepAliveTimeout => self.counters.ended_keep_alive.add(1),
+            ReasonCode::QosNotSupported => self.counters.ended_qos.add(1),
             _ => self.counters.ended_protocol_error.add(1),
         }
         let ending =

@@ -29,5 +29,5 @@ mod wheel;
 
 pub use counters::{Counter, Counters, Totals};
 pub use effects::{Effects, Flush, Mail, Notice, Room, Run};
-pub use shard::{Cause, Peers, Shard};
+pub use shard::{Admission, Cause, Peers, Shard};
 pub use sys::Facts;

@@ -209,6 +209,7 @@ impl Shard {
         let is_tight = if is_kept { budget.is_tight_to_keep() } else { budget.is_tight() }
             || budget.has_share_of_subscriptions(client.subscription_bytes);
         let version = client.session.version();
+        let qos_max = client.session.qos_max(&self.settings);
         let mut asked = Vec::new();
         while *left > 0
             && let Some(subscription) = items.next()
@@ -223,8 +224,7 @@ impl Shard {
                 let bytes = client.begin_joining(filter.as_str());
                 self.tally.add(Purpose::Subscriptions, bytes);
             }
-            asked
-                .push(admitted.map(|filter| grant(filter, &subscription, identifier, self.settings.qos_max)));
+            asked.push(admitted.map(|filter| grant(filter, &subscription, identifier, qos_max)));
         }
         let refused = asked.iter().filter(|answer| answer.is_err()).count();
         self.counters.refused_subscriptions.add(refused as u64);

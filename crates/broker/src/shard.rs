@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{Budget, ConnectionId, Level, Now, Purpose, ShardId, Tally};
 use index::Subscriptions;
 use protocol::{Command, Durability, Publish, Reply};
-use session::{Authenticated, AuthenticationOutcome, Request, Session, Settings};
+use session::{Authenticated, AuthenticationOutcome, Request, Session, Settings, Terms};
 use wire::{
     ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode,
 };
@@ -114,6 +114,22 @@ pub(crate) enum Step {
     Ended,
 }
 
+/// The rules of a listener for its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    /// The durability that acknowledgements to them wait for.
+    pub durability: Durability,
+    /// The features that they are offered.
+    pub terms: Terms,
+}
+
+impl From<Durability> for Admission {
+    /// Clients are offered everything.
+    fn from(durability: Durability) -> Self {
+        Self { durability, terms: Terms::default() }
+    }
+}
+
 impl Shard {
     /// The number of this shard.
     #[must_use]
@@ -164,11 +180,12 @@ impl Shard {
         self
     }
 
-    /// A connection was accepted, on a listener whose connections wait for so much before they are answered.
-    pub fn accepted(&mut self, id: ConnectionId, durability: Durability, now: Now) {
+    /// A connection was accepted, on a listener that says this about its clients.
+    pub fn accepted(&mut self, id: ConnectionId, admission: Admission, now: Now) {
+        let Admission { durability, terms } = admission;
         self.counters.sockets.add(1);
         self.tally.add(Purpose::Connections, CONNECTION_BYTES);
-        self.clients.insert(id, Client::new(Session::new(now), durability));
+        self.clients.insert(id, Client::new(Session::new(now).with_terms(terms), durability));
         self.relief.arm(now);
         self.arm(id, now);
     }

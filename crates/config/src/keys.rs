@@ -110,6 +110,9 @@ keys! {
         /// Connections that the system keeps for the broker while the broker is busy. Linux also has a limit for all programs,
         /// `net.core.somaxconn`.
         backlog: u32 { kind: Count<u32>, default: 4096, bounds: 1..=1 << 20 }
+        /// The most connections at a time that clients have here. Others are closed, and counted under
+        /// `$SYS/broker/refused/listener_connections`. Without this key only `limits.connections` bounds them.
+        connections: Option<u32> { kind: Absent<Count<u32>>, default: None, bounds: 1..=CONNECTIONS_MAX }
         /// Connections that are accepted in a second. Others are closed, and counted under `$SYS/broker/refused/connection_rate`.
         /// Without this key all are accepted.
         connection_rate: Option<u32> { kind: Absent<Count<u32>>, default: None, bounds: 1..=1_000_000 }
@@ -118,7 +121,33 @@ keys! {
         connection_rate_per_address: Option<u32> {
             kind: Absent<Count<u32>>, default: None, bounds: 1..=1_000_000
         }
+        /// The versions of MQTT that clients may speak here. A CONNECT with another one is refused with reason code 0x84, or 0x01
+        /// before MQTT 5.0, and counted under `$SYS/broker/refused/protocol_version`.
+        protocol_versions: Vec<MqttVersion> {
+            kind: ListOf<Choice<MqttVersion>>,
+            default: vec![MqttVersion::V3_1, MqttVersion::V3_1_1, MqttVersion::V5_0],
+        }
+        /// The highest QoS that clients may publish with here, and that their subscriptions are granted. MQTT 5.0 clients are told
+        /// as Maximum QoS. The connection of a client that publishes with a higher one is ended, with reason code 0x9B in
+        /// MQTT 5.0, and counted under `$SYS/broker/ended/qos`.
+        max_qos: u8 { kind: Count<u8>, default: 2, bounds: 0..=2 }
     }
+}
+
+/// A version of MQTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MqttVersion {
+    /// MQTT 3.1, which CONNECT calls 3.
+    V3_1,
+    /// MQTT 3.1.1, which CONNECT calls 4.
+    V3_1_1,
+    /// MQTT 5.0.
+    V5_0,
+}
+
+impl Words for MqttVersion {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("3.1", Self::V3_1), ("3.1.1", Self::V3_1_1), ("5.0", Self::V5_0)];
 }
 
 /// The owner of a file, by numbers.

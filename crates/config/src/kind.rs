@@ -60,7 +60,7 @@ macro_rules! whole {
         }
     )*};
 }
-whole!(u16, u32, u64, usize);
+whole!(u8, u16, u32, u64, usize);
 
 /// A number of bytes: `"2 MiB"`, `"256 KiB"`, `4096`.
 pub(crate) struct Size<N>(PhantomData<N>);

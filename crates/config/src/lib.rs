@@ -37,8 +37,8 @@ mod unit;
 
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
 pub use keys::{
-    ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel, Owner,
-    Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, tables,
+    ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel,
+    MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, tables,
 };
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;

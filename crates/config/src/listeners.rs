@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::address::ListenAddress;
-use crate::keys::{ClientCertificate, Durability, Global, Listener, Protocol, TlsVersion};
+use crate::keys::{ClientCertificate, Durability, Global, Listener, MqttVersion, Protocol, TlsVersion};
 use crate::load::Flags;
 use crate::reader::Reader;
 use crate::report::Problem;
@@ -82,6 +82,9 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             backlog: 4096,
             connection_rate: None,
             connection_rate_per_address: None,
+            connections: None,
+            protocol_versions: vec![MqttVersion::V3_1, MqttVersion::V3_1_1, MqttVersion::V5_0],
+            max_qos: 2,
         };
         if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
             top.note(problem);
@@ -97,7 +100,7 @@ fn set_port(top: &mut Reader<'_, '_>, listeners: &mut [Listener], port: u16) {
             Some(address) => only.address = address,
             None => top.note(
                 Problem::in_flags(
-                    "--port is for a network, and the listener is a socket of this machine".to_owned(),
+                    "--port is for a network, and the address of the listener has no port".to_owned(),
                 )
                 .advice("name the address with --listen HOST:PORT"),
             ),

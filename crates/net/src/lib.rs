@@ -112,6 +112,8 @@ pub struct Server {
     _trimmer: Trimmer,
 }
 
+pub use broker::Admission;
+
 pub use crate::listener::{Acceptor, BACKLOG, Listening};
 pub use crate::rate::RateLimits;
 pub use crate::unix::{Access, UnixSocket, listen_abstract, listen_unix};
@@ -161,7 +163,7 @@ impl Server {
         let switchboard = Arc::new(Switchboard {
             shards: wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect(),
             ledger: Inbox::new(Wake::Thread(ledger_thread.thread().clone())),
-            board: Arc::new(Board::new(options.shards, Arc::clone(&budget))),
+            board: Arc::new(Board::new(options.shards, Arc::clone(&budget)).with_listeners(listeners.len())),
         });
         // It waits for this message and for nothing else.
         let _ = giver.send((Arc::clone(&switchboard), keeper));

@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::ShardId;
-use broker::{Counters, Notice};
+use broker::{Admission, Counters, Notice};
 use ipnet::IpNet;
 use layers::{Layered, Stack};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
-use protocol::Durability;
 use socket2::{Domain, Protocol, Type};
 use turn::{Accepted, Note, Peer};
 use wire::ReasonCode;
@@ -33,6 +32,12 @@ const FULL: Notice<'_> = Notice::Refused {
     client_id: "",
     reason: ReasonCode::QuotaExceeded,
     why: "there are as many connections as there may be",
+};
+/// Said of a connection that is one too many for its listener.
+const FULL_LISTENER: Notice<'_> = Notice::Refused {
+    client_id: "",
+    reason: ReasonCode::QuotaExceeded,
+    why: "there are as many connections as there may be on this listener",
 };
 /// Said of a connection that does not come from a load balancer.
 const NO_PROXY: Notice<'_> = Notice::Refused {
@@ -72,8 +77,10 @@ pub(crate) fn listen(address: SocketAddr, backlog: i32) -> io::Result<std::net::
 pub struct Listening {
     /// The socket.
     pub socket: Acceptor,
-    /// What acknowledgements to them wait for.
-    pub durability: Durability,
+    /// The rules for its clients.
+    pub admission: Admission,
+    /// Maximum number of its connections at a time.
+    pub connections_max: usize,
     /// The layers that they may have.
     pub stack: Arc<Stack>,
     /// With a PROXY header in the stack: the networks that may send one. All others are closed.
@@ -101,7 +108,10 @@ pub(crate) struct Listeners {
 
 struct Listener {
     socket: Listen,
-    durability: Durability,
+    /// Its place among all.
+    number: u16,
+    admission: Admission,
+    connections_max: usize,
     stack: Arc<Stack>,
     proxy_from: Vec<IpNet>,
     rates: Rates,
@@ -166,11 +176,21 @@ impl Listeners {
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
         let mut listeners = Vec::new();
-        for (number, listening) in listening.into_iter().enumerate() {
-            let Listening { socket, durability, stack, proxy_from, rates } = listening;
+        for (number, listening) in (0..=u16::MAX).zip(listening) {
+            let Listening { socket, admission, connections_max, stack, proxy_from, rates } = listening;
             let rates = Rates::new(rates);
-            let socket = Listen::new(socket, registry, Token(FIRST_TOKEN + number))?;
-            listeners.push(Listener { socket, durability, stack, proxy_from, rates, ready: false });
+            let socket = Listen::new(socket, registry, Token(FIRST_TOKEN + usize::from(number)))?;
+            let ready = false;
+            listeners.push(Listener {
+                socket,
+                number,
+                admission,
+                connections_max,
+                stack,
+                proxy_from,
+                rates,
+                ready,
+            });
         }
         Ok(Self { listeners, connections_max, counters, resume_ms: None })
     }
@@ -211,6 +231,13 @@ impl Listeners {
                         log.notice(now_ms, &peer, FULL);
                         drop(socket);
                     }
+                    Ok((socket, peer))
+                        if switchboard.board.connections_of(listener.number) >= listener.connections_max =>
+                    {
+                        self.counters.refused_connections_listener.add(1);
+                        log.notice(now_ms, &peer, FULL_LISTENER);
+                        drop(socket);
+                    }
                     Ok((socket, peer)) if !listener.accepts(peer) => {
                         self.counters.refused_proxy.add(1);
                         log.notice(now_ms, &peer, NO_PROXY);
@@ -224,7 +251,9 @@ impl Listeners {
                     Ok((socket, peer)) => {
                         let shard = switchboard.board.charge_least_loaded();
                         let stream = Layered::new(socket, Arc::clone(&listener.stack));
-                        let accepted = Accepted { stream, peer, durability: listener.durability };
+                        let (admission, listener) = (listener.admission, listener.number);
+                        switchboard.board.charge_listener(listener);
+                        let accepted = Accepted { stream, peer, admission, listener };
                         if shard == own {
                             kept.push(accepted);
                         } else {

@@ -126,7 +126,8 @@ impl Broker {
         let server = Server::start(
             vec![net::Listening {
                 socket: net::Acceptor::Tcp(listener),
-                durability: protocol::Durability::Fsync,
+                admission: protocol::Durability::Fsync.into(),
+                connections_max: usize::MAX,
                 stack: std::sync::Arc::default(),
                 proxy_from: Vec::new(),
                 rates: net::RateLimits::default(),

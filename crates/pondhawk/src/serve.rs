@@ -8,11 +8,12 @@ use std::thread;
 use base::{Dispatch, Key};
 use config::{Binding, Config, Limits, Sessions, Shared, SharedKey, UnixName};
 use ledger::QueueFull;
-use net::{Acceptor, Ended, Listening, Options, RateLimits, Server};
+use net::{Acceptor, Admission, Ended, Listening, Options, RateLimits, Server};
 use protocol::Durability;
-use session::Settings;
+use session::{Settings, Terms};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use wire::{Qos, Version};
 
 use crate::certificates::{self, Certificates, Files};
 use crate::{FileLayer, banner, logging, stack, store};
@@ -110,7 +111,25 @@ fn listen(listener: &config::Listener) -> io::Result<Listening> {
     let proxy_from = listener.proxy_from.clone();
     let rates =
         RateLimits { total: listener.connection_rate, per_address: listener.connection_rate_per_address };
-    Ok(Listening { socket, durability: durability(listener.durability), stack, proxy_from, rates })
+    let admission = Admission { durability: durability(listener.durability), terms: terms(listener) };
+    let connections_max = listener.connections.map_or(usize::MAX, size);
+    Ok(Listening { socket, admission, connections_max, stack, proxy_from, rates })
+}
+
+fn terms(listener: &config::Listener) -> Terms {
+    let version = |version: &config::MqttVersion| match version {
+        config::MqttVersion::V3_1 => Version::V3_1,
+        config::MqttVersion::V3_1_1 => Version::V3_1_1,
+        config::MqttVersion::V5_0 => Version::V5,
+    };
+    Terms {
+        versions: listener.protocol_versions.iter().map(version).collect(),
+        qos_max: match listener.max_qos {
+            0 => Qos::AtMostOnce,
+            1 => Qos::AtLeastOnce,
+            _ => Qos::ExactlyOnce,
+        },
+    }
 }
 
 fn bind(listener: &config::Listener) -> io::Result<Acceptor> {

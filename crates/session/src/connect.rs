@@ -37,10 +37,16 @@ impl<T> Session<T> {
     pub(crate) fn ask(&mut self, connect: &Connect<'_>, settings: &Settings) -> Result<Asked, Violation> {
         self.version = Some(connect.version());
         self.packet_bytes_max = connect.properties.maximum_packet_bytes;
+        if !self.terms.versions.contains(connect.version()) {
+            let text = "a version of MQTT that the listener does not accept";
+            let statements = ["MQTT-3.1.2-2", "MQTT-3.1.2-2"];
+            let refusal = ConnectRefusal::UnsupportedProtocolVersion;
+            return Err(refused(connect.version(), refusal, statements, text));
+        }
         check_client_id(connect, settings)?;
         check_user_properties(connect, settings)?;
         check_method(connect, settings)?;
-        check_will(connect, settings)?;
+        check_will(connect, settings, self.qos_max(settings))?;
         self.clean_start = connect.clean_start;
         self.expiry_secs = match connect.version() {
             Version::V5 => connect.properties.session_expiry_interval_secs.unwrap_or(0),
@@ -121,7 +127,7 @@ impl<T> Session<T> {
         ConnAckProperties {
             session_expiry_interval_secs: (expiry_secs != self.expiry_secs).then_some(expiry_secs),
             receive_maximum: NonZeroU16::new(settings.receive_max).filter(|max| *max < NonZeroU16::MAX),
-            maximum_qos: match settings.qos_max {
+            maximum_qos: match self.qos_max(settings) {
                 Qos::AtMostOnce => Some(MaximumQos::AtMostOnce),
                 Qos::AtLeastOnce => Some(MaximumQos::AtLeastOnce),
                 Qos::ExactlyOnce => None,
@@ -186,12 +192,12 @@ fn check_user_properties(connect: &Connect<'_>, settings: &Settings) -> Result<(
     Err(refused(connect.version(), ConnectRefusal::QuotaExceeded, statements, text))
 }
 
-fn check_will(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violation> {
+fn check_will(connect: &Connect<'_>, settings: &Settings, qos_max: Qos) -> Result<(), Violation> {
     let Some(will) = &connect.will else { return Ok(()) };
     let refuse = |refusal, statement_5, text| {
         Err(refused(connect.version(), refusal, [statement_5, "MQTT-3.2.2-6"], text))
     };
-    if will.qos > settings.qos_max {
+    if will.qos > qos_max {
         let text = "a will with a QoS that is not served";
         return refuse(ConnectRefusal::QosNotSupported, "MQTT-3.2.2-12", text);
     }

@@ -27,6 +27,7 @@ mod packet;
 mod sending;
 mod session;
 mod settings;
+mod terms;
 mod timeout;
 mod waiting;
 
@@ -37,4 +38,5 @@ pub use connect::Accepted;
 pub use incoming::Incoming;
 pub use session::{Request, Session};
 pub use settings::Settings;
+pub use terms::{Terms, Versions};
 pub use waiting::{Wait, Waiting};

@@ -139,7 +139,7 @@ impl<T> Session<T> {
         let not_served = |reason, statement, text| {
             Err(Violation::after_connect(version, reason, [statement, "MQTT-4.8.0-1"], text))
         };
-        if packet.delivery.qos() > settings.qos_max {
+        if packet.delivery.qos() > self.qos_max(settings) {
             return not_served(ReasonCode::QosNotSupported, "MQTT-3.2.2-11", "a QoS that is not served");
         }
         if packet.retain && !settings.retain_available {

@@ -4,7 +4,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 
 use base::Now;
 use wire::{
-    DisconnectReason, Limits, Packet, PacketId, PublishTopic, ReasonCode, Role, Subscribe, TopicName,
+    DisconnectReason, Limits, Packet, PacketId, PublishTopic, Qos, ReasonCode, Role, Subscribe, TopicName,
     Unsubscribe, Version,
 };
 
@@ -15,6 +15,7 @@ use crate::connect::Asked;
 use crate::inbound::Inbound;
 use crate::incoming::Incoming;
 use crate::sending::Sending;
+use crate::terms::Terms;
 
 /// One session, the server's part.
 ///
@@ -49,6 +50,7 @@ pub struct Session<T = u64> {
     /// Aliases that the client takes, and that we use.
     pub(crate) alias_out_max: u16,
     pub(crate) takes_problem_information: bool,
+    pub(crate) terms: Terms,
     /// So many messages of QoS 1 and 2 may be under way to the client.
     pub(crate) window: u16,
     // What most sessions do not have is behind a pointer.
@@ -114,7 +116,7 @@ pub enum Request<'p> {
 }
 
 impl<T> Session<T> {
-    /// A connection on which nothing has been read.
+    /// A connection on which nothing has been read, and that may have everything in the [`Settings`].
     #[must_use]
     pub fn new(now: Now) -> Self {
         Self {
@@ -130,6 +132,7 @@ impl<T> Session<T> {
             receive_max: None,
             alias_out_max: 0,
             takes_problem_information: true,
+            terms: Terms::default(),
             window: 1,
             authentication: None,
             incoming_aliases: None,
@@ -137,6 +140,18 @@ impl<T> Session<T> {
             inbound: None,
             sending: None,
         }
+    }
+
+    /// The same on a listener that offers less.
+    #[must_use]
+    pub fn with_terms(self, terms: Terms) -> Self {
+        Self { terms, ..self }
+    }
+
+    /// The highest QoS that is served on this connection.
+    #[must_use]
+    pub fn qos_max(&self, settings: &Settings) -> Qos {
+        settings.qos_max.min(self.terms.qos_max)
     }
 
     /// The version that CONNECT named.

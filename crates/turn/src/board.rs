@@ -16,6 +16,8 @@ pub struct Board {
     budget: Arc<Budget>,
     /// Connections of each shard, lingering ones included.
     loads: Vec<AtomicUsize>,
+    /// Connections of each listener, lingering ones included.
+    listeners: Vec<AtomicUsize>,
 }
 
 impl Board {
@@ -29,7 +31,14 @@ impl Board {
             answers: ways(),
             budget,
             loads: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+            listeners: Vec::new(),
         }
+    }
+
+    /// The same, with this number of listeners whose connections are counted.
+    #[must_use]
+    pub fn with_listeners(self, count: usize) -> Self {
+        Self { listeners: (0..count).map(|_| AtomicUsize::new(0)).collect(), ..self }
     }
 
     /// The account of memory.
@@ -67,6 +76,26 @@ impl Board {
     /// A connection of a shard is gone.
     pub fn discharge(&self, shard: ShardId) {
         self.loads[shard.number()].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The connections of a listener. 0 if they are not counted.
+    #[must_use]
+    pub fn connections_of(&self, listener: u16) -> usize {
+        self.listeners.get(usize::from(listener)).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// A listener has accepted one more connection.
+    pub fn charge_listener(&self, listener: u16) {
+        if let Some(count) = self.listeners.get(usize::from(listener)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection of a listener is gone.
+    pub(crate) fn discharge_listener(&self, listener: u16) {
+        if let Some(count) = self.listeners.get(usize::from(listener)) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Mail from one shard to another.

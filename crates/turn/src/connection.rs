@@ -10,6 +10,8 @@ use crate::parts::Length;
 pub(crate) struct Connection<S> {
     pub(crate) stream: S,
     pub(crate) peer: Peer,
+    /// The place of its listener.
+    pub(crate) listener: u16,
     /// The beginning of a packet, or what was read while the connection was paused.
     pub(crate) unparsed: Vec<u8>,
     /// The bytes of `unparsed` that are on the account of memory.
@@ -49,10 +51,11 @@ pub(crate) enum Phase {
 }
 
 impl<S> Connection<S> {
-    pub(crate) fn new(stream: S, peer: Peer) -> Self {
+    pub(crate) fn new(stream: S, peer: Peer, listener: u16) -> Self {
         Self {
             stream,
             peer,
+            listener,
             unparsed: Vec::new(),
             unparsed_charged: 0,
             output: None,

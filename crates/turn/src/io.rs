@@ -82,8 +82,8 @@ impl<H: Host> Io<H> {
     }
 
     /// Takes a stream in, and has it watched.
-    pub(crate) fn add(&mut self, stream: H::Stream, peer: Peer) -> io::Result<ConnectionId> {
-        let id = self.connections.insert(Connection::new(stream, peer));
+    pub(crate) fn add(&mut self, stream: H::Stream, peer: Peer, listener: u16) -> io::Result<ConnectionId> {
+        let id = self.connections.insert(Connection::new(stream, peer, listener));
         let connection = self.connections.get_mut(id).expect("it was put there a line ago");
         if let Err(error) = self.host.watch(&mut connection.stream, id) {
             self.connections.remove(id);
@@ -242,7 +242,7 @@ impl<H: Host> Io<H> {
             self.pool.give_output(output);
         }
         self.post.tally().sub(Purpose::Partials, connection.unparsed_charged);
-        self.post.left();
+        self.post.left(connection.listener);
     }
 
     /// Puts on the account what a connection keeps of what was read.
@@ -759,7 +759,7 @@ mod tests {
             let peer = Pipe::new(2 * VISIT_BYTES);
             self.peers.push(peer.clone());
             self.io.post.board().charge_least_loaded();
-            self.io.add(peer, Peer::Simulated(0)).expect("it can be watched")
+            self.io.add(peer, Peer::Simulated(0), 0).expect("it can be watched")
         }
     }
 }

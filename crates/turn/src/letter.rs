@@ -1,7 +1,8 @@
 //! The letters that threads send each other.
 
 use base::{Charge, ShardId};
-use protocol::{Command, Durability, Reply};
+use broker::Admission;
+use protocol::{Command, Reply};
 
 use crate::batch::Batch;
 use crate::host::Peer;
@@ -55,8 +56,10 @@ pub struct Accepted<S> {
     pub stream: S,
     /// The address of the other end.
     pub peer: Peer,
-    /// The durability that acknowledgements to this client wait for.
-    pub durability: Durability,
+    /// The rules of its listener.
+    pub admission: Admission,
+    /// The place of its listener among all, see [`Board::charge_listener`](crate::Board::charge_listener).
+    pub listener: u16,
 }
 
 /// A letter to the ledger.

@@ -158,9 +158,10 @@ impl Post {
         }
     }
 
-    /// Notes that a connection of this shard is gone.
-    pub(crate) fn left(&self) {
+    /// Notes that a connection of this shard is gone, which this listener had accepted.
+    pub(crate) fn left(&self, listener: u16) {
         self.board.discharge(self.shard);
+        self.board.discharge_listener(listener);
     }
 }
 

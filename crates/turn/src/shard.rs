@@ -102,20 +102,20 @@ impl<H: Host> ShardLoop<H> {
     /// Takes in a new connection, for which this shard was charged ([`Board::charge`](crate::Board::charge)). It is closed
     /// if there is no memory, if it cannot be watched, or if the shard is ending.
     pub fn admit(&mut self, accepted: Accepted<H::Stream>) {
-        let Accepted { stream, peer, durability } = accepted;
+        let Accepted { stream, peer, admission, listener } = accepted;
         // It was dealt out before the listeners closed, and nobody would say goodbye to it.
         if self.is_ending() {
-            return self.io.post.left();
+            return self.io.post.left(listener);
         }
         if self.io.post.board().budget().is_full() {
             self.io.counters.refused_connections_memory.add(1);
-            return self.io.post.left();
+            return self.io.post.left(listener);
         }
-        match self.io.add(stream, peer) {
-            Ok(id) => self.brain.accepted(id, durability, self.now),
+        match self.io.add(stream, peer, listener) {
+            Ok(id) => self.brain.accepted(id, admission, self.now),
             Err(error) => {
                 self.io.host.not_watched(&peer, &error);
-                self.io.post.left();
+                self.io.post.left(listener);
             }
         }
     }
@@ -414,7 +414,8 @@ mod tests {
             body.admit(Accepted {
                 stream: peer.clone(),
                 peer: Peer::Simulated(0),
-                durability: Durability::Fsync,
+                admission: Durability::Fsync.into(),
+                listener: 0,
             });
             let id = body.host().watched[0];
             Self { body, peer, id }
@@ -492,7 +493,7 @@ mod tests {
             let stream = Pipe::new(1 << 20);
             stream.end();
             let peer = Peer::Simulated(1);
-            bench.body.admit(Accepted { stream, peer, durability: Durability::Fsync });
+            bench.body.admit(Accepted { stream, peer, admission: Durability::Fsync.into(), listener: 0 });
             let other = *bench.body.host().watched.last().expect("it was admitted");
             bench.body.woken(other, ENDING);
         }

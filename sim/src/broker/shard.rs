@@ -116,7 +116,8 @@ impl ShardThread {
             let Some((link, durability)) = scene.network.take_knocking(self.number) else { break };
             let stream = Socket::new(link, &scene.network, Random::new(random.next()));
             self.board.charge(shard);
-            self.body.admit(Accepted { stream, peer: Peer::Simulated(link.0), durability });
+            let (peer, admission) = (Peer::Simulated(link.0), durability.into());
+            self.body.admit(Accepted { stream, peer, admission, listener: 0 });
         }
     }
 }

@@ -308,7 +308,7 @@ impl World {
         let slot = u32::try_from(self.outside[shard].peers.len()).expect("few connections");
         let id = ConnectionId { slot, generation: 7 };
         self.outside[shard].peers.insert(id, Socket::default());
-        self.shards[shard].accepted(id, Durability::Fsync, self.now);
+        self.shards[shard].accepted(id, Durability::Fsync.into(), self.now);
         Peer { shard, id, version }
     }
 

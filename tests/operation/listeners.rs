@@ -1,0 +1,117 @@
+//! Rules of a listener for its clients: their number, their versions of MQTT, and the highest QoS.
+
+use std::net::SocketAddr;
+
+use pondhawk_tests::packet::{self, Connect, Will};
+use pondhawk_tests::{Broker, Client, RawClient, Version, until};
+
+use crate::brokers;
+
+/// Brokers with a listener with these keys, and a second one that has none.
+fn brokers_with(keys: &str) -> impl Iterator<Item = (Broker, SocketAddr)> {
+    let plain = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
+    brokers(&format!("{plain}{keys}\n{plain}[sys]\ninterval = \"1 s\"\n")).map(|broker| {
+        let lines = until("both listen", || {
+            let lines = broker.log_lines("listening on ");
+            (lines.len() == 2).then_some(lines)
+        });
+        let address = lines[1].split_whitespace().nth(2).and_then(|address| address.parse().ok());
+        let address = address.expect("a line names an address");
+        (broker, address)
+    })
+}
+
+/// Everything that is sent before the connection is closed.
+fn answer(broker: &Broker, bytes: &[u8]) -> Vec<u8> {
+    let mut connection = broker.connect();
+    connection.send(bytes);
+    connection.read_to_end()
+}
+
+/// `hey` to `lake`, with packet identifier 9.
+fn publish(version: Version, qos: u8) -> Vec<u8> {
+    let properties: &[u8] = if version.is_5() { &[0] } else { &[] };
+    packet::packet(0x30 | qos << 1, &[&packet::string("lake"), &[0, 9][..], properties, b"hey"].concat())
+}
+
+/// Waits until this counter below `$SYS/broker/` is not 0. The client speaks MQTT 5, and subscribes to nothing else.
+pub(crate) fn counted(client: &mut Client, name: &str) {
+    client.subscribe(&format!("$SYS/broker/{name}"));
+    // The length of the properties, which is 0, stands before the payload.
+    until("it is counted", || (!client.read_packet().ends_with(b"\x000")).then_some(()));
+}
+
+#[test]
+fn a_listener_has_as_many_connections_as_it_may() {
+    for (broker, elsewhere) in brokers_with("connections = 1") {
+        let first = broker.client(Version::V3_1_1, "first");
+        assert_eq!(answer(&broker, &Connect::new(Version::V5, "second").bytes()), [0; 0]);
+        // Other listeners have room.
+        let mut connection = RawClient::connect(elsewhere);
+        connection.send(&Connect::new(Version::V5, "elsewhere").bytes());
+        assert!(packet::is_accepted(&connection.read_packet()));
+        connection.send(&packet::subscribe(Version::V5, 1, "$SYS/broker/refused/listener_connections"));
+        until("it is counted", || connection.read_packet().ends_with(b"\x001").then_some(()));
+        first.leave();
+        let mut third = until("the place of the first is free", || {
+            let mut connection = broker.connect();
+            connection.offer(&Connect::new(Version::V5, "third").bytes());
+            connection.next_packet().map(|_| connection)
+        });
+        third.expect_only_pong();
+    }
+}
+
+#[test]
+fn a_listener_accepts_the_versions_that_it_names() {
+    for (broker, _) in brokers_with("protocol_versions = [\"3.1.1\", \"5.0\"]") {
+        // MQTT-3.1.2-2
+        let connack = answer(&broker, &Connect::new(Version::V3_1, "old").bytes());
+        assert_eq!(connack, [0x20, 0x02, 0x00, 0x01]);
+        drop(broker.client(Version::V3_1_1, "frog"));
+        let mut frog = broker.client(Version::V5, "frog");
+        counted(&mut frog, "refused/protocol_version");
+    }
+    for (broker, elsewhere) in brokers_with("protocol_versions = \"3.1\"") {
+        let connack = answer(&broker, &Connect::new(Version::V5, "new").bytes());
+        assert_eq!(connack, [0x20, 0x03, 0x00, 0x84, 0x00]);
+        let connack = answer(&broker, &Connect::new(Version::V3_1_1, "new").bytes());
+        assert_eq!(connack, [0x20, 0x02, 0x00, 0x01]);
+        broker.client(Version::V3_1, "frog").leave();
+        let mut connection = RawClient::connect(elsewhere);
+        connection.send(&Connect::new(Version::V5, "new").bytes());
+        assert!(packet::is_accepted(&connection.read_packet()));
+    }
+}
+
+/// [MQTT-3.2.2-9], [MQTT-3.2.2-10], [MQTT-3.2.2-11], [MQTT-3.2.2-12]
+#[test]
+fn a_listener_grants_and_takes_the_qos_that_it_names() {
+    for max_qos in [0, 1] {
+        for (broker, elsewhere) in brokers_with(&format!("max_qos = {max_qos}")) {
+            let (mut watcher, connack) = broker.greet(&Connect::new(Version::V5, "watcher"));
+            assert!(connack[5..].windows(2).any(|bytes| bytes == [0x24, max_qos]), "{connack:02x?}");
+            for version in Version::ALL {
+                let mut frog = broker.client(version, "frog");
+                for asked in 0..=2 {
+                    frog.send(&packet::subscribe_with(version, 7, "pond", asked));
+                    frog.expect(&packet::suback(version, 7, asked.min(max_qos)));
+                }
+                frog.send(&publish(version, max_qos + 1));
+                frog.expect_disconnect(0x9B);
+            }
+            let will = Will { qos: max_qos + 1, ..Will::new("pond", b"gone") };
+            let connect = Connect { will: Some(will), ..Connect::new(Version::V5, "toad") };
+            assert_eq!(answer(&broker, &connect.bytes()), [0x20, 0x03, 0x00, 0x9B, 0x00]);
+            // The other listener has no limit, and what is published there goes to subscribers here.
+            let mut connection = RawClient::connect(elsewhere);
+            connection.send(&Connect::new(Version::V3_1_1, "elsewhere").bytes());
+            assert!(packet::is_accepted(&connection.read_packet()));
+            watcher.subscribe("lake");
+            connection.send(&publish(Version::V3_1_1, 2));
+            connection.expect(&[0x50, 0x02, 0x00, 0x09]);
+            watcher.expect_message("lake", b"hey");
+            counted(&mut watcher, "ended/qos");
+        }
+    }
+}
