@@ -4,6 +4,7 @@ mod descriptors;
 mod limits;
 mod listeners;
 mod log;
+mod passed;
 mod pause;
 mod stop;
 mod sys;

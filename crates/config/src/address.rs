@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A host and a port to listen on, such as `127.0.0.1:1883`, `[::1]:1883`, `localhost:1883` or
-/// `broker.example:1883`; or a socket of this machine, such as `unix:/run/pondhawk.sock` or `unix:@pondhawk`.
+/// `broker.example:1883`; or a socket of this machine, such as `unix:/run/pondhawk.sock` or `unix:@pondhawk`;
+/// or a socket that the service manager passes, such as `systemd:mqtt`.
 ///
 /// Port 0 asks the system for a free port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,6 +18,7 @@ pub struct ListenAddress(Place);
 enum Place {
     Inet { host: Host, port: u16 },
     Unix(UnixName),
+    Passed(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,10 +43,16 @@ pub enum Binding {
     Inet(SocketAddr),
     /// A socket of this machine.
     Unix(UnixName),
+    /// Nothing: the service manager passes a socket that listens, under this name.
+    Passed(String),
 }
 
 /// In front of the name of a socket of this machine.
 const UNIX: &str = "unix:";
+/// In front of the name of a socket that the service manager passes.
+const SYSTEMD: &str = "systemd:";
+/// Maximum length of that name, in bytes (sd_listen_fds_with_names).
+const PASSED_BYTES_MAX: usize = 255;
 /// Maximum length of the name of a socket of this machine, in bytes. Systems allow 103 to 107, and the socket has another
 /// name while it is made.
 const UNIX_BYTES_MAX: usize = 90;
@@ -55,12 +63,12 @@ impl ListenAddress {
         Self(Place::Inet { host: Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)), port })
     }
 
-    /// Returns the same host with another port, or `None` for a socket of this machine.
+    /// Returns the same host with another port, or `None` for an address without a port.
     #[must_use]
     pub fn with_port(&self, port: u16) -> Option<Self> {
         match &self.0 {
             Place::Inet { host, .. } => Some(Self(Place::Inet { host: host.clone(), port })),
-            Place::Unix(_) => None,
+            Place::Unix(_) | Place::Passed(_) => None,
         }
     }
 
@@ -82,6 +90,8 @@ impl ListenAddress {
             Place::Inet { host: Host::Ip(ip), .. } => ip.to_canonical().is_loopback(),
             Place::Inet { host: Host::Name(name), .. } => is_localhost(name),
             Place::Unix(_) => true,
+            // Another program has chosen the address.
+            Place::Passed(_) => false,
         }
     }
 
@@ -93,6 +103,7 @@ impl ListenAddress {
         let (host, port) = match &self.0 {
             Place::Inet { host, port } => (host, *port),
             Place::Unix(name) => return Ok(Binding::Unix(name.clone())),
+            Place::Passed(name) => return Ok(Binding::Passed(name.clone())),
         };
         let address = match host {
             Host::Ip(ip) => SocketAddr::new(*ip, port),
@@ -117,6 +128,15 @@ impl FromStr for ListenAddress {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         if let Some(name) = text.strip_prefix(UNIX) {
             return name.parse().map(|name| Self(Place::Unix(name)));
+        }
+        if let Some(name) = text.strip_prefix(SYSTEMD) {
+            let is_name = (1..=PASSED_BYTES_MAX).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
+            return if is_name {
+                Ok(Self(Place::Passed(name.to_owned())))
+            } else {
+                Err(AddressError::PassedName)
+            };
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(Self(Place::Inet { host: Host::Ip(address.ip()), port: address.port() }));
@@ -174,6 +194,7 @@ impl fmt::Display for ListenAddress {
             Place::Inet { host: Host::Name(name), port } => write!(f, "{name}:{port}"),
             Place::Unix(UnixName::File(path)) => write!(f, "{UNIX}{}", path.display()),
             Place::Unix(UnixName::Abstract(name)) => write!(f, "{UNIX}@{name}"),
+            Place::Passed(name) => write!(f, "{SYSTEMD}{name}"),
         }
     }
 }
@@ -191,6 +212,8 @@ pub enum AddressError {
     Ipv6WithoutBrackets,
     /// The name of a socket of this machine is neither an absolute path nor `@NAME`, or is too long.
     UnixName,
+    /// The name of a socket that the service manager passes is empty, too long, or has other characters than ASCII.
+    PassedName,
 }
 
 impl fmt::Display for AddressError {
@@ -199,6 +222,9 @@ impl fmt::Display for AddressError {
             Self::NoPort => "the port is missing: write HOST:PORT, such as 127.0.0.1:1883",
             Self::Port => "the port must be a number from 0 to 65535 (0: any free port)",
             Self::Host => "the host must be an IP address or a host name",
+            Self::PassedName => {
+                "a socket from systemd is systemd:NAME, with the FileDescriptorName= of its unit"
+            }
             Self::UnixName => {
                 "a socket of this machine is unix:/PATH, or unix:@NAME on Linux, with at most 90 bytes"
             }
@@ -228,6 +254,8 @@ mod tests {
             "a-b.example_1.net:1",
             "unix:/run/pondhawk.sock",
             "unix:@pondhawk",
+            "systemd:mqtt",
+            "systemd:pondhawk.socket",
         ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
@@ -252,6 +280,9 @@ mod tests {
             ("unix:/run/", AddressError::UnixName),
             ("unix:@", AddressError::UnixName),
             ("unix:/a\0b", AddressError::UnixName),
+            ("systemd:", AddressError::PassedName),
+            ("systemd:a:b", AddressError::PassedName),
+            ("systemd:a b", AddressError::PassedName),
             (format!("unix:/{}", "a".repeat(90)).as_str(), AddressError::UnixName),
         ] {
             assert_eq!(parse(text), Err(error), "{text}");
@@ -271,6 +302,7 @@ mod tests {
             ("192.168.0.1:1", false),
             ("localhost.example:1", false),
             ("unix:/run/pondhawk.sock", true),
+            ("systemd:mqtt", false),
         ] {
             assert_eq!(parse(text).unwrap().is_loopback(), loopback, "{text}");
         }

@@ -59,7 +59,8 @@ keys! {
         /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
         /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
         /// `unix:/run/pondhawk.sock` is a socket that programs of this machine reach, and `unix:@pondhawk` one without a
-        /// file, on Linux. Such a name has at most 90 bytes.
+        /// file, on Linux. Such a name has at most 90 bytes. `systemd:NAME` is a socket that systemd has made and passes, from
+        /// the unit with `FileDescriptorName=NAME`.
         address: ListenAddress { kind: Address, required: ListenAddress::loopback(0) }
         /// Whether clients may connect here without proving who they are.
         allow_anonymous: bool {

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use layers::{Layered, Stack};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, Protocol, SockRef, Type};
 use turn::{Accepted, Note, Peer};
 use wire::ReasonCode;
 
@@ -96,6 +96,34 @@ pub enum Acceptor {
     Tcp(std::net::TcpListener),
     /// As [`listen_unix`](crate::listen_unix) and [`listen_abstract`](crate::listen_abstract) make it.
     Unix(UnixSocket),
+}
+
+impl Acceptor {
+    /// Takes a TCP socket that another process has made.
+    ///
+    /// # Errors
+    /// The socket does not listen, or as the system says.
+    pub fn passed_tcp(socket: std::net::TcpListener) -> io::Result<Self> {
+        check_listens(SockRef::from(&socket))?;
+        SockRef::from(&socket).set_tcp_nodelay(true)?;
+        Ok(Self::Tcp(socket))
+    }
+
+    /// Takes a Unix socket that another process has made. The file stays when the socket is closed.
+    ///
+    /// # Errors
+    /// As [`passed_tcp`](Self::passed_tcp).
+    pub fn passed_unix(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        check_listens(SockRef::from(&socket))?;
+        Ok(Self::Unix(socket.into()))
+    }
+}
+
+fn check_listens(socket: SockRef<'_>) -> io::Result<()> {
+    if !socket.is_listener()? {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket does not listen"));
+    }
+    socket.set_nonblocking(true)
 }
 
 pub(crate) struct Listeners {

@@ -30,6 +30,13 @@ pub struct UnixSocket {
     pub(crate) listener: UnixListener,
 }
 
+impl From<UnixListener> for UnixSocket {
+    /// A socket that another process has made, and whose file stays.
+    fn from(listener: UnixListener) -> Self {
+        Self { file: None, listener }
+    }
+}
+
 /// The file of a socket that this process has made.
 #[derive(Debug)]
 pub(crate) struct SocketFile {

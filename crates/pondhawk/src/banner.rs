@@ -12,7 +12,7 @@ use config::{Config, Listener, Protocol};
 pub(crate) fn text(config: &Config, bound: &[String]) -> String {
     let mut text = format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"));
     for (listener, address) in config.listeners.iter().zip(bound) {
-        let _ = writeln!(text, "listening on {address} ({})", kind(listener));
+        let _ = writeln!(text, "listening on {address} ({})", kind(listener, address));
     }
     if config.loopback_by_default {
         text.push_str(
@@ -26,10 +26,11 @@ pub(crate) fn text(config: &Config, bound: &[String]) -> String {
 }
 
 /// The transports and protocols of a listener, in a few words.
-fn kind(listener: &Listener) -> String {
+fn kind(listener: &Listener, address: &str) -> String {
+    let is_unix = address.starts_with("unix");
     let transport = match (listener.tls_certificate.is_empty(), listener.tls_optional) {
-        (true, _) if listener.address.is_unix() => "unix",
-        (false, true) if listener.address.is_unix() => "unix, tls optional",
+        (true, _) if is_unix => "unix",
+        (false, true) if is_unix => "unix, tls optional",
         (true, _) => "tcp",
         (false, false) => "tls",
         (false, true) => "tcp or tls",

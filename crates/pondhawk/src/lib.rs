@@ -9,6 +9,7 @@ mod banner;
 mod certificates;
 mod check;
 mod logging;
+mod passed;
 mod serve;
 mod stack;
 mod store;

@@ -16,6 +16,7 @@ use signal_hook::iterator::Signals;
 use wire::{Qos, Version};
 
 use crate::certificates::{self, Certificates, Files};
+use crate::passed::Passed;
 use crate::{FileLayer, banner, logging, stack, store};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
@@ -23,13 +24,19 @@ use crate::{FileLayer, banner, logging, stack, store};
 /// # Errors
 /// An address cannot be listened on, the system refuses a thread, or a thread fails.
 pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
+    // Before any thread runs.
+    let mut passed = Passed::from_environment();
     // Lives until the function returns, on every path: dropping it writes the waiting lines.
     let _log = logging::start(&config.log);
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     // Files that change while they are read are found by the first look.
     let files: Vec<Files> = config.listeners.iter().map(Files::of).collect();
-    let listeners = config.listeners.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
+    let listeners = config
+        .listeners
+        .iter()
+        .map(|listener| listen(listener, &mut passed))
+        .collect::<io::Result<Vec<_>>>()?;
     let pairs = config.listeners.iter().zip(&listeners);
     let bound =
         pairs.map(|(listener, listening)| bound(listener, listening)).collect::<io::Result<Vec<String>>>()?;
@@ -96,7 +103,7 @@ fn forward(mut signals: Signals, to: mpsc::Sender<Ended>) {
     });
 }
 
-fn listen(listener: &config::Listener) -> io::Result<Listening> {
+fn listen(listener: &config::Listener, passed: &mut Passed) -> io::Result<Listening> {
     let explain = |error: io::Error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => "; another program uses it, perhaps another broker",
@@ -107,7 +114,7 @@ fn listen(listener: &config::Listener) -> io::Result<Listening> {
         io::Error::new(error.kind(), format!("cannot listen on {}: {error}{hint}", listener.address))
     };
     let stack = Arc::new(stack::of(listener)?);
-    let socket = bind(listener).map_err(explain)?;
+    let socket = bind(listener, passed).map_err(explain)?;
     let proxy_from = listener.proxy_from.clone();
     let rates =
         RateLimits { total: listener.connection_rate, per_address: listener.connection_rate_per_address };
@@ -132,10 +139,11 @@ fn terms(listener: &config::Listener) -> Terms {
     }
 }
 
-fn bind(listener: &config::Listener) -> io::Result<Acceptor> {
+fn bind(listener: &config::Listener, passed: &mut Passed) -> io::Result<Acceptor> {
     let backlog = i32::try_from(listener.backlog).unwrap_or(i32::MAX);
     match listener.address.resolve()? {
         Binding::Inet(address) => net::listen(address, backlog).map(Acceptor::Tcp),
+        Binding::Passed(name) => passed.take(&name),
         Binding::Unix(UnixName::Abstract(name)) => net::listen_abstract(&name, backlog).map(Acceptor::Unix),
         Binding::Unix(UnixName::File(path)) => {
             let owner = listener.unix_owner;
@@ -153,7 +161,8 @@ fn bind(listener: &config::Listener) -> io::Result<Acceptor> {
 fn bound(listener: &config::Listener, listening: &Listening) -> io::Result<String> {
     match &listening.socket {
         Acceptor::Tcp(socket) => socket.local_addr().map(|address| address.to_string()),
-        Acceptor::Unix(_) => Ok(listener.address.to_string()),
+        Acceptor::Unix(_) if listener.address.is_unix() => Ok(listener.address.to_string()),
+        Acceptor::Unix(_) => Ok(format!("unix socket from {}", listener.address)),
     }
 }
 
