@@ -8,6 +8,7 @@ mod passed;
 mod pause;
 mod stop;
 mod sys;
+mod version1;
 
 use pondhawk_tests::{Broker, Options};
 

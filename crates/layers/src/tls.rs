@@ -5,6 +5,7 @@
 //! was encrypted.
 
 mod settings;
+mod version1;
 
 use std::cell::RefCell;
 use std::fmt;

@@ -6,11 +6,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::client::verify_server_name;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     ClientHello, ParsedCertificate, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+
+use super::version1;
 
 /// Names of the protocols inside of TLS (RFC 7301): MQTT, MQTT as AWS calls it, and HTTP for WebSocket.
 const ALPN: [&[u8]; 3] = [b"mqtt", b"x-amzn-mqtt-ca", b"http/1.1"];
@@ -129,12 +132,10 @@ impl Settings {
         let builder = match self.client_certificates {
             ClientCertificates::Off => builder.with_no_client_auth(),
             ClientCertificates::Optional(authorities) => {
-                let verifier = authorities.verifier(&provider)?.allow_unauthenticated();
-                builder.with_client_cert_verifier(verifier.build().map_err(SettingsError::Verifier)?)
+                builder.with_client_cert_verifier(authorities.verifier(&provider, true)?)
             }
             ClientCertificates::Required(authorities) => {
-                let verifier = authorities.verifier(&provider)?;
-                builder.with_client_cert_verifier(verifier.build().map_err(SettingsError::Verifier)?)
+                builder.with_client_cert_verifier(authorities.verifier(&provider, false)?)
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(identities));
@@ -149,14 +150,19 @@ impl Authorities {
     fn verifier(
         self,
         provider: &Arc<CryptoProvider>,
-    ) -> Result<rustls::server::ClientCertVerifierBuilder, SettingsError> {
+        is_optional: bool,
+    ) -> Result<Arc<dyn ClientCertVerifier>, SettingsError> {
         let mut roots = RootCertStore::empty();
-        for certificate in self.certificates {
-            roots.add(certificate).map_err(SettingsError::Authority)?;
+        for certificate in &self.certificates {
+            roots.add(certificate.clone()).map_err(SettingsError::Authority)?;
         }
-        Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-            .with_crls(self.revoked)
-            .allow_unknown_revocation_status())
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+            .with_crls(self.revoked.clone())
+            .allow_unknown_revocation_status();
+        let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
+        let webpki = builder.build().map_err(SettingsError::Verifier)?;
+        let algorithms = provider.signature_verification_algorithms;
+        Ok(Arc::new(version1::Verifier::new(webpki, &self.certificates, &self.revoked, algorithms)))
     }
 }
 
