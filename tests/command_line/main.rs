@@ -1,5 +1,6 @@
 //! The command line of the real binary.
 
+mod certs;
 mod pages;
 
 use std::io::Write;

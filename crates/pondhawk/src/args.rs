@@ -61,6 +61,9 @@ pub(crate) enum Command {
     /// Maintain a data directory: check it, print its contents, copy it
     #[command(subcommand)]
     Journal(JournalCommand),
+    /// Make certificates for a network of one's own, and explain any certificate
+    #[command(subcommand)]
+    Certs(CertsCommand),
     /// Load tests, for this broker and any other
     Bench(Box<bench::BenchArgs>),
     /// Print the completions of this program for a shell
@@ -96,6 +99,37 @@ Exit codes:
   0  done; the journal is whole
   1  the journal is damaged
   2  this could not be done or found out: no journal there, in use, not readable";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertsCommand {
+    /// Make an authority and a certificate of the server, and print the configuration that uses them
+    ///
+    /// Writes ca.pem, ca.key, server.pem and server.key. Existing files are never replaced. Clients are given ca.pem.
+    Init {
+        /// Directory for the files; it is made if it does not exist
+        dir: PathBuf,
+        /// Names and addresses by which clients reach the server
+        #[arg(long, required = true, num_args = 1..)]
+        host: Vec<String>,
+    },
+    /// Make a certificate of a client, signed by the authority in DIR
+    ///
+    /// Writes NAME.pem and NAME.key. Existing files are never replaced. A client needs both files, and ca.pem.
+    Client {
+        /// Directory that `certs init` has made
+        dir: PathBuf,
+        /// Name of the client in the certificate, and of its files
+        name: String,
+    },
+    /// Explain the certificates in a file, or those of a server: for whom, until when, what is wrong
+    ///
+    /// The certificates of a server are shown as they are, and not checked against any authority.
+    Show {
+        /// A file in PEM, or HOST:PORT of a server that speaks TLS
+        #[arg(value_name = "FILE|HOST:PORT")]
+        of: String,
+    },
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JournalCommand {

@@ -7,6 +7,7 @@
 mod args;
 mod banner;
 mod certificates;
+mod certs;
 mod check;
 mod logging;
 mod passed;
@@ -43,6 +44,7 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Tap(arguments)) => cli::tap(&arguments),
         Some(Command::Check { file }) => check(&file),
         Some(Command::Journal(command)) => upkeep::run(&command),
+        Some(Command::Certs(command)) => certs::run(&command),
         Some(Command::Bench(arguments)) => run_bench(*arguments),
         Some(Command::Completions { shell }) => print_completions(shell),
         Some(Command::Man { dir }) => match clap_mangen::generate_to(args::described(), &dir) {
