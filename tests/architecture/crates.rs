@@ -71,7 +71,12 @@ const RULES: &[Rule] = &[
     // Records as bytes. A cluster sends them elsewhere.
     pure("record", Layer::Core, &["topic", "wire", "base", "ledger"], &[]),
     // TLS needs a clock and random numbers, which rustls brings along.
-    pure("layers", Layer::DataPlane, &["turn"], &["base64", "httparse", "proxy-header", "rustls", "sha1"]),
+    pure(
+        "layers",
+        Layer::DataPlane,
+        &["turn"],
+        &["base64", "httparse", "proxy-header", "rustls", "sha1", "x509-parser"],
+    ),
     rule(
         "net",
         Layer::DataPlane,

@@ -139,7 +139,9 @@ fn certificates_are_explained() {
         assert!(of_a.contains(text), "{text}:\n{of_a}");
     }
     // The name tries to colour the terminal.
-    openssl("req -x509 -newkey rsa:2048 -nodes -keyout DIR/c.key -out DIR/c.pem -utf8 -subj /CN=\x1b[31mtoad");
+    openssl(
+        "req -x509 -newkey rsa:2048 -nodes -keyout DIR/c.key -out DIR/c.pem -utf8 -subj /CN=\x1b[31mtoad",
+    );
     let of_c = made(&["certs", "show", &path("c.pem")]);
     assert!(of_c.contains("for        CN=\\u{1b}[31mtoad") && !of_c.contains('\x1b'), "{of_c}");
     made(&["certs", "init", &path("good"), "--host", "pond.example"]);

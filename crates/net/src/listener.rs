@@ -104,7 +104,7 @@ impl Acceptor {
     /// # Errors
     /// The socket does not listen, or as the system says.
     pub fn passed_tcp(socket: std::net::TcpListener) -> io::Result<Self> {
-        check_listens(SockRef::from(&socket))?;
+        check_listens(&SockRef::from(&socket))?;
         SockRef::from(&socket).set_tcp_nodelay(true)?;
         Ok(Self::Tcp(socket))
     }
@@ -114,12 +114,12 @@ impl Acceptor {
     /// # Errors
     /// As [`passed_tcp`](Self::passed_tcp).
     pub fn passed_unix(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
-        check_listens(SockRef::from(&socket))?;
+        check_listens(&SockRef::from(&socket))?;
         Ok(Self::Unix(socket.into()))
     }
 }
 
-fn check_listens(socket: SockRef<'_>) -> io::Result<()> {
+fn check_listens(socket: &SockRef<'_>) -> io::Result<()> {
     if !socket.is_listener()? {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket does not listen"));
     }

@@ -129,14 +129,12 @@ fn terms(listener: &config::Listener) -> Terms {
         config::MqttVersion::V3_1_1 => Version::V3_1_1,
         config::MqttVersion::V5_0 => Version::V5,
     };
-    Terms {
-        versions: listener.protocol_versions.iter().map(version).collect(),
-        qos_max: match listener.max_qos {
-            0 => Qos::AtMostOnce,
-            1 => Qos::AtLeastOnce,
-            _ => Qos::ExactlyOnce,
-        },
-    }
+    let qos_max = match listener.max_qos {
+        0 => Qos::AtMostOnce,
+        1 => Qos::AtLeastOnce,
+        _ => Qos::ExactlyOnce,
+    };
+    Terms::new(listener.protocol_versions.iter().map(version), qos_max)
 }
 
 fn bind(listener: &config::Listener, passed: &mut Passed) -> io::Result<Acceptor> {

@@ -37,7 +37,7 @@ impl<T> Session<T> {
     pub(crate) fn ask(&mut self, connect: &Connect<'_>, settings: &Settings) -> Result<Asked, Violation> {
         self.version = Some(connect.version());
         self.packet_bytes_max = connect.properties.maximum_packet_bytes;
-        if !self.terms.versions.contains(connect.version()) {
+        if !self.terms.allow(connect.version()) {
             let text = "a version of MQTT that the listener does not accept";
             let statements = ["MQTT-3.1.2-2", "MQTT-3.1.2-2"];
             let refusal = ConnectRefusal::UnsupportedProtocolVersion;

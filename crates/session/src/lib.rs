@@ -38,5 +38,5 @@ pub use connect::Accepted;
 pub use incoming::Incoming;
 pub use session::{Request, Session};
 pub use settings::Settings;
-pub use terms::{Terms, Versions};
+pub use terms::Terms;
 pub use waiting::{Wait, Waiting};

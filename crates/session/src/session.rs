@@ -151,7 +151,7 @@ impl<T> Session<T> {
     /// The highest QoS that is served on this connection.
     #[must_use]
     pub fn qos_max(&self, settings: &Settings) -> Qos {
-        settings.qos_max.min(self.terms.qos_max)
+        settings.qos_max.min(self.terms.qos_max())
     }
 
     /// The version that CONNECT named.

@@ -220,14 +220,19 @@ struct Signed<'a> {
 }
 
 impl<'a> Signed<'a> {
-    /// Takes the three parts of it.
+    /// Takes the three parts of it. The signature does not cover the tags of the whole and of the two last parts, and the
+    /// parser ignores a bit of each: they are compared with DER.
     fn of(der: &'a [u8]) -> Option<Self> {
+        const SEQUENCE: u8 = 0x30;
+        const BIT_STRING: u8 = 0x03;
         let (rest, all) = Any::from_der(der).ok()?;
         let (after_message, _) = Any::from_der(all.data).ok()?;
         let message = all.data.get(..all.data.len() - after_message.len())?;
         let (after_algorithm, algorithm) = Any::from_der(after_message).ok()?;
         let signature = bits(after_algorithm)?;
-        rest.is_empty().then_some(Self { message, algorithm: algorithm.data, signature })
+        let tags = [der, after_message, after_algorithm].map(|part| part.first().copied());
+        let is_der = tags == [SEQUENCE, SEQUENCE, BIT_STRING].map(Some);
+        (rest.is_empty() && is_der).then_some(Self { message, algorithm: algorithm.data, signature })
     }
 
     /// Whether the owner of this key, a SubjectPublicKeyInfo, has signed it.
@@ -318,10 +323,13 @@ mod tests {
         }
     }
 
+    /// Authorities, lists, a certificate, and the verdict.
+    type Row<'a> = (&'a [&'a [u8]], &'a [&'a [u8]], &'a [u8], Result<(), CertificateError>);
+
     #[test]
     fn version_1_is_accepted_from_a_trusted_authority_only() {
         let later = MADE_UNIX_SECS + DAY_SECS;
-        let rows: [(&[&[u8]], &[&[u8]], &[u8], Result<(), CertificateError>); 9] = [
+        let rows: [Row<'_>; 9] = [
             (&[CA], &[], FROG, Ok(())),
             (&[OTHER, CA], &[], FROG, Ok(())),
             (&[CA], &[LIST], FROG, Ok(())),

@@ -44,9 +44,9 @@ pub(crate) fn init(dir: &Path, hosts: &[String]) -> Result<String, String> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let authority_until = limit(&mut params, AUTHORITY_DAYS);
-    let authority = CertifiedIssuer::self_signed(params, key()?).map_err(text)?;
+    let authority = CertifiedIssuer::self_signed(params, key()?).map_err(|error| error.to_string())?;
     let server_key = key()?;
-    let certificate = server.signed_by(&server_key, &authority).map_err(text)?;
+    let certificate = server.signed_by(&server_key, &authority).map_err(|error| error.to_string())?;
 
     fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(|error| of_file(dir, error))?;
     let files = [
@@ -105,7 +105,7 @@ pub(crate) fn client(dir: &Path, name: &str) -> Result<String, String> {
     let authority = Issuer::from_ca_cert_pem(&read("pem")?, authority_key).map_err(unusable("pem"))?;
     let (params, until) = leaf(name, &[], ExtendedKeyUsagePurpose::ClientAuth, CLIENT_DAYS)?;
     let key = key()?;
-    let certificate = params.signed_by(&key, &authority).map_err(text)?;
+    let certificate = params.signed_by(&key, &authority).map_err(|error| error.to_string())?;
     write_all(&[
         (file(dir, name, "key"), key.serialize_pem(), 0o600),
         (file(dir, name, "pem"), certificate.pem(), 0o644),
@@ -164,11 +164,7 @@ fn limit(params: &mut CertificateParams, days: u32) -> String {
 }
 
 fn key() -> Result<KeyPair, String> {
-    KeyPair::generate().map_err(text)
-}
-
-fn text(error: rcgen::Error) -> String {
-    error.to_string()
+    KeyPair::generate().map_err(|error| error.to_string())
 }
 
 fn file(dir: &Path, name: &str, extension: &str) -> PathBuf {

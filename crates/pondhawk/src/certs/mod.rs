@@ -19,7 +19,9 @@ pub(crate) fn run(command: &CertsCommand) -> ExitCode {
     };
     match text {
         Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => crate::fail(&format!("error: {error}")),
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                crate::fail(&format!("error: {error}"))
+            }
             _ => ExitCode::SUCCESS,
         },
         Err(error) => crate::fail(&format!("error: {error}")),
