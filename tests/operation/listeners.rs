@@ -1,9 +1,11 @@
-//! Rules of a listener for its clients: their number, their versions of MQTT, and the highest QoS.
+//! Rules of a listener for its clients: their network, number and versions of MQTT, QoS, retained messages, wildcards.
 
-use std::net::SocketAddr;
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use pondhawk_tests::packet::{self, Connect, Will};
-use pondhawk_tests::{Broker, Client, RawClient, Version, until};
+use pondhawk_tests::{Broker, Client, Options, RawClient, Version, until};
 
 use crate::brokers;
 
@@ -113,5 +115,57 @@ fn a_listener_grants_and_takes_the_qos_that_it_names() {
             watcher.expect_message("lake", b"hey");
             counted(&mut watcher, "ended/qos");
         }
+    }
+}
+
+/// A broker with one listener.
+fn try_start(listener: &str) -> Result<Broker, String> {
+    let settings = format!("[[listener]]\nallow_anonymous = true\n{listener}");
+    Broker::try_start(&Options { settings, ..Options::default() })
+}
+
+#[test]
+fn one_listener_accepts_ipv4_and_ipv6_if_it_is_told_to() {
+    let broker = try_start("address = \"[::]:0\"\nipv6_only = false").expect("it starts");
+    let port = broker.address().port();
+    for (host, client_id) in [("127.0.0.1", "frog-4"), ("::1", "frog-6")] {
+        let mut connection = RawClient::connect(SocketAddr::new(host.parse().expect("an address"), port));
+        connection.send(&Connect::new(Version::V5, client_id).bytes());
+        assert!(packet::is_accepted(&connection.read_packet()));
+    }
+    let peer = |client_id: &str| {
+        let line = broker.wait_for_log(&format!("client_id={client_id} "));
+        line.split_whitespace().find_map(|word| word.strip_prefix("peer=")).expect("a peer").to_owned()
+    };
+    assert!(peer("frog-4").starts_with("127.0.0.1:"), "{}", peer("frog-4"));
+    assert!(peer("frog-6").starts_with("[::1]:"), "{}", peer("frog-6"));
+}
+
+/// A port that is free for IPv4 may be somebody else's: then another broker is started.
+#[test]
+fn a_listener_leaves_ipv4_alone_otherwise() {
+    until("the same port is free for IPv4", || {
+        let broker = try_start("address = \"[::]:0\"").expect("it starts");
+        TcpListener::bind(("127.0.0.1", broker.address().port())).ok()
+    });
+}
+
+#[test]
+fn a_listener_hears_its_interface_only() {
+    let listener = |interface: &str| format!("address = \"127.0.0.1:0\"\ninterface = {interface:?}");
+    let log = try_start(&listener("pond9")).expect_err("there is no such interface");
+    assert!(log.contains("the interface pond9 cannot be used"), "{log}");
+    let broker = try_start(&listener("lo")).expect("every machine has it");
+    drop(broker.client(Version::V5, "frog"));
+    // Connections from this machine come over lo, whatever their address.
+    let names = fs::read_dir("/sys/class/net").expect("Linux has it").flatten();
+    let mut others = names.filter_map(|name| name.file_name().into_string().ok()).filter(|name| name != "lo");
+    match others.next() {
+        Some(other) => {
+            let broker = try_start(&listener(&other)).expect("the interface is there");
+            let error = TcpStream::connect(broker.address()).expect_err("it is deaf");
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        }
+        None => println!("this machine has no other interface"),
     }
 }

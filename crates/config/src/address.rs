@@ -82,6 +82,16 @@ impl ListenAddress {
         matches!(self.0, Place::Unix(_))
     }
 
+    /// Whether this is a host and a port.
+    pub const fn is_inet(&self) -> bool {
+        matches!(self.0, Place::Inet { .. })
+    }
+
+    /// Whether this is an address of IPv6 for certain, or a name, which may have one.
+    pub const fn may_be_ipv6(&self) -> bool {
+        matches!(self.0, Place::Inet { host: Host::Ip(IpAddr::V6(_)) | Host::Name(_), .. })
+    }
+
     /// Whether only this machine can reach the address.
     ///
     /// A name other than `localhost` counts as reachable from outside, because the address of a name may change.

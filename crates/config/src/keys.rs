@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use crate::address::ListenAddress;
 use crate::kind::{
-    Absent, Address, Choice, Count, KeyOf, ListOf, Mode, Network, OrOff, Origin, OwnerIds, Path, Size,
+    Absent, Address, Choice, Count, Interface, KeyOf, ListOf, Mode, Network, OrOff, Origin, OwnerIds, Path, Size,
     Switch, Time, UrlPath, Words,
 };
 use crate::machine::Machine;
@@ -103,6 +103,12 @@ keys! {
         /// The networks from which load balancers connect, each connection beginning with a header of the PROXY protocol that
         /// names the client. With this key every other connection is closed.
         proxy_from: Vec<IpNet> { kind: ListOf<Network>, default: Vec::new() }
+        /// The network interface of this listener, such as `eth0`, on Linux. Connections over another interface do not reach it,
+        /// also if they are for the same address. Connections from this machine come over `lo`.
+        interface: Option<String> { kind: Absent<Interface>, default: None }
+        /// Whether an address of IPv6 is for IPv6 alone. With `false`, `[::]:1883` accepts IPv4 too, and the log names clients
+        /// of IPv4 by their addresses of IPv4.
+        ipv6_only: bool { kind: Switch, default: true }
         /// The permissions of the file of a Unix socket, in octal digits. Programs that may write to the file can connect.
         unix_mode: u32 { kind: Mode, default: 0o660 }
         /// The numbers of the user and the group that own the file of a Unix socket, such as `1000:1000`, `1000` or `:1000`.

@@ -359,6 +359,36 @@ impl Kind for UrlPath {
     }
 }
 
+/// The name of a network interface, such as `eth0`.
+pub(crate) struct Interface;
+
+/// Maximum length of the name of an interface on Linux, in bytes (`IFNAMSIZ`, with the byte that ends it).
+const INTERFACE_BYTES_MAX: usize = 15;
+
+impl Kind for Interface {
+    type Value = String;
+    type Bound = ();
+
+    fn word() -> String {
+        "network interface".to_owned()
+    }
+
+    fn expected() -> String {
+        "the name of a network interface such as \"eth0\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<String, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        let is_name = (1..=INTERFACE_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+        if is_name { Ok(text.to_owned()) } else { Err("is no name of a network interface".to_owned()) }
+    }
+
+    fn show(value: &String) -> String {
+        unit::quoted(value)
+    }
+}
+
 /// The permissions of a file, in octal digits such as `0660`.
 pub(crate) struct Mode;
 

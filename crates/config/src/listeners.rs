@@ -43,10 +43,9 @@ fn of_file(top: &mut Reader<'_, '_>, anonymous: Option<bool>, forced: bool) -> V
         if let Some(problem) = refuse(&listener, &seen, Some(span)) {
             table.note(problem);
         }
-        if listener.address.is_unix() && !listener.proxy_from.is_empty() {
-            let title = "a socket of this machine has no network to connect from".to_owned();
-            let problem = Problem::at(table.span_of("proxy_from"), title);
-            table.note(problem.advice("leave `proxy_from` out, or listen on an address"));
+        if let Some((key, title, advice)) = refuse_network(&listener) {
+            let problem = Problem::at(table.span_of(key), title.to_owned());
+            table.note(problem.advice(advice));
         }
         if let Some((key, title, advice)) = refuse_tls(&listener) {
             let span = table.span_of(key);
@@ -77,6 +76,8 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             websocket_path: None,
             websocket_origins: Vec::new(),
             proxy_from: Vec::new(),
+            interface: None,
+            ipv6_only: true,
             unix_mode: 0o660,
             unix_owner: None,
             backlog: 4096,
@@ -142,6 +143,24 @@ fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usi
                 ),
         ),
     }
+}
+
+/// Returns what does not fit the kind of address: the key, the problem, and advice.
+fn refuse_network(listener: &Listener) -> Option<(&'static str, &'static str, &'static str)> {
+    let address = &listener.address;
+    if address.is_unix() && !listener.proxy_from.is_empty() {
+        let title = "a socket of this machine has no network to connect from";
+        return Some(("proxy_from", title, "leave `proxy_from` out, or listen on an address"));
+    }
+    if listener.interface.is_some() && !address.is_inet() {
+        let title = "the broker chooses the interface of a host and a port only";
+        return Some(("interface", title, "leave `interface` out; systemd has `BindToDevice=`"));
+    }
+    if !listener.ipv6_only && !address.may_be_ipv6() {
+        let title = "the address is not of IPv6";
+        return Some(("ipv6_only", title, "listen on `[::]:1883` for both, or leave `ipv6_only` out"));
+    }
+    None
 }
 
 /// Returns what does not fit together in the keys about TLS: the key, the problem, and advice.

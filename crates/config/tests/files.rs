@@ -233,6 +233,30 @@ fn keys_about_tls_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
+fn keys_about_interfaces_and_ipv6_are_checked() {
+    let unix = "address = \"unix:@pond\"";
+    let passed = "address = \"systemd:pond\"\nallow_anonymous = true";
+    let (v4, v6) = ("address = \"127.0.0.1:1\"", "address = \"[::1]:1\"");
+    let no_name = "`listener.interface` is no name of a network interface";
+    let no_choice = "the broker chooses the interface of a host and a port only";
+    for (address, key, title) in [
+        (v4, "interface = \"\"", no_name),
+        (v4, "interface = \"eth0/1\"", no_name),
+        (v4, "interface = \"0123456789abcdef\"", no_name),
+        (unix, "interface = \"eth0\"", no_choice),
+        (passed, "interface = \"eth0\"", no_choice),
+        (unix, "ipv6_only = false", "the address is not of IPv6"),
+        (v4, "ipv6_only = false", "the address is not of IPv6"),
+    ] {
+        assert_eq!(titles(&format!("[[listener]]\n{address}\n{key}")), [title], "{address} {key}");
+    }
+    let both = format!("[[listener]]\n{v6}\ninterface = \"0123456789abcde\"\nipv6_only = false");
+    let config = parse(&both).unwrap();
+    assert!(!config.listeners[0].ipv6_only);
+    assert_eq!(config.listeners[0].interface.as_deref(), Some("0123456789abcde"));
+}
+
+#[test]
 fn keys_about_sockets_of_this_machine_are_checked() {
     let listener = |keys: &str| format!("[[listener]]\naddress = \"unix:/run/pond.sock\"\n{keys}");
     let mode = "`listener.unix_mode` is not a mode from 0000 to 0777";

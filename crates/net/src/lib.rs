@@ -114,16 +114,16 @@ pub struct Server {
 
 pub use broker::Admission;
 
-pub use crate::listener::{Acceptor, BACKLOG, Listening};
+pub use crate::listener::{Acceptor, BACKLOG, Listening, TcpOptions};
 pub use crate::rate::RateLimits;
 pub use crate::unix::{Access, UnixSocket, listen_abstract, listen_unix};
 
 /// Binds a TCP socket and listens; connections wait until [`Server::start`] takes it.
 ///
 /// # Errors
-/// As the system says: the address is in use, is not this machine's, or is not permitted.
-pub fn listen(address: SocketAddr, backlog: i32) -> std_io::Result<TcpListener> {
-    listener::listen(address, backlog)
+/// As the system says: the address is in use, is not this machine's, or is not permitted; or there is no such interface.
+pub fn listen(address: SocketAddr, options: TcpOptions<'_>) -> std_io::Result<TcpListener> {
+    listener::listen(address, options)
 }
 
 impl Server {

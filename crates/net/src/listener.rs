@@ -1,7 +1,7 @@
 //! Accepting connections: one thread accepts and deals them out, so that limits are kept in one place.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use base::ShardId;
@@ -54,22 +54,54 @@ const TOO_FAST: Notice<'_> = Notice::Refused {
 /// Tokens from here on are listeners'; no connection's slot comes near.
 const FIRST_TOKEN: usize = 0xffff_0000;
 
+/// How a TCP socket listens.
+#[derive(Debug, Clone, Copy)]
+pub struct TcpOptions<'a> {
+    /// Number of connections that the kernel has accepted and the broker has not.
+    pub backlog: i32,
+    /// Whether an address of IPv6 is for IPv6 alone. Otherwise `[::]` takes `0.0.0.0` with it.
+    pub ipv6_only: bool,
+    /// The network interface over which all connections come. `None` is every interface.
+    pub interface: Option<&'a str>,
+}
+
+impl Default for TcpOptions<'_> {
+    fn default() -> Self {
+        Self { backlog: BACKLOG, ipv6_only: true, interface: None }
+    }
+}
+
 /// Binds a TCP socket and listens. Connections that it accepts inherit `TCP_NODELAY`.
 ///
 /// # Errors
-/// As the system says: the address is in use, not of this machine, or not permitted.
-pub(crate) fn listen(address: SocketAddr, backlog: i32) -> io::Result<std::net::TcpListener> {
+/// As the system says: the address is in use, not of this machine, or not permitted; or there is no such interface.
+pub(crate) fn listen(address: SocketAddr, options: TcpOptions<'_>) -> io::Result<std::net::TcpListener> {
     let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
-        // Each address is listened on by name: [::] does not take 0.0.0.0 with it.
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(options.ipv6_only)?;
+    }
+    if let Some(interface) = options.interface {
+        bind_interface(&socket, interface).map_err(|error| {
+            io::Error::new(error.kind(), format!("the interface {interface} cannot be used: {error}"))
+        })?;
     }
     socket.set_reuse_address(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(backlog)?;
+    socket.listen(options.backlog)?;
     Ok(socket.into())
+}
+
+#[cfg(target_os = "linux")]
+fn bind_interface(socket: &socket2::Socket, interface: &str) -> io::Result<()> {
+    socket.bind_device(Some(interface.as_bytes()))
+}
+
+/// Other systems choose an interface by its number, and for outgoing packets only.
+#[cfg(not(target_os = "linux"))]
+fn bind_interface(_: &socket2::Socket, _: &str) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has listeners on an interface"))
 }
 
 /// A socket that listens, and what connections that come on it are given.
@@ -176,7 +208,7 @@ impl Listen {
         match self {
             Self::Tcp(socket) => {
                 let (stream, address) = socket.accept()?;
-                Ok((Socket::Tcp(stream), address.into()))
+                Ok((Socket::Tcp(stream), plain(address).into()))
             }
             Self::Unix { socket, .. } => {
                 let (stream, _) = socket.accept()?;
@@ -187,11 +219,19 @@ impl Listen {
     }
 }
 
+/// The address of a client of IPv4 as such, also on a socket for both.
+fn plain(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
 impl Listener {
     /// Whether a connection from this address may be one of a load balancer, where only those are accepted.
     fn accepts(&self, peer: Peer) -> bool {
         let Peer::Inet(address) = peer else { return !self.stack.proxy };
-        let address = address.ip().to_canonical();
+        let address = address.ip();
         !self.stack.proxy || self.proxy_from.iter().any(|network| network.contains(&address))
     }
 }

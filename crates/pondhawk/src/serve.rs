@@ -8,7 +8,7 @@ use std::thread;
 use base::{Dispatch, Key};
 use config::{Binding, Config, Limits, Sessions, Shared, SharedKey, UnixName};
 use ledger::QueueFull;
-use net::{Acceptor, Admission, Ended, Listening, Options, RateLimits, Server};
+use net::{Acceptor, Admission, Ended, Listening, Options, RateLimits, Server, TcpOptions};
 use protocol::Durability;
 use session::{Settings, Terms};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -140,7 +140,11 @@ fn terms(listener: &config::Listener) -> Terms {
 fn bind(listener: &config::Listener, passed: &mut Passed) -> io::Result<Acceptor> {
     let backlog = i32::try_from(listener.backlog).unwrap_or(i32::MAX);
     match listener.address.resolve()? {
-        Binding::Inet(address) => net::listen(address, backlog).map(Acceptor::Tcp),
+        Binding::Inet(address) => {
+            let interface = listener.interface.as_deref();
+            let options = TcpOptions { backlog, ipv6_only: listener.ipv6_only, interface };
+            net::listen(address, options).map(Acceptor::Tcp)
+        }
         Binding::Passed(name) => passed.take(&name),
         Binding::Unix(UnixName::Abstract(name)) => net::listen_abstract(&name, backlog).map(Acceptor::Unix),
         Binding::Unix(UnixName::File(path)) => {
