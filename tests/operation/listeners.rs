@@ -92,7 +92,7 @@ fn a_listener_grants_and_takes_the_qos_that_it_names() {
     for max_qos in [0, 1] {
         for (broker, elsewhere) in brokers_with(&format!("max_qos = {max_qos}")) {
             let (mut watcher, connack) = broker.greet(&Connect::new(Version::V5, "watcher"));
-            assert!(connack[5..].windows(2).any(|bytes| bytes == [0x24, max_qos]), "{connack:02x?}");
+            assert!(has_property(&connack, [0x24, max_qos]), "{connack:02x?}");
             for version in Version::ALL {
                 let mut frog = broker.client(version, "frog");
                 for asked in 0..=2 {
@@ -115,6 +115,68 @@ fn a_listener_grants_and_takes_the_qos_that_it_names() {
             watcher.expect_message("lake", b"hey");
             counted(&mut watcher, "ended/qos");
         }
+    }
+}
+
+/// The properties of a CONNACK of MQTT 5.
+fn has_property(connack: &[u8], property: [u8; 2]) -> bool {
+    connack[5..].windows(2).any(|bytes| bytes == property)
+}
+
+/// [MQTT-3.2.2-13], [MQTT-3.2.2-14]
+#[test]
+fn a_listener_without_retained_messages_takes_and_gives_none() {
+    for (broker, elsewhere) in brokers_with("retain_available = false") {
+        let (mut watcher, connack) = broker.greet(&Connect::new(Version::V5, "watcher"));
+        assert!(has_property(&connack, [0x25, 0]), "{connack:02x?}");
+        let mut other = RawClient::connect(elsewhere);
+        other.send(&Connect::new(Version::V3_1_1, "elsewhere").bytes());
+        assert!(packet::is_accepted(&other.read_packet()));
+        // RETAIN 1, at QoS 1: when it is acknowledged, it is retained.
+        let mut retained = publish(Version::V3_1_1, 1);
+        retained[0] |= 1;
+        other.send(&retained);
+        other.expect(&[0x40, 0x02, 0x00, 0x09]);
+        other.send(&packet::subscribe(Version::V3_1_1, 1, "lake"));
+        other.expect(&packet::suback(Version::V3_1_1, 1, 0));
+        assert!(other.read_packet().ends_with(b"hey"));
+        for version in Version::ALL {
+            let mut frog = broker.client(version, "frog");
+            frog.subscribe("lake");
+            frog.subscribe("pond");
+            // The first message is one that is retained later.
+            other.send(&packet::packet(0x31, &[&packet::string("pond"), &b"hey"[..]].concat()));
+            frog.expect_message("pond", b"hey");
+            let mut retained = publish(version, 1);
+            retained[0] |= 1;
+            frog.send(&retained);
+            frog.expect_disconnect(0x9A);
+        }
+        let will = Will { retain: true, ..Will::new("pond", b"gone") };
+        let connect = Connect { will: Some(will), ..Connect::new(Version::V5, "toad") };
+        assert_eq!(answer(&broker, &connect.bytes()), [0x20, 0x03, 0x00, 0x9A, 0x00]);
+        counted(&mut watcher, "ended/retain");
+    }
+}
+
+#[test]
+fn a_listener_without_wildcards_refuses_them() {
+    for (broker, elsewhere) in brokers_with("wildcard_subscriptions_available = false") {
+        let (mut frog, connack) = broker.greet(&Connect::new(Version::V5, "frog"));
+        assert!(has_property(&connack, [0x28, 0]), "{connack:02x?}");
+        for filter in ["#", "lake/+", "$share/g/#"] {
+            frog.send(&packet::subscribe(Version::V5, 3, filter));
+            frog.expect(&packet::suback(Version::V5, 3, 0xA2));
+        }
+        frog.subscribe("lake");
+        let mut toad = broker.client(Version::V3_1_1, "toad");
+        toad.send(&packet::subscribe(Version::V3_1_1, 3, "lake/#"));
+        toad.expect(&packet::suback(Version::V3_1_1, 3, 0x80));
+        let mut other = RawClient::connect(elsewhere);
+        other.send(&Connect::new(Version::V3_1_1, "elsewhere").bytes());
+        assert!(packet::is_accepted(&other.read_packet()));
+        other.send(&packet::subscribe(Version::V3_1_1, 3, "#"));
+        other.expect(&packet::suback(Version::V3_1_1, 3, 0));
     }
 }
 

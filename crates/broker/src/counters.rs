@@ -133,6 +133,8 @@ counters! {
     ended_protocol_error: "ended/protocol_error",
     /// Connections ended because of a PUBLISH with a higher QoS than the listener allows.
     ended_qos: "ended/qos",
+    /// Connections ended because of a PUBLISH with RETAIN 1 where the listener has no retained messages.
+    ended_retain: "ended/retain",
     /// Connections ended because a packet was larger than announced.
     ended_packet_too_large: "ended/packet_too_large",
     /// Connections ended because nothing came for one and a half times the Keep Alive.

@@ -67,6 +67,7 @@ impl Shard {
             ReasonCode::PacketTooLarge => self.counters.ended_packet_too_large.add(1),
             ReasonCode::KeepAliveTimeout => self.counters.ended_keep_alive.add(1),
             ReasonCode::QosNotSupported => self.counters.ended_qos.add(1),
+            ReasonCode::RetainNotSupported => self.counters.ended_retain.add(1),
             _ => self.counters.ended_protocol_error.add(1),
         }
         let ending =

@@ -209,13 +209,13 @@ impl Shard {
         let is_tight = if is_kept { budget.is_tight_to_keep() } else { budget.is_tight() }
             || budget.has_share_of_subscriptions(client.subscription_bytes);
         let version = client.session.version();
-        let qos_max = client.session.qos_max(&self.settings);
+        let offered = client.session.offered(&self.settings);
         let mut asked = Vec::new();
         while *left > 0
             && let Some(subscription) = items.next()
         {
             *left = left.saturating_sub(units_of(subscription.filter()));
-            let filter = accept(&subscription, identifier.is_some(), version, &self.settings);
+            let filter = accept(&subscription, identifier.is_some(), version, (&self.settings, offered));
             let admitted = filter.and_then(|filter| self.admit(id, filter, is_tight).map(|()| filter));
             if let Ok(filter) = admitted
                 && filter.shared().is_some()
@@ -224,7 +224,7 @@ impl Shard {
                 let bytes = client.begin_joining(filter.as_str());
                 self.tally.add(Purpose::Subscriptions, bytes);
             }
-            asked.push(admitted.map(|filter| grant(filter, &subscription, identifier, qos_max)));
+            asked.push(admitted.map(|filter| grant(filter, &subscription, identifier, offered)));
         }
         let refused = asked.iter().filter(|answer| answer.is_err()).count();
         self.counters.refused_subscriptions.add(refused as u64);

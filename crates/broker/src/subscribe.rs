@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{ConnectionId, Interest, Purpose, Subscriber};
 use index::{Applied, Change, Subscriptions};
 use protocol::{Cause, Command};
-use session::Settings;
+use session::{Settings, Terms};
 use topic::TopicFilter;
 use wire::{
     AckProperties, DisconnectReason, OneOrMore, Packet, PacketId, Qos, ReasonCode, RetainHandling, SubAck,
@@ -650,26 +650,29 @@ pub(crate) fn grant(
     filter: TopicFilter<'_>,
     subscription: &Subscription<'_>,
     identifier: Option<NonZeroU32>,
-    qos_max: wire::Qos,
+    offered: Terms,
 ) -> Granted {
     let options = subscription.options();
-    let interest = Interest::new(options.qos.min(qos_max))
+    let interest = Interest::new(options.qos.min(offered.qos_max()))
         .with_no_local(options.no_local)
         .with_retain_as_published(options.retain_as_published)
         .with_identifier(identifier);
-    Granted { filter: filter.as_str().into(), interest, retain_handling: options.retain_handling }
+    let retain_handling =
+        if offered.retain_available() { options.retain_handling } else { RetainHandling::DoNotSend };
+    Granted { filter: filter.as_str().into(), interest, retain_handling }
 }
 
-/// The filter, if this server takes it.
+/// The filter, if this server takes it on the terms of this connection.
 pub(crate) fn accept<'a>(
     subscription: &Subscription<'a>,
     has_identifier: bool,
     version: Option<Version>,
-    settings: &Settings,
+    (settings, offered): (&Settings, Terms),
 ) -> Result<TopicFilter<'a>, SubAckReason> {
     let filter = subscription.filter().map_err(|_| SubAckReason::TopicFilterInvalid)?;
-    let refusal = settings.refusal(filter, has_identifier, version.unwrap_or(Version::V3_1_1));
-    refusal.map_or(Ok(filter), Err)
+    let version = version.unwrap_or(Version::V3_1_1);
+    let refusal = settings.refusal(filter, has_identifier, version);
+    refusal.or_else(|| offered.refusal(filter, version)).map_or(Ok(filter), Err)
 }
 
 #[cfg(test)]

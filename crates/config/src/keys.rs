@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use crate::address::ListenAddress;
 use crate::kind::{
-    Absent, Address, Choice, Count, Interface, KeyOf, ListOf, Mode, Network, OrOff, Origin, OwnerIds, Path, Size,
-    Switch, Time, UrlPath, Words,
+    Absent, Address, Choice, Count, Interface, KeyOf, ListOf, Mode, Network, OrOff, Origin, OwnerIds, Path,
+    Size, Switch, Time, UrlPath, Words,
 };
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
@@ -138,6 +138,13 @@ keys! {
         /// as Maximum QoS. The connection of a client that publishes with a higher one is ended, with reason code 0x9B in
         /// MQTT 5.0, and counted under `$SYS/broker/ended/qos`.
         max_qos: u8 { kind: Count<u8>, default: 2, bounds: 0..=2 }
+        /// Whether clients may publish retained messages here, and get retained messages when they subscribe. The connection of a
+        /// client that publishes one although it may not is ended, with reason code 0x9A in MQTT 5.0, and counted under
+        /// `$SYS/broker/ended/retain`.
+        retain_available: bool { kind: Switch, default: true }
+        /// Whether clients may subscribe here to filters with wildcards. Such a subscription is refused, with reason code 0xA2 in
+        /// MQTT 5.0.
+        wildcard_subscriptions_available: bool { kind: Switch, default: true }
     }
 }
 

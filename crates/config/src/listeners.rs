@@ -86,6 +86,8 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             connections: None,
             protocol_versions: vec![MqttVersion::V3_1, MqttVersion::V3_1_1, MqttVersion::V5_0],
             max_qos: 2,
+            retain_available: true,
+            wildcard_subscriptions_available: true,
         };
         if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
             top.note(problem);

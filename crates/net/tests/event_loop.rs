@@ -120,7 +120,8 @@ struct Broker {
 
 impl Broker {
     fn start(shards: usize) -> Self {
-        let listener = net::listen(([127, 0, 0, 1], 0).into(), net::TcpOptions::default()).expect("a free port");
+        let listener =
+            net::listen(([127, 0, 0, 1], 0).into(), net::TcpOptions::default()).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let (ended, _) = mpsc::channel();
         let server = Server::start(

@@ -135,6 +135,8 @@ fn terms(listener: &config::Listener) -> Terms {
         _ => Qos::ExactlyOnce,
     };
     Terms::new(listener.protocol_versions.iter().map(version), qos_max)
+        .with_retain(listener.retain_available)
+        .with_wildcard_subscriptions(listener.wildcard_subscriptions_available)
 }
 
 fn bind(listener: &config::Listener, passed: &mut Passed) -> io::Result<Acceptor> {

@@ -9,6 +9,7 @@ use wire::{
 
 use crate::incoming::may_be_published;
 use crate::outbound::INFLIGHT_MAX;
+use crate::terms::Terms;
 use crate::{Session, Settings};
 
 /// What a client identifier was claimed with success for.
@@ -46,7 +47,7 @@ impl<T> Session<T> {
         check_client_id(connect, settings)?;
         check_user_properties(connect, settings)?;
         check_method(connect, settings)?;
-        check_will(connect, settings, self.qos_max(settings))?;
+        check_will(connect, settings, self.offered(settings))?;
         self.clean_start = connect.clean_start;
         self.expiry_secs = match connect.version() {
             Version::V5 => connect.properties.session_expiry_interval_secs.unwrap_or(0),
@@ -120,23 +121,23 @@ impl<T> Session<T> {
         client_id: &'a str,
         settings: &'a Settings,
     ) -> ConnAckProperties<'a> {
-        let expiry_secs = self.expiry_secs(settings);
+        let (expiry_secs, offered) = (self.expiry_secs(settings), self.offered(settings));
         let unless = |available: bool| (!available).then_some(false);
         let text = |text: &'a str| Utf8::new(text).ok();
         let response_information = settings.response_information.as_deref();
         ConnAckProperties {
             session_expiry_interval_secs: (expiry_secs != self.expiry_secs).then_some(expiry_secs),
             receive_maximum: NonZeroU16::new(settings.receive_max).filter(|max| *max < NonZeroU16::MAX),
-            maximum_qos: match self.qos_max(settings) {
+            maximum_qos: match offered.qos_max() {
                 Qos::AtMostOnce => Some(MaximumQos::AtMostOnce),
                 Qos::AtLeastOnce => Some(MaximumQos::AtLeastOnce),
                 Qos::ExactlyOnce => None,
             },
-            retain_available: unless(settings.retain_available),
+            retain_available: unless(offered.retain_available()),
             maximum_packet_bytes: NonZeroU32::new(settings.packet_bytes_max),
             assigned_client_identifier: text(client_id).filter(|_| asked.is_nameless),
             topic_alias_maximum: (settings.topic_alias_max > 0).then_some(settings.topic_alias_max),
-            wildcard_subscription_available: unless(settings.wildcard_subscriptions_available),
+            wildcard_subscription_available: unless(offered.wildcard_subscriptions_available()),
             subscription_identifier_available: unless(settings.subscription_identifiers_available),
             shared_subscription_available: unless(settings.shared_subscriptions_available),
             server_keep_alive_secs: asked.keep_alive_is_ours.then_some(self.keep_alive_secs),
@@ -192,16 +193,16 @@ fn check_user_properties(connect: &Connect<'_>, settings: &Settings) -> Result<(
     Err(refused(connect.version(), ConnectRefusal::QuotaExceeded, statements, text))
 }
 
-fn check_will(connect: &Connect<'_>, settings: &Settings, qos_max: Qos) -> Result<(), Violation> {
+fn check_will(connect: &Connect<'_>, settings: &Settings, offered: Terms) -> Result<(), Violation> {
     let Some(will) = &connect.will else { return Ok(()) };
     let refuse = |refusal, statement_5, text| {
         Err(refused(connect.version(), refusal, [statement_5, "MQTT-3.2.2-6"], text))
     };
-    if will.qos > qos_max {
+    if will.qos > offered.qos_max() {
         let text = "a will with a QoS that is not served";
         return refuse(ConnectRefusal::QosNotSupported, "MQTT-3.2.2-12", text);
     }
-    if will.retain && !settings.retain_available {
+    if will.retain && !offered.retain_available() {
         let text = "a will to be retained, where nothing is";
         return refuse(ConnectRefusal::RetainNotSupported, "MQTT-3.2.2-13", text);
     }

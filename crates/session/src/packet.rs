@@ -139,10 +139,11 @@ impl<T> Session<T> {
         let not_served = |reason, statement, text| {
             Err(Violation::after_connect(version, reason, [statement, "MQTT-4.8.0-1"], text))
         };
-        if packet.delivery.qos() > self.qos_max(settings) {
+        let offered = self.offered(settings);
+        if packet.delivery.qos() > offered.qos_max() {
             return not_served(ReasonCode::QosNotSupported, "MQTT-3.2.2-11", "a QoS that is not served");
         }
-        if packet.retain && !settings.retain_available {
+        if packet.retain && !offered.retain_available() {
             let text = "a message to be retained, where nothing is";
             return not_served(ReasonCode::RetainNotSupported, "MQTT-3.2.2-14", text);
         }

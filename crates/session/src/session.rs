@@ -4,7 +4,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 
 use base::Now;
 use wire::{
-    DisconnectReason, Limits, Packet, PacketId, PublishTopic, Qos, ReasonCode, Role, Subscribe, TopicName,
+    DisconnectReason, Limits, Packet, PacketId, PublishTopic, ReasonCode, Role, Subscribe, TopicName,
     Unsubscribe, Version,
 };
 
@@ -148,10 +148,10 @@ impl<T> Session<T> {
         Self { terms, ..self }
     }
 
-    /// The highest QoS that is served on this connection.
+    /// The terms of this connection.
     #[must_use]
-    pub fn qos_max(&self, settings: &Settings) -> Qos {
-        settings.qos_max.min(self.terms.qos_max())
+    pub fn offered(&self, settings: &Settings) -> Terms {
+        self.terms.within(settings)
     }
 
     /// The version that CONNECT named.
