@@ -175,11 +175,14 @@ pub(crate) struct Filling {
     pub(crate) is_reserved: bool,
     /// Full of zeros up to here.
     pub(crate) filled: u32,
-    zeros: Vec<u8>,
 }
 
 /// So much is filled and synced at a time.
 pub(crate) const PIECE_BYTES: u32 = 1 << 20;
+
+/// Written again and again.
+static ZEROS: [u8; ZEROS_LEN as usize] = [0; ZEROS_LEN as usize];
+const ZEROS_LEN: u32 = 64 << 10;
 
 impl Filling {
     /// Makes the file. On an error nothing is left of it, as far as that is possible.
@@ -188,12 +191,7 @@ impl Filling {
         let made = storage.open(&name, true).and_then(|file| {
             let is_reserved = file.allocate(u64::from(bytes))?;
             storage.sync()?;
-            Ok(Self {
-                segment: Arc::new(Segment::new(number, bytes, file, false)),
-                is_reserved,
-                filled: 0,
-                zeros: vec![0; PIECE_BYTES.min(bytes) as usize],
-            })
+            Ok(Self { segment: Arc::new(Segment::new(number, bytes, file, false)), is_reserved, filled: 0 })
         });
         if made.is_err() {
             let _ = storage.remove(&name).and_then(|()| storage.sync());
@@ -204,10 +202,15 @@ impl Filling {
     /// Fills the next piece; true when the segment is ready.
     pub(crate) fn fill_some(&mut self, salt: u64) -> io::Result<bool> {
         let Segment { bytes, file, .. } = &*self.segment;
-        let piece = PIECE_BYTES.min(bytes - self.filled);
-        file.write_at(u64::from(self.filled), &self.zeros[..piece as usize])?;
+        let end = self.filled + PIECE_BYTES.min(bytes - self.filled);
+        let mut at = self.filled;
+        while at < end {
+            let len = ZEROS_LEN.min(end - at);
+            file.write_at(u64::from(at), &ZEROS[..len as usize])?;
+            at += len;
+        }
         file.sync_data()?;
-        self.filled += piece;
+        self.filled = end;
         if self.filled < *bytes {
             return Ok(false);
         }
