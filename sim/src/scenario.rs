@@ -540,6 +540,7 @@ fn journal_settings(durability: Durability, random: &mut Random) -> journal::Set
 }
 
 fn bounds(random: &mut Random) -> Bounds {
+    let read = *random.pick(&[20, 500, 1 << 16]);
     Bounds {
         mail: *random.pick(&[100, 1_000, 1 << 20]),
         commands: *random.pick(&[500, 5_000, 1 << 20]),
@@ -549,7 +550,8 @@ fn bounds(random: &mut Random) -> Bounds {
         output: *random.pick(&[100, 1_000, 1 << 18]),
         outputs: *random.pick(&[2_000, 1 << 24, 1 << 24]),
         allowance: 200,
-        read: *random.pick(&[20, 500, 1 << 16]),
+        read,
+        read_on: 4 * read,
         carry: *random.pick(&[0, 10, 1 << 12]),
     }
 }

@@ -22,8 +22,11 @@ pub struct Bounds {
     /// Then this much may wait for a connection all the same: a client that takes its messages does not miss small ones
     /// because of others.
     pub allowance: usize,
-    /// One read takes at most this much.
+    /// One read takes at most this much,
     pub read: usize,
+    /// and this much while it continues a packet that is longer than `carry`: a long packet of an honest client needs few
+    /// turns, which others may make long. At least `read`.
+    pub read_on: usize,
     /// The beginning of a packet up to this size is copied in front of what is read next. A longer one stays where it is,
     /// and what is read next is copied behind it: a read costs little beyond its bytes, however few arrive at a time.
     pub carry: usize,
@@ -41,6 +44,7 @@ impl Default for Bounds {
             outputs: usize::MAX,
             allowance: 4 << 10,
             read: 64 << 10,
+            read_on: 256 << 10,
             carry: 4 << 10,
         }
     }

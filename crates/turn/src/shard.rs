@@ -58,7 +58,7 @@ pub struct ShardLoop<H: Host> {
 impl<H: Host> ShardLoop<H> {
     /// A shard that has no connections yet.
     pub fn new(brain: Shard, io: Io<H>, now: Now) -> Self {
-        let buffer = vec![0; io.bounds.carry + io.bounds.read].into_boxed_slice();
+        let buffer = vec![0; io.bounds.carry + io.bounds.read.max(io.bounds.read_on)].into_boxed_slice();
         Self {
             brain,
             io,
@@ -278,7 +278,9 @@ impl<H: Host> ShardLoop<H> {
         let Some(connection) = self.io.connections.get_mut(id) else { return };
         let carry = self.io.bounds.carry;
         let was_costly = connection.stream.is_costly();
-        let read = connection.stream.read(&mut self.buffer[carry..]);
+        let is_long = connection.unparsed.len() > carry;
+        let bytes_max = if is_long { self.io.bounds.read_on } else { self.io.bounds.read };
+        let read = connection.stream.read(&mut self.buffer[carry..carry + bytes_max]);
         self.costly_reads += usize::from(was_costly || connection.stream.is_costly());
         self.io.note_layers(id);
         let Some(connection) = self.io.connections.get_mut(id) else { return };
@@ -587,6 +589,45 @@ mod tests {
         bench.body.begin(Now { monotonic_ms: until_ms, ..NOW });
         bench.body.turn();
         assert_eq!(bench.body.io.connections.iter().count(), 0);
+    }
+
+    /// Topic `t`, QoS 0.
+    fn publish(payload_bytes: u32) -> Vec<u8> {
+        let mut packet = vec![0x30];
+        let mut rest = payload_bytes + 3;
+        while rest >= 128 {
+            packet.push(rest.to_le_bytes()[0] | 0x80);
+            rest >>= 7;
+        }
+        packet.push(rest.to_le_bytes()[0]);
+        packet.extend_from_slice(b"\x00\x01t");
+        packet.resize(packet.len() + payload_bytes as usize, 7);
+        packet
+    }
+
+    /// Others may make each turn long.
+    #[test]
+    fn a_long_packet_is_read_in_few_turns_and_what_follows_it_in_as_many_as_before() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.peer.put(CONNECT);
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        let subscriber = bench.subscriber();
+        bench.let_in(subscriber);
+        bench.peer.take_written();
+        bench.peer.put(&publish(300_000));
+        bench.peer.put(&b"\xc0\x00".repeat(30_000));
+        bench.body.woken(bench.id, READABLE);
+        let mut answered = Vec::new();
+        while answered.iter().sum::<usize>() < 30_000 {
+            bench.body.begin(NOW);
+            bench.body.turn();
+            answered.push(bench.peer.take_written().len() / 2);
+        }
+        assert!(answered[1] > 0, "the second read has its end");
+        // A turn takes in the end of one read and the beginning of the next.
+        assert!(answered.iter().all(|count| *count <= 2 * 2_048), "{answered:?}");
+        assert!(answered.len() > 30_000 / 2_048, "{answered:?}");
     }
 
     /// Each of them costs as much as a longer one, and other clients wait for the turn.
