@@ -24,7 +24,7 @@ impl Shard {
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
         client.acknowledged += 1;
-        let share = client.shares.as_mut().and_then(|shares| shares.in_flight.remove(&packet_id));
+        let share = client.aside_mut().and_then(|aside| aside.shares.as_mut()?.in_flight.remove(&packet_id));
         let what = match (client.queue(), share) {
             (Some(queue), _) => Some(Delivered::Session { queue, packet_id }),
             (None, Some((group, entry))) => Some(Delivered::Group { group, entry }),
@@ -143,7 +143,7 @@ impl Shard {
             // Before MQTT 5 no acknowledgement says no: what was not stored is not acknowledged.
             if reason == ReasonCode::QuotaExceeded {
                 // Closed at once, the client would come back at once with the same message.
-                client.ends_ms.get_or_insert(now.monotonic_ms + WITHHELD_MS_MAX);
+                client.make_aside().ends_ms.get_or_insert(now.monotonic_ms + WITHHELD_MS_MAX);
                 self.unblock_answered(id, to);
                 return self.arm(id, now);
             }
@@ -166,7 +166,7 @@ impl Shard {
         client.session.hold_answers(now);
         self.counters.held_publishers.add(1);
         // Who was held before for the same one stands in the list still.
-        if client.held_for.replace(behind.identity()) != Some(behind.identity()) {
+        if client.make_aside().held_for.replace(behind.identity()) != Some(behind.identity()) {
             self.waiting.add_for(id, behind);
         }
         self.arm(id, now);
@@ -189,11 +189,11 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         match deliver.what {
             Delivered::Session { packet_id, .. } => {
-                let is_first = client.deferred.is_none();
+                let is_first = client.aside().deferred.is_none();
                 if is_first && self.has_room_for_stored(id, deliver.message.size_bytes(), to) {
                     self.send_numbered(deliver, packet_id, to);
                 } else if let Some(client) = self.clients.get_mut(id) {
-                    client.deferred.get_or_insert_default().push(deliver);
+                    client.make_aside().deferred.get_or_insert_default().push(deliver);
                 }
             }
             Delivered::Group { group, entry } => {
@@ -209,9 +209,10 @@ impl Shard {
     pub(crate) fn send_deferred(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) -> bool {
         loop {
             let Some(client) = self.clients.get_mut(id) else { return true };
-            let Some(deferred) = &mut client.deferred else { return true };
+            let Some(deferred) = &client.aside().deferred else { return true };
             let Some(first) = deferred.first() else {
-                client.deferred = None;
+                client.make_aside().deferred = None;
+                client.tidy();
                 return true;
             };
             let bytes = first.message.size_bytes();
@@ -219,7 +220,7 @@ impl Shard {
                 return false;
             }
             let client = self.clients.get_mut(id);
-            let deliver = client.and_then(|client| client.deferred.as_mut()?.pop());
+            let deliver = client.and_then(|client| client.aside_mut()?.deferred.as_mut()?.pop());
             if let Some(deliver) = deliver
                 && let Delivered::Session { packet_id, .. } = deliver.what
             {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use base::{ConnectionId, QueueId, Subscriber};
+use base::{ConnectionId, Identity, QueueId, Subscriber};
 use index::DeepShape;
 use protocol::{Deliver, Durability, EntryId};
 use session::Session;
@@ -32,40 +32,16 @@ pub(crate) struct Client {
     pub(crate) filters: Filters,
     /// What they hold of memory.
     pub(crate) subscription_bytes: usize,
-    /// The deep shapes among them.
-    pub(crate) shapes: Option<Box<Shapes>>,
     /// Where its last PUBLISH went.
     pub(crate) route: Option<Box<Route>>,
-    /// Answers to its subscriptions that are not complete.
-    pub(crate) walks: Option<Box<Walks>>,
     /// Why it is not read.
     pub(crate) blocked: Option<Box<Blocker>>,
-    /// A SUBSCRIBE or UNSUBSCRIBE that takes more than one turn; what stands behind it waits.
-    pub(crate) request: Option<Box<Request>>,
-    /// SUBSCRIBE and UNSUBSCRIBE packets that are answered when the ledger has recorded them.
-    pub(crate) recording: Option<Box<Recordings>>,
-    /// Shared filters that the ledger was asked for.
-    joining: Option<Box<Joining>>,
-    /// What has come out of its queue when its output, or the whole process, had no room.
-    #[allow(clippy::box_collection, reason = "most clients have none: a pointer is all they pay")]
-    pub(crate) deferred: Option<Box<Deferred>>,
-    /// Messages of groups that are under way to it under numbers of its own.
-    pub(crate) shares: Option<Box<Shares>>,
     /// How many messages it has acknowledged, which is progress.
     pub(crate) acknowledged: u64,
     /// Its acknowledgements are held back until a subscriber of its is not behind any more.
     pub(crate) is_held: bool,
-    /// The identity of the subscriber for which they were held back last, while this client stands in the list of those
-    /// who wait for it.
-    pub(crate) held_for: Option<u64>,
-    /// What DISCONNECT has changed the session's expiry to.
-    pub(crate) expiry_secs: Option<u32>,
     /// What it takes to remember what it has sent, as it stands on the account.
     pub(crate) inbound_bytes: usize,
-    /// When its connection ends, because something of its could not be stored.
-    pub(crate) ends_ms: Option<u64>,
-    /// Answers that were sent while its output was full.
-    pub(crate) untaken_answer_bytes: usize,
     /// Something waits for it because the process was full, and is tried again.
     pub(crate) is_stalled: bool,
     /// It has changes to the index that are not written.
@@ -77,6 +53,62 @@ pub(crate) struct Client {
     pub(crate) decided: u32,
     /// The timer that counts; those that were armed for another time are stale.
     pub(crate) due_ms: Option<u64>,
+    aside: Option<Box<Aside>>,
+}
+
+/// Those parts of a connection that few have, or for a short time: for all others they are one pointer.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    /// The deep shapes among its subscriptions.
+    pub(crate) shapes: Option<Box<Shapes>>,
+    /// Answers to its subscriptions that are not complete.
+    pub(crate) walks: Option<Box<Walks>>,
+    /// A SUBSCRIBE or UNSUBSCRIBE that takes more than one turn; what stands behind it waits.
+    pub(crate) request: Option<Box<Request>>,
+    /// SUBSCRIBE and UNSUBSCRIBE packets that are answered when the ledger has recorded them.
+    pub(crate) recording: Option<Box<Recordings>>,
+    /// Shared filters that the ledger was asked for.
+    joining: Option<Box<Joining>>,
+    /// What has come out of its queue when its output, or the whole process, had no room.
+    pub(crate) deferred: Option<Box<Deferred>>,
+    /// Messages of groups that are under way to it under numbers of its own.
+    pub(crate) shares: Option<Box<Shares>>,
+    /// The identity of the subscriber for which its acknowledgements were held back last, while this client stands in the
+    /// list of those who wait for it.
+    pub(crate) held_for: Option<u64>,
+    /// What DISCONNECT has changed the session's expiry to.
+    pub(crate) expiry_secs: Option<u32>,
+    /// When its connection ends, because something of its could not be stored.
+    pub(crate) ends_ms: Option<u64>,
+    /// Answers that were sent while its output was full.
+    pub(crate) untaken_answer_bytes: usize,
+}
+
+/// Of a client that has none of it.
+static NOTHING: Aside = Aside::NOTHING;
+
+impl Aside {
+    const NOTHING: Self = Self {
+        shapes: None,
+        walks: None,
+        request: None,
+        recording: None,
+        joining: None,
+        deferred: None,
+        shares: None,
+        held_for: None,
+        expiry_secs: None,
+        ends_ms: None,
+        untaken_answer_bytes: 0,
+    };
+
+    fn is_nothing(&self) -> bool {
+        let Self { shapes, walks, request, recording, joining, deferred, shares, .. } = self;
+        let Self { held_for, expiry_secs, ends_ms, untaken_answer_bytes, .. } = self;
+        let holds = shapes.is_some() || walks.is_some() || request.is_some() || recording.is_some();
+        let waits = joining.is_some() || deferred.is_some() || shares.is_some() || held_for.is_some();
+        !(holds || waits || expiry_secs.is_some() || ends_ms.is_some() || *untaken_answer_bytes > 0)
+    }
 }
 
 /// Messages out of queues of the ledger for which the output had no room.
@@ -113,44 +145,80 @@ impl Client {
             subscriber: None,
             filters: Filters::default(),
             subscription_bytes: 0,
-            shapes: None,
             route: None,
-            walks: None,
             blocked: None,
-            request: None,
-            recording: None,
-            joining: None,
-            deferred: None,
-            shares: None,
             acknowledged: 0,
             is_held: false,
-            held_for: None,
-            expiry_secs: None,
             inbound_bytes: 0,
-            ends_ms: None,
-            untaken_answer_bytes: 0,
             is_stalled: false,
             has_changes: false,
             has_beginning: false,
             posted: 0,
             decided: 0,
             due_ms: None,
+            aside: None,
+        }
+    }
+
+    /// The parts that few have.
+    pub(crate) fn aside(&self) -> &Aside {
+        self.aside.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// The same, if it has any.
+    pub(crate) fn aside_mut(&mut self) -> Option<&mut Aside> {
+        self.aside.as_deref_mut()
+    }
+
+    /// The same, to give it one. Call [`tidy`](Self::tidy) when it has none any more.
+    pub(crate) fn make_aside(&mut self) -> &mut Aside {
+        self.aside.get_or_insert_with(|| Box::new(Aside::NOTHING))
+    }
+
+    /// One of those parts is gone. After the last the memory of all is free.
+    pub(crate) fn tidy(&mut self) {
+        self.aside.take_if(|aside| aside.is_nothing());
+    }
+
+    /// Answers to its subscriptions that are not complete, if there are any.
+    pub(crate) fn walks_mut(&mut self) -> Option<&mut Walks> {
+        self.aside_mut()?.walks.as_deref_mut()
+    }
+
+    /// When its connection ends, because something of its could not be stored.
+    pub(crate) fn ends_ms(&self) -> Option<u64> {
+        self.aside().ends_ms
+    }
+
+    /// Takes the SUBSCRIBE or UNSUBSCRIBE that takes more than one turn, if there is one.
+    pub(crate) fn take_request(&mut self) -> Option<Box<Request>> {
+        let request = self.aside_mut()?.request.take();
+        self.tidy();
+        request
+    }
+
+    /// It does not stand in the list of those who wait for this subscriber any more.
+    pub(crate) fn forget_held_for(&mut self, subscriber: &Arc<Subscriber>) {
+        if let Some(aside) = self.aside_mut()
+            && aside.held_for.take_if(|held_for| *held_for == subscriber.identity()).is_some()
+        {
+            self.tidy();
         }
     }
 
     /// The bytes of messages that wait for the window of the client, or for room in its output.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.session.waiting_bytes() + self.deferred.as_ref().map_or(0, |deferred| deferred.bytes)
+        self.session.waiting_bytes() + self.aside().deferred.as_ref().map_or(0, |deferred| deferred.bytes)
     }
 
     /// Whether what it has sent waits for something that we do first.
     pub(crate) fn waits(&self) -> bool {
-        self.session.is_claiming() || self.request.is_some() || self.is_resuming
+        self.session.is_claiming() || self.aside().request.is_some() || self.is_resuming
     }
 
     /// The ledger is asked for a shared filter, which it may refuse. Returns how much memory that takes, in bytes.
     pub(crate) fn begin_joining(&mut self, filter: &str) -> usize {
-        let joining = self.joining.get_or_insert_default();
+        let joining = self.make_aside().joining.get_or_insert_default();
         *joining.answers.entry(filter.into()).or_default() += 1;
         let bytes = joining_bytes(filter);
         joining.bytes += bytes;
@@ -159,7 +227,7 @@ impl Client {
 
     /// The ledger has answered once for a shared filter. Returns how much memory that gives back, in bytes.
     pub(crate) fn end_joining(&mut self, filter: &str) -> usize {
-        let Some(joining) = &mut self.joining else { return 0 };
+        let Some(joining) = self.aside_mut().and_then(|aside| aside.joining.as_mut()) else { return 0 };
         let Some(answers) = joining.answers.get_mut(filter) else { return 0 };
         *answers -= 1;
         if *answers == 0 {
@@ -168,25 +236,27 @@ impl Client {
         let bytes = joining_bytes(filter);
         joining.bytes -= bytes;
         if joining.answers.is_empty() {
-            self.joining = None;
+            self.make_aside().joining = None;
+            self.tidy();
         }
         bytes
     }
 
     /// Whether another answer of the ledger for a shared filter is still to come.
     pub(crate) fn is_joining(&self, filter: &str) -> bool {
-        self.joining.as_ref().is_some_and(|joining| joining.answers.contains_key(filter))
+        self.aside().joining.as_ref().is_some_and(|joining| joining.answers.contains_key(filter))
     }
 
     /// Shared filters that the ledger has not answered for, each with the number of answers that are still to come. The
     /// connection has ended, and nobody waits for them.
     pub(crate) fn take_joining(&mut self) -> HashMap<Box<str>, u32> {
-        self.joining.take().map(|joining| joining.answers).unwrap_or_default()
+        let joining = self.aside_mut().and_then(|aside| aside.joining.take());
+        joining.map(|joining| joining.answers).unwrap_or_default()
     }
 
     /// The memory of the shared filters that the ledger has not answered for, in bytes.
     pub(crate) fn joining_bytes(&self) -> usize {
-        self.joining.as_ref().map_or(0, |joining| joining.bytes)
+        self.aside().joining.as_ref().map_or(0, |joining| joining.bytes)
     }
 
     /// Where messages wait for its session when it is gone, if the session lasts.
@@ -197,16 +267,16 @@ impl Client {
     /// It has subscribed to a filter of this shape.
     pub(crate) fn add_shape(&mut self, shape: Option<DeepShape>) {
         if let Some(shape) = shape {
-            self.shapes.get_or_insert_default().insert(shape);
+            self.make_aside().shapes.get_or_insert_default().insert(shape);
         }
     }
 
     /// It has unsubscribed from a filter of this shape.
     pub(crate) fn remove_shape(&mut self, shape: Option<DeepShape>) {
-        if let (Some(shape), Some(shapes)) = (shape, &mut self.shapes)
-            && !shapes.remove(shape)
+        if let (Some(shape), Some(aside)) = (shape, self.aside_mut())
+            && aside.shapes.take_if(|shapes| !shapes.remove(shape)).is_some()
         {
-            self.shapes = None;
+            self.tidy();
         }
     }
 
@@ -301,5 +371,30 @@ impl Clients {
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         let present = self.places.iter().zip(0..).filter(|(place, _)| place.client.is_some());
         present.map(|(place, slot)| ConnectionId { slot, generation: place.generation }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A million idle clients have it a million times. A new field of few clients belongs into [`Aside`].
+    #[test]
+    fn a_connection_without_anything_under_way_is_small() {
+        assert!(size_of::<Place>() <= 200, "{}", size_of::<Place>());
+    }
+
+    #[test]
+    fn the_memory_of_rare_parts_is_free_after_the_last_of_them() {
+        let mut client =
+            Client::new(Session::new(base::Now { monotonic_ms: 0, unix_ms: 0 }), Durability::Fsync);
+        assert!(client.aside().is_nothing() && client.aside.is_none());
+        client.begin_joining("$share/g/a");
+        client.make_aside().ends_ms = Some(1);
+        client.end_joining("$share/g/a");
+        assert!(client.aside.is_some(), "the other is there");
+        client.make_aside().ends_ms = None;
+        client.tidy();
+        assert!(client.aside.is_none());
     }
 }

@@ -98,7 +98,7 @@ impl Shard {
         let retain = match source {
             Source::Run(_) => false,
             Source::Message { message, .. } => {
-                if let (Some(walks), Some(arrival)) = (client.walks.as_deref_mut(), arrival) {
+                if let (Some(walks), Some(arrival)) = (client.walks_mut(), arrival) {
                     let bringing = walks.will_bring(arrival, target, &self.index);
                     if !bringing.is_empty() && source.qos().min(target.qos) == Qos::AtMostOnce {
                         return None;
@@ -247,7 +247,7 @@ impl Shard {
             Wait::Waits => {
                 self.counters.waiting.add(u64::from(is_ours));
                 if !is_ours {
-                    client.shares.get_or_insert_default().waiting += 1;
+                    client.make_aside().shares.get_or_insert_default().waiting += 1;
                 }
                 let is_behind = is_behind(client, 1);
                 if let Some(subscriber) = client.subscriber.clone().filter(|_| is_behind)
@@ -347,7 +347,7 @@ impl Shard {
                 self.counters.publish_dropped.add(1);
             }
             Some((group, entry)) => {
-                if let Some(shares) = &mut client.shares {
+                if let Some(shares) = client.aside_mut().and_then(|aside| aside.shares.as_mut()) {
                     shares.waiting -= 1;
                 }
                 to.command(Command::Expired { group, entry, connection: id });
@@ -385,7 +385,7 @@ impl Shard {
             return;
         }
         if let Some((group, entry)) = waiting.tag {
-            let shares = client.shares.get_or_insert_default();
+            let shares = client.make_aside().shares.get_or_insert_default();
             shares.waiting -= 1;
             if let Some(packet_id) = delivery.packet_id() {
                 shares.in_flight.insert(packet_id, (group, entry));

@@ -106,7 +106,7 @@ impl Shard {
         let cause = if is_in { cause } else { Cause::Normal };
         // After a shutdown a session that lasts is found connected, as after a crash: its will is not lost.
         if subscriber.queue.is_none() || reason != ReasonCode::ServerShuttingDown {
-            let (subscriber, expiry_secs) = (Arc::clone(&subscriber), client.expiry_secs);
+            let (subscriber, expiry_secs) = (Arc::clone(&subscriber), client.aside().expiry_secs);
             to.command(Command::Left(Left { subscriber, connection: id, cause, expiry_secs }));
         }
         subscriber.gauge.set_behind(false);
@@ -118,7 +118,8 @@ impl Shard {
             self.tally.sub(Purpose::Subscriptions, client.subscription_bytes);
             None
         };
-        self.changes.leave(subscriber, std::mem::take(&mut client.filters), client.walks.take());
+        let walks = client.aside_mut().and_then(|aside| aside.walks.take());
+        self.changes.leave(subscriber, std::mem::take(&mut client.filters), walks);
     }
 
     /// What was held for a connection is free, but for its filters.
@@ -130,9 +131,9 @@ impl Shard {
         self.tally.sub(Purpose::Connections, CONNECTION_BYTES);
         self.tally.sub(Purpose::Routes, route_bytes);
         self.tally.sub(Purpose::Inbound, client.inbound_bytes);
-        let request_bytes = client.request.as_ref().map_or(0, |request| request.size_bytes());
+        let request_bytes = client.aside().request.as_ref().map_or(0, |request| request.size_bytes());
         self.tally.sub(Purpose::Partials, request_bytes);
-        let recording_bytes = client.recording.as_ref().map_or(0, |recording| recording.size_bytes());
+        let recording_bytes = client.aside().recording.as_ref().map_or(0, |recording| recording.size_bytes());
         self.tally.sub(Purpose::Subscriptions, recording_bytes);
         self.tally.sub(Purpose::Subscriptions, client.joining_bytes());
     }
@@ -151,7 +152,7 @@ impl Shard {
     /// What was under way to a session that ends with its connection is gone with it.
     /// What came from a group goes back to it.
     fn discard(&self, client: &Client) {
-        let of_groups = client.shares.as_deref();
+        let of_groups = client.aside().shares.as_deref();
         let in_flight = client.session.in_flight() - of_groups.map_or(0, |shares| shares.in_flight.len());
         let waiting = client.session.waiting_messages() - of_groups.map_or(0, |shares| shares.waiting);
         self.counters.in_flight.sub(in_flight as u64);

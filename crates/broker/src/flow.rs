@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{ConnectionId, Identity, Level, Now, Subscriber};
+use base::{ConnectionId, Level, Now, Subscriber};
 use wire::DisconnectReason;
 
 use crate::effects::Outside;
@@ -62,7 +62,7 @@ impl Shard {
         if client.blocked.take().is_none() {
             return;
         }
-        if client.request.is_some() {
+        if client.aside().request.is_some() {
             self.block(id, Blocker::Request, to);
         } else if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
             self.block_unread(id, next, to);
@@ -100,7 +100,7 @@ impl Shard {
     pub(crate) fn unblock_answered(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         if let Some(client) = self.clients.get(id)
             && matches!(client.blocked.as_deref(), Some(Blocker::Answers))
-            && (client.ends_ms.is_some()
+            && (client.ends_ms().is_some()
                 || client.session.unanswered() <= usize::from(self.settings.receive_max / 2))
         {
             self.unblock(id, to);
@@ -135,7 +135,7 @@ impl Shard {
     pub(crate) fn wake_for(&mut self, subscriber: &Arc<Subscriber>, to: &mut Outside<'_, impl Effects>) {
         for publisher in self.waiting.take_for_subscriber(subscriber) {
             if let Some(client) = self.clients.get_mut(publisher) {
-                client.held_for = client.held_for.filter(|held_for| *held_for != subscriber.identity());
+                client.forget_held_for(subscriber);
             }
             self.release(publisher, to);
             self.unblock(publisher, to);

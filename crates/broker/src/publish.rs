@@ -99,7 +99,7 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) -> usize {
         let Some(client) = self.clients.get_mut(id) else { return len };
-        if client.ends_ms.is_some()
+        if client.ends_ms().is_some()
             && let Some(ticket) = publish.ticket()
         {
             // Behind a message that could not be stored none is stored, and none would be answered.

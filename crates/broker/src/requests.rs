@@ -8,6 +8,7 @@ use wire::{
     OneOrMoreIter, PacketId, RequestedFilter, SubAckReason, Subscribe, Subscription, Unsubscribe, Version,
 };
 
+use crate::client::Client;
 use crate::effects::Outside;
 use crate::filters::{Shapes, subscription_bytes};
 use crate::pressure::Blocker;
@@ -135,7 +136,7 @@ impl Shard {
             self.tally.add(Purpose::Partials, rest.len());
             let answered = kind.no_reasons();
             let request = Request { packet_id, version, kind, bytes: rest.into(), at: 0, answered };
-            client.request = Some(Box::new(request));
+            client.make_aside().request = Some(Box::new(request));
             self.block(id, Blocker::Request, to);
         }
         self.push_part(id, part, asks);
@@ -148,7 +149,7 @@ impl Shard {
         mut left: usize,
         to: &mut Outside<'_, impl Effects>,
     ) -> usize {
-        let request = self.clients.get_mut(id).and_then(|client| client.request.take());
+        let request = self.clients.get_mut(id).and_then(Client::take_request);
         let Some(mut request) = request else { return left };
         let bytes = &request.bytes[request.at..];
         let (asks, rest) = match request.kind {
@@ -168,7 +169,7 @@ impl Shard {
         if !is_last {
             let so_far = request.kind.no_reasons();
             if let Some(client) = self.clients.get_mut(id) {
-                client.request = Some(request);
+                client.make_aside().request = Some(request);
             }
             self.push_part(id, Part { packet_id, is_last, so_far }, asks);
             return left;
@@ -251,7 +252,7 @@ impl Shard {
         }
         let shape = self.index.deep_shape(filter);
         if shape.is_some() {
-            let own = client.shapes.as_deref();
+            let own = client.aside().shapes.as_deref();
             let is_new = |shape| own.is_none_or(|own| !own.contains(shape));
             let is_over = own.map_or(0, Shapes::len) >= self.settings.deep_shapes_per_client_max;
             let deepens = self.index.would_deepen(filter);

@@ -8,6 +8,7 @@ use index::{FilterHash, FilterSum, MatchingFilters, Subscriptions, Target};
 use protocol::{Command, CursorId};
 use topic::TopicFilter;
 
+use crate::client::Client;
 use crate::effects::Outside;
 use crate::{Effects, Shard};
 
@@ -188,7 +189,7 @@ impl Shard {
         let queue = client.queue();
         let new = TopicFilter::new(&filter).ok().filter(|_| is_new);
         let unbegun = new.map(|filter| self.index.hash_of_filter(filter));
-        client.walks.get_or_insert_default().insert(id, &filter, interest, unbegun);
+        client.make_aside().walks.get_or_insert_default().insert(id, &filter, interest, unbegun);
         self.changes.opening += 1;
         to.command(Command::Retained { connection, id, filter, queue });
     }
@@ -196,7 +197,7 @@ impl Shard {
     /// A subscription has been replaced, and asks for nothing itself: what the one before it still brings comes as the new
     /// one says [MQTT-3.8.4-3].
     pub(crate) fn change_walk(&mut self, connection: ConnectionId, filter: &str, interest: Interest) {
-        let walks = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut());
+        let walks = self.clients.get_mut(connection).and_then(Client::walks_mut);
         if let Some(walks) = walks
             && let Some(id) = walks.by_filter.get(filter)
             && let Some(walk) = walks.walks.get_mut(id)
@@ -212,7 +213,7 @@ impl Shard {
         filter: &str,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) else {
+        let Some(walks) = self.clients.get_mut(connection).and_then(Client::walks_mut) else {
             return;
         };
         if let Some(id) = walks.by_filter.get(filter).copied() {
@@ -235,7 +236,7 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         self.changes.opening = self.changes.opening.saturating_sub(1);
-        if let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut()) {
+        if let Some(walks) = self.clients.get_mut(connection).and_then(Client::walks_mut) {
             if is_over {
                 walks.remove(id);
             } else {
@@ -248,13 +249,14 @@ impl Shard {
     /// Asks for the next step, if the client has taken what it got, and acknowledged most of it.
     pub(crate) fn continue_walks(&mut self, connection: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(connection) else { return };
-        let Some(walks) = client.walks.as_mut() else { return };
+        let Some(walks) = client.walks_mut() else { return };
         if walks.walks.is_empty() {
-            client.walks = None;
+            client.make_aside().walks = None;
+            client.tidy();
         } else if !client.session.has_place() {
             // It asks again when it has acknowledged.
         } else if self.has_room(connection, 0, to)
-            && let Some(walks) = self.clients.get_mut(connection).and_then(|client| client.walks.as_mut())
+            && let Some(walks) = self.clients.get_mut(connection).and_then(Client::walks_mut)
             && let Some(id) = walks.next_step()
         {
             to.command(Command::Credit { connection, id });
@@ -271,7 +273,7 @@ impl Shard {
     ) {
         let Some(client) = self.clients.get_mut(connection) else { return };
         let lasts = client.queue().is_some();
-        let Some(walks) = client.walks.as_mut() else { return };
+        let Some(walks) = client.walks_mut() else { return };
         if walks.stepping == Some(id) {
             walks.stepping = None;
         }

@@ -232,12 +232,12 @@ impl Shard {
         let to = &mut Outside::new(now, to);
         match self.clients.get(id) {
             // It does not take what it asks for: `drained` goes on.
-            Some(client) if client.untaken_answer_bytes > UNTAKEN_ANSWER_BYTES_MAX => {
+            Some(client) if client.aside().untaken_answer_bytes > UNTAKEN_ANSWER_BYTES_MAX => {
                 self.block_on_itself(id, to)
             }
             // A client that gets no more answers may still acknowledge.
             Some(client)
-                if client.ends_ms.is_none()
+                if client.ends_ms().is_none()
                     && client.session.unanswered() > usize::from(self.settings.receive_max) =>
             {
                 !self.block(id, Blocker::Answers, to)
@@ -262,8 +262,11 @@ impl Shard {
             self.judge.had_room(id, now.monotonic_ms);
             self.open(&subscriber, to);
         }
-        if let Some(client) = self.clients.get_mut(id) {
-            client.untaken_answer_bytes = 0;
+        if let Some(client) = self.clients.get_mut(id)
+            && let Some(aside) = client.aside_mut()
+        {
+            aside.untaken_answer_bytes = 0;
+            client.tidy();
         }
         self.unblock_itself(id, to);
         self.pull(id, to);
@@ -554,7 +557,7 @@ impl Shard {
             Request::Released { packet_id } => self.released_by_client(id, *packet_id, to),
             Request::Disconnect { reason, session_expiry_interval_secs } => {
                 if let Some(client) = self.clients.get_mut(id) {
-                    client.expiry_secs = *session_expiry_interval_secs;
+                    client.make_aside().expiry_secs = *session_expiry_interval_secs;
                 }
                 let cause = match reason {
                     DisconnectReason::NormalDisconnection => protocol::Cause::Normal,
@@ -600,7 +603,7 @@ impl Shard {
         if to.room(id, 0) == Room::Over
             && let Some(client) = self.clients.get_mut(id)
         {
-            client.untaken_answer_bytes += bytes;
+            client.make_aside().untaken_answer_bytes += bytes;
         }
     }
 
@@ -612,7 +615,7 @@ impl Shard {
             return;
         }
         client.due_ms = None;
-        if client.ends_ms.is_some_and(|ends| ends <= now.monotonic_ms) {
+        if client.ends_ms().is_some_and(|ends| ends <= now.monotonic_ms) {
             let why = "a message could not be stored";
             return self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
         }
@@ -645,7 +648,7 @@ impl Shard {
     /// armed again, and what a connection that is gone has left in the wheel is gone soon too.
     pub(crate) fn arm(&mut self, id: ConnectionId, now: Now) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let at = [client.session.poll_timeout(&self.settings), client.ends_ms].into_iter().flatten().min();
+        let at = [client.session.poll_timeout(&self.settings), client.ends_ms()].into_iter().flatten().min();
         let Some(at) = at else { return };
         let at = at.min(now.monotonic_ms + ARMED_AHEAD_MS_MAX);
         if client.due_ms.is_none_or(|due| at < due) {

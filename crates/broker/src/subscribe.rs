@@ -427,7 +427,7 @@ impl Shard {
     fn record(&mut self, id: ConnectionId, answer: Option<Recording>) {
         if let (Some(client), Some(answer)) = (self.clients.get_mut(id), answer) {
             self.tally.add(Purpose::Subscriptions, answer.size_bytes());
-            client.recording.get_or_insert_default().push(answer);
+            client.make_aside().recording.get_or_insert_default().push(answer);
         }
     }
 
@@ -445,12 +445,12 @@ impl Shard {
             self.write_changes(to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
-        let Some(recording) = client.recording.as_mut() else { return };
+        let Some(recording) = client.aside_mut().and_then(|aside| aside.recording.as_mut()) else { return };
         let Some(mut answer) = recording.take(packet_id) else { return };
         self.tally.sub(Purpose::Subscriptions, answer.size_bytes());
         refused.iter().for_each(|(_, filter)| recording.deny(filter));
         if recording.is_empty() {
-            client.recording = None;
+            client.make_aside().recording = None;
         }
         if let Reasons::Subscribe(_) = &answer.answer {
             let mut bytes = 0;
@@ -464,7 +464,8 @@ impl Shard {
             answer.answer.refuse(reason);
         }
         // Another answer that waits may be one to the same filter, and then it counts.
-        let is_last_answer = client.recording.is_none();
+        let is_last_answer = client.aside().recording.is_none();
+        client.tidy();
         let mut ended = Vec::new();
         if let Reasons::Subscribe(reasons) = &mut answer.answer {
             self.counters.refused_subscriptions.add(refused.len() as u64);
@@ -505,7 +506,7 @@ impl Shard {
             return self.acknowledge_changes(id, packet_id, &reasons, to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
-        if let Some(request) = &mut client.request {
+        if let Some(request) = client.aside_mut().and_then(|aside| aside.request.as_mut()) {
             request.answered.append(answer);
             self.changes.line.push_back(id);
         }
@@ -604,7 +605,7 @@ impl Shard {
             }
         }
         // That there is no such subscription may be because an UNSUBSCRIBE before has ended it, which is not recorded yet.
-        let is_recording = self.clients.get(id).is_some_and(|client| client.recording.is_some());
+        let is_recording = self.clients.get(id).is_some_and(|client| client.aside().recording.is_some());
         let packet_id = part.packet_id;
         let mut answer = Some(Recording { part, answer: Reasons::Unsubscribe(reasons), places, shared });
         if !recorded.is_empty() || is_recording {
