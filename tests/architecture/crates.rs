@@ -53,7 +53,12 @@ const RULES: &[Rule] = &[
     pure("session", Layer::Core, &["topic", "wire", "base"], &["foldhash", "hashbrown", "thin-vec"]),
     // What shards and the ledger tell each other.
     pure("protocol", Layer::Core, &["wire", "base", "index"], &[]),
-    pure("auth", Layer::Core, &["topic"], &["argon2", "pbkdf2", "jsonwebtoken", "hmac", "sha2", "subtle"]),
+    pure(
+        "auth",
+        Layer::Core,
+        &["topic"],
+        &["argon2", "base64", "pbkdf2", "jsonwebtoken", "hmac", "sha2", "subtle"],
+    ),
     pure(
         "ledger",
         Layer::Core,

@@ -23,11 +23,12 @@ use crate::tree::{BUILD_SECS_MAX, Ran, Test, Tree};
 
 /// Crates, each with the crates whose tests exercise it. Its own tests run first, and the others only if those
 /// pass.
-const CRATES: [(&str, &[&str]); 9] = [
+const CRATES: [(&str, &[&str]); 10] = [
     ("topic", &["topic", "wire", "index", "session"]),
     ("wire", &["wire", "session", "client"]),
     ("base", &["base", "index", "session", "ledger", "broker"]),
     ("index", &["index", "ledger", "broker"]),
+    ("auth", &["auth", "broker"]),
     ("session", &["session", "ledger", "broker", "client"]),
     ("protocol", &["turn", "ledger", "broker"]),
     ("ledger", &["ledger", "broker"]),

@@ -1,0 +1,36 @@
+//! Identities and rules of a broker: the names that clients prove, and the topics that they may use.
+//!
+//! The crate has no files, threads, clock or random numbers. A caller reads files and gives their text, draws salts, and
+//! chooses the thread on which a [`PasswordCheck`] runs, because a check of a password takes milliseconds on purpose.
+//!
+//! [`Access`] is the state of all files at one time. A changed file makes a new [`Access`], and the old one stays as it is.
+//!
+//! ```
+//! use auth::{Access, Action, Client, Permissions};
+//! use topic::topic;
+//!
+//! let permissions = Permissions::of_mosquitto("user frog\ntopic write pond/frog\npattern read pond/%u/#\n")?;
+//! let access = Access::new(None, Some(permissions));
+//! let frog = Client { user: Some("frog"), client_id: "f1" };
+//! assert!(access.allows(frog, topic!("pond/frog"), Action::Publish));
+//! assert!(access.allows(frog, topic!("pond/frog/depth"), Action::Receive));
+//! assert!(!access.allows(frog, topic!("pond/toad"), Action::Publish));
+//! # Ok::<(), auth::AclError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod acl;
+mod file;
+mod password;
+mod permissions;
+mod tree;
+mod users;
+
+pub use access::{Access, Admission, Identity, Login, Refusal};
+pub use acl::{AclError, AclProblem};
+pub use file::{NameError, PasswordFile};
+pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme};
+pub use permissions::{Action, Client, Decision, Permissions, Reason, Rule};
+pub use users::{PasswordCheck, UserProblem, Users, UsersError};

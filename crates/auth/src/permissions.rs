@@ -1,0 +1,112 @@
+//! Rules about topics, compiled for decisions.
+
+use std::collections::HashMap;
+
+use topic::TopicName;
+
+use crate::tree::{Line, Marks, Tree};
+
+/// A client, as rules know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client<'a> {
+    /// The user name; `None` if the client has not given one.
+    pub user: Option<&'a str>,
+    /// The client identifier, also if the broker has assigned it.
+    pub client_id: &'a str,
+}
+
+/// The use of a topic that a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// The client publishes to the topic, or its will does.
+    Publish,
+    /// The client gets a message that was published to the topic.
+    Receive,
+}
+
+/// A decision, with the reason for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether the client may.
+    pub is_allowed: bool,
+    /// The reason for the decision.
+    pub reason: Reason,
+}
+
+/// The reason for a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// There are no rules, so everything is allowed.
+    NoRules,
+    /// A rule matches and decides.
+    Rule(Rule),
+    /// No rule matches, so nothing is allowed.
+    NoMatch,
+    /// No rule of the user matches. A name with `+` or `#` is refused by all patterns.
+    WildcardInName,
+}
+
+/// The place of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// The number of its line, from 1.
+    pub line: u32,
+    /// Whether it is a pattern, which counts for every client.
+    pub is_pattern: bool,
+}
+
+/// All rules of a list.
+///
+/// The rules of a client's user decide before patterns. In each of the two, a rule that denies decides before rules that
+/// allow. Without a rule that matches, nothing is allowed.
+#[derive(Debug, Default)]
+pub struct Permissions {
+    pub(crate) anonymous: Tree,
+    pub(crate) users: HashMap<Box<str>, Tree>,
+    pub(crate) patterns: Tree,
+}
+
+impl Permissions {
+    /// Whether a client may use a topic.
+    #[must_use]
+    pub fn allows(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> bool {
+        self.decide(client, topic, action).is_allowed
+    }
+
+    /// Whether a client may use a topic, and the rule that decides. The cost is one walk over the levels of the topic, or two
+    /// if there are patterns.
+    #[must_use]
+    pub fn decide(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> Decision {
+        let own = match client.user {
+            None => Some(&self.anonymous),
+            Some(user) => self.users.get(user),
+        };
+        let marks = own.map_or_else(Marks::default, |tree| tree.walk(topic, client));
+        if let Some(decision) = decision(&marks, action, false) {
+            return decision;
+        }
+        let denied = |reason| Decision { is_allowed: false, reason };
+        if self.patterns.is_empty() {
+            return denied(Reason::NoMatch);
+        }
+        let has_wildcard = |name: &str| name.contains(['+', '#']);
+        if client.user.is_some_and(has_wildcard) || has_wildcard(client.client_id) {
+            return denied(Reason::WildcardInName);
+        }
+        decision(&self.patterns.walk(topic, client), action, true).unwrap_or(denied(Reason::NoMatch))
+    }
+}
+
+/// The decision of rules that match, if one of them decides.
+fn decision(marks: &Marks, action: Action, is_pattern: bool) -> Option<Decision> {
+    let rule = |line: Line| Reason::Rule(Rule { line: line.get(), is_pattern });
+    let allowing = match action {
+        Action::Publish => marks.write,
+        Action::Receive => marks.read,
+    };
+    match (marks.deny, allowing) {
+        (Some(line), _) => Some(Decision { is_allowed: false, reason: rule(line) }),
+        (None, Some(line)) => Some(Decision { is_allowed: true, reason: rule(line) }),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,256 @@
+//! Rules of one owner, compiled to a tree of topic levels.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use topic::TopicName;
+
+use crate::permissions::Client;
+
+/// The line of a rule in its file, from 1.
+pub(crate) type Line = NonZeroU32;
+
+/// The kind of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grant {
+    Read,
+    Write,
+    ReadWrite,
+    Deny,
+}
+
+/// The first line of each kind among rules that match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    pub(crate) deny: Option<Line>,
+    pub(crate) read: Option<Line>,
+    pub(crate) write: Option<Line>,
+}
+
+impl Marks {
+    fn set(&mut self, grant: Grant, line: Line) {
+        let of = match grant {
+            Grant::Deny => Self { deny: Some(line), ..Self::default() },
+            Grant::Read => Self { read: Some(line), ..Self::default() },
+            Grant::Write => Self { write: Some(line), ..Self::default() },
+            Grant::ReadWrite => Self { read: Some(line), write: Some(line), deny: None },
+        };
+        self.add(&of);
+    }
+
+    fn add(&mut self, other: &Self) {
+        let first = |a: Option<Line>, b: Option<Line>| [a, b].into_iter().flatten().min();
+        self.deny = first(self.deny, other.deny);
+        self.read = first(self.read, other.read);
+        self.write = first(self.write, other.write);
+    }
+}
+
+/// A level of a pattern in which `%c` or `%u` stands.
+#[derive(Debug, PartialEq, Eq)]
+struct Template(Box<[Part]>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    Text(Box<str>),
+    ClientId,
+    UserName,
+}
+
+impl Template {
+    /// The template of a level, if there is a `%c` or `%u` in it.
+    fn parse(level: &str) -> Option<Self> {
+        let (mut parts, mut rest) = (Vec::new(), level);
+        let mut has_name = false;
+        while let Some(at) = ["%c", "%u"].iter().filter_map(|name| rest.find(name)).min() {
+            if at > 0 {
+                parts.push(Part::Text(rest[..at].into()));
+            }
+            parts.push(if rest[at..].starts_with("%c") { Part::ClientId } else { Part::UserName });
+            rest = &rest[at + 2..];
+            has_name = true;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.into()));
+        }
+        has_name.then(|| Self(parts.into()))
+    }
+
+    /// Whether a level of a topic is this one with the client's names in place. An empty name fits nowhere.
+    fn matches(&self, level: &str, client: Client<'_>) -> bool {
+        let rest = self.0.iter().try_fold(level, |rest, part| match part {
+            Part::Text(text) => rest.strip_prefix(&**text),
+            Part::ClientId => rest.strip_prefix(client.client_id).filter(|_| !client.client_id.is_empty()),
+            Part::UserName => rest.strip_prefix(client.user.filter(|user| !user.is_empty())?),
+        });
+        rest == Some("")
+    }
+}
+
+/// A node: the levels of filters up to here are the same.
+#[derive(Debug, Default)]
+struct Node {
+    /// Nodes behind a level with this text.
+    literals: BTreeMap<Box<str>, usize>,
+    /// The node behind `+`.
+    any: Option<usize>,
+    /// Nodes behind levels with names.
+    templates: Vec<(Template, usize)>,
+    /// Rules whose filter ends here.
+    here: Marks,
+    /// Rules whose filter ends here with `#`.
+    below: Marks,
+}
+
+/// Rules of one owner.
+///
+/// A walk visits, for each level of a topic, the nodes whose filters match the topic up to this level. There are at most two
+/// to the power of the level, plus those of templates, and never more than the tree has at this depth. The number of rules
+/// that do not match does not count, apart from the depth of a search tree.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    nodes: Vec<Node>,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self { nodes: vec![Node::default()] }
+    }
+}
+
+impl Tree {
+    /// Whether there are no rules.
+    pub(crate) fn is_empty(&self) -> bool {
+        let [root] = &self.nodes[..] else { return false };
+        root.below == Marks::default()
+    }
+
+    /// Adds a rule. The wildcards of the filter are in valid places. With `has_names`, `%c` and `%u` stand for names.
+    pub(crate) fn add(&mut self, filter: &str, has_names: bool, grant: Grant, line: Line) {
+        let mut at = 0;
+        for level in filter.split('/') {
+            if level == "#" {
+                return self.nodes[at].below.set(grant, line);
+            }
+            at = self.step(at, level, has_names);
+        }
+        self.nodes[at].here.set(grant, line);
+    }
+
+    /// The node behind a level, which is made if there is none.
+    fn step(&mut self, at: usize, level: &str, has_names: bool) -> usize {
+        let next = self.nodes.len();
+        let node = &mut self.nodes[at];
+        let template = if has_names { Template::parse(level) } else { None };
+        let found = match template {
+            Some(template) => match node.templates.iter().find(|(known, _)| *known == template) {
+                Some((_, found)) => *found,
+                None => {
+                    node.templates.push((template, next));
+                    next
+                }
+            },
+            None if level == "+" => *node.any.get_or_insert(next),
+            None => match node.literals.get(level) {
+                Some(found) => *found,
+                None => {
+                    node.literals.insert(level.into(), next);
+                    next
+                }
+            },
+        };
+        if found == next {
+            self.nodes.push(Node::default());
+        }
+        found
+    }
+
+    /// The first line of each kind among the rules that match.
+    pub(crate) fn walk(&self, topic: TopicName<'_>, client: Client<'_>) -> Marks {
+        let mut marks = Marks::default();
+        let (mut nodes, mut next) = (vec![0], Vec::new());
+        for (number, level) in topic.levels().enumerate() {
+            // A wildcard in the first level does not match a topic that begins with `$` [MQTT-4.7.2-1].
+            let is_hidden = number == 0 && level.starts_with('$');
+            for node in nodes.drain(..).map(|at: usize| &self.nodes[at]) {
+                count_visit();
+                if !is_hidden {
+                    marks.add(&node.below);
+                    next.extend(node.any);
+                }
+                next.extend(node.literals.get(level));
+                let templates = node.templates.iter().filter(|(template, _)| template.matches(level, client));
+                next.extend(templates.map(|(_, next)| *next));
+            }
+            if next.is_empty() {
+                return marks;
+            }
+            std::mem::swap(&mut nodes, &mut next);
+        }
+        for at in nodes {
+            marks.add(&self.nodes[at].here);
+            marks.add(&self.nodes[at].below);
+        }
+        marks
+    }
+}
+
+/// A walk has come to a node: tests count that.
+fn count_visit() {
+    #[cfg(test)]
+    tests::VISITS.with(|visits| visits.set(visits.get() + 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        pub(super) static VISITS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    const FROG: Client<'_> = Client { user: Some("frog"), client_id: "f1" };
+
+    fn tree(filters: impl IntoIterator<Item = String>, has_names: bool) -> Tree {
+        let mut tree = Tree::default();
+        for (filter, line) in filters.into_iter().zip(1..) {
+            tree.add(&filter, has_names, Grant::Read, Line::new(line).expect("not 0"));
+        }
+        tree
+    }
+
+    fn visits(tree: &Tree, topic: &str) -> usize {
+        let before = VISITS.get();
+        let marks = tree.walk(TopicName::new(topic).expect("a topic"), FROG);
+        assert_ne!(marks, Marks::default(), "a rule matches");
+        VISITS.get() - before
+    }
+
+    #[test]
+    fn a_walk_costs_the_same_however_many_rules_do_not_match() {
+        for rules in [1, 100_000] {
+            let filters = (0..rules).map(|rule| format!("pond/{rule}/depth/#"));
+            assert_eq!(visits(&tree(filters, false), "pond/0/depth/now"), 4, "{rules} rules");
+            let filters = (0..rules).map(|rule| format!("pond/%c/{rule}"));
+            assert_eq!(visits(&tree(filters, true), "pond/f1/0"), 3, "{rules} patterns");
+        }
+    }
+
+    #[test]
+    fn names_stand_for_themselves_only() {
+        let matches =
+            |level: &str, text: &str| Template::parse(level).expect("it has a name").matches(text, FROG);
+        assert!(matches("%c", "f1") && matches("a-%c-b", "a-f1-b") && matches("%u%c", "frogf1"));
+        assert!(matches("%%u", "%frog"), "the first sign is text");
+        assert!(!matches("%c", "f2") && !matches("%c", "f1x") && !matches("a%c", "f1") && !matches("%c", ""));
+        assert_eq!(Template::parse("%d"), None);
+        let nobody = Client { user: None, client_id: "" };
+        assert!(
+            !Template::parse("%c").expect("it has a name").matches("", nobody),
+            "an empty name fits nowhere"
+        );
+        assert!(!Template::parse("%u").expect("it has a name").matches("", nobody));
+    }
+}
