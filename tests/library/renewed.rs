@@ -227,3 +227,32 @@ async fn a_certificate_that_is_revoked_is_refused_from_the_next_handshake_on() {
     server.wait_for(IN_USE, 1);
     connect().await.expect_err("it is revoked");
 }
+
+/// A client that resumes a session shows no certificate.
+#[tokio::test]
+async fn a_session_is_not_resumed_when_the_certificate_of_its_client_has_expired() {
+    let authority = authority();
+    let server = Server::start(issue(&authority, "localhost", |_| ()), |directory| {
+        replace(directory, "ca.pem", &authority.pem());
+        let ca = directory.join("ca.pem");
+        format!("tls_client_certificate = \"required\"\ntls_client_ca = {ca:?}\n")
+    });
+    let expiry = SystemTime::now() + Duration::from_secs(3);
+    let soon = |params: &mut CertificateParams| params.not_after = expiry.into();
+    let [certificate, key] = issue(&authority, "frog", soon);
+    let tls = trusting(&authority).client_certificate_pem(certificate, key);
+    // Clients of one endpoint share its sessions.
+    let resuming = server.endpoint(&tls);
+    let connect = |endpoint: Endpoint| Client::connect_to(endpoint, Options::new(Version::V5));
+    for _ in 0..2 {
+        let client = connect(resuming.clone()).await.expect("it is valid");
+        client.disconnect().await.expect("it is connected");
+    }
+    // A certificate names whole seconds, and is valid in the last of them.
+    let over = expiry + Duration::from_secs(1);
+    until("the certificate expires", || (SystemTime::now() > over).then_some(()));
+    connect(server.endpoint(&tls)).await.expect_err("it has expired");
+    server.wait_for("certificate expired", 1);
+    connect(resuming).await.expect_err("it has expired");
+    server.wait_for("certificate expired", 2);
+}

@@ -10,12 +10,15 @@ mod version1;
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::time::Duration;
 
+use rustls::pki_types::UnixTime;
 use rustls::server::ServerConnectionData;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
+use rustls::{CertificateError, HandshakeKind};
 use turn::{Received, Stream};
 
 pub use self::settings::{Authorities, ClientCertificates, Current, Identity, Settings, SettingsError};
@@ -109,8 +112,13 @@ impl<S: Stream> Tls<S> {
         records[..before].copy_from_slice(&self.received);
         let mut sink = Sink { buffer, count: 0, rest: &mut self.decrypted };
         let session = self.session.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let was_handshaking = session.is_handshaking();
         let result = pump(session, records, &mut self.unsent, &mut sink);
         let count = sink.count;
+        if was_handshaking && let Some(error) = expired_since(session, UnixTime::now()) {
+            // Nothing that stands behind the handshake is read.
+            return Err(self.fail(error));
+        }
         let Pumped { consumed, has_ended } = match result {
             Ok(pumped) => pumped,
             Err(error) if count == 0 => return Err(self.fail(error)),
@@ -277,6 +285,20 @@ fn pump(
             return Ok(Pumped { consumed, has_ended });
         }
     }
+}
+
+/// The error of a session that was resumed after the certificate of its client had expired. A client that resumes a session
+/// shows no certificate, and none is verified.
+fn expired_since(session: &UnbufferedServerConnection, now: UnixTime) -> Option<rustls::Error> {
+    if session.is_handshaking() || session.handshake_kind() != Some(HandshakeKind::Resumed) {
+        return None;
+    }
+    let certificate = session.peer_certificates()?.first()?;
+    // It was verified in the first handshake, and is well-formed.
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let not_after_unix_secs = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+    let not_after = UnixTime::since_unix_epoch(Duration::from_secs(not_after_unix_secs));
+    (now > not_after).then(|| CertificateError::ExpiredContext { time: now, not_after }.into())
 }
 
 /// Appends one encoded record to `unsent`.
