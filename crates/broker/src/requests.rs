@@ -17,7 +17,7 @@ use crate::{Effects, Room, Shard};
 
 /// Units of work that a turn does for packets that have just been read, and again for packets that wait in line. A
 /// filter takes about three microseconds, with its place in the index and its cursor over retained messages.
-pub(crate) const UNITS_PER_TURN: usize = 256;
+pub(crate) const UNITS_PER_TURN: usize = 128;
 /// Units that one packet gets before it is the next one's turn.
 const UNITS_PER_PART: usize = 64;
 /// A filter is one unit, and one more for each so many bytes.

@@ -23,7 +23,7 @@ use crate::{Effects, Notice, Shard};
 
 /// Maximum number of units that a turn frees of clients that are gone: filters, which are taken out of the index, and
 /// walks through retained messages.
-const FORGOTTEN_PER_TURN: usize = 256;
+const FORGOTTEN_PER_TURN: usize = 128;
 /// Maximum number of cursors that wait to be opened by the ledger. With as many, no filters are taken in: commands of other
 /// clients would wait behind them.
 const OPENING_MAX: usize = 1_000;

@@ -27,7 +27,9 @@ const BULK_PER_TURN: usize = 32;
 const VISIT_BYTES: usize = 256 * 1024;
 /// Maximum bytes of large outputs that a turn writes. The kernel copies them during the call, which takes one or two
 /// milliseconds for a mebibyte, and all other clients wait meanwhile.
-const LARGE_BYTES_PER_TURN: usize = 512 * 1024;
+const LARGE_BYTES_PER_TURN: usize = 256 * 1024;
+/// Maximum bytes that are written to a connection whose output is huge before the next one is served.
+const HUGE_VISIT_BYTES: usize = 128 * 1024;
 /// Maximum bytes of other outputs that a turn writes directly: a turn reads about 1 MiB, for up to eight receivers. Beyond
 /// that an output is large, unless it is small.
 const DIRECT_BYTES_PER_TURN: usize = 8 * 1024 * 1024;
@@ -183,8 +185,10 @@ impl<H: Host> Io<H> {
             // It may have become longer. A huge one stays huge, or all would be large for their last parts.
             connection.length = connection.length.max(Length::in_parts(connection.waiting_bytes()));
         }
-        let written = self.write(id, VISIT_BYTES);
-        if written >= VISIT_BYTES
+        let is_huge = self.connections.get(id).is_some_and(|connection| connection.length == Length::Huge);
+        let bytes_max = if is_huge { HUGE_VISIT_BYTES } else { VISIT_BYTES };
+        let written = self.write(id, bytes_max);
+        if written >= bytes_max
             && let Some(connection) =
                 self.connections.get(id).filter(|found| found.length.is_in_parts() && !found.blocked)
         {

@@ -35,13 +35,14 @@ impl Length {
 pub(crate) struct InParts {
     large: VecDeque<ConnectionId>,
     huge: VecDeque<ConnectionId>,
+    /// From one turn of the shard to the next, because a turn may visit one output only.
+    is_turn_of_huge: bool,
 }
 
 /// Outputs that one turn may still visit.
 pub(crate) struct Share {
     large: usize,
     huge: usize,
-    is_turn_of_huge: bool,
 }
 
 impl InParts {
@@ -58,13 +59,13 @@ impl InParts {
 
     /// The outputs that one turn may visit: each that stands in a queue now, once.
     pub(crate) fn share(&self) -> Share {
-        Share { large: self.large.len(), huge: self.huge.len(), is_turn_of_huge: false }
+        Share { large: self.large.len(), huge: self.huge.len() }
     }
 
-    /// The next output to be visited. The queues take turns, and the large outputs begin.
+    /// The next output to be visited. The queues take turns.
     pub(crate) fn next(&mut self, share: &mut Share) -> Option<ConnectionId> {
-        let is_huge = if share.is_turn_of_huge { share.huge > 0 } else { share.large == 0 };
-        share.is_turn_of_huge = !is_huge;
+        let is_huge = if self.is_turn_of_huge { share.huge > 0 } else { share.large == 0 };
+        self.is_turn_of_huge = !is_huge;
         let (queue, left) =
             if is_huge { (&mut self.huge, &mut share.huge) } else { (&mut self.large, &mut share.large) };
         *left = left.checked_sub(1)?;
@@ -93,6 +94,19 @@ mod tests {
         }
         assert_eq!(visited, [10, 0, 11, 1, 2, 3]);
         assert!(!parts.is_empty());
+    }
+
+    #[test]
+    fn the_queues_take_turns_although_a_turn_of_the_shard_visits_one_output_only() {
+        let mut parts = InParts::default();
+        (0..2).for_each(|slot| parts.push(connection(slot), Length::Huge));
+        (10..12).for_each(|slot| parts.push(connection(slot), Length::Large));
+        let visited: Vec<u32> = std::iter::from_fn(|| {
+            let mut share = parts.share();
+            parts.next(&mut share).map(|id| id.slot)
+        })
+        .collect();
+        assert_eq!(visited, [10, 0, 11, 1]);
     }
 
     #[test]
