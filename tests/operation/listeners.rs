@@ -7,19 +7,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use pondhawk_tests::packet::{self, Connect, Will};
 use pondhawk_tests::{Broker, Client, Options, RawClient, Version, until};
 
-use crate::brokers;
+use crate::{addresses, brokers};
 
 /// Brokers with a listener with these keys, and a second one that has none.
 fn brokers_with(keys: &str) -> impl Iterator<Item = (Broker, SocketAddr)> {
     let plain = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
     brokers(&format!("{plain}{keys}\n{plain}[sys]\ninterval = \"1 s\"\n")).map(|broker| {
-        let lines = until("both listen", || {
-            let lines = broker.log_lines("listening on ");
-            (lines.len() == 2).then_some(lines)
-        });
-        let address = lines[1].split_whitespace().nth(2).and_then(|address| address.parse().ok());
-        let address = address.expect("a line names an address");
-        (broker, address)
+        let [_, elsewhere] = addresses(&broker);
+        (broker, elsewhere)
     })
 }
 

@@ -4,18 +4,30 @@ mod descriptors;
 mod limits;
 mod listeners;
 mod log;
+mod mounted;
 mod passed;
 mod pause;
 mod stop;
 mod sys;
 mod version1;
 
-use pondhawk_tests::{Broker, Options};
+use std::net::SocketAddr;
+
+use pondhawk_tests::{Broker, Options, until};
 
 /// A new broker with these settings, with one shard and with four.
 fn brokers(settings: &str) -> impl Iterator<Item = Broker> + use<> {
     let settings = settings.to_owned();
     [1, 4].into_iter().map(move |shards| {
         Broker::start(&Options { shards, settings: settings.clone(), ..Options::default() })
+    })
+}
+
+/// The addresses of a broker with so many listeners, in their order.
+fn addresses<const COUNT: usize>(broker: &Broker) -> [SocketAddr; COUNT] {
+    let lines = until("all listen", || broker.log_lines("listening on ").try_into().ok());
+    <[String; COUNT]>::map(lines, |line| {
+        let address = line.split_whitespace().nth(2).and_then(|address| address.parse().ok());
+        address.expect("the line names an address")
     })
 }

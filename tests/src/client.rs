@@ -1,9 +1,11 @@
 //! A client that the broker has accepted.
 
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 
 use crate::conversation::{Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL};
-use crate::{Broker, RawClient, Version, packet};
+use crate::packet::{self, Connect};
+use crate::{Broker, RawClient, Version};
 
 /// A connection with an accepted CONNECT. Through [`RawClient`] the client can still send any bytes.
 #[derive(Debug)]
@@ -15,6 +17,18 @@ pub struct Client {
 impl Client {
     pub(crate) fn new(raw: RawClient, version: Version) -> Self {
         Self { raw, version }
+    }
+
+    /// Connects to any listener with this CONNECT.
+    ///
+    /// # Panics
+    /// If the broker refuses.
+    pub fn connect(address: SocketAddr, connect: &Connect<'_>) -> Self {
+        let mut raw = RawClient::connect(address);
+        raw.send(&connect.bytes());
+        let answer = raw.read_packet();
+        assert!(packet::is_accepted(&answer), "refused: {answer:02x?}");
+        Self::new(raw, connect.version)
     }
 
     /// The version of MQTT in the client's CONNECT.

@@ -10,6 +10,7 @@ use session::Session;
 use wire::PacketId;
 
 use crate::filters::{Filters, Shapes};
+use crate::mount::MountNumber;
 use crate::pressure::Blocker;
 use crate::publish::Route;
 use crate::requests::Request;
@@ -22,6 +23,8 @@ pub(crate) struct Client {
     pub(crate) session: Session<Tag>,
     /// What its answers wait for that promise something.
     pub(crate) durability: Durability,
+    /// The mount point of its listener, if there is one.
+    pub(crate) mount: Option<MountNumber>,
     /// CONNACK has said that it is let in.
     pub(crate) is_in: bool,
     /// Its session has subscriptions that go on with what is retained, and the ledger tells of them bit by bit: what stands
@@ -140,6 +143,7 @@ impl Client {
         Self {
             session,
             durability,
+            mount: None,
             is_in: false,
             is_resuming: false,
             subscriber: None,

@@ -6,11 +6,12 @@ use base::{Budget, ConnectionId, Identifiers, Interest, Level, Message, Now, Sub
 use index::Target;
 use protocol::Command;
 use session::{Wait, Waiting};
-use wire::{DisconnectReason, Publish, Qos, SubscriptionIdentifiers, numbered_packets};
+use wire::{DisconnectReason, Publish, PublishTopic, Qos, SubscriptionIdentifiers, numbered_packets};
 
 use crate::client::{Client, Tag};
 use crate::effects::Outside;
 use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
+use crate::mount::shortened;
 use crate::retained::Arrival;
 use crate::{Effects, Flush, Room, Run, Shard};
 
@@ -109,8 +110,9 @@ impl Shard {
                 message.retain() && target.retain_as_published
             }
         };
+        let cut = self.mounts.of(client).map_or(0, |mount| mount.cut_of(source));
         Some(Receiver {
-            shape: Shape { is_5, retain, qos: source.qos().min(target.qos) },
+            shape: Shape { is_5, retain, qos: source.qos().min(target.qos), cut },
             bytes_max: client.session.packet_bytes_max(),
             publishes: client.route.is_some(),
             uses_aliases: client.session.uses_aliases(),
@@ -370,14 +372,18 @@ impl Shard {
         };
         let bytes_max = client.session.packet_bytes_max();
         let identifiers = as_identifiers(&waiting.identifiers);
+        let whole = waiting.message.topic();
+        let cut = self.mounts.of(client).map_or(0, |mount| mount.cut(whole.as_str().as_bytes()));
+        let topic = shortened(whole, cut);
         let mut publish = waiting.message.publish(now);
+        publish.topic = PublishTopic::Name(topic);
         publish.delivery = delivery;
         publish.retain = waiting.retain;
         if version.is_5() {
             publish.subscription_identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
         }
         if uses_aliases && publish.encoded_len(version).is_ok_and(|len| len + ALIAS_BYTES <= bytes_max) {
-            publish.topic = client.session.outgoing_topic(waiting.message.topic());
+            publish.topic = client.session.outgoing_topic(topic);
         }
         self.scratch.clear();
         if publish.encode(version, &mut self.scratch).is_err() {
@@ -432,12 +438,13 @@ impl Shard {
         let Some(version) = client.session.version() else { return };
         let qos = message.qos().min(interest.qos());
         let identifiers: Identifiers = interest.identifier().into_iter().collect();
-        let shape = Shape { is_5: version.is_5(), retain: true, qos };
+        let source = Source::Message { message: &message, stored: true };
+        let cut = self.mounts.of(client).map_or(0, |mount| mount.cut_of(source));
+        let shape = Shape { is_5: version.is_5(), retain: true, qos, cut };
         let numbers = as_identifiers(&identifiers);
         let numbers = SubscriptionIdentifiers::from(numbers.as_slice());
         let buffer = &mut self.buffers.single;
         buffer.clear();
-        let source = Source::Message { message: &message, stored: true };
         let made = source.encode(shape, numbers, client.session.packet_bytes_max(), now, buffer);
         self.counters.routed.add(1);
         if made.count == 0 {
@@ -458,13 +465,14 @@ impl Shard {
         let now = to.now;
         let Some(client) = self.clients.get(connection) else { return };
         let Some(version) = client.session.version() else { return };
-        let shape = Shape { is_5: version.is_5(), retain: true, qos: Qos::AtMostOnce };
+        let source = Source::Message { message, stored: true };
+        let cut = self.mounts.of(client).map_or(0, |mount| mount.cut_of(source));
+        let shape = Shape { is_5: version.is_5(), retain: true, qos: Qos::AtMostOnce, cut };
         let identifiers = as_identifiers(interest.identifier().as_slice());
         let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());
         let bytes_max = client.session.packet_bytes_max();
         let buffer = &mut self.buffers.single;
         buffer.clear();
-        let source = Source::Message { message, stored: true };
         let made = source.encode(shape, identifiers, bytes_max, now, buffer);
         self.counters.routed.add(1);
         let room = to.publish(connection, buffer, Flush::Direct);

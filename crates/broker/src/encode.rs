@@ -14,6 +14,7 @@ use wire::{
 
 use crate::client::Tag;
 use crate::effects::Outside;
+use crate::mount::shortened;
 use crate::{Effects, Flush, Room, Run};
 
 /// Flags in the first byte of a PUBLISH (MQTT 5.0, 3.3.1).
@@ -50,6 +51,8 @@ pub(crate) struct Shape {
     pub(crate) is_5: bool,
     pub(crate) retain: bool,
     pub(crate) qos: Qos,
+    /// The length of the beginning of the topic that they are not told, in bytes.
+    pub(crate) cut: u16,
 }
 
 impl Shape {
@@ -66,7 +69,11 @@ impl Shape {
             Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup: false },
             Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup: false },
         };
-        Publish { delivery, retain: self.retain, subscription_identifiers, ..*publish }
+        let topic = match publish.topic {
+            PublishTopic::Name(name) => PublishTopic::Name(shortened(name, self.cut)),
+            other => other,
+        };
+        Publish { topic, delivery, retain: self.retain, subscription_identifiers, ..*publish }
     }
 }
 
@@ -536,7 +543,8 @@ impl<'a> Source<'a> {
                 if run.version.is_5() == shape.is_5
                     && run.qos == Qos::AtMostOnce
                     && shape.qos == Qos::AtMostOnce
-                    && !shape.retain =>
+                    && !shape.retain
+                    && shape.cut == 0 =>
             {
                 Some(run.bytes)
             }
@@ -549,7 +557,8 @@ impl<'a> Source<'a> {
         matches!(self, Self::Run(run) if run.version.is_5() == shape.is_5
             && run.qos == shape.qos
             && run.qos > Qos::AtMostOnce
-            && !shape.retain)
+            && !shape.retain
+            && shape.cut == 0)
     }
 
     /// Appends the packets of a shape that are not larger than `bytes_max`.

@@ -17,6 +17,7 @@ mod encode;
 mod ending;
 mod filters;
 mod flow;
+mod mount;
 mod pressure;
 mod publish;
 mod relief;
@@ -29,5 +30,6 @@ mod wheel;
 
 pub use counters::{Counter, Counters, Totals};
 pub use effects::{Effects, Flush, Mail, Notice, Room, Run};
+pub use mount::Mount;
 pub use shard::{Admission, Cause, Peers, Shard};
 pub use sys::Facts;

@@ -210,13 +210,20 @@ impl Shard {
         let is_tight = if is_kept { budget.is_tight_to_keep() } else { budget.is_tight() }
             || budget.has_share_of_subscriptions(client.subscription_bytes);
         let version = client.session.version();
-        let offered = client.session.offered(&self.settings);
+        let (offered, mount) = (client.session.offered(&self.settings), self.mounts.of(client).cloned());
         let mut asked = Vec::new();
         while *left > 0
             && let Some(subscription) = items.next()
         {
             *left = left.saturating_sub(units_of(subscription.filter()));
-            let filter = accept(&subscription, identifier.is_some(), version, (&self.settings, offered));
+            let mut whole = String::new();
+            let filter = subscription.filter().map_err(|_| SubAckReason::TopicFilterInvalid);
+            let filter = filter.and_then(|filter| match &mount {
+                None => Ok(filter),
+                Some(mount) => mount.filter(filter, &mut whole).ok_or(SubAckReason::TopicFilterInvalid),
+            });
+            let filter = filter
+                .and_then(|filter| accept(filter, identifier.is_some(), version, (&self.settings, offered)));
             let admitted = filter.and_then(|filter| self.admit(id, filter, is_tight).map(|()| filter));
             if let Ok(filter) = admitted
                 && filter.shared().is_some()
@@ -284,12 +291,17 @@ impl Shard {
         left: &mut usize,
     ) -> Vec<Option<Box<str>>> {
         let Some(client) = self.clients.get_mut(id) else { return Vec::new() };
-        let mut filters = Vec::new();
+        let (mount, mut filters) = (self.mounts.of(client).cloned(), Vec::new());
         while *left > 0
             && let Some(filter) = items.next()
         {
             *left = left.saturating_sub(units_of(filter));
-            let known = filter.ok().filter(|filter| client.filters.remove(filter.as_str()));
+            let mut whole = String::new();
+            let filter = filter.ok().and_then(|filter| match &mount {
+                None => Some(filter),
+                Some(mount) => mount.filter(filter, &mut whole),
+            });
+            let known = filter.filter(|filter| client.filters.remove(filter.as_str()));
             filters.push(known.map(|filter| {
                 client.remove_shape(self.index.deep_shape(filter));
                 let bytes = subscription_bytes(filter.as_str());

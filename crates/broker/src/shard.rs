@@ -16,6 +16,7 @@ use crate::client::{Client, Clients};
 use crate::effects::Outside;
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
+use crate::mount::{Mount, Mounts};
 use crate::pressure::Blocker;
 use crate::pressure::{JUDGE_MS, Judge, Waiting};
 use crate::relief::Relief;
@@ -67,6 +68,9 @@ pub struct Shard {
     /// Where packets are put together before they are sent.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rewritten: Vec<u8>,
+    pub(crate) mounts: Mounts,
+    /// A PUBLISH with its whole name, of a client behind a mount point.
+    pub(crate) whole: Vec<u8>,
     pub(crate) buffers: Buffers,
     wheel: Wheel<ConnectionId>,
     due: Vec<ConnectionId>,
@@ -115,18 +119,20 @@ pub(crate) enum Step {
 }
 
 /// The rules of a listener for its clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
     /// The durability that acknowledgements to them wait for.
     pub durability: Durability,
     /// The features that they are offered.
     pub terms: Terms,
+    /// The mount point of the listener, if there is one.
+    pub mount: Option<Arc<Mount>>,
 }
 
 impl From<Durability> for Admission {
-    /// Clients are offered everything.
+    /// Clients are offered everything, everywhere.
     fn from(durability: Durability) -> Self {
-        Self { durability, terms: Terms::default() }
+        Self { durability, terms: Terms::default(), mount: None }
     }
 }
 
@@ -165,6 +171,8 @@ impl Shard {
             cursors: 0,
             scratch: Vec::new(),
             rewritten: Vec::new(),
+            mounts: Mounts::default(),
+            whole: Vec::new(),
             buffers: Buffers::default(),
             wheel: Wheel::new(now.monotonic_ms),
             due: Vec::new(),
@@ -182,10 +190,13 @@ impl Shard {
 
     /// A connection was accepted, on a listener that says this about its clients.
     pub fn accepted(&mut self, id: ConnectionId, admission: Admission, now: Now) {
-        let Admission { durability, terms } = admission;
+        let Admission { durability, terms, mount } = admission;
         self.counters.sockets.add(1);
         self.tally.add(Purpose::Connections, CONNECTION_BYTES);
-        self.clients.insert(id, Client::new(Session::new(now).with_terms(terms), durability));
+        let session = Session::new(now).with_terms(terms);
+        let mut client = Client::new(session, durability);
+        client.mount = mount.map(|mount| self.mounts.number(mount));
+        self.clients.insert(id, client);
         self.relief.arm(now);
         self.arm(id, now);
     }
@@ -504,8 +515,24 @@ impl Shard {
         if matches!(packet, Packet::Connect(_)) {
             self.counters.connects.add(1);
         }
+        if client.mount.is_some() {
+            return self.step_mounted(id, packet, &bytes[..len], to);
+        }
         let request = client.session.handle_packet(packet, &self.settings, now);
         self.carry_out_or_end(id, &request, (bytes, len), to)
+    }
+
+    /// Takes in one packet.
+    pub(crate) fn handle(
+        &mut self,
+        id: ConnectionId,
+        packet: &Packet<'_>,
+        bytes: &[u8],
+        to: &mut Outside<'_, impl Effects>,
+    ) -> Step {
+        let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
+        let request = client.session.handle_packet(packet, &self.settings, to.now);
+        self.carry_out_or_end(id, &request, (bytes, bytes.len()), to)
     }
 
     fn carry_out_or_end(

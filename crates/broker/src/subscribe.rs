@@ -665,12 +665,11 @@ pub(crate) fn grant(
 
 /// The filter, if this server takes it on the terms of this connection.
 pub(crate) fn accept<'a>(
-    subscription: &Subscription<'a>,
+    filter: TopicFilter<'a>,
     has_identifier: bool,
     version: Option<Version>,
     (settings, offered): (&Settings, Terms),
 ) -> Result<TopicFilter<'a>, SubAckReason> {
-    let filter = subscription.filter().map_err(|_| SubAckReason::TopicFilterInvalid)?;
     let version = version.unwrap_or(Version::V3_1_1);
     let refusal = settings.refusal(filter, has_identifier, version);
     refusal.or_else(|| offered.refusal(filter, version)).map_or(Ok(filter), Err)

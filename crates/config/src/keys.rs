@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use crate::address::ListenAddress;
 use crate::kind::{
-    Absent, Address, Choice, Count, Interface, KeyOf, ListOf, Mode, Network, OrOff, Origin, OwnerIds, Path,
-    Size, Switch, Time, UrlPath, Words,
+    Absent, Address, Choice, Count, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff, Origin,
+    OwnerIds, Path, Size, Switch, Time, UrlPath, Words,
 };
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
@@ -145,6 +145,9 @@ keys! {
         /// Whether clients may subscribe here to filters with wildcards. Such a subscription is refused, with reason code 0xA2 in
         /// MQTT 5.0.
         wildcard_subscriptions_available: bool { kind: Switch, default: true }
+        /// The beginning of the topics that clients can reach here, such as `house/`. It stands before every topic and filter that
+        /// they send, and is cut from the topics that they get.
+        mount_point: Option<String> { kind: Absent<MountPoint>, default: None }
     }
 }
 

@@ -389,6 +389,40 @@ impl Kind for Interface {
     }
 }
 
+/// The beginning of topics, with `/` at its end, such as `house/`.
+pub(crate) struct MountPoint;
+
+/// Maximum length of the beginning of topics, in bytes.
+const MOUNT_POINT_BYTES_MAX: usize = 256;
+
+impl Kind for MountPoint {
+    type Value = String;
+    type Bound = ();
+
+    fn word() -> String {
+        "beginning of topics".to_owned()
+    }
+
+    fn expected() -> String {
+        "the beginning of topics such as \"house/\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<String, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        if !text.ends_with('/') {
+            return Err("does not end with a slash".to_owned());
+        }
+        if text.starts_with('$') || text.contains(['+', '#', '\0']) || text.len() > MOUNT_POINT_BYTES_MAX {
+            return Err("begins with `$`, or has wildcards, or more than 256 bytes".to_owned());
+        }
+        Ok(text.to_owned())
+    }
+
+    fn show(value: &String) -> String {
+        unit::quoted(value)
+    }
+}
+
 /// The permissions of a file, in octal digits such as `0660`.
 pub(crate) struct Mode;
 

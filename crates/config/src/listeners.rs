@@ -11,6 +11,9 @@ use crate::report::Problem;
 /// The port that IANA assigns to MQTT.
 const PORT: u16 = 1883;
 
+/// Maximum number of listeners. The broker keeps one byte for each connection to name its listener's mount point.
+const LISTENERS_MAX: usize = 255;
+
 /// The listeners. `loopback_by_default` says that neither file nor flags name one.
 pub(crate) struct Listeners {
     pub(crate) list: Vec<Listener>,
@@ -88,6 +91,7 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             max_qos: 2,
             retain_available: true,
             wildcard_subscriptions_available: true,
+            mount_point: None,
         };
         if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
             top.note(problem);
@@ -126,6 +130,9 @@ fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usi
         Some(span) => Problem::at(span, title),
         None => Problem::in_flags(title),
     };
+    if earlier.len() == LISTENERS_MAX {
+        return Some(place(format!("there are more than {LISTENERS_MAX} listeners")));
+    }
     if !address.is_any_port() && earlier.contains(address) {
         return Some(place(format!("there are two listeners on {address}")));
     }

@@ -233,11 +233,12 @@ fn keys_about_tls_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn keys_about_interfaces_and_ipv6_are_checked() {
+fn keys_about_interfaces_and_mount_points_are_checked() {
     let unix = "address = \"unix:@pond\"";
     let passed = "address = \"systemd:pond\"\nallow_anonymous = true";
     let (v4, v6) = ("address = \"127.0.0.1:1\"", "address = \"[::1]:1\"");
     let no_name = "`listener.interface` is no name of a network interface";
+    let no_mount = "`listener.mount_point` begins with `$`, or has wildcards, or more than 256 bytes";
     let no_choice = "the broker chooses the interface of a host and a port only";
     for (address, key, title) in [
         (v4, "interface = \"\"", no_name),
@@ -245,6 +246,10 @@ fn keys_about_interfaces_and_ipv6_are_checked() {
         (v4, "interface = \"0123456789abcdef\"", no_name),
         (unix, "interface = \"eth0\"", no_choice),
         (passed, "interface = \"eth0\"", no_choice),
+        (v4, "mount_point = \"house\"", "`listener.mount_point` does not end with a slash"),
+        (v4, "mount_point = \"$SYS/\"", no_mount),
+        (v4, "mount_point = \"a/+/\"", no_mount),
+        (v4, "mount_point = \"#/\"", no_mount),
         (unix, "ipv6_only = false", "the address is not of IPv6"),
         (v4, "ipv6_only = false", "the address is not of IPv6"),
     ] {
@@ -254,6 +259,13 @@ fn keys_about_interfaces_and_ipv6_are_checked() {
     let config = parse(&both).unwrap();
     assert!(!config.listeners[0].ipv6_only);
     assert_eq!(config.listeners[0].interface.as_deref(), Some("0123456789abcde"));
+}
+
+#[test]
+fn there_are_at_most_255_listeners() {
+    let listeners = |count| "[[listener]]\naddress = \"127.0.0.1:0\"\n".repeat(count);
+    assert_eq!(parse(&listeners(255)).unwrap().listeners.len(), 255);
+    assert_eq!(titles(&listeners(257)), ["there are more than 255 listeners"]);
 }
 
 #[test]

@@ -112,7 +112,7 @@ pub struct Server {
     _trimmer: Trimmer,
 }
 
-pub use broker::Admission;
+pub use broker::{Admission, Mount};
 
 pub use crate::listener::{Acceptor, BACKLOG, Listening, TcpOptions};
 pub use crate::rate::RateLimits;

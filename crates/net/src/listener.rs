@@ -319,7 +319,7 @@ impl Listeners {
                     Ok((socket, peer)) => {
                         let shard = switchboard.board.charge_least_loaded();
                         let stream = Layered::new(socket, Arc::clone(&listener.stack));
-                        let (admission, listener) = (listener.admission, listener.number);
+                        let (admission, listener) = (listener.admission.clone(), listener.number);
                         switchboard.board.charge_listener(listener);
                         let accepted = Accepted { stream, peer, admission, listener };
                         if shard == own {

@@ -8,7 +8,7 @@ use std::thread;
 use base::{Dispatch, Key};
 use config::{Binding, Config, Limits, Sessions, Shared, SharedKey, UnixName};
 use ledger::QueueFull;
-use net::{Acceptor, Admission, Ended, Listening, Options, RateLimits, Server, TcpOptions};
+use net::{Acceptor, Admission, Ended, Listening, Mount, Options, RateLimits, Server, TcpOptions};
 use protocol::Durability;
 use session::{Settings, Terms};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -118,7 +118,12 @@ fn listen(listener: &config::Listener, passed: &mut Passed) -> io::Result<Listen
     let proxy_from = listener.proxy_from.clone();
     let rates =
         RateLimits { total: listener.connection_rate, per_address: listener.connection_rate_per_address };
-    let admission = Admission { durability: durability(listener.durability), terms: terms(listener) };
+    let mount = listener
+        .mount_point
+        .as_deref()
+        .map(|text| Mount::new(text).map(Arc::new).expect("the configuration has looked at it"));
+    let durability = durability(listener.durability);
+    let admission = Admission { durability, terms: terms(listener), mount };
     let connections_max = listener.connections.map_or(usize::MAX, size);
     Ok(Listening { socket, admission, connections_max, stack, proxy_from, rates })
 }
