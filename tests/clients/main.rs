@@ -3,6 +3,7 @@
 
 mod mosquitto;
 mod rumqttc;
+mod secure;
 
 use std::path::Path;
 use std::process::Command;

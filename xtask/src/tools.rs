@@ -46,7 +46,8 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
         log.run(house.command("npm").args(["ci", "--no-audit", "--no-fund", "--prefix"]).arg(folder))
     })?;
     let sources = house.root().join("tests/clients/go");
-    let go = ["go.mod", "go.sum", "client.go", "main.go", "flood/main.go"].map(|file| sources.join(file));
+    let go = ["go.mod", "go.sum", "client.go", "link.go", "main.go", "flood/main.go"]
+        .map(|file| sources.join(file));
     once(&house.tools().join("go"), &go, |folder, _| {
         [("talk", "."), ("flood", "./flood")].into_iter().try_for_each(|(program, package)| {
             let mut build = house.command("go");

@@ -56,11 +56,11 @@ func connect(name string, its nature) *client {
 		Queue:                         memory.New(),
 		WillMessage:                   its.will,
 		AttemptConnection: func(ctx context.Context, _ autopaho.ClientConfig, u *url.URL) (net.Conn, error) {
-			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+			connection, err := dial(ctx, u.Host)
 			if err != nil {
 				return nil, err
 			}
-			made := &socket{TCPConn: connection.(*net.TCPConn), owner: c}
+			made := &socket{Conn: connection, owner: c}
 			c.present.Store(made)
 			return made, nil
 		},
@@ -97,7 +97,7 @@ func (s patientSession) PacketReceived(packet *packets.ControlPacket, publishes 
 
 // A socket is a connection of one client. paho.golang 0.23 locks it before it writes a packet.
 type socket struct {
-	*net.TCPConn
+	net.Conn
 	sync.Mutex
 	owner *client
 }

@@ -3,11 +3,15 @@
 'use strict';
 
 const assert = require('node:assert/strict');
+const fs = require('node:fs');
 const mqtt = require('mqtt');
 
 const [port, version, qosOfRun] = process.argv.slice(2);
 const is5 = version === '5.0';
 const QOS = Number(qosOfRun);
+// Plain TCP, unless these name another way: `tls` or `wss`, and the certificate of the authority.
+const { PONDHAWK_LINK: LINK, PONDHAWK_CA: AUTHORITY } = process.env;
+const WAY = LINK ? { protocol: LINK === 'tls' ? 'mqtts' : LINK, ca: fs.readFileSync(AUTHORITY) } : {};
 const DEADLINE_MS = 10_000;
 const SESSION_SECS = 3600;
 
@@ -49,7 +53,7 @@ class Client {
     this.incomingStore = new mqtt.Store({ clean: false });
     this.outgoingStore = new mqtt.Store({ clean: false });
     this.options = {
-      host: '127.0.0.1', port: Number(port), clientId, will,
+      ...WAY, host: '127.0.0.1', port: Number(port), clientId, will,
       protocolVersion: is5 ? 5 : 4, reconnectPeriod: 0, clean: !lasting, resubscribe: false,
       properties: is5 ? { sessionExpiryInterval: lasting ? SESSION_SECS : 0 } : undefined,
     };

@@ -1,5 +1,6 @@
 """A paho-mqtt client that keeps what happens to it until somebody asks."""
 
+import os
 import queue
 import socket
 import sys
@@ -11,6 +12,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 PORT, IS_5, QOS = int(sys.argv[1]), sys.argv[2] == "5.0", int(sys.argv[3])
+# Plain TCP, unless these name another way: `tls` or `wss`, and the certificate of the authority.
+LINK, AUTHORITY = os.environ.get("PONDHAWK_LINK", "tcp"), os.environ.get("PONDHAWK_CA")
 DEADLINE_SECS = 10
 SESSION_SECS = 3600
 
@@ -27,6 +30,7 @@ class Client:
             CallbackAPIVersion.VERSION2,
             client_id=name,
             protocol=mqtt.MQTTv5 if IS_5 else mqtt.MQTTv311,
+            transport="websockets" if LINK == "wss" else "tcp",
             reconnect_on_failure=False,
             **session,
         )
@@ -36,6 +40,8 @@ class Client:
         self.paho.on_disconnect = lambda _, __, flags, reason, more: self.answers.put(reason)
         self.paho.on_publish = lambda _, __, mid, reason, more: self.count()
         self.paho.on_message = lambda _, __, message: (self.messages.put(message), self.count())
+        if AUTHORITY:
+            self.paho.tls_set(AUTHORITY)
         if will:
             self.paho.will_set(*will)
         if IS_5:
@@ -93,7 +99,9 @@ class Client:
         self.paho.loop_stop()
 
     def cut(self):
-        self.paho.socket().shutdown(socket.SHUT_RDWR)
+        link = self.paho.socket()
+        # A WebSocket has a socket inside.
+        getattr(link, "_socket", link).shutdown(socket.SHUT_RDWR)
 
     def vanish(self):
         """The connection ends without DISCONNECT."""
