@@ -7,6 +7,7 @@ mod log;
 mod mounted;
 mod passed;
 mod pause;
+mod scan;
 mod stop;
 mod sys;
 mod version1;

@@ -28,7 +28,8 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [STEP…]    everything that CI runs, or only these steps; installs what tests need
-  docs            write the generated pages: docs/CONFIGURATION.md and docs/CONFORMANCE.md
+  docs            write the generated pages: docs/CONFIGURATION.md and docs/CONFORMANCE.md,
+                  and the table of cipher suites in docs/LISTENERS.md
   conformance     write docs/CONFORMANCE.md alone, and list the statements that no test shows
   conformance draw COUNT [SEED]
                   draw statements by lot, with the tests that are named for them
@@ -88,7 +89,9 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
     match command {
         "test" => suite::run(&house, rest, &mut report)?,
         "docs" => {
-            report.step("docs", |log| log.run(&mut suite::write_docs(&house)));
+            report.step("docs", |log| {
+                suite::write_docs(&house).into_iter().try_for_each(|mut command| log.run(&mut command))
+            });
             report.step("conformance", |log| conformance::run(&house, Aim::Write, log));
         }
         "conformance" if !rest.is_empty() => return conformance::probe(&house, rest),
