@@ -20,15 +20,21 @@ pub(crate) struct Delivery {
 impl Oracle {
     /// `sender_has_ended`: the process that has sent it is gone.
     pub(crate) fn delivered(&mut self, to: SessionNo, delivery: &Delivery, sender_has_ended: bool) {
-        self.next_tick();
-        let finding = self.judge(to, delivery, sender_has_ended).err();
+        let tick = self.next_tick();
+        let finding = self.judge(to, delivery, tick, sender_has_ended).err();
         if let Some(finding) = finding {
             let client = self.sessions[to.0].client;
             self.fail(format!("c{client} (session {}) gets {finding}", to.0));
         }
     }
 
-    fn judge(&mut self, to: SessionNo, delivery: &Delivery, sender_has_ended: bool) -> Result<(), String> {
+    fn judge(
+        &mut self,
+        to: SessionNo,
+        delivery: &Delivery,
+        tick: Tick,
+        sender_has_ended: bool,
+    ) -> Result<(), String> {
         let Some(topic) = self.topics.iter().position(|topic| *topic == delivery.topic) else {
             return Err(format!("a message on {}, to which nobody publishes", delivery.topic));
         };
@@ -56,6 +62,7 @@ impl Oracle {
             self.note_value(to, topic, Some(no), Some(qos));
         }
         self.sessions[to.0].take(no, qos);
+        self.message_mut(no).delivered.get_or_insert(tick);
         Ok(())
     }
 
@@ -224,5 +231,17 @@ impl Message {
     /// When the broker was given it, and when it had taken it over.
     pub(super) fn accepted(&self) -> Option<(Tick, Tick)> {
         self.acknowledged.map(|acknowledged| (self.published, acknowledged))
+    }
+
+    /// Whether the topic may have got this retained value after that of `other`. The broker may read the packets of two
+    /// connections in another order than that in which their clients sent them.
+    pub(super) fn may_replace(&self, other: &Self) -> bool {
+        let is_sent_later = self.published > other.published;
+        let is_behind = self.link.is_some() && self.link == other.link;
+        let is_surely_before = |tick: Option<Tick>| tick.is_some_and(|tick| tick < other.published);
+        let was_decided =
+            is_behind || is_surely_before(self.delivered) || is_surely_before(self.acknowledged);
+        let comes_once = self.will.is_none() && !self.may_be_repeated;
+        self.retain && self.topic == other.topic && (is_sent_later || !(was_decided && comes_once))
     }
 }

@@ -47,6 +47,8 @@ struct Message {
     /// The connection that it was published on, if there was one.
     link: Option<LinkId>,
     acknowledged: Option<Tick>,
+    /// The first delivery to any client.
+    delivered: Option<Tick>,
     is_refused: bool,
     /// It was under way when a connection ended: it may have come twice.
     may_be_repeated: bool,
@@ -192,6 +194,7 @@ impl Oracle {
             published,
             link,
             acknowledged: None,
+            delivered: None,
             is_refused: false,
             may_be_repeated: false,
             will: None,

@@ -111,10 +111,9 @@ impl Oracle {
         let is_connected = |link: LinkId| standings.iter().any(|standing| standing.link == Some(link));
         // A subscription that has just begun gets what is retained from its cursor and not live; until the client has room
         // for that, another value may have taken its place.
-        let is_superseded = message.retain
-            && self.messages.iter().any(|later| {
-                later.retain && later.topic == message.topic && later.published > message.published
-            });
+        let others = self.messages.iter().enumerate().filter(|(other, _)| *other != no.0 as usize);
+        let is_superseded =
+            message.retain && others.map(|(_, other)| other).any(|other| other.may_replace(message));
         if dropped > 0 || is_superseded || message.will.is_some() || !message.link.is_some_and(is_connected) {
             return Ok(());
         }

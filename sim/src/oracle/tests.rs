@@ -135,6 +135,33 @@ fn a_group_may_lose_a_message_to_a_member_that_has_vanished_until_that_comes_bac
     }
 }
 
+/// A new subscription gets a retained value of QoS 0 from its cursor, and not live. A value that another client sent earlier
+/// may take its place first: only a value that surely came before does not excuse the loss.
+#[test]
+fn a_value_of_qos_0_is_not_missed_if_one_that_was_sent_earlier_may_have_replaced_it() {
+    for (is_delivered_first, is_missed) in [(false, false), (true, true)] {
+        let mut court = Court::new();
+        let client = court.oracle.session_began(2, false, usize::MAX);
+        let filter = court.oracle.sessions[court.session.0].spans[0].wish.filter;
+        let (qos, retain_handling) = (Qos::AtMostOnce, RetainHandling::Send);
+        let wish = Wish { filter, qos, no_local: false, retain_handling, identifier: None };
+        let span = court.oracle.subscribing(client, wish);
+        court.oracle.subscribed(client, span, Some(qos));
+        let links = [LinkId(1), LinkId(2)];
+        let earlier = court.oracle.published(Publishing { link: Some(links[0]), ..court.publishing(qos) });
+        if is_delivered_first {
+            court.deliver(earlier, false);
+        }
+        court.oracle.published(Publishing { link: Some(links[1]), ..court.publishing(qos) });
+        let standing = |session, link| Standing { session: Some(session), link: Some(link) };
+        let standings = [standing(court.session, links[0]), standing(client, links[1])];
+        court.session = client;
+        court.deliver(earlier, false);
+        court.oracle.settle(&standings, 0);
+        assert_eq!(court.oracle.failure().is_some(), is_missed, "{:?}", court.oracle.failure());
+    }
+}
+
 #[test]
 fn a_value_that_was_acknowledged_and_is_gone_is_found() {
     let mut court = Court::new();
