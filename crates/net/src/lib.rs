@@ -15,6 +15,7 @@ mod listener;
 mod log;
 mod rate;
 mod shard;
+mod slice;
 mod socket;
 mod switchboard;
 mod trim;
@@ -280,6 +281,7 @@ fn spawn<T: Send + 'static>(
     let tell = Tell(ended.clone(), name.to_owned());
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         let _tell = tell;
+        slice::shorten();
         run()
     })
 }
