@@ -92,6 +92,8 @@ const RULES: &[Rule] = &[
     ),
     rule("journal", Layer::DataPlane, &["topic", "wire", "base", "protocol", "ledger", "record"]),
     rule("config", Layer::ControlPlane, &["topic", "auth"]),
+    // It writes our configuration as text, and knows nothing else of it.
+    pure("mosquitto", Layer::ControlPlane, &[], &["strsim"]),
     rule("client", Layer::ControlPlane, &["topic", "wire", "base", "session"]),
     rule("admin", Layer::ControlPlane, &["topic", "wire", "ledger", "auth", "broker", "net", "config"]),
     rule("cluster", Layer::ControlPlane, &["topic", "wire", "ledger", "broker", "config"]),
@@ -117,7 +119,7 @@ const RULES: &[Rule] = &[
         Layer::Binary,
         &[
             "topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "layers",
-            "net", "record", "journal", "config", "admin", "cluster", "cli", "bench",
+            "net", "record", "journal", "config", "mosquitto", "admin", "cluster", "cli", "bench",
         ],
     ),
     // It builds the others, so it must build when they do not.
