@@ -116,8 +116,12 @@ pub(crate) fn abuse(house: &House, names: &[String], log: &mut Log) -> Result<()
 }
 
 /// Makes the commands that write the generated pages. The tests that compare the pages also write them.
-pub(crate) fn write_docs(house: &House) -> [Command; 2] {
-    let tests = [("pondhawk-config", "manual", "docs_"), ("pondhawk-tests", "operation", "scan::")];
+pub(crate) fn write_docs(house: &House) -> [Command; 3] {
+    let tests = [
+        ("pondhawk-config", "manual", "docs_"),
+        ("pondhawk-mosquitto", "manual", "docs_"),
+        ("pondhawk-tests", "operation", "scan::"),
+    ];
     tests.map(|(package, test, name)| {
         let mut command = house.cargo();
         command.env("PONDHAWK_WRITE_DOCS", "1").args(["test", "--package", package, "--test", test, name]);

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use crate::address::ListenAddress;
 use crate::kind::{
     Absent, Address, Choice, Count, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff, Origin,
-    OwnerIds, Path, Size, Switch, Time, UrlPath, Words,
+    OwnerIds, Path, Size, Switch, Target, Time, UrlPath, UserName, Words,
 };
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
@@ -47,6 +47,12 @@ keys! {
             kind: OrOff<Path>, auto: Some(machine.state_dir.clone()),
             "`$STATE_DIRECTORY`, `$XDG_STATE_HOME/pondhawk`, `~/.local/state/pondhawk` or `/var/lib/pondhawk`, whatever there is first",
         }
+        /// The user whose rights the broker has after it has opened its listeners, certificates and log, if the superuser
+        /// starts it. A data directory that does not exist yet is made for this user. Without this key the broker keeps the
+        /// rights with which it was started. For any other user than the superuser the key has no effect.
+        user: Option<String> { kind: Absent<UserName>, default: None }
+        /// The file into which the broker writes the number of its process. The file is removed at the end.
+        pid_file: Option<PathBuf> { kind: Absent<Path>, default: None }
     }
 }
 
@@ -145,6 +151,9 @@ keys! {
         /// Whether clients may subscribe here to filters with wildcards. Such a subscription is refused, with reason code 0xA2 in
         /// MQTT 5.0.
         wildcard_subscriptions_available: bool { kind: Switch, default: true }
+        /// Whether clients may leave the client identifier empty, so that the broker makes one. Otherwise such a CONNECT is refused
+        /// with reason code 0x85, or 0x02 before MQTT 5.0.
+        empty_client_ids: bool { kind: Switch, default: true }
         /// The beginning of the topics that clients can reach here, such as `house/`. It stands before every topic and filter that
         /// they send, and is cut from the topics that they get.
         mount_point: Option<String> { kind: Absent<MountPoint>, default: None }
@@ -508,13 +517,17 @@ keys! {
 }
 
 keys! {
-    /// What the broker says about itself, on standard error. Lines that come faster than anybody reads them, or than
+    /// What the broker says about itself. Lines that come faster than anybody reads them, or than
     /// 1,000 a second from one shard, are left out, and one line says how many.
     pub struct Log = "[log]", given() {
         /// The least important lines that are written. `info` has one line per connect, refusal and disconnect.
         level: LogLevel { kind: Choice<LogLevel>, default: LogLevel::Info }
         /// Lines for people, or one JSON object per line for programs.
         format: LogFormat { kind: Choice<LogFormat>, default: LogFormat::Text }
+        /// The places to which each line goes. `stderr` and `stdout`: the streams of the process. `syslog`: the log of the system.
+        /// `off`: nowhere. Anything with a slash is a file, to which lines are added, and which SIGHUP opens again. If a file
+        /// cannot be opened at the start, its lines go to standard error.
+        to: Vec<LogTarget> { kind: ListOf<Target>, default: vec![LogTarget::Stderr] }
     }
 }
 
@@ -529,9 +542,26 @@ keys! {
     }
 }
 
+/// A place to which lines of the log go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard error.
+    Stderr,
+    /// Standard output.
+    Stdout,
+    /// The log of the system.
+    Syslog,
+    /// No place.
+    Off,
+    /// A file, to which lines are added.
+    File(PathBuf),
+}
+
 /// The importance of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
+    /// No line is important enough.
+    Off,
     /// The broker cannot perform one of its duties.
     Error,
     /// An operator should look at the cause.
@@ -546,6 +576,7 @@ pub enum LogLevel {
 
 impl Words for LogLevel {
     const WORDS: &'static [(&'static str, Self)] = &[
+        ("off", Self::Off),
         ("error", Self::Error),
         ("warn", Self::Warn),
         ("info", Self::Info),

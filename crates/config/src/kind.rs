@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use crate::address::ListenAddress;
-use crate::keys::Owner;
+use crate::keys::{LogTarget, Owner};
 use crate::shared_key::SharedKey;
 use crate::unit;
 
@@ -325,6 +325,72 @@ impl<K: Kind> Kind for ListOf<K> {
 
     fn show_bound(bound: &K::Bound) -> String {
         K::show_bound(bound)
+    }
+}
+
+/// A place to which lines of the log go.
+pub(crate) struct Target;
+
+impl Kind for Target {
+    type Value = LogTarget;
+    type Bound = ();
+
+    fn word() -> String {
+        "`\"stderr\"`, `\"stdout\"`, `\"syslog\"`, `\"off\"` or a path".to_owned()
+    }
+
+    fn expected() -> String {
+        "\"stderr\", \"stdout\", \"syslog\", \"off\", or a file with a slash such as \"/var/log/pondhawk.log\""
+            .to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<LogTarget, String> {
+        match value.as_str().ok_or_else(|| not_a(value))? {
+            "stderr" => Ok(LogTarget::Stderr),
+            "stdout" => Ok(LogTarget::Stdout),
+            "syslog" => Ok(LogTarget::Syslog),
+            "off" => Ok(LogTarget::Off),
+            path if path.contains('/') => Ok(LogTarget::File(PathBuf::from(path))),
+            other => Err(format!("cannot be `{other}`")),
+        }
+    }
+
+    fn show(value: &LogTarget) -> String {
+        match value {
+            LogTarget::Stderr => unit::quoted("stderr"),
+            LogTarget::Stdout => unit::quoted("stdout"),
+            LogTarget::Syslog => unit::quoted("syslog"),
+            LogTarget::Off => unit::quoted("off"),
+            LogTarget::File(path) => Path::show(path),
+        }
+    }
+}
+
+/// The name of a user of the system.
+pub(crate) struct UserName;
+
+impl Kind for UserName {
+    type Value = String;
+    type Bound = ();
+
+    fn word() -> String {
+        "user of the system".to_owned()
+    }
+
+    fn expected() -> String {
+        "the name of a user of the system such as \"pondhawk\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<String, String> {
+        match value.as_str() {
+            Some(name) if !name.is_empty() && !name.contains([':', '\0', '\n']) => Ok(name.to_owned()),
+            Some(_) => Err("is no name of a user".to_owned()),
+            None => Err(not_a(value)),
+        }
+    }
+
+    fn show(value: &String) -> String {
+        unit::quoted(value)
     }
 }
 

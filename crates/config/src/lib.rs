@@ -37,7 +37,7 @@ mod unit;
 
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
 pub use keys::{
-    ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel,
+    ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel, LogTarget,
     MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, tables,
 };
 pub use load::{Config, Flags, LoadError, Source};

@@ -91,6 +91,7 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             max_qos: 2,
             retain_available: true,
             wildcard_subscriptions_available: true,
+            empty_client_ids: true,
             mount_point: None,
         };
         if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {

@@ -26,6 +26,10 @@ pub struct Config {
     pub shards: u16,
     /// The directory for state that survives a restart. Without a directory, a restart loses all state.
     pub data_dir: Option<PathBuf>,
+    /// The user whose rights the broker has after its start by the superuser.
+    pub user: Option<String>,
+    /// The file for the number of the process.
+    pub pid_file: Option<PathBuf>,
     /// Limits on the resources of clients.
     pub limits: Limits,
     /// Limits on the state that the broker stores for clients.
@@ -118,7 +122,13 @@ impl Config {
 
     /// Returns the whole configuration as a file, which parses to the same configuration.
     pub fn to_toml(&self) -> String {
-        let global = Global { allow_anonymous: None, shards: self.shards, data_dir: self.data_dir.clone() };
+        let global = Global {
+            allow_anonymous: None,
+            shards: self.shards,
+            data_dir: self.data_dir.clone(),
+            user: self.user.clone(),
+            pid_file: self.pid_file.clone(),
+        };
         let listeners = self.listeners.iter().map(|listener| ("[[listener]]", listener.lines()));
         let rest = [
             ("[limits]", self.limits.lines()),
@@ -161,6 +171,8 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         loopback_by_default: listeners.loopback_by_default,
         shards: global.shards,
         data_dir: flags.data_dir.clone().or(global.data_dir).filter(|_| !flags.in_memory),
+        user: global.user,
+        pid_file: global.pid_file,
         limits,
         sessions: top.table("sessions", Sessions::read),
         shared: top.table("shared", Shared::read),
@@ -203,7 +215,7 @@ fn read_journal(journal: &mut Reader<'_, '_>, packet_bytes: u32) -> Journal {
 impl LogLevel {
     /// Returns the level that is `steps` levels more detailed, at most `Trace`.
     fn more_by(self, steps: u8) -> Self {
-        let levels = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+        let levels = [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
         let index = levels.iter().position(|level| *level == self).unwrap_or(0);
         levels[levels.len().min(index + usize::from(steps) + 1) - 1]
     }

@@ -56,6 +56,12 @@ impl Problem {
         &self.title
     }
 
+    /// The whole problem in one line: description, explanation and advice.
+    pub fn sentence(&self) -> String {
+        let parts = [self.title.as_str(), &self.label, self.advice.as_deref().unwrap_or_default()];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
     fn group<'a>(&'a self, file: &'a str, source: &'a str) -> Group<'a> {
         let title = Level::ERROR.primary_title(&self.title);
         let group = match &self.place {

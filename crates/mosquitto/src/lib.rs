@@ -29,9 +29,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod database;
 mod detect;
 mod directive;
 mod line;
+mod manual;
 mod model;
 mod output;
 mod problem;
@@ -45,6 +47,7 @@ use std::path::Path;
 
 pub use detect::{Language, language};
 pub use line::Place;
+pub use manual::markdown;
 pub use output::{Kind, Origin, Remark};
 pub use problem::{Problem, Refusal};
 pub use system::{System, ThisMachine};
@@ -57,7 +60,7 @@ pub struct Translated {
     pub toml: String,
     /// The origin of each line of `toml`.
     pub origins: Vec<Option<Origin>>,
-    /// The lines whose meaning is not exactly kept, in the order of the translation.
+    /// The lines whose meaning is not exactly kept, in the order of the files.
     pub remarks: Vec<Remark>,
 }
 
@@ -68,7 +71,8 @@ pub struct Translated {
 /// cannot be obeyed.
 pub fn translate(main: &Path, start: &Start, system: &dyn System) -> Result<Translated, Refusal> {
     let (model, mut problems) = read::read(main, system);
-    let output = translate::translate(&model, start, system);
+    let mut output = translate::translate(&model, start, system);
+    output.remarks.sort_by(|one, other| one.place.cmp(&other.place));
     problems.extend(output.problems.iter().cloned());
     if !problems.is_empty() {
         problems.sort_by(|one, other| one.place.cmp(&other.place));

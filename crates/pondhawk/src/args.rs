@@ -24,6 +24,7 @@ Examples:
   pondhawk                       serve on 127.0.0.1:1883
   pondhawk -p 1884               serve on another port
   pondhawk -c pondhawk.toml      serve as a file says
+  pondhawk -c mosquitto.conf     serve as a file of Mosquitto says
   pondhawk check pondhawk.toml   is the file good, and what does it come to?
   pondhawk serve --help          every flag, and every key of the file
 
@@ -52,11 +53,26 @@ pub(crate) enum Command {
     /// Check a configuration file and print it with every default filled in
     ///
     /// Reports every error in the file, with its line and the nearest existing key, and exits with 1. Without
-    /// errors, prints the complete configuration for this machine, again as a file, and exits with 0.
+    /// errors, prints the complete configuration for this machine, again as a file, and exits with 0. For a file of
+    /// Mosquitto, prints the same configuration in TOML, with a remark on each line whose meaning changes.
     #[command(after_long_help = keys())]
     Check {
         /// Configuration file to check
         file: PathBuf,
+    },
+    /// Make a data directory of Mosquitto's database, mosquitto.db
+    ///
+    /// Takes over sessions, subscriptions, queued and retained messages, and prints how many. The database stays as it is. If
+    /// anything is wrong with it, nothing is made.
+    Import {
+        /// Mosquitto's database
+        file: PathBuf,
+        /// Data directory to make [default: `pondhawk` beside the database]
+        #[arg(long, value_name = "DIR")]
+        to: Option<PathBuf>,
+        /// Also take a database that Mosquitto wrote before its end, without the changes behind it
+        #[arg(long)]
+        snapshot: bool,
     },
     /// Maintain a data directory: check it, print its contents, copy it
     #[command(subcommand)]
@@ -182,7 +198,7 @@ pub(crate) enum JournalCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// Read this configuration file
+    /// Read this configuration file: TOML, or a file of Mosquitto
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Listen on this port; without a file on 127.0.0.1 only. 0 chooses a free port
@@ -200,6 +216,9 @@ pub(crate) struct ServeArguments {
     /// Write nothing to disk: a restart loses all data
     #[arg(long, conflicts_with = "data_dir")]
     in_memory: bool,
+    /// Go to the background when clients can connect
+    #[arg(short, long)]
+    pub(crate) daemon: bool,
     /// Log more: -v also subscriptions, -vv everything
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
@@ -207,8 +226,16 @@ pub(crate) struct ServeArguments {
 
 impl From<ServeArguments> for Flags {
     fn from(arguments: ServeArguments) -> Self {
-        let ServeArguments { config: _, port, listen, allow_anonymous, data_dir, in_memory, verbose } =
-            arguments;
+        let ServeArguments {
+            config: _,
+            daemon: _,
+            port,
+            listen,
+            allow_anonymous,
+            data_dir,
+            in_memory,
+            verbose,
+        } = arguments;
         Self { port, listen, allow_anonymous, data_dir, in_memory, verbose }
     }
 }

@@ -1,9 +1,11 @@
-//! `pondhawk check FILE`: checks a configuration, and prints it with all defaults.
+//! `pondhawk check FILE`: checks a configuration, and prints it with all defaults, or a file of Mosquitto in our language.
 
 use std::fmt::Write;
 use std::path::Path;
 
-use config::{Config, Flags, LoadError, Machine};
+use config::{Flags, Machine};
+
+use crate::file::{self, Failure};
 
 /// Output for a valid file.
 pub(crate) struct Checked {
@@ -17,11 +19,19 @@ pub(crate) struct Checked {
 ///
 /// # Errors
 /// The file cannot be read or is not valid.
-pub(crate) fn check(file: &Path, machine: &Machine) -> Result<Checked, LoadError> {
-    let config = Config::load(Some(file), &Flags::default(), machine)?;
-    let mut verdict = format!("{} is good; with the defaults of this machine it comes to:\n", file.display());
-    for notice in config.notices() {
+pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> {
+    let loaded = file::load(Some(path), &Flags::default(), machine)?;
+    let name = path.display();
+    let mut verdict = match &loaded.translated {
+        None => format!("{name} is good; with the defaults of this machine it comes to:\n"),
+        Some(translation) => {
+            let count = translation.remarks.len();
+            format!("{name} is a good file of Mosquitto, with {count} remarks; in our language it is:\n")
+        }
+    };
+    for notice in loaded.config.notices() {
         let _ = writeln!(verdict, "note: {notice}");
     }
-    Ok(Checked { verdict, settings: config.to_toml() })
+    let settings = loaded.translated.map_or_else(|| loaded.config.to_toml(), |translation| translation.toml);
+    Ok(Checked { verdict, settings })
 }

@@ -9,9 +9,14 @@ mod banner;
 mod certificates;
 mod certs;
 mod check;
+mod file;
+mod import;
 mod logging;
 mod passed;
+mod privileges;
+mod process;
 mod serve;
+mod sinks;
 mod stack;
 mod store;
 mod upkeep;
@@ -24,7 +29,7 @@ use std::sync::Arc;
 use args::{Arguments, Command, ServeArguments};
 use clap::Parser;
 use cli::Tool;
-use config::{Config, Machine};
+use config::Machine;
 use journal::{Directory, Storage};
 
 /// Makes the storage of the journal from its directory. Tests wrap the directory to observe it.
@@ -43,6 +48,15 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Probe(arguments)) => cli::probe(&arguments),
         Some(Command::Tap(arguments)) => cli::tap(&arguments),
         Some(Command::Check { file }) => check(&file),
+        Some(Command::Import { file, to, snapshot }) => {
+            match import::import(&file, to.as_deref(), snapshot, file_layer) {
+                Ok(report) => {
+                    print!("{report}");
+                    ExitCode::SUCCESS
+                }
+                Err(error) => fail(&format!("error: {error}")),
+            }
+        }
         Some(Command::Journal(command)) => upkeep::run(&command),
         Some(Command::Certs(command)) => certs::run(&command),
         Some(Command::Bench(arguments)) => run_bench(*arguments),
@@ -55,12 +69,15 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
 }
 
 fn start(arguments: ServeArguments, file_layer: FileLayer) -> ExitCode {
+    if arguments.daemon && !process::is_detached() {
+        return process::detach().unwrap_or_else(|error| fail(&format!("error: {error}")));
+    }
     let file = arguments.config.clone();
-    let config = match Config::load(file.as_deref(), &arguments.into(), &Machine::detect()) {
-        Ok(config) => config,
+    let loaded = match file::load(file.as_deref(), &arguments.into(), &Machine::detect()) {
+        Ok(loaded) => loaded,
         Err(error) => return fail(&error.render(has_colour())),
     };
-    match serve::serve(&config, file_layer) {
+    match serve::serve(&loaded, file_layer) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("error: {error}")),
     }

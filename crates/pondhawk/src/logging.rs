@@ -1,4 +1,4 @@
-//! The log of the broker, on standard error.
+//! The log of the broker.
 
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
@@ -7,19 +7,30 @@ use config::{Log, LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
+use crate::sinks::{Reopen, Sinks};
+
 /// Maximum number of lines that wait for standard error. Further lines are dropped. The limit is a few megabytes.
 const WAITING_LINES_MAX: usize = 8_192;
 
-/// Starts the log on standard error, with the level and format of the configuration.
+/// The running log. When it is dropped, waiting lines are still written, for at most one second.
+pub(crate) struct Logging {
+    _guard: WorkerGuard,
+    /// Opens files again.
+    pub(crate) reopen: Reopen,
+}
+
+/// Starts the log with the level, format and places of the configuration.
 ///
 /// A separate thread writes the lines, so that a slow or stuck reader blocks no other thread. Dropped lines are
-/// counted, and the count is logged when standard error accepts lines again. When the guard is dropped, waiting
-/// lines are still written, for at most one second.
-pub(crate) fn start(log: &Log) -> WorkerGuard {
-    let (lines, guard) = queue(io::stderr(), |lost| {
+/// counted, and the count is logged when lines are accepted again.
+pub(crate) fn start(log: &Log) -> Logging {
+    let (sinks, failures) = Sinks::open(&log.to);
+    let (reopen, has_colour) = (sinks.reopen(), sinks.is_stderr_alone() && crate::has_colour());
+    let (lines, guard) = queue(sinks, |lost| {
         tracing::warn!(lost, "lines of the log were left out since the start: nobody took them in time");
     });
     let level = match log.level {
+        LogLevel::Off => LevelFilter::OFF,
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
@@ -28,10 +39,13 @@ pub(crate) fn start(log: &Log) -> WorkerGuard {
     };
     let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(lines).with_target(false);
     match log.format {
-        LogFormat::Text => subscriber.with_ansi(crate::has_colour()).init(),
+        LogFormat::Text => subscriber.with_ansi(has_colour).init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
-    guard
+    for failure in failures {
+        tracing::error!("{failure}; its lines go to standard error");
+    }
+    Logging { _guard: guard, reopen }
 }
 
 /// Makes a queue that a thread empties into `sink`. `tell` receives the number of lines dropped so far.

@@ -1,13 +1,15 @@
 //! `pondhawk serve`: runs the broker.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use base::{Dispatch, Key};
-use config::{Binding, Config, Limits, Sessions, Shared, SharedKey, UnixName};
+use config::{Binding, Config, Limits, LogTarget, Sessions, Shared, SharedKey, UnixName};
 use ledger::QueueFull;
+use mosquitto::Kind;
 use net::{Acceptor, Admission, Ended, Listening, Mount, Options, RateLimits, Server, TcpOptions};
 use protocol::Durability;
 use session::{Settings, Terms};
@@ -16,18 +18,28 @@ use signal_hook::iterator::Signals;
 use wire::{Qos, Version};
 
 use crate::certificates::{self, Certificates, Files};
+use crate::file::Loaded;
+use crate::logging::Logging;
 use crate::passed::Passed;
-use crate::{FileLayer, banner, logging, stack, store};
+use crate::privileges::Successor;
+use crate::process::PidFile;
+use crate::sinks::Reopen;
+use crate::{FileLayer, banner, logging, process, stack, store};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
 ///
 /// # Errors
 /// An address cannot be listened on, the system refuses a thread, or a thread fails.
-pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
+pub(crate) fn serve(loaded: &Loaded, file_layer: FileLayer) -> io::Result<()> {
+    let config = &loaded.config;
     // Before any thread runs.
     let mut passed = Passed::from_environment();
+    if process::is_detached() {
+        process::begin_session();
+    }
+    let successor = Successor::of(config)?;
     // Lives until the function returns, on every path: dropping it writes the waiting lines.
-    let _log = logging::start(&config.log);
+    let log = start_log(config, successor.as_ref());
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     // Files that change while they are read are found by the first look.
@@ -44,16 +56,23 @@ pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
     let watched = config.listeners.iter().cloned().zip(files).zip(current);
     let mut certificates =
         Certificates::watch(watched.map(|((listener, files), current)| (listener, files, current)).collect());
+    let _pid_file = PidFile::write(config.pid_file.as_deref());
+    if let Some(successor) = &successor {
+        become_user(successor, config)?;
+    }
     let store = store::open(config, file_layer)?;
     let (ended, events) = mpsc::channel();
     let mut options = options(config);
     options.instruments.extend(certificates.instruments());
     let server = Server::start(listeners, &options, store, &ended)?;
     eprint!("{}", banner::text(config, &bound));
+    tell_remarks(loaded);
+    process::notify_ready();
     forward(signals, ended);
-    match wait(&events, &mut certificates) {
+    match wait(&events, &mut certificates, &log.reopen) {
         Some(Ended { thread }) if thread == SIGNAL => {
             tracing::info!("stopping");
+            process::notify_stopping();
             server.shut_down()
         }
         Some(Ended { thread }) => {
@@ -64,13 +83,50 @@ pub(crate) fn serve(config: &Config, file_layer: FileLayer) -> io::Result<()> {
     }
 }
 
+/// Starts the log. Files that it makes belong to the user that the broker will be.
+fn start_log(config: &Config, successor: Option<&Successor>) -> Logging {
+    let file = |target: &LogTarget| match target {
+        LogTarget::File(path) if !path.exists() => Some(path.clone()),
+        _ => None,
+    };
+    let new: Vec<PathBuf> = config.log.to.iter().filter_map(file).collect();
+    let log = logging::start(&config.log);
+    for path in new {
+        if let Some(Err(error)) = successor.map(|successor| successor.give(&path)) {
+            tracing::warn!(%error, "the log {} cannot be opened again later", path.display());
+        }
+    }
+    log
+}
+
+/// Gives up the rights of the superuser, after a last use of them for the data directory.
+fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
+    if let Some(path) = &config.data_dir {
+        let explain = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot make {}: {error}", path.display()))
+        };
+        successor.make_data_dir(path).map_err(explain)?;
+    }
+    successor.take_over()
+}
+
+/// Logs the lines of Mosquitto's files whose meaning is not exactly kept.
+fn tell_remarks(loaded: &Loaded) {
+    for remark in loaded.translated.iter().flat_map(|translation| &translation.remarks) {
+        match remark.kind {
+            Kind::Changed | Kind::NotYet => tracing::warn!("{remark}"),
+            Kind::Ignored => tracing::info!("{remark}"),
+        }
+    }
+}
+
 /// Name of the event that reports a signal to stop.
 const SIGNAL: &str = "signal";
 /// Name of the event that reports SIGHUP.
 const HANG_UP: &str = "hang-up";
 
-/// Waits for an event that ends the broker, and reads certificates again meanwhile.
-fn wait(events: &mpsc::Receiver<Ended>, certificates: &mut Certificates) -> Option<Ended> {
+/// Waits for an event that ends the broker. Meanwhile SIGHUP opens the files of the log again, and reads certificates.
+fn wait(events: &mpsc::Receiver<Ended>, certificates: &mut Certificates, reopen: &Reopen) -> Option<Ended> {
     loop {
         let event = if certificates.is_empty() {
             events.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -78,7 +134,10 @@ fn wait(events: &mpsc::Receiver<Ended>, certificates: &mut Certificates) -> Opti
             events.recv_timeout(certificates::INTERVAL)
         };
         match event {
-            Ok(Ended { thread }) if thread == HANG_UP => certificates.read_again(),
+            Ok(Ended { thread }) if thread == HANG_UP => {
+                reopen.ask();
+                certificates.read_again();
+            }
             Ok(ended) => return Some(ended),
             Err(RecvTimeoutError::Timeout) => certificates.look(),
             Err(RecvTimeoutError::Disconnected) => return None,
@@ -142,6 +201,7 @@ fn terms(listener: &config::Listener) -> Terms {
     Terms::new(listener.protocol_versions.iter().map(version), qos_max)
         .with_retain(listener.retain_available)
         .with_wildcard_subscriptions(listener.wildcard_subscriptions_available)
+        .with_empty_client_ids(listener.empty_client_ids)
 }
 
 fn bind(listener: &config::Listener, passed: &mut Passed) -> io::Result<Acceptor> {

@@ -44,7 +44,7 @@ impl<T> Session<T> {
             let refusal = ConnectRefusal::UnsupportedProtocolVersion;
             return Err(refused(connect.version(), refusal, statements, text));
         }
-        check_client_id(connect, settings)?;
+        check_client_id(connect, settings, self.terms)?;
         check_user_properties(connect, settings)?;
         check_method(connect, settings)?;
         check_will(connect, settings, self.offered(settings))?;
@@ -149,7 +149,7 @@ impl<T> Session<T> {
     }
 }
 
-fn check_client_id(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violation> {
+fn check_client_id(connect: &Connect<'_>, settings: &Settings, terms: Terms) -> Result<(), Violation> {
     let version = connect.version();
     let refuse =
         |statements, text| Err(refused(version, ConnectRefusal::ClientIdentifierNotValid, statements, text));
@@ -158,7 +158,7 @@ fn check_client_id(connect: &Connect<'_>, settings: &Settings) -> Result<(), Vio
         Version::V3_1_1 => !connect.clean_start,
         Version::V5 => false,
     };
-    if connect.client_id.is_empty() && needs_own_id {
+    if connect.client_id.is_empty() && (needs_own_id || !terms.empty_client_ids()) {
         return refuse(["MQTT-3.1.3-8", "MQTT-3.1.3-8"], "an empty client identifier");
     }
     if connect.client_id.as_str().len() > settings.client_id_bytes_max {

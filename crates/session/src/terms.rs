@@ -18,6 +18,8 @@ const QOS_MASK: u8 = 0b11;
 const NO_RETAIN: u8 = 1 << 5;
 /// Set where filters have no wildcards.
 const NO_WILDCARDS: u8 = 1 << 6;
+/// Set where each client must have an identifier of its own.
+const NO_EMPTY_ID: u8 = 1 << 7;
 
 impl Terms {
     /// A CONNECT may have any of these versions. `qos_max` is the highest QoS of messages that clients publish, and that
@@ -38,6 +40,12 @@ impl Terms {
     #[must_use]
     pub fn with_wildcard_subscriptions(self, are_available: bool) -> Self {
         self.with(NO_WILDCARDS, !are_available)
+    }
+
+    /// The same terms, where `may_be_empty` says whether clients may leave their identifier to the broker.
+    #[must_use]
+    pub fn with_empty_client_ids(self, may_be_empty: bool) -> Self {
+        self.with(NO_EMPTY_ID, !may_be_empty)
     }
 
     /// These terms as far as the settings allow them.
@@ -77,6 +85,12 @@ impl Terms {
     #[must_use]
     pub fn wildcard_subscriptions_available(self) -> bool {
         self.0 & NO_WILDCARDS == 0
+    }
+
+    /// Whether clients may leave their identifier to the broker.
+    #[must_use]
+    pub fn empty_client_ids(self) -> bool {
+        self.0 & NO_EMPTY_ID == 0
     }
 
     /// Why a filter is not accepted that the settings allow.

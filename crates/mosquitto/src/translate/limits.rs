@@ -6,7 +6,9 @@ use crate::output::{Output, Table, Toml};
 const MIB: u64 = 1 << 20;
 /// Maximum length of a packet if the file has no limit. Mosquitto 2.0 has none, and 2.1 has 2,000,000 bytes.
 const PACKET_BYTES: u64 = 16 * MIB;
-/// Maximum length of a packet with a journal, whose files are four times as long.
+/// The same with a journal. Its files are four times as long, and a new journal has three or four of them.
+const PACKET_BYTES_STORED: u64 = 4 * MIB;
+/// Maximum length of a packet with a journal, whatever the file says.
 const PACKET_BYTES_JOURNAL: u64 = 64 * MIB;
 /// The longest packet of MQTT, as the key allows it.
 const PACKET_BYTES_MAX: u64 = 256 * MIB;
@@ -43,7 +45,8 @@ fn packets(global: &Block, is_kept: bool, output: &mut Output) {
     let of_payload = payload.map(|given| positive(given) + BESIDE_PAYLOAD);
     let asked = [packet.map(positive), of_payload].into_iter().flatten().min();
     let lines: Vec<&Given> = packet.into_iter().chain(payload).collect();
-    let bytes = asked.unwrap_or(PACKET_BYTES).clamp(1024, most);
+    let unasked = if is_kept { PACKET_BYTES_STORED } else { PACKET_BYTES };
+    let bytes = asked.unwrap_or(unasked).clamp(1024, most);
     output.set(Table::Limits, "packet_bytes", bytes, &lines);
     if let Some(given) = payload {
         output.change(given, "a longer message is refused with its packet, and not acknowledged and dropped");

@@ -1,0 +1,335 @@
+//! Mosquitto's database, `mosquitto.db`, in format version 6: sessions, subscriptions, queues and retained messages.
+//!
+//! ```text
+//! header   00 B5 00 "mosquitto db" | checksum u32, always 0 | version u32
+//! chunk    type u32 | length u32 | body of that length
+//! ```
+//!
+//! Numbers of the format are big-endian. Numbers of 64 bits are in the order of the machine that wrote the file, which is
+//! little-endian here. A body is a C structure with its padding, and texts behind it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The bytes at the beginning of every database.
+const MAGIC: &[u8; 15] = b"\x00\xB5\x00mosquitto db";
+/// The version of the format that Mosquitto writes since 2.0.
+const VERSION: u32 = 6;
+
+/// The content of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Database {
+    /// Whether Mosquitto wrote the file when it stopped. Otherwise the file is a snapshot, and changes behind it are missing.
+    pub was_stopped: bool,
+    /// Messages by their numbers, which grow with the time of arrival.
+    pub messages: BTreeMap<u64, Message>,
+    /// Sessions that outlive their connections.
+    pub sessions: Vec<Session>,
+    /// Subscriptions of these sessions.
+    pub subscriptions: Vec<Subscription>,
+    /// Messages that wait for a session, in the order of its queue.
+    pub queued: Vec<Queued>,
+    /// The numbers of messages that are retained.
+    pub retained: Vec<u64>,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The topic name.
+    pub topic: String,
+    /// The payload.
+    pub payload: Vec<u8>,
+    /// The QoS with which the message was published.
+    pub qos: u8,
+    /// The client identifier of the publisher. Empty for messages of the broker.
+    pub publisher: String,
+    /// The time of expiry in seconds since 1970. `None` if the message never expires.
+    pub expires_unix_secs: Option<u64>,
+    /// The properties in the encoding of MQTT 5.0, without their length.
+    pub properties: Vec<u8>,
+}
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// The client identifier.
+    pub client_id: String,
+    /// Session Expiry Interval in seconds. `u32::MAX` is for ever.
+    pub expiry_secs: u32,
+    /// The time of expiry in seconds since 1970. `None` if the session never expires, or its client was connected.
+    pub expires_unix_secs: Option<u64>,
+}
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    /// The client identifier.
+    pub client_id: String,
+    /// The topic filter.
+    pub filter: String,
+    /// The granted QoS.
+    pub qos: u8,
+    /// The options of MQTT 5.0, as in SUBSCRIBE.
+    pub options: u8,
+    /// The Subscription Identifier. 0 is none.
+    pub identifier: u32,
+}
+
+/// The progress of a message towards a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The client does not have the message, or has not said that it does.
+    Waits,
+    /// The client has a message of QoS 2, and only the end of the exchange is missing.
+    HandedOver,
+    /// The client has published the message with QoS 2, and has not released it.
+    Incoming,
+}
+
+/// A message in the queue of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued {
+    /// The client identifier.
+    pub client_id: String,
+    /// The number of the message.
+    pub message: u64,
+    /// The QoS with which it is sent.
+    pub qos: u8,
+    /// Whether it is sent as a retained message.
+    pub retain: bool,
+    /// The progress of the exchange.
+    pub progress: Progress,
+}
+
+/// The reason why a file cannot be read as a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatabaseError {
+    /// The file does not begin like a database.
+    Foreign,
+    /// The file is a database in another version of the format.
+    Version(u32),
+    /// The file ends inside a chunk, at this byte.
+    Torn(usize),
+    /// The chunk at this byte contradicts itself or the rest of the file.
+    Damaged(usize, &'static str),
+}
+
+impl fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("this is no database of Mosquitto"),
+            Self::Version(version) => write!(
+                f,
+                "the database has version {version} of the format, and only version 6 can be read: start and stop \
+                 Mosquitto 2 with it once, and try again"
+            ),
+            Self::Torn(at) => write!(f, "the database is cut off at byte {at}"),
+            Self::Damaged(at, why) => write!(f, "the database is damaged at byte {at}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for DatabaseError {}
+
+impl Database {
+    /// Reads a whole database.
+    ///
+    /// # Errors
+    /// The file is foreign, old, torn or damaged.
+    pub fn read(file: &[u8]) -> Result<Self, DatabaseError> {
+        let header = file.get(..MAGIC.len() + 8).ok_or(DatabaseError::Foreign)?;
+        if !header.starts_with(MAGIC) {
+            return Err(DatabaseError::Foreign);
+        }
+        let version = u32::from_be_bytes([header[19], header[20], header[21], header[22]]);
+        if version != VERSION {
+            return Err(DatabaseError::Version(version));
+        }
+        let mut database = Self::default();
+        let mut at = header.len();
+        let mut is_first = true;
+        while at < file.len() {
+            let head = file.get(at..at + 8).ok_or(DatabaseError::Torn(at))?;
+            let kind = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
+            let length = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
+            let end = (at + 8).checked_add(length).ok_or(DatabaseError::Torn(at))?;
+            let body = file.get(at + 8..end).ok_or(DatabaseError::Torn(at))?;
+            let mut body = Body { rest: body, at };
+            if is_first != (kind == 1) {
+                return Err(body.damaged("the first chunk, and only that, is about the file"));
+            }
+            is_first = false;
+            database.chunk(kind, &mut body)?;
+            at = end;
+        }
+        if is_first {
+            return Err(DatabaseError::Torn(at));
+        }
+        database.check()?;
+        Ok(database)
+    }
+
+    fn chunk(&mut self, kind: u32, body: &mut Body<'_>) -> Result<(), DatabaseError> {
+        match kind {
+            1 => {
+                body.u64()?;
+                self.was_stopped = body.u8()? != 0;
+                if body.u8()? != 8 {
+                    return Err(body.damaged("numbers of messages do not have 64 bits"));
+                }
+            }
+            2 => {
+                let (number, message) = message(body)?;
+                self.messages.insert(number, message);
+            }
+            3 => self.queued.push(queued(body)?),
+            4 => self.retained.push(body.u64()?),
+            5 => self.subscriptions.push(subscription(body)?),
+            6 => self.sessions.push(session(body)?),
+            // Chunks that are not known can be skipped.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Looks for references to what is not there.
+    fn check(&self) -> Result<(), DatabaseError> {
+        let clients: std::collections::BTreeSet<&str> =
+            self.sessions.iter().map(|session| session.client_id.as_str()).collect();
+        let of_clients = self.queued.iter().map(|queued| &queued.client_id);
+        let mut of_clients = of_clients.chain(self.subscriptions.iter().map(|of| &of.client_id));
+        if !of_clients.all(|client_id| clients.contains(client_id.as_str())) {
+            return Err(DatabaseError::Damaged(0, "a queue or a subscription belongs to no session"));
+        }
+        let mut messages =
+            self.queued.iter().map(|queued| queued.message).chain(self.retained.iter().copied());
+        if !messages.all(|message| self.messages.contains_key(&message)) {
+            return Err(DatabaseError::Damaged(0, "a queue or a topic has a message that is not there"));
+        }
+        Ok(())
+    }
+}
+
+fn message(body: &mut Body<'_>) -> Result<(u64, Message), DatabaseError> {
+    let (number, expiry) = (body.u64()?, body.u64()?);
+    let payload_bytes = body.u32()? as usize;
+    let _packet_id = body.u16()?;
+    let (publisher_bytes, user_bytes, topic_bytes) = (body.u16()?, body.u16()?, body.u16()?);
+    let _port = body.u16()?;
+    let (qos, _retain) = (body.qos()?, body.u8()?);
+    let publisher = body.text(publisher_bytes)?;
+    let _user = body.text(user_bytes)?;
+    let topic = body.text(topic_bytes)?;
+    let payload = body.bytes(payload_bytes)?.to_vec();
+    let properties = body.properties()?.to_vec();
+    let expires_unix_secs = (expiry > 0).then_some(expiry);
+    Ok((number, Message { topic, payload, qos, publisher, expires_unix_secs, properties }))
+}
+
+fn queued(body: &mut Body<'_>) -> Result<Queued, DatabaseError> {
+    let message = body.u64()?;
+    let _packet_id = body.u16()?;
+    let client_bytes = body.u16()?;
+    let (qos, state, flags, direction) = (body.qos()?, body.u8()?, body.u8()?, body.u8()?);
+    let client_id = body.text(client_bytes)?;
+    let progress = match (direction, state) {
+        (0, _) => Progress::Incoming,
+        // Waiting for PUBCOMP, or about to send PUBREL again.
+        (_, 8 | 9) => Progress::HandedOver,
+        _ => Progress::Waits,
+    };
+    Ok(Queued { client_id, message, qos, retain: flags & 0xF0 != 0, progress })
+}
+
+fn subscription(body: &mut Body<'_>) -> Result<Subscription, DatabaseError> {
+    let identifier = body.u32()?;
+    let (client_bytes, filter_bytes) = (body.u16()?, body.u16()?);
+    let (qos, options) = (body.qos()?, body.u8()?);
+    let _padding = body.u16()?;
+    let client_id = body.text(client_bytes)?;
+    let filter = body.text(filter_bytes)?;
+    Ok(Subscription { client_id, filter, qos, options, identifier })
+}
+
+fn session(body: &mut Body<'_>) -> Result<Session, DatabaseError> {
+    let expiry = body.u64()?;
+    let expiry_secs = body.u32()?;
+    let _packet_id = body.u16()?;
+    let client_bytes = body.u16()?;
+    let _port = body.u16()?;
+    let _user_bytes = body.u16()?;
+    let _padding = body.u32()?;
+    let client_id = body.text(client_bytes)?;
+    Ok(Session { client_id, expiry_secs, expires_unix_secs: (expiry > 0).then_some(expiry) })
+}
+
+/// The rest of a chunk.
+struct Body<'a> {
+    rest: &'a [u8],
+    /// The place of the chunk in the file.
+    at: usize,
+}
+
+impl<'a> Body<'a> {
+    fn damaged(&self, why: &'static str) -> DatabaseError {
+        DatabaseError::Damaged(self.at, why)
+    }
+
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], DatabaseError> {
+        let Some((bytes, rest)) = self.rest.split_at_checked(length) else {
+            return Err(self.damaged("a chunk is shorter than its content"));
+        };
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], DatabaseError> {
+        Ok(self.bytes(LENGTH)?.try_into().expect("so many bytes were taken"))
+    }
+
+    fn u8(&mut self) -> Result<u8, DatabaseError> {
+        Ok(u8::from_be_bytes(self.array()?))
+    }
+
+    fn u16(&mut self) -> Result<u16, DatabaseError> {
+        Ok(u16::from_be_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, DatabaseError> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    /// A number in the order of the machine.
+    fn u64(&mut self) -> Result<u64, DatabaseError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn qos(&mut self) -> Result<u8, DatabaseError> {
+        match self.u8()? {
+            qos @ 0..=2 => Ok(qos),
+            _ => Err(self.damaged("a QoS is above 2")),
+        }
+    }
+
+    fn text(&mut self, length: u16) -> Result<String, DatabaseError> {
+        let bytes = self.bytes(usize::from(length))?.to_vec();
+        String::from_utf8(bytes).map_err(|_| self.damaged("a text is not UTF-8"))
+    }
+
+    /// Properties behind their length, if there are any bytes left.
+    fn properties(&mut self) -> Result<&'a [u8], DatabaseError> {
+        if self.rest.is_empty() {
+            return Ok(&[]);
+        }
+        let mut length = 0;
+        for shift in [0, 7, 14, 21] {
+            let byte = self.u8()?;
+            length |= usize::from(byte & 0x7F) << shift;
+            if byte & 0x80 == 0 {
+                return self.bytes(length);
+            }
+        }
+        Err(self.damaged("the length of properties has more than four bytes"))
+    }
+}

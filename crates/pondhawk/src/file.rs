@@ -1,0 +1,89 @@
+//! Configuration files: our own, and Mosquitto's, which are translated.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use config::{Config, Flags, LoadError, Machine, Report, Source};
+use mosquitto::{Language, Origin, Problem, Refusal, Remark, Start, ThisMachine};
+
+/// A configuration, and how it came about.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    /// The translation of Mosquitto's files, if the file is one.
+    pub(crate) translated: Option<Translation>,
+}
+
+/// Our file in the place of Mosquitto's.
+#[derive(Debug)]
+pub(crate) struct Translation {
+    pub(crate) toml: String,
+    pub(crate) remarks: Vec<Remark>,
+}
+
+/// The reason why there is no configuration.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The file is in our own language, or cannot be read.
+    Ours(LoadError),
+    /// The file is Mosquitto's.
+    Mosquittos(Refusal),
+}
+
+impl Failure {
+    /// Returns the reason as text for a terminal, with or without colours.
+    pub(crate) fn render(&self, colour: bool) -> String {
+        match self {
+            Self::Ours(error) => error.render(colour),
+            Self::Mosquittos(refusal) => {
+                format!(
+                    "{refusal}\n\nThis is a file of Mosquitto; docs/MIGRATING.md has more about its lines."
+                )
+            }
+        }
+    }
+}
+
+/// Reads a configuration file in the language of its content.
+///
+/// # Errors
+/// The file cannot be read, has a mistake, or asks for something that the broker cannot do.
+pub(crate) fn load(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
+    let ours = |path| Config::load(path, flags, machine).map_err(Failure::Ours);
+    let Some(path) = path else { return Ok(Loaded { config: ours(None)?, translated: None }) };
+    let bytes =
+        fs::read(path).map_err(|error| Failure::Ours(LoadError::Unreadable(PathBuf::from(path), error)))?;
+    match mosquitto::language(path, &bytes) {
+        Language::Toml => Ok(Loaded { config: ours(Some(path))?, translated: None }),
+        Language::Mosquitto => translate(path, flags, machine),
+    }
+}
+
+fn translate(path: &Path, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
+    // With addresses on the command line, the port counts as in any other file.
+    let start = Start { port: flags.port, is_verbose: flags.verbose > 0 };
+    let translated = mosquitto::translate(path, &start, &ThisMachine).map_err(Failure::Mosquittos)?;
+    let rest = Flags { port: None, verbose: 0, ..flags.clone() };
+    let name = path.display().to_string();
+    let source = Source { name: &name, text: &translated.toml };
+    let config = Config::parse(Some(source), &rest, machine)
+        .map_err(|report| Failure::Mosquittos(refusal(&report, &translated.origins)))?;
+    let translation = Translation { toml: translated.toml, remarks: translated.remarks };
+    Ok(Loaded { config, translated: Some(translation) })
+}
+
+/// Says of each problem in our file from which line of Mosquitto's it comes.
+fn refusal(report: &Report, origins: &[Option<Origin>]) -> Refusal {
+    let problems = report.problems().iter().map(|problem| {
+        let line = report.line_and_column(problem).map(|(line, _)| line - 1);
+        // The header of a table has no origin: the first key below it has.
+        let below = line.and_then(|line| origins.get(line..)).unwrap_or_default();
+        let origin = below.iter().flatten().next();
+        Problem {
+            place: origin.map(|origin| origin.place.clone()),
+            line: origin.map(|origin| origin.line.clone()).unwrap_or_default(),
+            reason: problem.sentence(),
+        }
+    });
+    Refusal { problems: problems.collect() }
+}
