@@ -75,12 +75,12 @@ const RULES: &[Rule] = &[
     pure("turn", Layer::Core, &["wire", "base", "index", "protocol", "ledger", "broker"], &[]),
     // Records as bytes. A cluster sends them elsewhere.
     pure("record", Layer::Core, &["topic", "wire", "base", "ledger"], &[]),
-    // TLS needs a clock and random numbers, which rustls brings along.
+    // TLS needs a clock and random numbers, which rustls brings along, and QUIC random numbers.
     pure(
         "layers",
         Layer::DataPlane,
-        &["turn"],
-        &["base64", "httparse", "proxy-header", "rustls", "sha1", "x509-parser"],
+        &["base", "turn"],
+        &["base64", "bytes", "httparse", "proxy-header", "quinn-proto", "rustls", "sha1", "x509-parser"],
     ),
     rule(
         "net",
@@ -153,6 +153,9 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("hyper", &["admin"]),
     ("async-nats", &["cluster"]),
     ("rustls", &["layers", "client", "admin", "bench", "pondhawk"]),
+    ("quinn", &["client"]),
+    ("quinn-proto", &["layers", "tests"]),
+    ("quinn-udp", &["net"]),
     ("tungstenite", &["client", "bench"]),
     ("toml", &["config"]),
     ("clap", &["pondhawk", "cli", "bench", "xtask"]),

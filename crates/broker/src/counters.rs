@@ -119,6 +119,12 @@ counters! {
     refused_proxy: "refused/proxy_from",
     /// Connections closed because their listener had accepted as many in the same second as it may.
     refused_connection_rate: "refused/connection_rate",
+    /// QUIC connections refused because as many handshakes of their listener are not complete as may be.
+    refused_quic_handshakes: "refused/quic_handshakes",
+    /// QUIC clients that were asked to prove their address.
+    quic_retries: "quic/retries",
+    /// Datagrams that were dropped because their shard was behind.
+    quic_dropped: "quic/dropped",
     /// Connections closed because their CONNECT did not come in time.
     refused_connect_timeout: "refused/connect_timeout",
     /// CONNECT packets refused for any reason.

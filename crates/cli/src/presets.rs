@@ -58,7 +58,7 @@ pub(crate) fn connection(profile: Option<&str>) -> Result<Settings, Failure> {
 /// The broker that environment or profile name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broker {
-    /// `mqtt`, `mqtts`, `ws` or `wss`.
+    /// `mqtt`, `mqtts`, `ws`, `wss` or `quic`.
     pub(crate) scheme: &'static str,
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -76,6 +76,7 @@ impl Broker {
         let host = presets.server.host.clone();
         let host = host.ok_or_else(|| Failure::new("Error: No broker is named.").advise(advice()))?;
         let scheme = match (presets.server.websocket.is_some(), presets.wants_tls()) {
+            _ if presets.server.has_quic => "quic",
             (false, false) => "mqtt",
             (false, true) => "mqtts",
             (true, false) => "ws",
@@ -85,7 +86,7 @@ impl Broker {
     }
 
     pub(crate) fn is_encrypted(&self) -> bool {
-        self.scheme.ends_with('s') && self.scheme != "ws"
+        ["mqtts", "wss", "quic"].contains(&self.scheme)
     }
 
     pub(crate) fn url(&self) -> String {

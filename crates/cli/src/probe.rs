@@ -208,7 +208,8 @@ async fn probe(arguments: &ProbeArgs, report: &RefCell<Report>) -> Result<ExitCo
         format!("mqtt://{}", arguments.broker())
     };
     let endpoint: Endpoint = url.parse().map_err(|error| format!("{}: {error}", arguments.broker()))?;
-    let has_tls = ["mqtts://", "ssl://", "tls://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
+    let has_tls =
+        ["mqtts://", "ssl://", "tls://", "wss://", "quic://"].iter().any(|scheme| url.starts_with(scheme));
     let endpoint = match arguments.trust.tls(has_tls)? {
         Some(tls) => endpoint.tls(tls),
         None => endpoint,

@@ -75,6 +75,8 @@ pub(crate) struct Server {
     pub(crate) proxy: Option<crate::url::Proxy>,
     /// Path of the WebSocket; `None` for MQTT without WebSocket.
     pub(crate) websocket: Option<String>,
+    /// QUIC instead of TCP.
+    pub(crate) has_quic: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -201,6 +203,7 @@ impl Settings {
         tls.ca_file.is_some()
             || tls.ca_directory.is_some()
             || tls.uses_system_roots
+            || self.server.has_quic
             || self.port() == TLS_PORT
     }
 
@@ -217,12 +220,19 @@ impl Settings {
     pub(crate) fn port(&self) -> u16 {
         let tls = &self.tls;
         let is_encrypted = tls.ca_file.is_some() || tls.ca_directory.is_some() || tls.uses_system_roots;
-        self.server.port.unwrap_or(if is_encrypted { TLS_PORT } else { PORT })
+        let by_default = match is_encrypted {
+            _ if self.server.has_quic => QUIC_PORT,
+            true => TLS_PORT,
+            false => PORT,
+        };
+        self.server.port.unwrap_or(by_default)
     }
 }
 
 pub(crate) const PORT: u16 = 1883;
 pub(crate) const TLS_PORT: u16 = 8883;
+/// The port that EMQX and NanoMQ use for MQTT over QUIC. None is assigned.
+pub(crate) const QUIC_PORT: u16 = 14_567;
 
 impl Session {
     fn new(tool: Tool) -> Self {

@@ -105,8 +105,9 @@ fn server(arguments: &TapArgs) -> Result<Endpoint, Failure> {
         }
         None => {
             let broker = Broker::of(&presets, "--to HOST:PORT")?;
-            if presets.server.websocket.is_some() {
-                let unusable = Failure::new("Error: The profile names a WebSocket, and a tap has none.");
+            if presets.server.websocket.is_some() || presets.server.has_quic {
+                let what = if presets.server.has_quic { "QUIC" } else { "a WebSocket" };
+                let unusable = Failure::new(format!("Error: The profile names {what}, and a tap has none."));
                 return Err(unusable.advise("Give --to HOST:PORT."));
             }
             let has_tls = *tls || broker.is_encrypted();

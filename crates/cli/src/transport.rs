@@ -30,7 +30,8 @@ pub(crate) async fn endpoint(settings: &Settings) -> Result<Endpoint, Failure> {
     }
     if settings.wants_tls() {
         let tls = tls_options(&settings.tls)?;
-        endpoint = endpoint.tls(tls.build().map_err(|error| not_encrypted(&error, &settings.tls))?);
+        let tls = tls.build().map_err(|error| not_encrypted(&error, &settings.tls))?;
+        endpoint = if server.has_quic { endpoint.quic(tls) } else { endpoint.tls(tls) };
     }
     if let Some(path) = &server.websocket {
         let websocket = WebSocket::new(path).map_err(|error| Failure::new(format!("Error: {error}")))?;
@@ -153,6 +154,9 @@ pub(crate) fn unreachable(error: &io::Error, settings: &Settings) -> Failure {
             } else {
                 failure
             }
+        }
+        Some(Layer::Quic) if error.kind() == io::ErrorKind::TimedOut => {
+            Failure::new(text).advise(format!("Nothing at {next} speaks QUIC, or UDP does not get through."))
         }
         Some(_) => Failure::new(text),
         None => Failure::new(text).advise(unanswered(settings)),

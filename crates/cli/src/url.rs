@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::flags::add_topic;
-use crate::settings::{PORT, Settings, TLS_PORT};
+use crate::settings::{PORT, QUIC_PORT, Settings, TLS_PORT};
 
 /// Address and credentials of a SOCKS5 proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,7 @@ pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
         ("mqtts://", true, false),
         ("ws://", false, true),
         ("wss://", true, true),
+        ("quic://", true, false),
     ];
     let found = schemes.iter().find_map(|&(scheme, is_encrypted, is_websocket)| {
         Some((url.strip_prefix(scheme)?, is_encrypted, is_websocket))
@@ -63,6 +64,7 @@ pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
     settings.server.host = Some(authority.host.to_owned());
     settings.server.port = Some(match authority.port {
         Some(port) => self::port(port)?,
+        None if url.starts_with("quic://") => QUIC_PORT,
         None if is_websocket => {
             if is_encrypted {
                 443
@@ -78,13 +80,14 @@ pub(crate) fn apply(settings: &mut Settings, url: &str) -> Result<(), Failure> {
             }
         }
     });
+    settings.server.has_quic = url.starts_with("quic://");
     settings.server.websocket = is_websocket.then(|| WEBSOCKET_PATH.to_owned());
     settings.tls.uses_system_roots |= is_encrypted;
     add_topic(settings, topic)
 }
 
 /// Advice after an unknown scheme.
-const SCHEMES: &str = "The schemes are mqtt://, mqtts://, ws:// and wss://.";
+const SCHEMES: &str = "The schemes are mqtt://, mqtts://, ws://, wss:// and quic://.";
 
 /// Usual path of a broker's WebSocket.
 const WEBSOCKET_PATH: &str = "/mqtt";
@@ -153,6 +156,9 @@ mod tests {
         assert_eq!(settings.session.user_name.as_deref(), Some("ann"));
         assert_eq!(settings.session.password.as_deref(), Some(&b"se:cret"[..]));
         assert_eq!(settings.topics, ["a/#"]);
+        apply(&mut settings, "quic://pond/a").unwrap();
+        assert!(settings.server.has_quic && settings.wants_tls());
+        assert_eq!(settings.port(), 14_567);
         for url in ["http://a/b", "mqtt://a", "mqtt://a/", "mqtt://a:x/b", "mqtt://a:0/b"] {
             assert!(apply(&mut settings, url).is_err(), "{url}");
         }

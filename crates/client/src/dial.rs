@@ -42,6 +42,8 @@ pub enum Layer {
     Socket,
     /// The connection through the SOCKS5 proxy.
     Proxy,
+    /// QUIC, including its TLS and the check of certificates.
+    Quic,
     /// TLS, including the check of certificates.
     Tls,
     /// WebSocket, including its HTTP handshake.
@@ -88,6 +90,7 @@ impl fmt::Display for TransportError {
                 let advice = self.cause.downcast_ref().and_then(advice);
                 advice.map_or(Ok(()), |advice| write!(f, ": {advice}"))
             }
+            Layer::Quic => write!(f, "no QUIC with {to}: {cause}"),
             Layer::WebSocket => write!(f, "no WebSocket with {to}: {cause}"),
         }
     }
@@ -138,6 +141,10 @@ pub(crate) async fn connect(
     #[cfg_attr(not(feature = "websocket"), expect(unused_variables, reason = "others have no frames"))]
     packet_bytes_max: NonZeroU32,
 ) -> io::Result<Stream> {
+    #[cfg(feature = "quic")]
+    if endpoint.has_quic {
+        return crate::quic::connect(endpoint).await;
+    }
     let stream = match &endpoint.place {
         Place::Tcp { host, port } => tcp(endpoint, host, *port).await?,
         #[cfg(unix)]
@@ -177,7 +184,8 @@ async fn tcp(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<Stream> {
 async fn socket(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<TcpStream> {
     let unknown = |error: io::Error| TransportError::new(Layer::Name, host, Fault::Network, error);
     let addresses = lookup_host((host, port)).await.map_err(unknown)?;
-    let found = first_of(addresses, endpoint.bind).await?;
+    let bind = endpoint.bind;
+    let found = first_of(addresses, Layer::Socket, move |address| socket_to(address, bind)).await?;
     let socket = found.ok_or_else(|| unknown(io::ErrorKind::NotFound.into()))?;
     socket.set_nodelay(endpoint.no_delay)?;
     Ok(socket)
@@ -188,29 +196,37 @@ pub(crate) async fn tcp_to(to: &(impl ToSocketAddrs + fmt::Debug)) -> io::Result
     let unknown =
         |error: io::Error| TransportError::new(Layer::Name, format!("{to:?}"), Fault::Network, error);
     let addresses = lookup_host(to).await.map_err(unknown)?;
-    let socket = first_of(addresses, None).await?.ok_or_else(|| unknown(io::ErrorKind::NotFound.into()))?;
+    let found = first_of(addresses, Layer::Socket, |address| socket_to(address, None)).await?;
+    let socket = found.ok_or_else(|| unknown(io::ErrorKind::NotFound.into()))?;
     socket.set_nodelay(true)?;
     Ok(socket)
 }
 
 /// Connects to the first of these addresses that answers; `None` if there are none.
-async fn first_of(
+pub(crate) async fn first_of<T, F>(
     mut addresses: impl Iterator<Item = SocketAddr>,
-    bind: Option<IpAddr>,
-) -> io::Result<Option<TcpStream>> {
+    layer: Layer,
+    connect: impl Fn(SocketAddr) -> F,
+) -> io::Result<Option<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+{
     let (mut last, mut attempts) = (None, JoinSet::new());
     loop {
         let next = addresses.next();
         let is_last = next.is_none();
         if let Some(address) = next {
-            attempts.spawn(async move { (address, socket_to(address, bind).await) });
+            let attempt = connect(address);
+            attempts.spawn(async move { (address, attempt.await) });
         }
         let attempt = attempts.join_next();
         let outcome = if is_last { Ok(attempt.await) } else { timeout(HEAD_START, attempt).await };
         match outcome {
             Ok(Some(Ok((_, Ok(socket))))) => return Ok(Some(socket)),
             Ok(Some(Ok((address, Err(error))))) => {
-                last = Some(TransportError::new(Layer::Socket, address, Fault::Network, error));
+                let fault = if layer == Layer::Socket { Fault::Network } else { fault_of(&error) };
+                last = Some(TransportError::new(layer, address, fault, error));
             }
             Ok(None) if is_last => return last.map_or(Ok(None), |last| Err(last.into())),
             _ => {}

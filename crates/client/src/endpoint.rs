@@ -28,6 +28,7 @@ use crate::websocket::WebSocket;
 /// | `mqtts://host:port`, `ssl://…`, `tls://…` | TLS | 8883 | `tls` |
 /// | `ws://host:port/path` | WebSocket | 80 | `websocket` |
 /// | `wss://host:port/path` | WebSocket over TLS | 443 | `tls`, `websocket` |
+/// | `quic://host:port` | QUIC | 14567 | `quic` |
 /// | `unix:///path` | a socket of this machine | | |
 ///
 /// TLS trusts the certificate authorities of the system, unless `Endpoint::tls` says otherwise. Credentials do not
@@ -53,6 +54,8 @@ pub struct Endpoint {
     pub(crate) tls: Option<Tls>,
     #[cfg(feature = "websocket")]
     pub(crate) websocket: Option<WebSocket>,
+    #[cfg(feature = "quic")]
+    pub(crate) has_quic: bool,
 }
 
 /// Address at which the server listens.
@@ -89,6 +92,8 @@ impl Endpoint {
             tls: None,
             #[cfg(feature = "websocket")]
             websocket: None,
+            #[cfg(feature = "quic")]
+            has_quic: false,
         }
     }
 
@@ -134,6 +139,18 @@ impl Endpoint {
         self
     }
 
+    /// Speaks QUIC (RFC 9000) with the port, which is then one of UDP, and this configuration of TLS.
+    ///
+    /// MQTT is in the first stream, under the protocol name `mqtt` (ALPN), whatever `tls` says about it. There is no WebSocket
+    /// and no proxy.
+    #[cfg(feature = "quic")]
+    #[must_use]
+    pub fn quic(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self.has_quic = true;
+        self
+    }
+
     /// Connects through all layers.
     ///
     /// # Errors
@@ -161,6 +178,10 @@ impl Endpoint {
         let has_websocket = self.websocket.is_some();
         #[cfg(not(feature = "websocket"))]
         let has_websocket = false;
+        #[cfg(feature = "quic")]
+        if self.has_quic {
+            return "quic";
+        }
         match (&self.place, has_websocket, has_tls) {
             #[cfg(unix)]
             (Place::Unix(_), ..) => "unix",

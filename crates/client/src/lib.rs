@@ -174,6 +174,8 @@ mod message;
 mod options;
 mod outlet;
 mod owned;
+#[cfg(feature = "quic")]
+mod quic;
 mod requester;
 mod requests;
 mod restored;

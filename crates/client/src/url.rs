@@ -33,8 +33,9 @@ pub enum UrlError {
 }
 
 /// Layers and default port of a scheme.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Scheme {
+    has_quic: bool,
     has_tls: bool,
     has_websocket: bool,
     port: u16,
@@ -62,18 +63,22 @@ impl FromStr for Endpoint {
 impl Scheme {
     fn new(name: &str) -> Option<Self> {
         let (has_tls, has_websocket, port) = match name.to_ascii_lowercase().as_str() {
+            "quic" => return Some(Self { has_quic: true, port: 14_567, ..Self::default() }),
             "mqtt" | "tcp" => (false, false, 1883),
             "mqtts" | "ssl" | "tls" => (true, false, 8883),
             "ws" => (false, true, 80),
             "wss" => (true, true, 443),
             _ => return None,
         };
-        Some(Self { has_tls, has_websocket, port })
+        Some(Self { has_quic: false, has_tls, has_websocket, port })
     }
 
     fn layers(self, endpoint: Endpoint, path: &str) -> Result<Endpoint, UrlError> {
         if !self.has_websocket && !matches!(path, "" | "/") {
             return Err(UrlError::Path);
+        }
+        if self.has_quic {
+            return with_quic(endpoint);
         }
         let endpoint = if self.has_tls { with_tls(endpoint)? } else { endpoint };
         if self.has_websocket { with_websocket(endpoint, path) } else { Ok(endpoint) }
@@ -102,6 +107,16 @@ fn port(digits: &str) -> Option<u16> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
 
+#[cfg(feature = "quic")]
+fn with_quic(endpoint: Endpoint) -> Result<Endpoint, UrlError> {
+    TlsOptions::new().build().map(|tls| endpoint.quic(tls)).map_err(UrlError::Tls)
+}
+
+#[cfg(not(feature = "quic"))]
+fn with_quic(_: Endpoint) -> Result<Endpoint, UrlError> {
+    Err(UrlError::Feature("quic"))
+}
+
 #[cfg(feature = "tls")]
 fn with_tls(endpoint: Endpoint) -> Result<Endpoint, UrlError> {
     TlsOptions::new().build().map(|tls| endpoint.tls(tls)).map_err(UrlError::Tls)
@@ -127,7 +142,7 @@ impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scheme => {
-                f.write_str("the URL begins with none of mqtt://, mqtts://, ws://, wss://, unix://")
+                f.write_str("the URL begins with none of mqtt://, mqtts://, ws://, wss://, quic://, unix://")
             }
             Self::Feature(feature) => {
                 write!(

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A host and a port to listen on, such as `127.0.0.1:1883`, `[::1]:1883`, `localhost:1883` or
-/// `broker.example:1883`; or a socket of this machine, such as `unix:/run/pondhawk.sock` or `unix:@pondhawk`;
-/// or a socket that the service manager passes, such as `systemd:mqtt`.
+/// `broker.example:1883`; or the same for QUIC, such as `quic://127.0.0.1:14567`; or a socket of this machine, such as
+/// `unix:/run/pondhawk.sock` or `unix:@pondhawk`; or a socket that the service manager passes, such as `systemd:mqtt`.
 ///
 /// Port 0 asks the system for a free port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,9 +16,17 @@ pub struct ListenAddress(Place);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Place {
-    Inet { host: Host, port: u16 },
+    Inet { transport: Transport, host: Host, port: u16 },
     Unix(UnixName),
     Passed(String),
+}
+
+/// The protocol below MQTT at an address of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Transport {
+    Tcp,
+    /// QUIC over UDP.
+    Quic,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,14 +47,18 @@ pub enum UnixName {
 /// An address to bind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Binding {
-    /// An address and port of a network.
+    /// An address and port of TCP.
     Inet(SocketAddr),
+    /// An address and port of UDP, for QUIC.
+    Quic(SocketAddr),
     /// A socket of this machine.
     Unix(UnixName),
     /// Nothing: the service manager passes a socket that listens, under this name.
     Passed(String),
 }
 
+/// In front of a host and a port for QUIC.
+const QUIC: &str = "quic://";
 /// In front of the name of a socket of this machine.
 const UNIX: &str = "unix:";
 /// In front of the name of a socket that the service manager passes.
@@ -60,14 +72,17 @@ const UNIX_BYTES_MAX: usize = 90;
 impl ListenAddress {
     /// Makes the address of IPv4 loopback at `port`.
     pub const fn loopback(port: u16) -> Self {
-        Self(Place::Inet { host: Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST)), port })
+        let host = Host::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Self(Place::Inet { transport: Transport::Tcp, host, port })
     }
 
     /// Returns the same host with another port, or `None` for an address without a port.
     #[must_use]
     pub fn with_port(&self, port: u16) -> Option<Self> {
         match &self.0 {
-            Place::Inet { host, .. } => Some(Self(Place::Inet { host: host.clone(), port })),
+            Place::Inet { transport, host, .. } => {
+                Some(Self(Place::Inet { transport: *transport, host: host.clone(), port }))
+            }
             Place::Unix(_) | Place::Passed(_) => None,
         }
     }
@@ -85,6 +100,11 @@ impl ListenAddress {
     /// Whether this is a host and a port.
     pub const fn is_inet(&self) -> bool {
         matches!(self.0, Place::Inet { .. })
+    }
+
+    /// Whether clients speak QUIC at this address.
+    pub const fn is_quic(&self) -> bool {
+        matches!(self.0, Place::Inet { transport: Transport::Quic, .. })
     }
 
     /// Whether this is an address of IPv6 for certain, or a name, which may have one.
@@ -110,8 +130,8 @@ impl ListenAddress {
     /// # Errors
     /// If the name cannot be looked up or has no address.
     pub fn resolve(&self) -> io::Result<Binding> {
-        let (host, port) = match &self.0 {
-            Place::Inet { host, port } => (host, *port),
+        let (transport, host, port) = match &self.0 {
+            Place::Inet { transport, host, port } => (*transport, host, *port),
             Place::Unix(name) => return Ok(Binding::Unix(name.clone())),
             Place::Passed(name) => return Ok(Binding::Passed(name.clone())),
         };
@@ -123,7 +143,10 @@ impl ListenAddress {
                 .next()
                 .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address")))?,
         };
-        Ok(Binding::Inet(address))
+        Ok(match transport {
+            Transport::Tcp => Binding::Inet(address),
+            Transport::Quic => Binding::Quic(address),
+        })
     }
 }
 
@@ -148,8 +171,12 @@ impl FromStr for ListenAddress {
                 Err(AddressError::PassedName)
             };
         }
+        let (transport, text) = match text.strip_prefix(QUIC) {
+            Some(rest) => (Transport::Quic, rest),
+            None => (Transport::Tcp, text),
+        };
         if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Self(Place::Inet { host: Host::Ip(address.ip()), port: address.port() }));
+            return Ok(Self(Place::Inet { transport, host: Host::Ip(address.ip()), port: address.port() }));
         }
         if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv4()) {
             return Err(AddressError::NoPort);
@@ -162,7 +189,7 @@ impl FromStr for ListenAddress {
         if !is_host_name(host) {
             return Err(AddressError::Host);
         }
-        Ok(Self(Place::Inet { host: Host::Name(host.to_owned()), port }))
+        Ok(Self(Place::Inet { transport, host: Host::Name(host.to_owned()), port }))
     }
 }
 
@@ -199,9 +226,12 @@ fn is_host_name(host: &str) -> bool {
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_quic() {
+            f.write_str(QUIC)?;
+        }
         match &self.0 {
-            Place::Inet { host: Host::Ip(ip), port } => SocketAddr::new(*ip, *port).fmt(f),
-            Place::Inet { host: Host::Name(name), port } => write!(f, "{name}:{port}"),
+            Place::Inet { host: Host::Ip(ip), port, .. } => SocketAddr::new(*ip, *port).fmt(f),
+            Place::Inet { host: Host::Name(name), port, .. } => write!(f, "{name}:{port}"),
             Place::Unix(UnixName::File(path)) => write!(f, "{UNIX}{}", path.display()),
             Place::Unix(UnixName::Abstract(name)) => write!(f, "{UNIX}@{name}"),
             Place::Passed(name) => write!(f, "{SYSTEMD}{name}"),
@@ -266,6 +296,9 @@ mod tests {
             "unix:@pondhawk",
             "systemd:mqtt",
             "systemd:pondhawk.socket",
+            "quic://0.0.0.0:14567",
+            "quic://[::1]:0",
+            "quic://broker.example:14567",
         ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
@@ -290,6 +323,9 @@ mod tests {
             ("unix:/run/", AddressError::UnixName),
             ("unix:@", AddressError::UnixName),
             ("unix:/a\0b", AddressError::UnixName),
+            ("quic://127.0.0.1", AddressError::NoPort),
+            ("quic:127.0.0.1:1", AddressError::Ipv6WithoutBrackets),
+            ("quic://unix:/run/pond.sock", AddressError::Port),
             ("systemd:", AddressError::PassedName),
             ("systemd:a:b", AddressError::PassedName),
             ("systemd:a b", AddressError::PassedName),
@@ -312,6 +348,8 @@ mod tests {
             ("192.168.0.1:1", false),
             ("localhost.example:1", false),
             ("unix:/run/pondhawk.sock", true),
+            ("quic://127.0.0.1:1", true),
+            ("quic://0.0.0.0:1", false),
             ("systemd:mqtt", false),
         ] {
             assert_eq!(parse(text).unwrap().is_loopback(), loopback, "{text}");
@@ -320,9 +358,8 @@ mod tests {
 
     #[test]
     fn localhost_is_never_looked_up() {
-        assert_eq!(
-            parse("localhost:1883").unwrap().resolve().unwrap(),
-            Binding::Inet(([127, 0, 0, 1], 1883).into())
-        );
+        let binding = |text| parse(text).unwrap().resolve().unwrap();
+        assert_eq!(binding("localhost:1883"), Binding::Inet(([127, 0, 0, 1], 1883).into()));
+        assert_eq!(binding("quic://localhost:1883"), Binding::Quic(([127, 0, 0, 1], 1883).into()));
     }
 }

@@ -64,6 +64,7 @@ keys! {
     pub struct Listener = "[[listener]]", given(allow_anonymous_global: Option<bool>) {
         /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
         /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
+        /// `quic://0.0.0.0:14567` is for clients that speak QUIC (over UDP), with a certificate.
         /// `unix:/run/pondhawk.sock` is a socket that programs of this machine reach, and `unix:@pondhawk` one without a
         /// file, on Linux. Such a name has at most 90 bytes. `systemd:NAME` is a socket that systemd has made and passes, from
         /// the unit with `FileDescriptorName=NAME`.
@@ -109,6 +110,13 @@ keys! {
         /// The networks from which load balancers connect, each connection beginning with a header of the PROXY protocol that
         /// names the client. With this key every other connection is closed.
         proxy_from: Vec<IpNet> { kind: ListOf<Network>, default: Vec::new() }
+        /// QUIC handshakes at a time that are not complete. From a quarter of them on, a client has to prove that it receives at
+        /// the address that it sends from. Above the limit, connections are refused, and counted under
+        /// `$SYS/broker/refused/quic_handshakes`.
+        quic_handshakes: u32 { kind: Count<u32>, default: 1000, bounds: 1..=1 << 16 }
+        /// The most that a QUIC connection holds in each direction: received and not read yet, and sent and not acknowledged yet.
+        /// In the time of one round trip, a connection transfers at most this much.
+        quic_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=16 * MIB }
         /// The network interface of this listener, such as `eth0`, on Linux. Connections over another interface do not reach it,
         /// also if they are for the same address. Connections from this machine come over `lo`.
         interface: Option<String> { kind: Absent<Interface>, default: None }

@@ -627,7 +627,8 @@ impl Kind for Address {
     }
 
     fn expected() -> String {
-        "a host and a port such as \"127.0.0.1:1883\" or \"[::1]:1883\", or \"unix:/PATH\"".to_owned()
+        "a host and a port such as \"127.0.0.1:1883\" or \"quic://127.0.0.1:14567\", or \"unix:/PATH\""
+            .to_owned()
     }
 
     fn read(value: &DeValue<'_>) -> Result<ListenAddress, String> {

@@ -79,6 +79,8 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             websocket_path: None,
             websocket_origins: Vec::new(),
             proxy_from: Vec::new(),
+            quic_handshakes: 1000,
+            quic_buffer_bytes: 256 * 1024,
             interface: None,
             ipv6_only: true,
             unix_mode: 0o660,
@@ -137,6 +139,12 @@ fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usi
     if !address.is_any_port() && earlier.contains(address) {
         return Some(place(format!("there are two listeners on {address}")));
     }
+    if address.is_quic() && listener.tls_certificate.is_empty() {
+        return Some(place(format!("{address} has no certificate, and QUIC is always encrypted")).advice(
+            "name the server's certificate in `tls_certificate`, and its private key in `tls_key`; \
+             `pondhawk certs init` makes both",
+        ));
+    }
     match (listener.allow_anonymous, address.is_loopback()) {
         (true, _) => None,
         (false, true) => Some(
@@ -166,11 +174,41 @@ fn refuse_network(listener: &Listener) -> Option<(&'static str, &'static str, &'
         let title = "the broker chooses the interface of a host and a port only";
         return Some(("interface", title, "leave `interface` out; systemd has `BindToDevice=`"));
     }
-    if !listener.ipv6_only && !address.may_be_ipv6() {
-        let title = "the address is not of IPv6";
-        return Some(("ipv6_only", title, "listen on `[::]:1883` for both, or leave `ipv6_only` out"));
+    if address.is_quic() {
+        return refuse_for_quic(listener);
     }
-    None
+    refuse_ipv6_only(listener)
+}
+
+fn refuse_ipv6_only(listener: &Listener) -> Option<(&'static str, &'static str, &'static str)> {
+    if listener.ipv6_only || listener.address.may_be_ipv6() {
+        return None;
+    }
+    let title = "the address is not of IPv6";
+    Some(("ipv6_only", title, "listen on `[::]:1883` for both, or leave `ipv6_only` out"))
+}
+
+/// Returns what is for TCP only, as [`refuse_network`] does.
+fn refuse_for_quic(listener: &Listener) -> Option<(&'static str, &'static str, &'static str)> {
+    if listener.protocol == Protocol::WebSocket {
+        return Some(("protocol", "there is no WebSocket inside of QUIC", "leave `protocol` out"));
+    }
+    if listener.websocket_path.is_some() {
+        let title = "there is no WebSocket inside of QUIC";
+        return Some(("websocket_path", title, "leave `websocket_path` out"));
+    }
+    if !listener.websocket_origins.is_empty() {
+        let title = "there is no WebSocket inside of QUIC";
+        return Some(("websocket_origins", title, "leave `websocket_origins` out"));
+    }
+    if !listener.proxy_from.is_empty() {
+        let title = "load balancers send no PROXY header in QUIC";
+        return Some(("proxy_from", title, "leave `proxy_from` out, or listen with TCP"));
+    }
+    if listener.tls_optional {
+        return Some(("tls_optional", "QUIC is always encrypted", "leave `tls_optional` out"));
+    }
+    refuse_ipv6_only(listener)
 }
 
 /// Returns what does not fit together in the keys about TLS: the key, the problem, and advice.

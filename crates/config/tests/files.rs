@@ -196,6 +196,33 @@ fn a_listener_that_nobody_could_use_is_refused() {
 }
 
 #[test]
+fn a_quic_listener_has_a_certificate_and_nothing_of_tcp() {
+    let listener = |keys: &str| format!("[[listener]]\naddress = \"quic://127.0.0.1:14567\"\n{keys}");
+    assert_eq!(
+        titles(&listener("")),
+        ["quic://127.0.0.1:14567 has no certificate, and QUIC is always encrypted"]
+    );
+    let server = "tls_certificate = \"a\"\ntls_key = \"b\"\n";
+    let config = parse(&listener(&format!("{server}quic_handshakes = 5\nquic_buffer_bytes = \"32 KiB\"\n")));
+    let config = config.unwrap();
+    assert!(config.listeners[0].address.is_quic());
+    assert_eq!((config.listeners[0].quic_handshakes, config.listeners[0].quic_buffer_bytes), (5, 32 * 1024));
+    // The same port of TCP is another one.
+    let both = format!("[[listener]]\naddress = \"127.0.0.1:14567\"\n{}", listener(server));
+    assert_eq!(parse(&both).unwrap().listeners.len(), 2);
+    for (key, title) in [
+        ("protocol = \"websocket\"", "there is no WebSocket inside of QUIC"),
+        ("websocket_path = \"/mqtt\"", "there is no WebSocket inside of QUIC"),
+        ("websocket_origins = \"https://a\"", "there is no WebSocket inside of QUIC"),
+        ("proxy_from = \"10.0.0.1\"", "load balancers send no PROXY header in QUIC"),
+        ("tls_optional = true", "QUIC is always encrypted"),
+        ("ipv6_only = false", "the address is not of IPv6"),
+    ] {
+        assert_eq!(titles(&listener(&format!("{server}{key}"))), [title], "{key}");
+    }
+}
+
+#[test]
 fn keys_about_tls_that_do_not_fit_together_are_refused() {
     let listener = |keys: &str| format!("[[listener]]\naddress = \"127.0.0.1:1\"\n{keys}");
     let server = "tls_certificate = \"a\"\ntls_key = \"b\"\n";

@@ -7,6 +7,8 @@
 //!    ├───── 0x16 (TLS handshake) ─────────────────┼► Secure    MQTT or WebSocket over TLS
 //!    └───── an HTTP method ───────────────────────┴► Clear     WebSocket, or MQTT behind a PROXY header
 //! ```
+//!
+//! A connection of QUIC comes as one, and has no socket of its own.
 
 use core::net::SocketAddr;
 use std::io::{self, IoSlice};
@@ -18,6 +20,7 @@ use rustls::server::UnbufferedServerConnection;
 use turn::{Peer, Received, Stream};
 
 use crate::prefixed::Prefixed;
+use crate::quic::QuicStream;
 use crate::tls::{Current, Tls};
 use crate::web::{Http, Web};
 use crate::websocket::Rules;
@@ -57,6 +60,15 @@ pub struct Stack {
 #[derive(Debug)]
 pub struct Layered<S>(State<S>);
 
+/// The lowest stream of a connection.
+#[derive(Debug)]
+pub enum Lowest<'a, S> {
+    /// A socket, for the poller.
+    Socket(&'a mut S),
+    /// A stream of QUIC, whose connection is announced by its shard.
+    Quic(&'a mut QuicStream),
+}
+
 #[derive(Debug)]
 enum State<S> {
     /// Nothing has been read.
@@ -64,6 +76,7 @@ enum State<S> {
     /// The first bytes do not yet say what the connection is.
     Begun(Box<Begun<S>>),
     Plain(S),
+    Quic(QuicStream),
     Clear(Box<Named<Web<Prefixed<S>>>>),
     Secure(Box<Named<Web<Tls<Prefixed<S>>>>>),
     /// In the middle of a change; never seen from outside.
@@ -131,13 +144,19 @@ impl<S: Stream> Layered<S> {
         Self(State::Plain(socket))
     }
 
+    /// A stream in a connection of QUIC.
+    pub fn quic(stream: QuicStream) -> Self {
+        Self(State::Quic(stream))
+    }
+
     /// The lowest stream, for the poller.
-    pub fn socket(&mut self) -> &mut S {
+    pub fn lowest(&mut self) -> Lowest<'_, S> {
         match &mut self.0 {
-            State::Fresh(socket, _) | State::Plain(socket) => socket,
-            State::Begun(begun) => &mut begun.below,
-            State::Clear(named) => named.stream.below().below(),
-            State::Secure(named) => named.stream.below().below().below(),
+            State::Fresh(socket, _) | State::Plain(socket) => Lowest::Socket(socket),
+            State::Quic(stream) => Lowest::Quic(stream),
+            State::Begun(begun) => Lowest::Socket(&mut begun.below),
+            State::Clear(named) => Lowest::Socket(named.stream.below().below()),
+            State::Secure(named) => Lowest::Socket(named.stream.below().below().below()),
             State::Changing => unreachable!("a change ends before the call returns"),
         }
     }
@@ -145,6 +164,7 @@ impl<S: Stream> Layered<S> {
     fn stream(&self) -> &dyn Stream {
         match &self.0 {
             State::Fresh(socket, _) | State::Plain(socket) => socket,
+            State::Quic(stream) => stream,
             State::Begun(begun) => &begun.below,
             State::Clear(named) => &named.stream,
             State::Secure(named) => &named.stream,
@@ -155,6 +175,7 @@ impl<S: Stream> Layered<S> {
     fn stream_mut(&mut self) -> &mut dyn Stream {
         match &mut self.0 {
             State::Fresh(socket, _) | State::Plain(socket) => socket,
+            State::Quic(stream) => stream,
             State::Begun(begun) => &mut begun.below,
             State::Clear(named) => &mut named.stream,
             State::Secure(named) => &mut named.stream,
@@ -256,6 +277,7 @@ impl<S: Stream> Stream for Layered<S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         match &mut self.0 {
             State::Plain(socket) => socket.read(buffer),
+            State::Quic(stream) => stream.read(buffer),
             State::Clear(named) => named.stream.read(buffer),
             State::Secure(named) => named.stream.read(buffer),
             State::Fresh(..) | State::Begun(_) => self.begin(buffer),
@@ -294,19 +316,26 @@ impl<S: Stream> Stream for Layered<S> {
     fn is_costly(&mut self) -> bool {
         match &mut self.0 {
             State::Secure(named) => named.stream.below().is_handshaking(),
+            State::Quic(stream) => stream.is_costly(),
             _ => false,
         }
     }
 
     #[inline]
     fn owes_goodbye(&self) -> bool {
-        matches!(self.0, State::Clear(_) | State::Secure(_))
+        match &self.0 {
+            State::Clear(_) | State::Secure(_) => true,
+            State::Quic(stream) => stream.owes_goodbye(),
+            _ => false,
+        }
     }
 
     #[inline]
     fn held_bytes(&self) -> usize {
         match &self.0 {
             State::Plain(_) => 0,
+            // Its shard counts it.
+            State::Quic(_) => 0,
             State::Fresh(..) | State::Changing => 0,
             State::Begun(begun) => begun.bytes.capacity() + size_of::<Begun<S>>(),
             State::Clear(named) => named.stream.held_bytes() + size_of_val(&**named),

@@ -1,8 +1,9 @@
-//! The layers between a socket and MQTT: PROXY protocol, TLS, WebSocket.
+//! The layers between a socket and MQTT: PROXY protocol, TLS, WebSocket, QUIC.
 //!
 //! ```text
 //! socket ─► PROXY header ─► TLS ─► WebSocket ─► MQTT
-//!           (at the start)
+//!           (at the start)                       ▲
+//! datagrams ─────────► QUIC ─────────────────────┘
 //! ```
 //!
 //! Each layer is a [`turn::Stream`] over another one: it transforms bytes in buffers that it is given, and has no socket,
@@ -16,6 +17,7 @@ mod double;
 mod layered;
 mod prefixed;
 mod proxy;
+pub mod quic;
 mod tls;
 mod web;
 mod websocket;
@@ -23,7 +25,7 @@ mod websocket;
 use std::fmt;
 use std::io;
 
-pub use self::layered::{Layered, Protocol, Stack};
+pub use self::layered::{Layered, Lowest, Protocol, Stack};
 pub use self::tls::{
     Authorities, ClientCertificates, Current as CurrentTls, Identity, Settings as TlsSettings, SettingsError,
     Tls,
@@ -41,6 +43,8 @@ pub enum Rejected {
     Proxy(&'static str),
     /// The TLS handshake has failed, or a record is not what the protocol asks for.
     Tls(rustls::Error),
+    /// The handshake of QUIC has failed, or a packet is not what RFC 9000 asks for.
+    Quic(String),
     /// The upgrade request, or a frame, is not what RFC 6455 asks for.
     WebSocket(&'static str),
 }
@@ -51,6 +55,7 @@ impl fmt::Display for Rejected {
             Self::Protocol(why) => f.write_str(why),
             Self::Proxy(why) => write!(f, "PROXY protocol: {why}"),
             Self::Tls(error) => write!(f, "TLS: {error}"),
+            Self::Quic(why) => write!(f, "QUIC: {why}"),
             Self::WebSocket(why) => write!(f, "WebSocket: {why}"),
         }
     }
@@ -60,7 +65,7 @@ impl std::error::Error for Rejected {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Tls(error) => Some(error),
-            Self::Protocol(_) | Self::Proxy(_) | Self::WebSocket(_) => None,
+            Self::Protocol(_) | Self::Proxy(_) | Self::Quic(_) | Self::WebSocket(_) => None,
         }
     }
 }

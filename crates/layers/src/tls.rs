@@ -12,7 +12,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use rustls::pki_types::UnixTime;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ServerConnectionData;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
@@ -293,8 +293,12 @@ fn expired_since(session: &UnbufferedServerConnection, now: UnixTime) -> Option<
     if session.is_handshaking() || session.handshake_kind() != Some(HandshakeKind::Resumed) {
         return None;
     }
-    let certificate = session.peer_certificates()?.first()?;
-    // It was verified in the first handshake, and is well-formed.
+    expired(session.peer_certificates()?.first()?, now)
+}
+
+/// The error of a certificate that was verified in an earlier handshake, and has expired since.
+pub(crate) fn expired(certificate: &CertificateDer<'_>, now: UnixTime) -> Option<rustls::Error> {
+    // It was verified, and is well-formed.
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let not_after_unix_secs = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
     let not_after = UnixTime::since_unix_epoch(Duration::from_secs(not_after_unix_secs));

@@ -1,13 +1,13 @@
 //! Mailboxes: every thread has one inbox; whoever writes to it appends a whole batch under one short lock.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
 /// How a sleeping reader of an inbox is woken.
 pub(crate) enum Wake {
     /// A shard, asleep in its poll.
-    Poll(mio::Waker),
+    Poll(Arc<mio::Waker>),
     /// The ledger, asleep in `park`.
     Thread(Thread),
 }

@@ -13,6 +13,7 @@ mod inbox;
 mod ledger;
 mod listener;
 mod log;
+mod quic;
 mod rate;
 mod shard;
 mod slice;
@@ -38,6 +39,7 @@ use turn::{Board, Bounds, Note, ToLedger};
 use crate::clock::Clock;
 use crate::inbox::{Inbox, Wake};
 use crate::listener::Listeners;
+use crate::quic::{Mail, Ports};
 use crate::shard::{EventLoop, new_poll};
 use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
@@ -116,6 +118,7 @@ pub struct Server {
 pub use broker::{Admission, Mount};
 
 pub use crate::listener::{Acceptor, BACKLOG, Listening, TcpOptions};
+pub use crate::quic::{QuicSocket, listen_quic};
 pub use crate::rate::RateLimits;
 pub use crate::unix::{Access, UnixSocket, listen_abstract, listen_unix};
 
@@ -149,7 +152,10 @@ impl Server {
         let gauges = ledger.gauges();
 
         let polls = (0..options.shards).map(|_| new_poll()).collect::<std_io::Result<Vec<_>>>()?;
-        let (polls, wakers): (Vec<_>, Vec<_>) = polls.into_iter().unzip();
+        let (polls, wakers): (Vec<_>, Vec<_>) =
+            polls.into_iter().map(|(poll, waker)| (poll, Arc::new(waker))).unzip();
+        let has_quic = listeners.iter().any(|listening| matches!(listening.socket, Acceptor::Quic(_)));
+        let mail = |waker: &Arc<mio::Waker>| Mail::new(Wake::Poll(Arc::clone(waker)));
         type Given = (Arc<Switchboard>, Box<dyn Keeper>);
         let (giver, given) = std::sync::mpsc::sync_channel::<Given>(1);
         let ledger_clock = clock.clone();
@@ -162,6 +168,7 @@ impl Server {
         let keeper = store.keep(Arc::new(move || thread.unpark()))?;
         let instruments = options.instruments.iter().cloned().chain(keeper.instruments()).collect();
         let switchboard = Arc::new(Switchboard {
+            quic: wakers.iter().filter(|_| has_quic).map(mail).collect(),
             shards: wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect(),
             ledger: Inbox::new(Wake::Thread(ledger_thread.thread().clone())),
             board: Arc::new(Board::new(options.shards, Arc::clone(&budget)).with_listeners(listeners.len())),
@@ -169,6 +176,9 @@ impl Server {
         // It waits for this message and for nothing else.
         let _ = giver.send((Arc::clone(&switchboard), keeper));
 
+        let numbered = (0..=u16::MAX).zip(listeners);
+        let (quic, listeners) =
+            numbered.partition(|(_, listening)| matches!(listening.socket, Acceptor::Quic(_)));
         let mut started = Started {
             options,
             clock,
@@ -178,6 +188,7 @@ impl Server {
             switchboard: Arc::clone(&switchboard),
             counters: Vec::new(),
             listeners,
+            quic: Ports::new(quic, options.shards)?,
         };
         started.counters = (0..options.shards).map(|_| Arc::default()).collect();
         let mut shards = Vec::new();
@@ -231,7 +242,8 @@ struct Started<'a> {
     instruments: Vec<Arc<dyn Instruments>>,
     switchboard: Arc<Switchboard>,
     counters: Vec<Arc<Counters>>,
-    listeners: Vec<Listening>,
+    listeners: Vec<(u16, Listening)>,
+    quic: Ports,
 }
 
 impl Started<'_> {
@@ -261,7 +273,9 @@ impl Started<'_> {
             ..Bounds::default()
         };
         let switchboard = Arc::clone(&self.switchboard);
-        EventLoop::new(poll, brain, switchboard, (counters, bounds), self.clock.clone(), listeners)
+        let quic =
+            self.quic.of_shard(id, poll.registry(), &switchboard, (limits.connections_max, &counters))?;
+        EventLoop::new(poll, brain, switchboard, (counters, bounds), self.clock.clone(), (listeners, quic))
     }
 }
 

@@ -15,6 +15,7 @@ use turn::{Accepted, Note, Peer};
 use wire::ReasonCode;
 
 use crate::log::Log;
+use crate::quic::QuicSocket;
 use crate::rate::{RateLimits, Rates};
 use crate::socket::Socket;
 use crate::switchboard::Switchboard;
@@ -28,13 +29,13 @@ const ACCEPTS_PER_TURN: usize = 256;
 /// wait it would spin.
 const PAUSE_MS: u64 = 250;
 /// Said of a connection that is one too many.
-const FULL: Notice<'_> = Notice::Refused {
+pub(crate) const FULL: Notice<'_> = Notice::Refused {
     client_id: "",
     reason: ReasonCode::QuotaExceeded,
     why: "there are as many connections as there may be",
 };
 /// Said of a connection that is one too many for its listener.
-const FULL_LISTENER: Notice<'_> = Notice::Refused {
+pub(crate) const FULL_LISTENER: Notice<'_> = Notice::Refused {
     client_id: "",
     reason: ReasonCode::QuotaExceeded,
     why: "there are as many connections as there may be on this listener",
@@ -46,7 +47,7 @@ const NO_PROXY: Notice<'_> = Notice::Refused {
     why: "its address is in no network of `proxy_from`",
 };
 /// Said of a connection beyond the rate of its listener.
-const TOO_FAST: Notice<'_> = Notice::Refused {
+pub(crate) const TOO_FAST: Notice<'_> = Notice::Refused {
     client_id: "",
     reason: ReasonCode::ConnectionRateExceeded,
     why: "there are more connections in this second than `connection_rate` or `connection_rate_per_address` allows",
@@ -81,9 +82,7 @@ pub(crate) fn listen(address: SocketAddr, options: TcpOptions<'_>) -> io::Result
         socket.set_only_v6(options.ipv6_only)?;
     }
     if let Some(interface) = options.interface {
-        bind_interface(&socket, interface).map_err(|error| {
-            io::Error::new(error.kind(), format!("the interface {interface} cannot be used: {error}"))
-        })?;
+        bind_interface(&socket, interface)?;
     }
     socket.set_reuse_address(true)?;
     socket.set_tcp_nodelay(true)?;
@@ -94,13 +93,16 @@ pub(crate) fn listen(address: SocketAddr, options: TcpOptions<'_>) -> io::Result
 }
 
 #[cfg(target_os = "linux")]
-fn bind_interface(socket: &socket2::Socket, interface: &str) -> io::Result<()> {
-    socket.bind_device(Some(interface.as_bytes()))
+pub(crate) fn bind_interface(socket: &socket2::Socket, interface: &str) -> io::Result<()> {
+    let explain = |error: io::Error| {
+        io::Error::new(error.kind(), format!("the interface {interface} cannot be used: {error}"))
+    };
+    socket.bind_device(Some(interface.as_bytes())).map_err(explain)
 }
 
 /// Other systems choose an interface by its number, and for outgoing packets only.
 #[cfg(not(target_os = "linux"))]
-fn bind_interface(_: &socket2::Socket, _: &str) -> io::Result<()> {
+pub(crate) fn bind_interface(_: &socket2::Socket, _: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has listeners on an interface"))
 }
 
@@ -128,6 +130,8 @@ pub enum Acceptor {
     Tcp(std::net::TcpListener),
     /// As [`listen_unix`](crate::listen_unix) and [`listen_abstract`](crate::listen_abstract) make it.
     Unix(UnixSocket),
+    /// As [`listen_quic`](crate::listen_quic) makes it. `stack` has the certificate.
+    Quic(QuicSocket),
 }
 
 impl Acceptor {
@@ -201,6 +205,7 @@ impl Listen {
                 registry.register(&mut socket, token, Interest::READABLE)?;
                 Ok(Self::Unix { _file: file, socket })
             }
+            Acceptor::Quic(_) => unreachable!("UDP sockets have doors instead"),
         }
     }
 
@@ -220,7 +225,7 @@ impl Listen {
 }
 
 /// The address of a client of IPv4 as such, also on a socket for both.
-fn plain(address: SocketAddr) -> SocketAddr {
+pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
         IpAddr::V6(_) => address,
@@ -236,18 +241,24 @@ impl Listener {
     }
 }
 
+/// The token of a listener.
+pub(crate) fn token(number: u16) -> Token {
+    Token(FIRST_TOKEN + usize::from(number))
+}
+
 impl Listeners {
+    /// The listeners with a socket that accepts connections, with their places among all.
     pub(crate) fn new(
-        listening: Vec<Listening>,
+        listening: Vec<(u16, Listening)>,
         registry: &Registry,
         connections_max: usize,
         counters: Arc<Counters>,
     ) -> io::Result<Self> {
         let mut listeners = Vec::new();
-        for (number, listening) in (0..=u16::MAX).zip(listening) {
+        for (number, listening) in listening {
             let Listening { socket, admission, connections_max, stack, proxy_from, rates } = listening;
             let rates = Rates::new(rates);
-            let socket = Listen::new(socket, registry, Token(FIRST_TOKEN + usize::from(number)))?;
+            let socket = Listen::new(socket, registry, token(number))?;
             let ready = false;
             listeners.push(Listener {
                 socket,
@@ -267,10 +278,14 @@ impl Listeners {
         token.0 & 0xffff_ffff >= FIRST_TOKEN
     }
 
-    pub(crate) fn woken(&mut self, token: Token) {
-        if let Some(listener) = self.listeners.get_mut(token.0 - FIRST_TOKEN) {
-            listener.ready = true;
-        }
+    /// The place of the listener with this token among all.
+    pub(crate) fn place(token: Token) -> usize {
+        token.0 - FIRST_TOKEN
+    }
+
+    pub(crate) fn woken(&mut self, place: usize) {
+        let listener = self.listeners.iter_mut().find(|listener| usize::from(listener.number) == place);
+        listener.into_iter().for_each(|listener| listener.ready = true);
     }
 
     /// When accepting goes on, if it has something to accept.

@@ -42,6 +42,11 @@ impl Rates {
         Self { limits, began_ms: 0, total: 0, addresses: HashMap::new() }
     }
 
+    /// Whether there is any limit.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.limits != RateLimits::default()
+    }
+
     /// Counts a connection. Returns whether it is one too many.
     pub(crate) fn is_exceeded_by(&mut self, peer: Peer, now_ms: u64) -> bool {
         let RateLimits { total, per_address } = self.limits;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{ConnectionId, ShardId};
 use broker::{Counters, Notice, Shard};
-use layers::Layered;
+use layers::{Layered, Lowest};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Registry, Token};
 use turn::{Bounds, Host, Io, Letter, Peer, Readiness, ShardLoop, Sleep, ToLedger};
@@ -14,12 +14,18 @@ use turn::{Bounds, Host, Io, Letter, Peer, Readiness, ShardLoop, Sleep, ToLedger
 use crate::clock::Clock;
 use crate::listener::Listeners;
 use crate::log::Log;
+use crate::quic::Quic;
 use crate::socket::Socket;
 use crate::switchboard::Switchboard;
 
 /// Maximum number of sockets that a turn hears of. It serves fewer (`STAYING_PER_TURN` and `LEAVING_PER_TURN` in
 /// `turn::ready`): to choose in turn from connections that stay and those whose peers are gone, it has to know of both.
 const EVENTS_PER_TURN: usize = 1_024;
+
+/// A shard that reads datagrams for other shards waits this long for their clients to leave, as long as it waits for its own.
+const READ_ON_MS: u64 = 2_000;
+/// Time between two looks whether they have left.
+const OTHERS_LEAVE: Duration = Duration::from_millis(20);
 
 /// Mail and commands announce themselves under this token.
 pub(crate) const WAKE: Token = Token(usize::MAX);
@@ -30,14 +36,18 @@ pub(crate) struct EventLoop {
     body: ShardLoop<Hands>,
     clock: Clock,
     listeners: Option<Listeners>,
+    /// With a QUIC listener.
+    quic: Option<Box<Quic>>,
+    /// When a shard that reads for others ends at the latest.
+    ends_ms: Option<u64>,
 }
 
 /// What a shard does to the world beside its sockets.
-struct Hands {
+pub(crate) struct Hands {
     shard: ShardId,
     registry: Registry,
     switchboard: Arc<Switchboard>,
-    log: Log,
+    pub(crate) log: Log,
 }
 
 impl EventLoop {
@@ -47,20 +57,20 @@ impl EventLoop {
         switchboard: Arc<Switchboard>,
         (counters, bounds): (Arc<Counters>, Bounds),
         clock: Clock,
-        listeners: Option<Listeners>,
+        (listeners, quic): (Option<Listeners>, Option<Box<Quic>>),
     ) -> io::Result<Self> {
         let (shard, board) = (brain.id(), Arc::clone(&switchboard.board));
         let registry = poll.registry().try_clone()?;
         let hands = Hands { shard, registry, switchboard, log: Log::default() };
         let io = Io::new(shard, board, hands, counters, bounds);
         let body = ShardLoop::new(brain, io, clock.now());
-        Ok(Self { poll, body, clock, listeners })
+        Ok(Self { poll, body, clock, listeners, quic, ends_ms: None })
     }
 
     /// Turns until a shutdown is done.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
-        while !self.body.is_done() {
+        while !self.is_done() {
             let timeout = self.timeout();
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
@@ -69,8 +79,20 @@ impl EventLoop {
             }
             self.turn(&events);
         }
+        self.quic.iter_mut().for_each(|quic| quic.close_all());
         self.body.host().log.tell_left_out(u64::MAX);
         Ok(())
+    }
+
+    /// A shard that reads datagrams for others does so until their clients have gone, and not longer than it would wait for
+    /// its own.
+    fn is_done(&mut self) -> bool {
+        if !self.body.is_done() {
+            return false;
+        }
+        let reads_for_others = self.quic.as_ref().is_some_and(|quic| quic.has_doors());
+        let has_time = self.ends_ms.is_some_and(|ends_ms| self.clock.now().monotonic_ms < ends_ms);
+        !(reads_for_others && has_time) || self.body.host().switchboard.board.connections() == 0
     }
 
     fn turn(&mut self, events: &Events) {
@@ -79,16 +101,27 @@ impl EventLoop {
         for event in events {
             match event.token() {
                 WAKE => {}
-                token if Listeners::owns(token) => self.listeners.iter_mut().for_each(|l| l.woken(token)),
+                token if Listeners::owns(token) => {
+                    let place = Listeners::place(token);
+                    self.listeners.iter_mut().for_each(|listeners| listeners.woken(place));
+                    self.quic.iter_mut().for_each(|quic| quic.woken(place, event));
+                }
                 token => self.body.woken(connection_of(token), readiness(event)),
             }
         }
         self.accept();
+        if let Some(quic) = &mut self.quic {
+            quic.begin_turn(&mut self.body, self.clock.now().monotonic_ms);
+        }
         self.body.turn();
+        if let Some(quic) = &mut self.quic {
+            quic.end_turn(&mut self.body);
+        }
         let now_ms = self.clock.now().monotonic_ms;
         self.body.host().log.tell_left_out(now_ms);
         if self.body.is_ending() {
             self.listeners = None;
+            self.ends_ms.get_or_insert(now_ms + READ_ON_MS);
         }
     }
 
@@ -104,11 +137,15 @@ impl EventLoop {
     fn timeout(&mut self) -> Option<Duration> {
         let resume_ms = self.listeners.as_ref().and_then(Listeners::resume_ms);
         let log_ms = self.body.host().log.poll_timeout();
-        match self.body.sleep().or_until(resume_ms).or_until(log_ms) {
+        let sleep = match self.body.sleep().or_until(resume_ms).or_until(log_ms) {
             Sleep::No => Some(Duration::ZERO),
             Sleep::Until(at_ms) => Some(Duration::from_millis(at_ms.saturating_sub(self.clock.current_ms()))),
             Sleep::Long => None,
-        }
+        };
+        let Some(quic) = &self.quic else { return sleep };
+        // Nobody says when the clients of another shard have gone.
+        let others = self.body.is_done().then_some(OTHERS_LEAVE);
+        sleep.into_iter().chain(quic.sleep()).chain(others).min()
     }
 }
 
@@ -116,12 +153,23 @@ impl Host for Hands {
     type Stream = Layered<Socket>;
 
     fn watch(&mut self, stream: &mut Layered<Socket>, id: ConnectionId) -> io::Result<()> {
-        self.registry.register(stream.socket(), token(id), Interest::READABLE | Interest::WRITABLE)
+        match stream.lowest() {
+            Lowest::Socket(socket) => {
+                self.registry.register(socket, token(id), Interest::READABLE | Interest::WRITABLE)
+            }
+            Lowest::Quic(stream) => {
+                stream.watch(id);
+                Ok(())
+            }
+        }
     }
 
     fn unwatch(&mut self, stream: &mut Layered<Socket>) {
-        // A socket that cannot be deregistered is gone from the poll all the same once it is closed.
-        drop(self.registry.deregister(stream.socket()));
+        // A socket that cannot be deregistered is gone from the poll all the same once it is closed. A stream of QUIC ends with
+        // its last owner.
+        if let Lowest::Socket(socket) = stream.lowest() {
+            drop(self.registry.deregister(socket));
+        }
     }
 
     fn post(&mut self, to: ShardId, letter: Letter<Layered<Socket>>) {

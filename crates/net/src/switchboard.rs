@@ -7,12 +7,15 @@ use layers::Layered;
 use turn::{Answers, Board, LedgerHost, Letter, Note, ToLedger};
 
 use crate::inbox::Inbox;
+use crate::quic::Mail;
 use crate::socket::Socket;
 
 /// Where letters are posted.
 pub(crate) struct Switchboard {
     pub(crate) shards: Vec<Inbox<Letter<Layered<Socket>>>>,
     pub(crate) ledger: Inbox<ToLedger>,
+    /// Datagrams for shards. Empty if there is no QUIC listener.
+    pub(crate) quic: Vec<Mail>,
     pub(crate) board: Arc<Board>,
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn text(config: &Config, bound: &[String]) -> String {
 fn kind(listener: &Listener, address: &str) -> String {
     let is_unix = address.starts_with("unix");
     let transport = match (listener.tls_certificate.is_empty(), listener.tls_optional) {
+        _ if listener.address.is_quic() => "quic",
         (true, _) if is_unix => "unix",
         (false, true) if is_unix => "unix, tls optional",
         (true, _) => "tcp",
@@ -66,13 +67,16 @@ mod tests {
         );
         let file = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls_certificate = \"a\"\ntls_key = \"b\"\n\
                     tls_optional = true\n[[listener]]\naddress = \"[::1]:0\"\nprotocol = \"websocket\"\n\
-                    proxy_from = \"10.0.0.0/8\"\n";
+                    proxy_from = \"10.0.0.0/8\"\n\
+                    [[listener]]\naddress = \"quic://127.0.0.1:0\"\ntls_certificate = \"a\"\ntls_key = \"b\"\n";
         let file = Source { name: "pond.toml", text: file };
         let config = Config::parse(Some(file), &Flags::default(), &MACHINE).unwrap();
-        let banner = text(&config, &["127.0.0.1:40001".to_owned(), "[::1]:40002".to_owned()]);
+        let banner =
+            text(&config, &["127.0.0.1:40001", "[::1]:40002", "quic://127.0.0.1:40003"].map(str::to_owned));
         for line in [
             "listening on 127.0.0.1:40001 (tcp or tls)",
             "listening on [::1]:40002 (tcp, websocket only, load balancers only)",
+            "listening on quic://127.0.0.1:40003 (quic)",
         ] {
             assert!(banner.lines().any(|found| found == line), "{banner}");
         }

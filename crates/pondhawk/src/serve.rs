@@ -8,6 +8,7 @@ use std::thread;
 
 use base::{Dispatch, Key};
 use config::{Binding, Config, Limits, LogTarget, Sessions, Shared, SharedKey, UnixName};
+use layers::quic::QuicLimits;
 use ledger::QueueFull;
 use mosquitto::Kind;
 use net::{Acceptor, Admission, Ended, Listening, Mount, Options, RateLimits, Server, TcpOptions};
@@ -212,6 +213,15 @@ fn bind(listener: &config::Listener, passed: &mut Passed) -> io::Result<Acceptor
             let options = TcpOptions { backlog, ipv6_only: listener.ipv6_only, interface };
             net::listen(address, options).map(Acceptor::Tcp)
         }
+        Binding::Quic(address) => {
+            let interface = listener.interface.as_deref();
+            let options = TcpOptions { backlog, ipv6_only: listener.ipv6_only, interface };
+            let limits = QuicLimits {
+                handshakes_max: size(listener.quic_handshakes),
+                buffer_bytes: listener.quic_buffer_bytes,
+            };
+            net::listen_quic(address, options, limits).map(Acceptor::Quic)
+        }
         Binding::Passed(name) => passed.take(&name),
         Binding::Unix(UnixName::Abstract(name)) => net::listen_abstract(&name, backlog).map(Acceptor::Unix),
         Binding::Unix(UnixName::File(path)) => {
@@ -230,6 +240,7 @@ fn bind(listener: &config::Listener, passed: &mut Passed) -> io::Result<Acceptor
 fn bound(listener: &config::Listener, listening: &Listening) -> io::Result<String> {
     match &listening.socket {
         Acceptor::Tcp(socket) => socket.local_addr().map(|address| address.to_string()),
+        Acceptor::Quic(socket) => socket.local_addr().map(|address| format!("quic://{address}")),
         Acceptor::Unix(_) if listener.address.is_unix() => Ok(listener.address.to_string()),
         Acceptor::Unix(_) => Ok(format!("unix socket from {}", listener.address)),
     }

@@ -28,7 +28,7 @@ pub(super) const WHERE: &[Flag] = &[
             settings.server.port = Some(port);
             Ok(())
         }),
-        help: "Port of the broker [1883; 8883 with encryption]",
+        help: "Port of the broker [1883; 8883 with encryption; 14567 with QUIC]",
     },
     Flag {
         names: &["-L", "--url"],
@@ -49,6 +49,15 @@ pub(super) const WHERE: &[Flag] = &[
             },
         ),
         help: "Connect to this Unix socket instead of a host",
+    },
+    Flag {
+        names: &["--quic"],
+        tools: ALL,
+        takes: Takes::Nothing(|settings| {
+            settings.server.has_quic = true;
+            Ok(())
+        }),
+        help: "Speak QUIC, which is encrypted, instead of TCP",
     },
     Flag {
         names: &["--profile"],

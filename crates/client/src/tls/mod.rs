@@ -286,6 +286,14 @@ impl Tls {
         Self { config, server_name: None }
     }
 
+    /// The configuration, and the name that the server's certificate must have.
+    #[cfg(feature = "quic")]
+    pub(crate) fn parts(&self, host: &str) -> (ClientConfig, String) {
+        let name =
+            self.server_name.as_ref().map_or_else(|| host.to_owned(), |name| name.to_str().into_owned());
+        ((*self.config).clone(), name)
+    }
+
     pub(crate) async fn wrap<S: Duplex>(&self, stream: S, host: &str) -> io::Result<TlsStream<S>> {
         let name = match &self.server_name {
             Some(name) => name.clone(),

@@ -1,0 +1,330 @@
+//! One connection of QUIC, and the stream in it that carries MQTT.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use base::ConnectionId;
+use bytes::Bytes;
+use quinn_proto::{
+    Connection, ConnectionError, ConnectionEvent, Dir, Event, ReadError, StreamEvent, StreamId,
+    TransportErrorCode, VarInt, WriteError,
+};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use turn::{Readiness, Received, Stream};
+
+use super::door::{Begun, Handshake};
+use crate::{Rejected, tls};
+
+/// Maximum bytes of a piece that the connection keeps until its peer acknowledges all of it.
+const PIECE_BYTES: usize = 8 * 1024;
+/// Minimum bytes of a datagram with a STREAM frame that are no data: the headers of packet and frame, and the tag.
+const OVERHEAD_BYTES: usize = 32;
+/// The error code of a connection that ends without an error.
+const NO_ERROR: VarInt = VarInt::from_u32(0);
+/// The same, if the certificate of a client has expired: "bad authentication" in MQTT 5.0.
+const BAD_CERTIFICATE: VarInt = VarInt::from_u32(0x8C);
+/// Readable and writable, and at its end.
+const OVER: Readiness = Readiness { readable: true, writable: true, ending: true };
+
+/// The stream of bytes in a connection that carries MQTT.
+///
+/// Dropping the stream closes the connection.
+pub struct QuicStream(Arc<Mutex<Link>>);
+
+/// Places of [`Links`](super::Links) with connections that have something to do.
+pub(super) type Touched = Mutex<Vec<u32>>;
+
+/// A connection with its stream.
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    /// Dropped when the handshake is complete.
+    handshake: Option<Handshake>,
+    stream: Option<StreamId>,
+    /// The reason why the connection has ended.
+    lost: Option<ConnectionError>,
+    /// The reason why it was refused behind the handshake.
+    refused: Option<rustls::Error>,
+    /// The name of the stream at its shard.
+    pub(super) watcher: Option<ConnectionId>,
+    /// Nobody reads or writes the stream any more.
+    pub(super) is_abandoned: bool,
+    place: u32,
+    is_touched: bool,
+    touched: Arc<Touched>,
+    /// Bytes that the peer may have sent and nobody has read. An estimate, at most `buffer_bytes`, see [`Link::receive`].
+    pub(super) unread_bytes: usize,
+    buffer_bytes: usize,
+    /// Bytes that all connections of the shard keep until they are acknowledged.
+    sending: Arc<AtomicUsize>,
+}
+
+/// A piece that was written. It counts until it is acknowledged.
+struct Sending {
+    bytes: Vec<u8>,
+    all: Arc<AtomicUsize>,
+}
+
+impl Sending {
+    fn counted(bytes: &[u8], all: &Arc<AtomicUsize>) -> Bytes {
+        all.fetch_add(bytes.len(), Ordering::Relaxed);
+        Bytes::from_owner(Self { bytes: bytes.to_vec(), all: Arc::clone(all) })
+    }
+}
+
+impl AsRef<[u8]> for Sending {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+pub(super) fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
+    // One thread uses a link. If it has panicked, nobody does any more.
+    link.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Link {
+    pub(super) fn new(begun: Begun, place: u32, touched: Arc<Touched>, sending: Arc<AtomicUsize>) -> Self {
+        let Begun { connection, handshake, buffer_bytes } = begun;
+        Self {
+            connection,
+            handshake: Some(handshake),
+            stream: None,
+            lost: None,
+            refused: None,
+            watcher: None,
+            is_abandoned: false,
+            place,
+            is_touched: false,
+            touched,
+            unread_bytes: 0,
+            buffer_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
+            sending,
+        }
+    }
+
+    /// Has the connection looked at, at the end of the turn at the latest.
+    pub(super) fn touch(&mut self) {
+        if !std::mem::replace(&mut self.is_touched, true) {
+            self.touched.lock().unwrap_or_else(PoisonError::into_inner).push(self.place);
+        }
+    }
+
+    /// The connection is looked at.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.is_touched = false;
+        if self.is_abandoned && !self.connection.is_closed() {
+            self.connection.close(now, NO_ERROR, Bytes::new());
+        }
+    }
+
+    /// Takes in a datagram of this many bytes, or what the door says about connection ids.
+    ///
+    /// quinn-proto does not tell how much it holds behind a gap of the stream. A datagram with data therefore counts with
+    /// all that may be data in it, until as much was read.
+    pub(super) fn receive(&mut self, event: ConnectionEvent, bytes: usize) {
+        let frames = self.connection.stats().frame_rx.stream;
+        self.connection.handle_event(event);
+        if self.connection.stats().frame_rx.stream > frames {
+            let data = bytes.saturating_sub(OVERHEAD_BYTES);
+            self.unread_bytes = (self.unread_bytes + data).min(self.buffer_bytes);
+        }
+        self.touch();
+    }
+
+    /// Looks at what has changed, for the reader and the writer of the stream.
+    pub(super) fn poll(&mut self, now: Instant) -> Readiness {
+        let mut readiness = Readiness::default();
+        while let Some(event) = self.connection.poll() {
+            match event {
+                Event::Connected => {
+                    self.handshake = None;
+                    self.check_certificate(now);
+                }
+                Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => readiness.readable = true,
+                Event::Stream(StreamEvent::Readable { .. }) => readiness.readable = true,
+                Event::Stream(StreamEvent::Writable { .. } | StreamEvent::Stopped { .. }) => {
+                    readiness.writable = true;
+                }
+                Event::ConnectionLost { reason } => {
+                    self.handshake = None;
+                    self.lost = Some(reason);
+                    readiness = OVER;
+                }
+                _ => {}
+            }
+        }
+        if self.refused.is_some() { OVER } else { readiness }
+    }
+
+    /// A client that resumes a session shows no certificate, and none is verified.
+    fn check_certificate(&mut self, now: Instant) {
+        let identity = self.connection.crypto_session().peer_identity();
+        let chain = identity.and_then(|identity| identity.downcast::<Vec<CertificateDer<'static>>>().ok());
+        let certificate = chain.as_deref().and_then(|chain| chain.first());
+        if let Some(error) = certificate.and_then(|certificate| tls::expired(certificate, UnixTime::now())) {
+            self.refused = Some(error);
+            self.connection.close(now, BAD_CERTIFICATE, Bytes::from_static(b"certificate expired"));
+        }
+    }
+
+    /// The outcome of a read that finds no bytes.
+    fn end(&self) -> io::Result<Received> {
+        let Some(reason) = &self.lost else { return Err(io::ErrorKind::WouldBlock.into()) };
+        match reason {
+            ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed => Ok(END),
+            ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::NO_ERROR => {
+                Ok(END)
+            }
+            ConnectionError::ConnectionClosed(_) => Err(io::ErrorKind::ConnectionAborted.into()),
+            ConnectionError::Reset => Err(io::ErrorKind::ConnectionReset.into()),
+            ConnectionError::TimedOut => Err(io::ErrorKind::TimedOut.into()),
+            error => Err(Rejected::Quic(error.to_string()).into()),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        if let Some(error) = &self.refused {
+            return Err(Rejected::Tls(error.clone()).into());
+        }
+        self.stream = self.stream.or_else(|| self.connection.streams().accept(Dir::Bi));
+        let Some(stream) = self.stream else { return self.end() };
+        let mut stream = self.connection.recv_stream(stream);
+        // The end was read before.
+        let Ok(mut chunks) = stream.read(true) else { return Ok(END) };
+        let mut count = 0;
+        let end = loop {
+            match chunks.next(buffer.len() - count) {
+                Ok(Some(chunk)) => {
+                    let after = count + chunk.bytes.len();
+                    buffer[count..after].copy_from_slice(&chunk.bytes);
+                    count = after;
+                    if count == buffer.len() {
+                        break None;
+                    }
+                }
+                end => break Some(end),
+            }
+        };
+        let gives_credit = chunks.finalize().should_transmit();
+        let is_blocked = matches!(end, Some(Err(ReadError::Blocked)));
+        self.count_read(count, is_blocked);
+        if gives_credit {
+            self.touch();
+        }
+        match end {
+            _ if count > 0 => Ok(Received { bytes: count, is_drained: is_blocked && self.lost.is_none() }),
+            Some(Err(ReadError::Reset(_))) => Err(io::ErrorKind::ConnectionReset.into()),
+            Some(Err(ReadError::Blocked)) => self.end(),
+            _ => Ok(END),
+        }
+    }
+
+    /// Bytes that were sent twice are read once, and stay in the estimate. A reader that has read everything in order takes
+    /// an eighth of the rest off: the rest fades while the stream flows.
+    fn count_read(&mut self, bytes: usize, is_blocked: bool) {
+        self.unread_bytes = self.unread_bytes.saturating_sub(bytes);
+        if bytes > 0 && is_blocked {
+            self.unread_bytes -= self.unread_bytes.div_ceil(8);
+        }
+    }
+
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let Some(stream) = self.stream.filter(|_| !self.connection.is_closed()) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let mut written = 0;
+        let mut stream = self.connection.send_stream(stream);
+        for piece in pieces.iter().flat_map(|piece| piece.chunks(PIECE_BYTES)) {
+            let mut chunk = [Sending::counted(piece, &self.sending)];
+            match stream.write_chunks(&mut chunk) {
+                Ok(taken) => written += taken.bytes,
+                Err(_) if written > 0 => break,
+                Err(WriteError::Blocked) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+            }
+            if !chunk[0].is_empty() {
+                break;
+            }
+        }
+        self.touch();
+        Ok(written)
+    }
+
+    fn shut_down_write(&mut self) {
+        if let Some(stream) = self.stream {
+            // The peer may have stopped the stream.
+            drop(self.connection.send_stream(stream).finish());
+            self.touch();
+        }
+    }
+}
+
+/// The end of a stream.
+const END: Received = Received { bytes: 0, is_drained: false };
+
+impl QuicStream {
+    pub(super) fn new(link: Arc<Mutex<Link>>) -> Self {
+        Self(link)
+    }
+
+    /// Begins to watch the stream, which has this name at its shard.
+    pub fn watch(&self, id: ConnectionId) {
+        let mut link = lock(&self.0);
+        link.watcher = Some(id);
+        link.touch();
+    }
+}
+
+impl Stream for QuicStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        lock(&self.0).read(buffer)
+    }
+
+    /// Bytes of datagrams that were taken in have been announced.
+    fn has_arrived(&mut self) -> bool {
+        lock(&self.0).lost.is_some()
+    }
+
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        lock(&self.0).write(pieces)
+    }
+
+    fn is_costly(&mut self) -> bool {
+        lock(&self.0).connection.is_handshaking()
+    }
+
+    /// A connection that is closed at once loses bytes that its peer has not acknowledged.
+    fn owes_goodbye(&self) -> bool {
+        !lock(&self.0).connection.is_closed()
+    }
+
+    fn shut_down_write(&mut self) {
+        lock(&self.0).shut_down_write();
+    }
+}
+
+impl Drop for QuicStream {
+    fn drop(&mut self) {
+        let mut link = lock(&self.0);
+        link.is_abandoned = true;
+        link.watcher = None;
+        link.touch();
+    }
+}
+
+impl fmt::Debug for QuicStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicStream").finish_non_exhaustive()
+    }
+}
