@@ -1,4 +1,5 @@
-//! The same conversations over TLS, and over WebSocket inside of TLS, with certificates that `pondhawk certs` makes.
+//! The same conversations over TLS, over WebSocket inside of TLS, and over QUIC, with certificates that `pondhawk certs`
+//! makes.
 
 use std::process::Command;
 use std::thread;
@@ -29,9 +30,16 @@ impl Server {
         assert!(made.status.success(), "{made:?}");
         let file = |name: &str| certificates.path().join(name).display().to_string();
         let tls = format!("tls_certificate = {:?}\ntls_key = {:?}\n", file("server.pem"), file("server.key"));
-        let settings = format!("[[listener]]\naddress = \"127.0.0.1:0\"\n{tls}");
+        let settings = ["127.0.0.1:0", "quic://127.0.0.1:0"]
+            .map(|address| format!("[[listener]]\naddress = {address:?}\n{tls}"))
+            .concat();
         let broker = Broker::start(&Options { shards: 2, settings, ..Options::default() });
         Self { broker, certificates }
+    }
+
+    /// The port for a link.
+    fn port(&self, link: &str) -> u16 {
+        if link == "quic" { self.broker.address_of("quic").port() } else { self.broker.address().port() }
     }
 
     fn authority(&self) -> String {
@@ -40,13 +48,13 @@ impl Server {
 }
 
 /// A conversation in each of these ways at the same time.
-fn converse(conversation: impl Fn(&Broker) -> Command + Sync) {
+fn converse(links: &[&str], conversation: impl Fn(&Broker, u16) -> Command + Sync) {
     thread::scope(|scope| {
-        for link in LINKS {
+        for link in links {
             let conversation = &conversation;
             scope.spawn(move || {
                 let server = Server::start();
-                let mut command = conversation(&server.broker);
+                let mut command = conversation(&server.broker, server.port(link));
                 command.env("PONDHAWK_LINK", link).env("PONDHAWK_CA", server.authority());
                 let said = Program::start(command).finish();
                 assert!(said.ends_with(ALL_SAID), "{link}: {said}");
@@ -60,7 +68,7 @@ fn converse(conversation: impl Fn(&Broker) -> Command + Sync) {
 fn converse_by(program: fn() -> Command, [talk, resume]: [&str; 2]) {
     for version in VERSIONS {
         for (path, qos) in [(talk, "2"), (resume, "1")] {
-            converse(|broker| {
+            converse(&LINKS, |broker, _| {
                 let mut command = script(program(), path, broker, version);
                 command.arg(qos);
                 command
@@ -80,11 +88,11 @@ fn mqtt_js_converses_and_comes_back_over_tls_and_wss() {
 }
 
 #[test]
-fn autopaho_converses_and_comes_back_over_tls_and_wss() {
+fn autopaho_converses_and_comes_back_over_tls_wss_and_quic() {
     for qos in ["0", "1", "2"] {
-        converse(|broker| {
+        converse(&["tls", "wss", "quic"], |_, port| {
             let mut command = autopaho();
-            command.args([&broker.address().port().to_string(), qos]);
+            command.args([&port.to_string(), qos]);
             command
         });
     }

@@ -1,4 +1,4 @@
-//! Runs `features/*.feature` against the real broker: one in a process of its own for each scenario.
+//! Runs `features/*.feature` against the real broker, over TCP and over QUIC: one in a process of its own for each scenario.
 //!
 //! Words on the command line choose the scenarios whose names contain one of them.
 
@@ -16,11 +16,12 @@ use cucumber::writer::{Basic, Coloring, Stats as _, Verbosity};
 use cucumber::{World as _, WriterExt as _, cli};
 use futures::executor::block_on;
 
-use steps::{Pond, SHARDS};
+use steps::{Pond, SHARDS, USES_QUIC};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let outcomes = [1, 4].map(|shards| run(shards, words.clone()));
+    let ways = [(1, false), (4, false), (1, true), (4, true)];
+    let outcomes = ways.map(|(shards, uses_quic)| run(shards, uses_quic, words.clone()));
     let passed: usize = outcomes.iter().map(|outcome| outcome.passed).sum();
     let failed: usize = outcomes.iter().map(|outcome| outcome.failed).sum();
     // An empty folder is no success.
@@ -36,7 +37,8 @@ struct Outcome {
     failed: usize,
 }
 
-fn run(shards: u16, words: Vec<String>) -> Outcome {
+fn run(shards: u16, uses_quic: bool, words: Vec<String>) -> Outcome {
+    USES_QUIC.store(uses_quic, Ordering::Relaxed);
     SHARDS.store(shards, Ordering::Relaxed);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../features");
     let output = Output::default();
@@ -53,7 +55,8 @@ fn run(shards: u16, words: Vec<String>) -> Outcome {
     let writer = block_on(cucumber.filter_run(folder, move |_, _, scenario| is_wanted(scenario)));
     let scenarios = writer.scenarios_stats();
     let failed = scenarios.failed + scenarios.skipped + writer.parsing_errors() + writer.hook_errors();
-    println!("features, {shards} shard(s): {} passed, {failed} failed", scenarios.passed);
+    let way = if uses_quic { "QUIC" } else { "TCP" };
+    println!("features over {way}, {shards} shard(s): {} passed, {failed} failed", scenarios.passed);
     if failed > 0 {
         println!("{}", output.failures());
     }

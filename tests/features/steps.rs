@@ -3,30 +3,65 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
+use client::{Endpoint, TlsOptions};
 use cucumber::gherkin::Step;
 use cucumber::{World, given, then, when};
-use pondhawk_tests::{Broker, Options, RawClient, Version};
+use pondhawk_tests::packet::{self, Connect};
+use pondhawk_tests::{Broker, Options, RawClient, Relay, Version};
+use tempfile::TempDir;
 
 use crate::bytes::Pattern;
 
 /// With how many shards brokers are started now.
 pub(crate) static SHARDS: AtomicU16 = AtomicU16::new(1);
 
+/// Whether the clients speak QUIC now, and TCP otherwise.
+pub(crate) static USES_QUIC: AtomicBool = AtomicBool::new(false);
+
 /// One scenario: a broker of its own, and clients by name.
 #[derive(World)]
 #[world(init = Self::new)]
 pub(crate) struct Pond {
     broker: Broker,
+    relay: Option<Relay>,
+    _certificate: Option<TempDir>,
     connections: BTreeMap<String, RawClient>,
 }
 
 impl Pond {
     fn new() -> Self {
         let shards = SHARDS.load(Ordering::Relaxed);
+        if USES_QUIC.load(Ordering::Relaxed) {
+            return Self::with_quic(shards);
+        }
         let broker = Broker::start(&Options { shards, ..Options::default() });
-        Self { broker, connections: BTreeMap::new() }
+        Self { broker, relay: None, _certificate: None, connections: BTreeMap::new() }
+    }
+
+    /// All clients connect over QUIC.
+    fn with_quic(shards: u16) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let file = |name: &str| directory.path().join(name);
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        fs::write(file("server.pem"), made.cert.pem()).expect("a temporary file");
+        fs::write(file("server.key"), made.signing_key.serialize_pem()).expect("a temporary file");
+        let settings = format!(
+            "[[listener]]\naddress = \"quic://127.0.0.1:0\"\ntls_certificate = {:?}\ntls_key = {:?}\n",
+            file("server.pem"),
+            file("server.key")
+        );
+        let broker = Broker::start(&Options { shards, settings, ..Options::default() });
+        let tls = TlsOptions::new().root_file(file("server.pem")).server_name("localhost").build();
+        let endpoint = Endpoint::tcp("127.0.0.1", broker.address().port()).quic(tls.expect("all is there"));
+        let relay = Some(Relay::start(endpoint));
+        Self { broker, relay, _certificate: Some(directory), connections: BTreeMap::new() }
+    }
+
+    fn open(&self) -> RawClient {
+        RawClient::connect(self.relay.as_ref().map_or(self.broker.address(), Relay::address))
     }
 
     fn connection(&mut self, name: &str) -> &mut RawClient {
@@ -50,14 +85,17 @@ fn pattern(step: &Step) -> Pattern {
 #[given(expr = "{word} is connected with MQTT {word}")]
 fn connected(pond: &mut Pond, name: String, version: String) {
     let version = Version::ALL.into_iter().find(|known| known.to_string() == version);
-    let client = pond.broker.client(version.expect("a version of MQTT"), &name);
-    pond.connections.insert(name, client.into_raw());
+    let mut connection = pond.open();
+    connection.send(&Connect::new(version.expect("a version of MQTT"), &name).bytes());
+    let answer = connection.read_packet();
+    assert!(packet::is_accepted(&answer), "refused: {answer:02x?}");
+    pond.connections.insert(name, connection);
 }
 
 #[given(expr = "{word} has opened a connection")]
 #[when(expr = "{word} opens a connection")]
 fn opens(pond: &mut Pond, name: String) {
-    let connection = pond.broker.connect();
+    let connection = pond.open();
     pond.connections.insert(name, connection);
 }
 

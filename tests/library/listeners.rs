@@ -28,7 +28,8 @@ const LENGTHS_BYTES: [usize; 4] = [0, 1, 1_000, 70_000];
 const PLAIN: usize = 0;
 const SECURE: usize = 1;
 const ONE_PORT: usize = 2;
-const PROXIED: usize = 3;
+const QUIC: usize = 3;
+const PROXIED: usize = 4;
 
 impl Server {
     fn start(shards: u16) -> Self {
@@ -44,6 +45,11 @@ impl Server {
                 file("ca.pem")
             )),
             listener(&format!("{tls}tls_optional = true\nwebsocket_path = \"/mqtt\"\n")),
+            format!(
+                "[[listener]]\naddress = \"quic://127.0.0.1:0\"\n{tls}tls_client_certificate = \"optional\"\n\
+                 tls_client_ca = {:?}\n",
+                file("ca.pem")
+            ),
             listener(&format!("{tls}tls_optional = true\nproxy_from = [\"127.0.0.1\", \"10.0.0.0/8\"]\n")),
         ]
         .concat();
@@ -80,13 +86,16 @@ impl Server {
             self.url("ws", ONE_PORT),
             Endpoint::tcp("localhost", port(ONE_PORT)).tls(tls(self.trusting())),
             self.url("wss", ONE_PORT).tls(tls(self.trusting())),
+            Endpoint::tcp("localhost", port(QUIC)).quic(tls(self.trusting())),
+            Endpoint::tcp("localhost", port(QUIC)).quic(tls(self.with_certificate())),
         ]
     }
 }
 
 fn address_of(line: &str) -> SocketAddr {
-    let address = line.split_whitespace().nth(2).and_then(|address| address.parse().ok());
-    address.unwrap_or_else(|| panic!("no address: {line}"))
+    let address = line.split_whitespace().nth(2);
+    let address = address.map(|address| address.strip_prefix("quic://").unwrap_or(address));
+    address.and_then(|address| address.parse().ok()).unwrap_or_else(|| panic!("no address: {line}"))
 }
 
 #[tokio::test]

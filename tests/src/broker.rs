@@ -112,6 +112,15 @@ impl Broker {
         self.address
     }
 
+    /// The address of the first listener whose line in the log has this word, such as `quic`.
+    ///
+    /// # Panics
+    /// If there is no such line before the deadline.
+    pub fn address_of(&self, kind: &str) -> SocketAddr {
+        let line = self.wait_for_log(&format!("({kind}"));
+        listening_address(&line).unwrap_or_else(|| panic!("no address: {line}"))
+    }
+
     /// The id of the broker's process.
     pub fn process_id(&self) -> u32 {
         self.process.id()
@@ -288,5 +297,6 @@ fn configuration(options: &Options) -> String {
 
 /// Parses a line such as `listening on 127.0.0.1:40123 (tcp)`.
 fn listening_address(line: &str) -> Option<SocketAddr> {
-    line.split_once("listening on ")?.1.split_whitespace().next()?.parse().ok()
+    let address = line.split_once("listening on ")?.1.split_whitespace().next()?;
+    address.strip_prefix("quic://").unwrap_or(address).parse().ok()
 }

@@ -26,6 +26,7 @@ mod program;
 pub mod promises;
 mod random;
 mod raw;
+mod relay;
 mod tools;
 pub mod trace;
 
@@ -38,6 +39,7 @@ pub use mosquitto::Mosquitto;
 pub use program::Program;
 pub use random::Random;
 pub use raw::RawClient;
+pub use relay::Relay;
 pub use tools::{autopaho, flood, hivemq, node, python};
 pub use wire::Version;
 

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/quic-go/quic-go"
 )
 
-// dial connects over TCP, unless the environment names another way: `tls` or `wss`, and the certificate of the authority.
+// dial connects over TCP, unless the environment names another way: `tls`, `wss` or `quic`, and the certificate of the authority.
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	switch link := os.Getenv("PONDHAWK_LINK"); link {
 	case "":
@@ -27,9 +28,50 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 			return nil, err
 		}
 		return &framed{Conn: connection}, nil
+	case "quic":
+		return dialQUIC(ctx, address)
 	default:
 		return nil, errors.New("no such way: " + link)
 	}
+}
+
+// dialQUIC opens the stream of MQTT in a connection of its own.
+func dialQUIC(ctx context.Context, address string) (net.Conn, error) {
+	config := trust()
+	config.NextProtos = []string{"mqtt"}
+	connection, err := quic.DialAddr(ctx, address, config, &quic.Config{KeepAlivePeriod: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	stream, err := connection.OpenStreamSync(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &streamed{Stream: stream, connection: connection}, nil
+}
+
+// streamed is the stream of a QUIC connection, which ends with it.
+type streamed struct {
+	*quic.Stream
+	connection *quic.Conn
+}
+
+func (s *streamed) LocalAddr() net.Addr  { return s.connection.LocalAddr() }
+func (s *streamed) RemoteAddr() net.Addr { return s.connection.RemoteAddr() }
+
+// Close waits until the broker has closed its direction, because the end of a connection takes unread bytes with it.
+func (s *streamed) Close() error {
+	if err := s.Stream.Close(); err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-s.connection.Context().Done():
+		case <-time.After(time.Second):
+		}
+		_ = s.connection.CloseWithError(0, "")
+	}()
+	return nil
 }
 
 // trust accepts certificates of the authority only.
