@@ -7,6 +7,7 @@ mod ended;
 mod examples;
 mod listeners;
 mod local;
+mod moved;
 mod place;
 mod probe;
 mod relay;
