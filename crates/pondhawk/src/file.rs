@@ -1,10 +1,13 @@
 //! Configuration files: our own, and Mosquitto's, which are translated.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use config::{Config, Flags, LoadError, Machine, Report, Source};
-use mosquitto::{Language, Origin, Problem, Refusal, Remark, Start, ThisMachine};
+use mosquitto::{Language, Origin, Problem, Refusal, Remark, Start, System, ThisMachine};
 
 /// A configuration, and how it came about.
 #[derive(Debug)]
@@ -49,20 +52,53 @@ impl Failure {
 /// # Errors
 /// The file cannot be read, has a mistake, or asks for something that the broker cannot do.
 pub(crate) fn load(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
-    let ours = |path| Config::load(path, flags, machine).map_err(Failure::Ours);
-    let Some(path) = path else { return Ok(Loaded { config: ours(None)?, translated: None }) };
-    let bytes =
-        fs::read(path).map_err(|error| Failure::Ours(LoadError::Unreadable(PathBuf::from(path), error)))?;
-    match mosquitto::language(path, &bytes) {
-        Language::Toml => Ok(Loaded { config: ours(Some(path))?, translated: None }),
-        Language::Mosquitto => translate(path, flags, machine),
+    let invalid = |report| Failure::Ours(LoadError::Invalid(report));
+    let Some(path) = path else {
+        let config = Config::parse(None, flags, machine).map_err(invalid)?;
+        return Ok(Loaded { config, translated: None });
+    };
+    let unreadable = |error| Failure::Ours(LoadError::Unreadable(PathBuf::from(path), error));
+    // Read once, because it may be a pipe.
+    let bytes = fs::read(path).map_err(unreadable)?;
+    if mosquitto::language(path, &bytes) == Language::Mosquitto {
+        return translate(path, bytes, flags, machine);
+    }
+    let utf8 = |_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8"));
+    let text = String::from_utf8(bytes).map_err(utf8)?;
+    let source = Source { name: &path.display().to_string(), text: &text };
+    let config = Config::parse(Some(source), flags, machine).map_err(invalid)?;
+    Ok(Loaded { config, translated: None })
+}
+
+/// This machine, with the main file as it was read already.
+struct WithMain<'a> {
+    path: &'a Path,
+    bytes: Vec<u8>,
+}
+
+impl System for WithMain<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if path == self.path { Ok(self.bytes.clone()) } else { ThisMachine.read(path) }
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        ThisMachine.list(directory)
+    }
+
+    fn addresses(&self, host: &str) -> Vec<IpAddr> {
+        ThisMachine.addresses(host)
+    }
+
+    fn has_ipv6(&self) -> bool {
+        ThisMachine.has_ipv6()
     }
 }
 
-fn translate(path: &Path, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
+fn translate(path: &Path, bytes: Vec<u8>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
     // With addresses on the command line, the port counts as in any other file.
     let start = Start { port: flags.port, is_verbose: flags.verbose > 0 };
-    let translated = mosquitto::translate(path, &start, &ThisMachine).map_err(Failure::Mosquittos)?;
+    let translated =
+        mosquitto::translate(path, &start, &WithMain { path, bytes }).map_err(Failure::Mosquittos)?;
     let rest = Flags { port: None, verbose: 0, ..flags.clone() };
     let name = path.display().to_string();
     let source = Source { name: &name, text: &translated.toml };
