@@ -553,13 +553,13 @@ keys! {
 /// A place to which lines of the log go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogTarget {
-    /// Standard error.
+    /// Standard error of the process.
     Stderr,
-    /// Standard output.
+    /// Standard output of the process.
     Stdout,
     /// The log of the system.
     Syslog,
-    /// No place.
+    /// No place: the line is dropped.
     Off,
     /// A file, to which lines are added.
     File(PathBuf),

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod environment;
 mod keys;
 mod kind;
 mod listeners;
@@ -36,13 +37,14 @@ mod shared_key;
 mod unit;
 
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
+pub use environment::{Environment, Origin};
 pub use keys::{
     ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel, LogTarget,
     MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, tables,
 };
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;
-pub use manual::{help, markdown};
+pub use manual::{explain, help, markdown};
 pub use report::{Problem, Report};
 pub use schema::{Default, Key, Table};
 pub use shared_key::SharedKey;

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use crate::address::ListenAddress;
+use crate::environment::{Environment, Origin};
 use crate::keys::{Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys};
 use crate::listeners;
 use crate::machine::Machine;
-use crate::reader::Reader;
+use crate::reader::{Found, Reader};
 use crate::report::{Problem, Report};
 
 /// The configuration of the broker. All values are final; only host names remain to be looked up.
@@ -68,6 +69,9 @@ pub struct Flags {
     pub in_memory: bool,
     /// Number of levels by which the log is more detailed than in the file.
     pub verbose: u8,
+    /// Environment variables: those that set keys, such as `PONDHAWK_LIMITS_PACKET_BYTES`, and those that texts of the file
+    /// name as `${NAME}`.
+    pub environment: Environment,
 }
 
 impl Config {
@@ -87,13 +91,54 @@ impl Config {
     /// # Errors
     /// All mistakes in the file and the flags, not only the first.
     pub fn parse(file: Option<Source<'_>>, flags: &Flags, machine: &Machine) -> Result<Self, Report> {
+        Self::parse_with_origins(file, flags, machine).map(|(config, _)| config)
+    }
+
+    /// The same as [`parse`](Self::parse), with the origin of each value that is no default. Keys have the names of their
+    /// tables in front, such as `limits.packet_bytes` or `listener[0].address`.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_with_origins(
+        file: Option<Source<'_>>,
+        flags: &Flags,
+        machine: &Machine,
+    ) -> Result<(Self, Vec<(String, Origin)>), Report> {
         let source = file.unwrap_or(Source { name: "", text: "" });
-        let mut problems = Vec::new();
         let (document, errors) = DeTable::parse_recoverable(source.text);
-        problems.extend(syntax_problems(&errors, source.text));
-        let config = read_document(&mut Reader::new(document.get_ref(), &mut problems), flags, machine);
+        let mut found = Found {
+            problems: syntax_problems(&errors, source.text),
+            origins: Vec::new(),
+            environment: &flags.environment,
+            text: source.text,
+        };
+        let config = read_document(&mut Reader::new(document.get_ref(), &mut found), flags, machine);
+        let Found { problems, origins, .. } = found;
         Report::unless_empty(source.name, source.text, problems)?;
-        Ok(config)
+        Ok((config, origins))
+    }
+
+    /// Returns the whole configuration as a file, with the origin of each value behind it. Values that flags have changed
+    /// are shown with the origin that they would have without the flags.
+    pub fn to_toml_with_origins(&self, origins: &[(String, Origin)]) -> String {
+        let mut table = String::new();
+        let mut listeners = 0;
+        let line = |line: &str| {
+            if let Some(name) = line.strip_prefix("[[") {
+                table = format!("{}[{listeners}].", name.trim_end_matches("]]"));
+                listeners += 1;
+            } else if let Some(name) = line.strip_prefix('[') {
+                table = format!("{}.", name.trim_end_matches(']'));
+            }
+            let Some((key, _)) = line.split_once(" = ").filter(|_| !line.starts_with('[')) else {
+                return format!("{line}\n");
+            };
+            let key = format!("{table}{key}");
+            let origin = origins.iter().rev().find(|(of, _)| *of == key);
+            let origin = origin.map_or(&Origin::Default, |(_, origin)| origin);
+            format!("{line} # {origin}\n")
+        };
+        self.to_toml().lines().map(line).collect()
     }
 
     /// Returns facts about this valid configuration that an operator should know, one sentence each.

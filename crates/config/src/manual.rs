@@ -46,6 +46,10 @@ Sizes are written with their unit (`\"2 MiB\"`, `\"64 KiB\"`) or as a whole numb
 unit (`\"10 s\"`, `\"250 ms\"`, `\"1.5 h\"`; also `min` and `d`). Where the default is *auto*, the file may say `\"auto\"`
 too.
 
+Texts may name environment variables: `\"${HOST}:1883\"`. `$${` stands for `${`. A variable such as
+`PONDHAWK_LIMITS_PACKET_BYTES` sets a key, and overrides the file; tables in double brackets have no such variables.
+`pondhawk config show` prints each value with its origin, and `pondhawk config explain KEY` what a key means.
+
 ```toml
 # Everybody in this network may connect.
 [[listener]]
@@ -72,6 +76,30 @@ pub fn help() -> String {
         }
     }
     text
+}
+
+/// Returns the explanation of a key: `limits.packet_bytes`, or `packet_bytes` if only one table has it. Several tables may
+/// have the key. Empty if there is no such key.
+pub fn explain(name: &str) -> Vec<String> {
+    let mut explanations = Vec::new();
+    for table in tables() {
+        let prefix = table.header.trim_matches(['[', ']']);
+        for key in &table.keys {
+            let full = if prefix.is_empty() { key.name.to_owned() } else { format!("{prefix}.{}", key.name) };
+            if name != full && name != key.name {
+                continue;
+            }
+            let variable = match table.header.starts_with("[[") {
+                true => String::new(),
+                false => format!(" Environment: {}.", crate::environment::variable("", &full)),
+            };
+            let meaning =
+                format!("{} Default: {}.{variable}", key.text, default_in_help(key)).replace('`', "");
+            let value = key.value.replace('`', "");
+            explanations.push(format!("{full}: {value}\n{}", wrapped(&meaning, "    ", 80)));
+        }
+    }
+    explanations
 }
 
 fn default_in_markdown(key: &Key) -> String {

@@ -6,10 +6,21 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::environment::{self, Environment, Origin};
 use crate::kind::Kind;
 use crate::nearest;
 use crate::report::Problem;
 use crate::schema;
+
+/// State that the readers of all tables share.
+pub(crate) struct Found<'file> {
+    pub(crate) problems: Vec<Problem>,
+    /// The origins of values, by the names of keys with their tables. Defaults are not in it.
+    pub(crate) origins: Vec<(String, Origin)>,
+    pub(crate) environment: &'file Environment,
+    /// The text of the file.
+    pub(crate) text: &'file str,
+}
 
 /// A table of the file, and the state of reading it.
 pub(crate) struct Reader<'file, 'problems> {
@@ -21,13 +32,16 @@ pub(crate) struct Reader<'file, 'problems> {
     table: Option<&'file DeTable<'file>>,
     /// The keys and tables that have been read. All other keys in the table are unknown.
     known: Vec<&'static str>,
-    problems: &'problems mut Vec<Problem>,
+    /// The number of this table among those with the same name, if there can be several.
+    number: Option<usize>,
+    found: &'problems mut Found<'file>,
 }
 
 impl<'file, 'problems> Reader<'file, 'problems> {
     /// Makes a reader of the whole file.
-    pub(crate) fn new(document: &'file DeTable<'file>, problems: &'problems mut Vec<Problem>) -> Self {
-        Self { prefix: String::new(), header: 0..0, table: Some(document), known: Vec::new(), problems }
+    pub(crate) fn new(document: &'file DeTable<'file>, found: &'problems mut Found<'file>) -> Self {
+        let (prefix, known) = (String::new(), Vec::new());
+        Self { prefix, header: 0..0, table: Some(document), known, number: None, found }
     }
 
     /// Returns the value of a key if the key is present and valid. With `auto`, the word `"auto"` means the same as
@@ -39,6 +53,9 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         auto: bool,
     ) -> Option<K::Value> {
         self.known.push(name);
+        if let Some(value) = self.take_variable::<K>(name, bounds, auto) {
+            return value;
+        }
         let (_, value) = self.entry(name)?;
         if value.span().is_empty() {
             // A placeholder of the parser for text that it could not read, and has reported.
@@ -47,7 +64,8 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         if auto && value.get_ref().as_str() == Some("auto") {
             return None;
         }
-        let why = match K::read(value.get_ref()) {
+        self.note_origin(name, Origin::Line(self.found.text[..value.span().start].matches('\n').count() + 1));
+        let why = match environment::read_expanded(value.get_ref(), self.found.environment, K::read) {
             Ok(read) if bounds.is_none_or(|bounds| K::is_within(&read, bounds)) => return Some(read),
             Ok(_) => "is out of bounds".to_owned(),
             Err(why) => why,
@@ -57,6 +75,41 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         let label = format!("expected {}{}{or_auto}", K::expected(), schema::limits::<K>(bounds));
         self.note(Problem::at(value.span(), title).label(label));
         None
+    }
+
+    /// Returns the value of a key from the environment variable that sets it, if there is one. Tables of which there can be
+    /// several have no variables.
+    fn take_variable<K: Kind>(
+        &mut self,
+        name: &'static str,
+        bounds: Option<&RangeInclusive<K::Bound>>,
+        auto: bool,
+    ) -> Option<Option<K::Value>> {
+        if self.number.is_some() {
+            return None;
+        }
+        let variable = environment::variable(&self.prefix, name);
+        let text = self.found.environment.get(&variable)?;
+        self.note_origin(name, Origin::Variable(variable.clone()));
+        if auto && text == "auto" {
+            return Some(None);
+        }
+        let why = match environment::read(text, K::read) {
+            Ok(read) if bounds.is_none_or(|bounds| K::is_within(&read, bounds)) => return Some(Some(read)),
+            Ok(_) => "is out of bounds".to_owned(),
+            Err(why) => why,
+        };
+        let expected = format!("expected {}{}", K::expected(), schema::limits::<K>(bounds));
+        self.note(Problem::in_flags(format!("the environment variable {variable} {why}; {expected}")));
+        Some(None)
+    }
+
+    fn note_origin(&mut self, name: &str, origin: Origin) {
+        let key = match self.number {
+            Some(number) => format!("{}[{number}].{name}", self.prefix.trim_end_matches('.')),
+            None => format!("{}{name}", self.prefix),
+        };
+        self.found.origins.push((key, origin));
     }
 
     /// Records that a required key is missing, and returns the placeholder. An invalid key has been recorded
@@ -88,7 +141,7 @@ impl<'file, 'problems> Reader<'file, 'problems> {
             Some((value.span(), table?))
         });
         let (header, table) = found.map_or((self.header.clone(), None), |(span, table)| (span, Some(table)));
-        self.read_inner(name, header, table, read)
+        self.read_inner((name, None), header, table, read)
     }
 
     /// Reads every table in the array of tables `name`.
@@ -106,10 +159,10 @@ impl<'file, 'problems> Reader<'file, 'problems> {
             self.note(Problem::at(value.span(), format!("there can be several of `{name}`")).label(label));
             return Vec::new();
         };
-        let each = |element: &'file Spanned<DeValue<'file>>| {
-            self.read_inner(name, element.span(), element.get_ref().as_table(), &mut read)
+        let each = |(number, element): (usize, &'file Spanned<DeValue<'file>>)| {
+            self.read_inner((name, Some(number)), element.span(), element.get_ref().as_table(), &mut read)
         };
-        elements.iter().map(each).collect()
+        elements.iter().enumerate().map(each).collect()
     }
 
     /// Position of the value of a key, or of the table's header if the key is missing.
@@ -119,7 +172,7 @@ impl<'file, 'problems> Reader<'file, 'problems> {
 
     /// Records a problem that concerns several keys.
     pub(crate) fn note(&mut self, problem: Problem) {
-        self.problems.push(problem);
+        self.found.problems.push(problem);
     }
 
     /// Records every key that has not been read, and suggests the most similar key of the whole file.
@@ -135,20 +188,21 @@ impl<'file, 'problems> Reader<'file, 'problems> {
             };
             let label = nearest::suggestion(name, &self.prefix, &self.known)
                 .unwrap_or_else(|| format!("there are: {}", self.known.join(", ")));
-            self.problems
+            self.found
+                .problems
                 .push(Problem::at(key.span(), format!("there is no key `{name}` {place}")).label(label));
         }
     }
 
     fn read_inner<T>(
         &mut self,
-        name: &str,
+        (name, number): (&str, Option<usize>),
         header: Range<usize>,
         table: Option<&'file DeTable<'file>>,
         read: impl FnOnce(&mut Reader<'file, '_>) -> T,
     ) -> T {
         let prefix = format!("{name}.");
-        let mut inner = Reader { prefix, header, table, known: Vec::new(), problems: self.problems };
+        let mut inner = Reader { prefix, header, table, known: Vec::new(), number, found: self.found };
         let value = read(&mut inner);
         inner.refuse_unknown();
         value

@@ -33,12 +33,12 @@ pub struct Database {
     pub retained: Vec<u64>,
 }
 
-/// A message.
+/// A message that waits, or is retained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The topic name.
+    /// The topic name of the message.
     pub topic: String,
-    /// The payload.
+    /// The payload of the message.
     pub payload: Vec<u8>,
     /// The QoS with which the message was published.
     pub qos: u8,
@@ -50,10 +50,10 @@ pub struct Message {
     pub properties: Vec<u8>,
 }
 
-/// A session.
+/// A session that outlives its connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// The client identifier.
+    /// The client identifier of the session.
     pub client_id: String,
     /// Session Expiry Interval in seconds. `u32::MAX` is for ever.
     pub expiry_secs: u32,
@@ -61,14 +61,14 @@ pub struct Session {
     pub expires_unix_secs: Option<u64>,
 }
 
-/// A subscription.
+/// A subscription of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
-    /// The client identifier.
+    /// The client identifier of the session.
     pub client_id: String,
-    /// The topic filter.
+    /// The topic filter, as the client sent it.
     pub filter: String,
-    /// The granted QoS.
+    /// The QoS that was granted.
     pub qos: u8,
     /// The options of MQTT 5.0, as in SUBSCRIBE.
     pub options: u8,
@@ -90,7 +90,7 @@ pub enum Progress {
 /// A message in the queue of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued {
-    /// The client identifier.
+    /// The client identifier of the session.
     pub client_id: String,
     /// The number of the message.
     pub message: u64,

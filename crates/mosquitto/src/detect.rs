@@ -5,7 +5,7 @@ use std::path::Path;
 /// The language of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// Our own: TOML.
+    /// Our own language, which is TOML.
     Toml,
     /// Mosquitto's: a directive and its value on each line.
     Mosquitto,

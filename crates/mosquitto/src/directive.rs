@@ -39,7 +39,7 @@ pub(crate) enum Again {
     Last,
     /// A second line is an error.
     Never,
-    /// All lines count.
+    /// All lines count together.
     Adds,
 }
 

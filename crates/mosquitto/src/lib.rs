@@ -53,7 +53,7 @@ pub use problem::{Problem, Refusal};
 pub use system::{System, ThisMachine};
 pub use translate::Start;
 
-/// A translated configuration.
+/// A configuration in our own language.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Translated {
     /// The file of ours.

@@ -160,7 +160,7 @@ impl Model {
         self.listeners.is_empty() && !default.has("port") && !default.has("bind_address")
     }
 
-    /// Every line.
+    /// Every line of every scope.
     pub(crate) fn givens(&self) -> impl Iterator<Item = &Given> {
         let listeners = [&self.default_listener].into_iter().chain(&self.listeners);
         let listeners = listeners.flat_map(|listener| listener.line.iter().chain(&listener.block.givens));

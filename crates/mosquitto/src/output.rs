@@ -113,10 +113,10 @@ impl From<String> for Toml {
     }
 }
 
-/// Returns the text as a basic string of TOML.
+/// Returns the text as a basic string of TOML. `${` has no meaning in Mosquitto's files.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
-    for character in text.chars() {
+    for character in text.replace("${", "$${").chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
             control if control.is_control() => {
@@ -153,7 +153,7 @@ impl From<&Given> for Origin {
     }
 }
 
-/// Collects the result.
+/// Collects keys, remarks and problems.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     entries: Vec<Entry>,

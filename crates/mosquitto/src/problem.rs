@@ -18,7 +18,7 @@ pub struct Problem {
 /// All reasons why the files cannot be used, in the order of their lines. There is at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The reasons.
+    /// The reasons, in the order of their lines.
     pub problems: Vec<Problem>,
 }
 

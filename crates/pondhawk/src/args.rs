@@ -60,12 +60,15 @@ pub(crate) enum Command {
         /// Configuration file to check
         file: PathBuf,
     },
+    /// Show where each value of the configuration comes from, and explain keys
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Make a data directory of Mosquitto's database, mosquitto.db
     ///
     /// Takes over sessions, subscriptions, queued and retained messages, and prints how many. The database stays as it is. If
     /// anything is wrong with it, nothing is made.
     Import {
-        /// Mosquitto's database
+        /// File of Mosquitto, such as /var/lib/mosquitto/mosquitto.db
         file: PathBuf,
         /// Data directory to make [default: `pondhawk` beside the database]
         #[arg(long, value_name = "DIR")]
@@ -115,6 +118,20 @@ Exit codes:
   0  done; the journal is whole
   1  the journal is damaged
   2  this could not be done or found out: no journal there, in use, not readable";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the whole configuration with the origin of each value: a line of the file, a variable, or the default
+    Show {
+        /// Configuration file [default: none]
+        file: Option<PathBuf>,
+    },
+    /// Explain a key, such as limits.packet_bytes
+    Explain {
+        /// The key, with or without its table
+        key: String,
+    },
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertsCommand {
@@ -236,7 +253,8 @@ impl From<ServeArguments> for Flags {
             in_memory,
             verbose,
         } = arguments;
-        Self { port, listen, allow_anonymous, data_dir, in_memory, verbose }
+        let environment = crate::environment();
+        Self { port, listen, allow_anonymous, data_dir, in_memory, verbose, environment }
     }
 }
 

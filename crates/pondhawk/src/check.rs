@@ -20,7 +20,8 @@ pub(crate) struct Checked {
 /// # Errors
 /// The file cannot be read or is not valid.
 pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> {
-    let loaded = file::load(Some(path), &Flags::default(), machine)?;
+    let flags = Flags { environment: crate::environment(), ..Flags::default() };
+    let loaded = file::load(Some(path), &flags, machine)?;
     let name = path.display();
     let mut verdict = match &loaded.translated {
         None => format!("{name} is good; with the defaults of this machine it comes to:\n"),

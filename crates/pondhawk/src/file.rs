@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Flags, LoadError, Machine, Report, Source};
+use config::{Config, Environment, Flags, LoadError, Machine, Report, Source};
 use mosquitto::{Language, Origin, Problem, Refusal, Remark, Start, System, ThisMachine};
 
 /// A configuration, and how it came about.
@@ -94,12 +94,30 @@ impl System for WithMain<'_> {
     }
 }
 
+/// Returns the configuration as a file, with the origin of each value.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn show(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Result<String, Failure> {
+    if let Some(translation) = load(path, flags, machine)?.translated {
+        return Ok(translation.toml);
+    }
+    let name = path.map(|path| path.display().to_string()).unwrap_or_default();
+    let unreadable = |error| Failure::Ours(LoadError::Unreadable(PathBuf::from(&name), error));
+    let text = path.map(fs::read_to_string).transpose().map_err(unreadable)?;
+    let source = text.as_deref().map(|text| Source { name: &name, text });
+    let (config, origins) = Config::parse_with_origins(source, flags, machine)
+        .map_err(|report| Failure::Ours(LoadError::Invalid(report)))?;
+    Ok(config.to_toml_with_origins(&origins))
+}
+
 fn translate(path: &Path, bytes: Vec<u8>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
     // With addresses on the command line, the port counts as in any other file.
     let start = Start { port: flags.port, is_verbose: flags.verbose > 0 };
     let translated =
         mosquitto::translate(path, &start, &WithMain { path, bytes }).map_err(Failure::Mosquittos)?;
-    let rest = Flags { port: None, verbose: 0, ..flags.clone() };
+    // `${` has no meaning in Mosquitto's files.
+    let rest = Flags { port: None, verbose: 0, environment: Environment::new(), ..flags.clone() };
     let name = path.display().to_string();
     let source = Source { name: &name, text: &translated.toml };
     let config = Config::parse(Some(source), &rest, machine)

@@ -15,22 +15,25 @@ mod logging;
 mod passed;
 mod privileges;
 mod process;
+mod reload;
 mod serve;
 mod sinks;
 mod stack;
 mod store;
 mod upkeep;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use args::{Arguments, Command, ServeArguments};
+use args::{Arguments, Command, ConfigCommand, ServeArguments};
 use clap::Parser;
 use cli::Tool;
-use config::Machine;
+use config::{Environment, Flags, Machine};
 use journal::{Directory, Storage};
+use reload::Reload;
 
 /// Makes the storage of the journal from its directory. Tests wrap the directory to observe it.
 pub type FileLayer = fn(Directory) -> Arc<dyn Storage>;
@@ -48,6 +51,8 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Probe(arguments)) => cli::probe(&arguments),
         Some(Command::Tap(arguments)) => cli::tap(&arguments),
         Some(Command::Check { file }) => check(&file),
+        Some(Command::Config(ConfigCommand::Show { file })) => show(file.as_deref()),
+        Some(Command::Config(ConfigCommand::Explain { key })) => explain(&key),
         Some(Command::Import { file, to, snapshot }) => {
             match import::import(&file, to.as_deref(), snapshot, file_layer) {
                 Ok(report) => {
@@ -73,11 +78,13 @@ fn start(arguments: ServeArguments, file_layer: FileLayer) -> ExitCode {
         return process::detach().unwrap_or_else(|error| fail(&format!("error: {error}")));
     }
     let file = arguments.config.clone();
-    let loaded = match file::load(file.as_deref(), &arguments.into(), &Machine::detect()) {
+    let (flags, machine) = (Flags::from(arguments), Machine::detect());
+    let loaded = match file::load(file.as_deref(), &flags, &machine) {
         Ok(loaded) => loaded,
         Err(error) => return fail(&error.render(has_colour())),
     };
-    match serve::serve(&loaded, file_layer) {
+    let reload = Reload::new(file, flags, machine, loaded.config.clone());
+    match serve::serve(&loaded, reload, file_layer) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("error: {error}")),
     }
@@ -92,6 +99,36 @@ fn check(file: &Path) -> ExitCode {
         }
         Err(error) => fail(&error.render(has_colour())),
     }
+}
+
+fn show(file: Option<&Path>) -> ExitCode {
+    let flags = Flags { environment: environment(), ..Flags::default() };
+    match file::show(file, &flags, &Machine::detect()) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error.render(has_colour())),
+    }
+}
+
+fn explain(key: &str) -> ExitCode {
+    match config::explain(key).join("\n") {
+        text if text.is_empty() => {
+            fail(&format!("error: there is no key {key}; `pondhawk serve --help` has all"))
+        }
+        text => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// The environment variables whose names and values are texts.
+pub(crate) fn environment() -> Environment {
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).collect()
 }
 
 fn print_completions(shell: clap_complete::Shell) -> ExitCode {

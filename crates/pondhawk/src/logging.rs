@@ -6,6 +6,9 @@ use std::sync::{Arc, OnceLock};
 use config::{Log, LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::sinks::{Reopen, Sinks};
 
@@ -15,8 +18,27 @@ const WAITING_LINES_MAX: usize = 8_192;
 /// The running log. When it is dropped, waiting lines are still written, for at most one second.
 pub(crate) struct Logging {
     _guard: WorkerGuard,
-    /// Opens files again.
-    pub(crate) reopen: Reopen,
+    reopen: Reopen,
+    set_level: Box<dyn Fn(LevelFilter)>,
+}
+
+impl Logging {
+    /// Changes the level and the places, and opens files again. The format stays as it is.
+    pub(crate) fn change(&self, log: &Log) {
+        (self.set_level)(filter(log.level));
+        self.reopen.ask(&log.to);
+    }
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
 }
 
 /// Starts the log with the level, format and places of the configuration.
@@ -29,23 +51,19 @@ pub(crate) fn start(log: &Log) -> Logging {
     let (lines, guard) = queue(sinks, |lost| {
         tracing::warn!(lost, "lines of the log were left out since the start: nobody took them in time");
     });
-    let level = match log.level {
-        LogLevel::Off => LevelFilter::OFF,
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
-    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(lines).with_target(false);
+    let (filter, handle) = reload::Layer::new(filter(log.level));
+    let subscriber = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer().with_writer(lines).with_target(false);
     match log.format {
-        LogFormat::Text => subscriber.with_ansi(has_colour).init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Text => subscriber.with(layer.with_ansi(has_colour)).init(),
+        LogFormat::Json => subscriber.with(layer.json().flatten_event(true)).init(),
     }
+    // The subscriber lives as long as the process, so that a change cannot fail.
+    let set_level = Box::new(move |level| drop(handle.reload(level)));
     for failure in failures {
         tracing::error!("{failure}; its lines go to standard error");
     }
-    Logging { _guard: guard, reopen }
+    Logging { _guard: guard, reopen, set_level }
 }
 
 /// Makes a queue that a thread empties into `sink`. `tell` receives the number of lines dropped so far.

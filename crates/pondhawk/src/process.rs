@@ -62,7 +62,7 @@ fn notify(states: &[NotifyState<'_>]) {
 
 /// Set for the process in the background.
 const DETACHED: &str = "PONDHAWK_DETACHED";
-/// Where programs that start find the socket of their service manager (sd_notify(3)).
+/// The variable with the socket of the service manager (sd_notify(3)).
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 /// Time between two looks at a process that is starting.
 const LOOK: Duration = Duration::from_millis(50);

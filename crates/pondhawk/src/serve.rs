@@ -24,14 +24,14 @@ use crate::logging::Logging;
 use crate::passed::Passed;
 use crate::privileges::Successor;
 use crate::process::PidFile;
-use crate::sinks::Reopen;
+use crate::reload::Reload;
 use crate::{FileLayer, banner, logging, process, stack, store};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
 ///
 /// # Errors
 /// An address cannot be listened on, the system refuses a thread, or a thread fails.
-pub(crate) fn serve(loaded: &Loaded, file_layer: FileLayer) -> io::Result<()> {
+pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) -> io::Result<()> {
     let config = &loaded.config;
     // Before any thread runs.
     let mut passed = Passed::from_environment();
@@ -70,7 +70,7 @@ pub(crate) fn serve(loaded: &Loaded, file_layer: FileLayer) -> io::Result<()> {
     tell_remarks(loaded);
     process::notify_ready();
     forward(signals, ended);
-    match wait(&events, &mut certificates, &log.reopen) {
+    match wait(&events, &mut certificates, || reload.run(&log)) {
         Some(Ended { thread }) if thread == SIGNAL => {
             tracing::info!("stopping");
             process::notify_stopping();
@@ -126,8 +126,12 @@ const SIGNAL: &str = "signal";
 /// Name of the event that reports SIGHUP.
 const HANG_UP: &str = "hang-up";
 
-/// Waits for an event that ends the broker. Meanwhile SIGHUP opens the files of the log again, and reads certificates.
-fn wait(events: &mpsc::Receiver<Ended>, certificates: &mut Certificates, reopen: &Reopen) -> Option<Ended> {
+/// Waits for an event that ends the broker. Meanwhile SIGHUP reads the configuration and certificates again.
+fn wait(
+    events: &mpsc::Receiver<Ended>,
+    certificates: &mut Certificates,
+    mut reload: impl FnMut(),
+) -> Option<Ended> {
     loop {
         let event = if certificates.is_empty() {
             events.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -136,7 +140,7 @@ fn wait(events: &mpsc::Receiver<Ended>, certificates: &mut Certificates, reopen:
         };
         match event {
             Ok(Ended { thread }) if thread == HANG_UP => {
-                reopen.ask();
+                reload();
                 certificates.read_again();
             }
             Ok(ended) => return Some(ended),

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use config::LogTarget;
 
@@ -21,12 +21,15 @@ const MODE: u32 = 0o640;
 /// All places. A place that fails loses its lines, and does not stop the others.
 pub(crate) struct Sinks {
     list: Vec<Sink>,
-    is_to_reopen: Arc<AtomicBool>,
+    next: Reopen,
 }
 
-/// Asks the files of the log to be opened again before the next line, after a program has moved them.
-#[derive(Clone)]
-pub(crate) struct Reopen(Arc<AtomicBool>);
+/// Asks for other places before the next line, or for the same ones, whose files are opened again.
+#[derive(Clone, Default)]
+pub(crate) struct Reopen {
+    is_asked: Arc<AtomicBool>,
+    targets: Arc<Mutex<Vec<LogTarget>>>,
+}
 
 enum Sink {
     Stderr,
@@ -36,9 +39,10 @@ enum Sink {
 }
 
 impl Reopen {
-    /// Opens the files again before the next line.
-    pub(crate) fn ask(&self) {
-        self.0.store(true, Relaxed);
+    /// Opens these places before the next line.
+    pub(crate) fn ask(&self, targets: &[LogTarget]) {
+        *self.targets.lock().unwrap_or_else(PoisonError::into_inner) = targets.to_vec();
+        self.is_asked.store(true, Relaxed);
     }
 }
 
@@ -67,12 +71,27 @@ impl Sinks {
                 list.push(sink);
             }
         }
-        (Self { list, is_to_reopen: Arc::default() }, failures)
+        (Self { list, next: Reopen::default() }, failures)
+    }
+
+    /// Opens the places that were asked for. A file that cannot be opened any more goes on if it was open.
+    fn open_again(&mut self) {
+        let targets = self.next.targets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut earlier = std::mem::take(&mut self.list);
+        for target in &targets {
+            let (Self { list, .. }, failures) = Self::open(std::slice::from_ref(target));
+            let of_file = |sink: &Sink| matches!((sink, target), (Sink::File(path, _), LogTarget::File(of)) if path == of);
+            let open = earlier.iter().position(of_file).filter(|_| !failures.is_empty());
+            match open {
+                Some(place) => self.list.push(earlier.swap_remove(place)),
+                None => self.list.extend(list),
+            }
+        }
     }
 
     /// The handle with which files are opened again.
     pub(crate) fn reopen(&self) -> Reopen {
-        Reopen(Arc::clone(&self.is_to_reopen))
+        self.next.clone()
     }
 
     /// Whether standard error is the only place.
@@ -84,8 +103,8 @@ impl Sinks {
 impl Write for Sinks {
     /// Writes one line to all places.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.is_to_reopen.swap(false, Relaxed) {
-            self.list.iter_mut().for_each(Sink::reopen);
+        if self.next.is_asked.swap(false, Relaxed) {
+            self.open_again();
         }
         for sink in &mut self.list {
             // Nobody could be told.
@@ -119,15 +138,6 @@ impl Sink {
                 }
                 Ok(())
             }
-        }
-    }
-
-    /// Opens a file again. If that fails, the open file goes on.
-    fn reopen(&mut self) {
-        if let Self::File(path, file) = self
-            && let Ok(again) = open(path)
-        {
-            *file = again;
         }
     }
 }

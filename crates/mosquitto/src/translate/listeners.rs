@@ -221,7 +221,9 @@ pub(super) fn translate(world: World<'_>, sites: &[Site<'_>], output: &mut Outpu
             }
             check_domain(site, output);
             access::translate(world, site, table, output);
-            if !world.model.is_local_only() {
+            if world.model.is_local_only() {
+                output.set(table, "protocol", "mqtt", &[]);
+            } else {
                 protocol(site, table, output);
                 tls::translate(world, site, table, output);
                 terms(site, table, output);

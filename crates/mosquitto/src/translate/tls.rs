@@ -98,7 +98,7 @@ fn version(block: &Block, table: Table, output: &mut Output) {
     }
 }
 
-/// Certificates of clients.
+/// Translates the options about certificates of clients.
 fn clients(world: World<'_>, block: &Block, table: Table, output: &mut Output) {
     let files: Vec<&Given> = ["cafile", "capath"].into_iter().filter_map(|name| block.last(name)).collect();
     let Some(required) = block.last("require_certificate").filter(|given| given.flag()) else {
