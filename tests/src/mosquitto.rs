@@ -15,7 +15,7 @@ const OF_THE_SYSTEM: &str = "/usr/sbin/mosquitto";
 /// A running Mosquitto, which is killed on drop. Its log is shown if the test fails.
 #[derive(Debug)]
 pub struct Mosquitto {
-    _program: Program,
+    program: Program,
     address: SocketAddr,
     _configuration: TempDir,
 }
@@ -44,7 +44,16 @@ impl Mosquitto {
         command.arg("-c").arg(path);
         let program = Program::start(command);
         program.wait_for(" running");
-        Self { _program: program, address, _configuration: configuration }
+        Self { program, address, _configuration: configuration }
+    }
+
+    /// Stops Mosquitto in order, and waits for its end.
+    ///
+    /// # Panics
+    /// If Mosquitto does not end with success.
+    pub fn stop(self) {
+        self.program.terminate();
+        self.program.finish();
     }
 
     /// The address at which Mosquitto listens.

@@ -4,6 +4,8 @@ use std::io;
 use std::process::{Child, Command};
 use std::thread;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::DEADLINE;
 use crate::log::{Log, Progress};
 
@@ -28,6 +30,20 @@ impl Program {
         // The command contains the writing ends of the pipe. The output must end when the program ends.
         drop(command);
         Self { name, process, output: Log::collect(reader) }
+    }
+
+    /// The number of the process.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends SIGTERM.
+    ///
+    /// # Panics
+    /// If the program has ended.
+    pub fn terminate(&self) {
+        let process = Pid::from_child(&self.process);
+        kill_process(process, Signal::TERM).expect("the program runs");
     }
 
     /// Waits for the first line of output that contains `needle`, and returns the line.
