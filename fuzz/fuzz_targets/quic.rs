@@ -201,7 +201,8 @@ fn meddle(server: &mut Server, input: &mut impl Iterator<Item = u8>, datagram: &
 fuzz_target!(|input: &[u8]| {
     let (config, client) = &*SECURE;
     let mut now = Instant::now();
-    let door = Door::new(Arc::new(CurrentTls::new(Arc::clone(config))), LIMITS, false).expect("a cipher suite");
+    let door =
+        Door::new(Arc::new(CurrentTls::new(Arc::clone(config))), LIMITS, false).expect("a cipher suite");
     let (links, world) = (Links::default(), World::default());
     let mut server = Server { now, door, links, world, streams: Vec::new(), read: Vec::new() };
     let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None);

@@ -56,13 +56,13 @@ const RULES: &[Rule] = &[
     pure(
         "auth",
         Layer::Core,
-        &["topic"],
+        &["topic", "base"],
         &["argon2", "base64", "pbkdf2", "jsonwebtoken", "hmac", "sha2", "subtle"],
     ),
     pure(
         "ledger",
         Layer::Core,
-        &["topic", "wire", "base", "index", "protocol"],
+        &["topic", "wire", "base", "index", "protocol", "auth"],
         &["bytes", "foldhash", "hashbrown", "slab"],
     ),
     pure(
@@ -72,7 +72,7 @@ const RULES: &[Rule] = &[
         &["bytes", "foldhash", "hashbrown", "slab"],
     ),
     // The event loops: what a thread does in a turn, without the thread.
-    pure("turn", Layer::Core, &["wire", "base", "index", "protocol", "ledger", "broker"], &[]),
+    pure("turn", Layer::Core, &["wire", "base", "index", "protocol", "auth", "ledger", "broker"], &[]),
     // Records as bytes. A cluster sends them elsewhere.
     pure("record", Layer::Core, &["topic", "wire", "base", "ledger"], &[]),
     // TLS needs a clock and random numbers, which rustls brings along, and QUIC random numbers.
@@ -113,7 +113,7 @@ const RULES: &[Rule] = &[
         ],
     ),
     // It builds the broker once more, with another file layer below the journal.
-    rule("tests", Layer::Binary, &["topic", "wire", "session", "client", "journal", "pondhawk"]),
+    rule("tests", Layer::Binary, &["topic", "wire", "session", "auth", "client", "journal", "pondhawk"]),
     rule(
         "pondhawk",
         Layer::Binary,

@@ -18,6 +18,10 @@ pub struct Connect<'a> {
     pub will: Option<Will<'a>>,
     /// Encoded properties, without the length before them; MQTT 5 only.
     pub properties: &'a [u8],
+    /// User name, if the client gives one.
+    pub user: Option<&'a str>,
+    /// Password, if the client gives one.
+    pub password: Option<&'a [u8]>,
 }
 
 /// The fields of a will.
@@ -45,7 +49,22 @@ impl<'a> Will<'a> {
 impl<'a> Connect<'a> {
     /// Makes a CONNECT with clean start, and without keep alive, will and properties.
     pub const fn new(version: Version, client_id: &'a str) -> Self {
-        Self { version, client_id, clean_start: true, keep_alive_secs: 0, will: None, properties: &[] }
+        Self {
+            version,
+            client_id,
+            clean_start: true,
+            keep_alive_secs: 0,
+            will: None,
+            properties: &[],
+            user: None,
+            password: None,
+        }
+    }
+
+    /// The same with this user name and password.
+    #[must_use]
+    pub const fn of(self, user: &'a str, password: &'a str) -> Self {
+        Self { user: Some(user), password: Some(password.as_bytes()), ..self }
     }
 
     /// Encodes the CONNECT packet.
@@ -54,6 +73,7 @@ impl<'a> Connect<'a> {
         if let Some(will) = &self.will {
             flags |= 1 << 2 | will.qos << 3 | u8::from(will.retain) << 5;
         }
+        flags |= u8::from(self.user.is_some()) << 7 | u8::from(self.password.is_some()) << 6;
         let mut body = string(self.version.protocol_name());
         body.extend([self.version.protocol_level(), flags]);
         body.extend(self.keep_alive_secs.to_be_bytes());
@@ -64,6 +84,8 @@ impl<'a> Connect<'a> {
             body.extend(string(will.topic));
             body.extend(binary(will.payload));
         }
+        self.user.iter().for_each(|user| body.extend(string(user)));
+        self.password.iter().for_each(|password| body.extend(binary(password)));
         packet(0x10, &body)
     }
 }

@@ -1,6 +1,8 @@
 //! Identities and rules at one time, and the decision about a CONNECT.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use topic::TopicName;
@@ -67,6 +69,12 @@ impl Identity {
     pub fn is_proved(&self) -> bool {
         self.proof.is_some()
     }
+
+    /// A number that stands for the password hash that the client knew the password of; `None` if the name is not proved.
+    #[must_use]
+    pub fn proof(&self) -> Option<NonZeroU64> {
+        self.proof.as_ref().map(|hash| fingerprint(hash))
+    }
 }
 
 impl Access {
@@ -121,6 +129,19 @@ impl Access {
         }
     }
 
+    /// Whether a user who was let in with this [proof](Identity::proof) may stay: the user is there, with the same password.
+    #[must_use]
+    pub fn still_knows(&self, user: &str, proof: NonZeroU64) -> bool {
+        let hash = self.users.as_ref().and_then(|users| users.find(user));
+        hash.is_some_and(|hash| fingerprint(hash) == proof)
+    }
+
+    /// Whether there is a user of this name.
+    #[must_use]
+    pub fn knows(&self, user: &str) -> bool {
+        self.users.as_ref().is_some_and(|users| users.find(user).is_some())
+    }
+
     /// Whether a client may use a topic.
     #[must_use]
     pub fn allows(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> bool {
@@ -135,6 +156,13 @@ impl Access {
             Some(permissions) => permissions.decide(client, topic, action),
         }
     }
+}
+
+/// Two hashes of the same password differ, because their salts do.
+fn fingerprint(hash: &PasswordHash) -> NonZeroU64 {
+    let mut hasher = DefaultHasher::new();
+    hash.to_string().hash(&mut hasher);
+    NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN)
 }
 
 /// The password stays out of logs.

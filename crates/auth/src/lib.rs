@@ -22,7 +22,9 @@
 
 mod access;
 mod acl;
+mod attempts;
 mod file;
+mod guard;
 mod password;
 mod permissions;
 mod tree;
@@ -30,7 +32,9 @@ mod users;
 
 pub use access::{Access, Admission, Identity, Login, Refusal};
 pub use acl::{AclError, AclProblem};
+pub use attempts::{Attempts, Checked, Origin, Unchecked};
 pub use file::{NameError, PasswordFile};
+pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme};
 pub use permissions::{Action, Client, Decision, Permissions, Reason, Rule};
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

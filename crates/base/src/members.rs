@@ -82,14 +82,17 @@ impl MemberList {
         }
     }
 
-    /// Looks for a connected member with room, from one index on. Returns the index of a member, and the number of
-    /// members that were checked.
-    fn next_from(&self, first: usize) -> Option<(usize, usize)> {
+    /// Looks for a connected member with room that `admits` holds for, from one index on. Returns the index of a member, and
+    /// the number of members that were checked.
+    fn next_from(&self, first: usize, admits: impl Fn(&Subscriber) -> bool) -> Option<(usize, usize)> {
         let first = first.checked_rem(self.connected)?;
         let looks = self.connected.min(LOOKS_MAX);
         let place = |offset| (first + offset) % self.connected;
         // A member whose connection has just ended counts as connected until the ledger knows.
-        let is_there = |offset: &usize| self.members[place(*offset)].subscriber.place().is_some();
+        let is_there = |offset: &usize| {
+            let subscriber = &self.members[place(*offset)].subscriber;
+            subscriber.place().is_some() && admits(subscriber)
+        };
         let is_open = |offset: &usize| self.members[place(*offset)].subscriber.gauge.level() == Level::Open;
         match (0..looks).find(|offset| is_open(offset) && is_there(offset)) {
             Some(offset) => Some((place(offset), offset + 1)),
@@ -133,8 +136,19 @@ impl Members {
     /// The member for a message of QoS 0, and the place of its connection: the owner of the lane, or the next in turn.
     #[must_use]
     pub fn receiver(&self, lane: Option<Lane>) -> Option<(Member, Place)> {
+        self.receiver_that(lane, |_| true)
+    }
+
+    /// The same among the members that `admits` holds for: the rules allow them to receive the message.
+    #[must_use]
+    pub fn receiver_that(
+        &self,
+        lane: Option<Lane>,
+        admits: impl Fn(&Subscriber) -> bool,
+    ) -> Option<(Member, Place)> {
         // A member whose connection has just ended keeps its lanes until the ledger knows.
-        lane.and_then(|lane| self.owner(lane)).or_else(|| self.next_connected())
+        let owner = lane.and_then(|lane| self.owner(lane));
+        owner.filter(|(member, _)| admits(&member.subscriber)).or_else(|| self.next_connected_that(admits))
     }
 
     fn owner(&self, lane: Lane) -> Option<(Member, Place)> {
@@ -155,6 +169,13 @@ impl Members {
     #[must_use]
     pub fn list(&self) -> Vec<Member> {
         self.list.read().unwrap_or_else(PoisonError::into_inner).members.clone()
+    }
+
+    /// Whether any member has a property. Looks at each until one has.
+    #[must_use]
+    pub fn any(&self, has: impl Fn(&Subscriber) -> bool) -> bool {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        list.members.iter().any(|member| has(&member.subscriber))
     }
 
     /// At most this number of members, those without a connection first.
@@ -186,9 +207,13 @@ impl Members {
     /// room, the result has room: the cost does not grow with members whose clients do not read.
     #[must_use]
     pub fn next_connected(&self) -> Option<(Member, Place)> {
+        self.next_connected_that(|_| true)
+    }
+
+    fn next_connected_that(&self, admits: impl Fn(&Subscriber) -> bool) -> Option<(Member, Place)> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let first = self.next.load(Ordering::Relaxed);
-        let next = list.next_from(first);
+        let next = list.next_from(first, admits);
         let looks = next.map_or(LOOKS_MAX, |(_, looks)| looks);
         // Two shards may choose the same member at the same time, which is harmless. If all checked members have just
         // left, the next message checks the members behind them.
@@ -234,14 +259,14 @@ mod tests {
                 .map(|slot| Arc::new(Subscriber::lasting("away".into(), QueueId { slot, generation: 0 })));
             let mut list = MemberList::default();
             connected.iter().cloned().chain(away).for_each(|subscriber| list.put(member(&subscriber)));
-            assert_eq!(list.next_from(7), Some((7, 1)));
+            assert_eq!(list.next_from(7, |_| true), Some((7, 1)));
             connected[1..].iter().for_each(|subscriber| list.set_connected(subscriber.identity(), false));
-            assert_eq!(list.next_from(7), Some((0, 1)), "the only one that is connected");
+            assert_eq!(list.next_from(7, |_| true), Some((0, 1)), "the only one that is connected");
             connected.iter().for_each(|subscriber| list.set_connected(subscriber.identity(), true));
             connected.iter().for_each(|subscriber| subscriber.gauge.set(Level::Slow));
-            assert_eq!(list.next_from(7).map(|(_, looks)| looks), Some(LOOKS_MAX));
+            assert_eq!(list.next_from(7, |_| true).map(|(_, looks)| looks), Some(LOOKS_MAX));
             connected.iter().for_each(|subscriber| list.set_connected(subscriber.identity(), false));
-            assert_eq!(list.next_from(7), None);
+            assert_eq!(list.next_from(7, |_| true), None);
         }
     }
 

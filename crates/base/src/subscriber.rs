@@ -1,9 +1,9 @@
 //! A subscriber, to which an entry of the index leads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::{ConnectionId, Dispatch, Gauge, Members, Place, QueueId, ShardId};
+use crate::{ConnectionId, Dispatch, Gauge, Members, Place, Principal, QueueId, ShardId};
 
 /// A session, or a group of sessions that share a subscription.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Subscriber {
     pub gauge: Gauge,
     /// Place of its connection, in the bits of [`Place`].
     place: AtomicU64,
+    /// The user for whom it acts. Only lookups read it: a cached route has their result.
+    principal: RwLock<Arc<Principal>>,
     members: Option<Box<Members>>,
 }
 
@@ -24,7 +26,14 @@ impl Subscriber {
     #[must_use]
     pub fn new(client_id: Arc<str>, shard: ShardId, connection: ConnectionId) -> Self {
         let place = AtomicU64::new(Place { shard, connection }.bits());
-        Self { client_id, queue: None, gauge: Gauge::default(), place, members: None }
+        let principal = RwLock::new(Principal::anonymous());
+        Self { client_id, queue: None, gauge: Gauge::default(), place, principal, members: None }
+    }
+
+    /// The same session, for this user.
+    #[must_use]
+    pub fn with_principal(self, principal: Arc<Principal>) -> Self {
+        Self { principal: RwLock::new(principal), ..self }
     }
 
     /// A lasting session without a connection.
@@ -35,6 +44,7 @@ impl Subscriber {
             queue: Some(queue),
             gauge: Gauge::default(),
             place: AtomicU64::new(0),
+            principal: RwLock::new(Principal::anonymous()),
             members: None,
         }
     }
@@ -55,6 +65,18 @@ impl Subscriber {
     /// (`index::Index::touch`), because routes remember places.
     pub fn move_to(&self, place: Option<Place>) {
         self.place.store(place.map_or(0, Place::bits), Ordering::SeqCst);
+    }
+
+    /// The user for whom it acts.
+    #[must_use]
+    pub fn principal(&self) -> Arc<Principal> {
+        Arc::clone(&self.principal.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets the user for whom it acts. Only the ledger calls this, before it moves a lasting session to a connection: the
+    /// move invalidates routes.
+    pub fn set_principal(&self, principal: Arc<Principal>) {
+        *self.principal.write().unwrap_or_else(PoisonError::into_inner) = principal;
     }
 
     /// Members of the group; `None` for a session.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{ConnectionId, Identity, Now, Subscriber, Ticket};
 use protocol::{Command, Deliver, Delivered, Origin};
 use session::Waiting;
-use wire::{DisconnectReason, PacketId, ReasonCode};
+use wire::{DisconnectReason, PacketId, Qos, ReasonCode};
 
 use crate::effects::Outside;
 use crate::{Effects, Shard};
@@ -186,6 +186,15 @@ impl Shard {
     /// A message out of a queue of the ledger, which has kept to the window of a session that lasts.
     pub(crate) fn deliver_queued(&mut self, deliver: Deliver, to: &mut Outside<'_, impl Effects>) {
         let id = deliver.connection;
+        let Some(client) = self.clients.get(id) else { return };
+        // Whoever has been sent a message of QoS 2 before finishes its exchange.
+        let is_begun = deliver.dup && deliver.qos == Qos::ExactlyOnce;
+        if !is_begun && !self.may_receive(client, deliver.message.topic()) {
+            self.counters.denied_receive.add(1);
+            let (what, reason) = (deliver.what, ReasonCode::NotAuthorized);
+            to.command(Command::Acknowledged { what, connection: id, reason });
+            return;
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
         match deliver.what {
             Delivered::Session { packet_id, .. } => {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use base::{ConnectionId, Identity, QueueId, Subscriber};
 use index::DeepShape;
-use protocol::{Deliver, Durability, EntryId};
+use protocol::{Deliver, EntryId};
 use session::Session;
 use wire::PacketId;
 
 use crate::filters::{Filters, Shapes};
+use crate::login::Verifying;
 use crate::mount::MountNumber;
 use crate::pressure::Blocker;
 use crate::publish::Route;
@@ -21,16 +22,16 @@ use crate::subscribe::Recordings;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) session: Session<Tag>,
-    /// What its answers wait for that promise something.
-    pub(crate) durability: Durability,
     /// The mount point of its listener, if there is one.
     pub(crate) mount: Option<MountNumber>,
+    /// The rules of its listener about users and promises, by their place in [`Entries`](crate::login::Entries).
+    pub(crate) entry: u8,
     /// CONNACK has said that it is let in.
     pub(crate) is_in: bool,
     /// Its session has subscriptions that go on with what is retained, and the ledger tells of them bit by bit: what stands
     /// behind CONNECT waits.
     pub(crate) is_resuming: bool,
-    /// Known from CONNECT on.
+    /// Known from the claim of the client identifier on.
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     pub(crate) filters: Filters,
     /// What they hold of memory.
@@ -85,6 +86,10 @@ pub(crate) struct Aside {
     pub(crate) ends_ms: Option<u64>,
     /// Answers that were sent while its output was full.
     pub(crate) untaken_answer_bytes: usize,
+    /// The CONNECT whose password is being checked.
+    pub(crate) verifying: Option<Box<Verifying>>,
+    /// Messages that it may not publish, and has.
+    pub(crate) denied: u64,
 }
 
 /// Of a client that has none of it.
@@ -103,14 +108,17 @@ impl Aside {
         expiry_secs: None,
         ends_ms: None,
         untaken_answer_bytes: 0,
+        verifying: None,
+        denied: 0,
     };
 
     fn is_nothing(&self) -> bool {
         let Self { shapes, walks, request, recording, joining, deferred, shares, .. } = self;
-        let Self { held_for, expiry_secs, ends_ms, untaken_answer_bytes, .. } = self;
+        let Self { held_for, expiry_secs, ends_ms, untaken_answer_bytes, verifying, denied, .. } = self;
         let holds = shapes.is_some() || walks.is_some() || request.is_some() || recording.is_some();
         let waits = joining.is_some() || deferred.is_some() || shares.is_some() || held_for.is_some();
-        !(holds || waits || expiry_secs.is_some() || ends_ms.is_some() || *untaken_answer_bytes > 0)
+        let counts = *untaken_answer_bytes > 0 || *denied > 0;
+        !(holds || waits || expiry_secs.is_some() || ends_ms.is_some() || verifying.is_some() || counts)
     }
 }
 
@@ -139,11 +147,11 @@ impl Deferred {
 }
 
 impl Client {
-    pub(crate) fn new(session: Session<Tag>, durability: Durability) -> Self {
+    pub(crate) fn new(session: Session<Tag>) -> Self {
         Self {
             session,
-            durability,
             mount: None,
+            entry: 0,
             is_in: false,
             is_resuming: false,
             subscriber: None,
@@ -285,7 +293,8 @@ impl Client {
     }
 
     pub(crate) fn client_id(&self) -> &str {
-        self.subscriber.as_ref().map_or("", |subscriber| &subscriber.client_id)
+        let verifying = self.aside().verifying.as_ref().map(|verifying| &verifying.claim.subscriber);
+        self.subscriber.as_ref().or(verifying).map_or("", |subscriber| &subscriber.client_id)
     }
 }
 
@@ -390,8 +399,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_rare_parts_is_free_after_the_last_of_them() {
-        let mut client =
-            Client::new(Session::new(base::Now { monotonic_ms: 0, unix_ms: 0 }), Durability::Fsync);
+        let mut client = Client::new(Session::new(base::Now { monotonic_ms: 0, unix_ms: 0 }));
         assert!(client.aside().is_nothing() && client.aside.is_none());
         client.begin_joining("$share/g/a");
         client.make_aside().ends_ms = Some(1);

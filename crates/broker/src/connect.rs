@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{ConnectionId, Interest, Level, Message, Purpose, Subscriber};
-use protocol::{Cause, Claim, Claimed, Command, Will};
+use protocol::{Cause, Claim, Claimed, Will};
 use session::Accepted;
 use topic::TopicFilter;
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
@@ -27,7 +27,7 @@ impl Shard {
             "" => format!("auto-{:032x}", to.random()).into(),
             given => given.into(),
         };
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get(id) else { return };
         let will = connect.will.map(|will| Will {
             message: Arc::new(
                 Message::of_will(&will, Arc::clone(&client_id), now).charged_to(self.tally.budget()),
@@ -35,7 +35,6 @@ impl Shard {
             delay_secs: will.delay_interval_secs.unwrap_or(0),
         });
         let subscriber = Arc::new(Subscriber::new(client_id, self.id, id));
-        client.subscriber = Some(Arc::clone(&subscriber));
         let session = &client.session;
         let claim = Claim {
             subscriber,
@@ -45,10 +44,9 @@ impl Shard {
             window: session.window(&self.settings),
             packet_bytes_max: u32::try_from(session.packet_bytes_max()).unwrap_or(u32::MAX),
             will,
-            durability: client.durability,
+            durability: self.entries.durability(client),
         };
-        to.pause(id);
-        to.command(Command::Claim(Box::new(claim)));
+        self.log_in(id, connect, claim, to);
     }
 
     /// The client identifier is this connection's: CONNACK.
@@ -132,12 +130,16 @@ impl Shard {
         self.send(id, &ConnAck::refused(refusal).into(), to);
         let why = match reason {
             ReasonCode::QuotaExceeded => "there is no room for another session",
+            ReasonCode::NotAuthorized => {
+                self.counters.refused_owner.add(1);
+                "its client identifier belongs to a session of another user"
+            }
             _ => "what the session needs cannot be recorded",
         };
         self.turn_away(id, reason, why, to);
     }
 
-    fn turn_away(
+    pub(crate) fn turn_away(
         &mut self,
         id: ConnectionId,
         reason: ReasonCode,

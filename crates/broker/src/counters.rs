@@ -109,6 +109,8 @@ counters! {
     dropped_topic: "dropped/topic",
     /// Dropped because they had expired.
     dropped_expired: "dropped/expired",
+    /// Dropped because their receiver may not receive them any more, while they waited behind its window.
+    dropped_denied: "dropped/not_authorized",
     /// Connections refused because there are as many as there may be.
     refused_connections_max: "refused/connections_max",
     /// Connections refused because their listener has as many as it may.
@@ -131,6 +133,22 @@ counters! {
     refused_connect: "refused/connect",
     /// Of those: because of the version of MQTT in it, which is unknown, or not accepted by the listener.
     refused_protocol_version: "refused/protocol_version",
+    /// Of those: because the client has not proved who it is, and must.
+    refused_anonymous: "refused/anonymous",
+    /// Of those: because the user is unknown, or the password is wrong or missing.
+    refused_password: "refused/password",
+    /// Of those: because too many wrong passwords had come from the address. The password was not checked.
+    refused_guessing: "refused/guessing",
+    /// Of those: because too many passwords waited to be checked.
+    refused_verify_busy: "refused/verify_busy",
+    /// Of those: because the client identifier belongs to a session of another user.
+    refused_owner: "refused/session_of_other_user",
+    /// Connections ended because their user was removed, or has another password.
+    ended_user_removed: "ended/user_removed",
+    /// PUBLISH packets that their client may not publish.
+    denied_publish: "denied/publish",
+    /// Messages out of queues of the ledger that were not sent, because their receiver may not receive them any more.
+    denied_receive: "denied/receive",
     /// Connections ended because a layer below MQTT (TLS, WebSocket, PROXY protocol) refused what the peer sent.
     ended_layer: "ended/layer",
     /// Connections ended because of a malformed packet.

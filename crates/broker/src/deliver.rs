@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use base::{Budget, ConnectionId, Identifiers, Interest, Level, Message, Now, Subscriber};
 use index::Target;
-use protocol::Command;
+use protocol::{Command, Delivered};
 use session::{Wait, Waiting};
-use wire::{DisconnectReason, Publish, PublishTopic, Qos, SubscriptionIdentifiers, numbered_packets};
+use wire::{
+    DisconnectReason, Publish, PublishTopic, Qos, ReasonCode, SubscriptionIdentifiers, numbered_packets,
+};
 
 use crate::client::{Client, Tag};
 use crate::effects::Outside;
@@ -289,9 +291,15 @@ impl Shard {
             let Some(client) = self.clients.get_mut(id) else { return };
             let Some(first) = client.session.first_waiting() else { break };
             if first.message.is_expired(now) {
-                self.forget_waiting(id, to);
+                self.forget_waiting(id, false, to);
                 continue;
             }
+            if !self.may_receive_first(id) {
+                self.forget_waiting(id, true, to);
+                continue;
+            }
+            let Some(client) = self.clients.get(id) else { return };
+            let Some(first) = client.session.first_waiting() else { break };
             let bytes = first.message.size_bytes();
             if !self.has_room_for_stored(id, bytes, to) {
                 break;
@@ -338,21 +346,34 @@ impl Shard {
         room == Room::Open
     }
 
-    /// What waited for too long has expired.
-    fn forget_waiting(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+    /// Whether the first message that waits behind a window may be received still.
+    fn may_receive_first(&self, id: ConnectionId) -> bool {
+        let client = self.clients.get(id);
+        let first = client.and_then(|client| Some((client, client.session.first_waiting()?)));
+        first.is_none_or(|(client, first)| self.may_receive(client, first.message.topic()))
+    }
+
+    /// The first message that waits has expired, or its client may not receive it any more.
+    fn forget_waiting(&mut self, id: ConnectionId, is_denied: bool, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(waiting) = client.session.forget_waiting() else { return };
         match waiting.tag {
             None => {
+                let counter =
+                    if is_denied { &self.counters.dropped_denied } else { &self.counters.dropped_expired };
                 self.counters.waiting.sub(1);
-                self.counters.dropped_expired.add(1);
+                counter.add(1);
                 self.counters.publish_dropped.add(1);
             }
             Some((group, entry)) => {
                 if let Some(shares) = client.aside_mut().and_then(|aside| aside.shares.as_mut()) {
                     shares.waiting -= 1;
                 }
-                to.command(Command::Expired { group, entry, connection: id });
+                let what = Delivered::Group { group, entry };
+                to.command(match is_denied {
+                    true => Command::Acknowledged { what, connection: id, reason: ReasonCode::NotAuthorized },
+                    false => Command::Expired { group, entry, connection: id },
+                });
             }
         }
     }
@@ -417,14 +438,16 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         let now = to.now;
-        let Some(client) = self.clients.get_mut(connection) else { return };
+        let Some(client) = self.clients.get(connection) else { return };
         let own = client.subscriber.as_ref().filter(|_| interest.no_local());
         let own = own.map(|subscriber| Arc::clone(&subscriber.client_id));
         let is_foreign = |message: &Arc<Message>| own.is_none() || message.publisher() != own.as_deref();
         // The ledger has put the others into the session's queue, as it knew the subscription.
         let lasts = client.queue().is_some();
         let is_once = |message: &Arc<Message>| lasts || message.qos().min(interest.qos()) == Qos::AtMostOnce;
-        let (once, more): (Vec<_>, Vec<_>) = messages.into_iter().filter(is_foreign).partition(is_once);
+        let may_receive = |message: &Arc<Message>| self.may_receive(client, message.topic());
+        let wanted = messages.into_iter().filter(is_foreign).filter(may_receive);
+        let (once, more): (Vec<_>, Vec<_>) = wanted.partition(is_once);
         more.into_iter().for_each(|message| self.bring(connection, message, interest, now));
         for message in once {
             self.send_retained(connection, &message, interest, to);

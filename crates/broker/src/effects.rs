@@ -3,10 +3,13 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use auth::{PasswordCheck, Unchecked};
 use base::{ConnectionId, Now, ShardId, Subscriber};
 use index::Target;
 use protocol::Command;
 use wire::{Qos, ReasonCode, Version};
+
+use crate::CertificateName;
 
 /// The outside of a [`Shard`](crate::Shard). `net` implements it with sockets and mailboxes, tests with a `Vec`.
 pub trait Effects {
@@ -59,6 +62,15 @@ pub trait Effects {
 
     /// Ends a connection after what was sent to it has left, within a bound of time.
     fn close(&mut self, connection: ConnectionId);
+
+    /// Has the password of a connection checked on another thread, which calls [`Shard::verified`](crate::Shard::verified).
+    ///
+    /// # Errors
+    /// The password is not checked, and nobody is called.
+    fn verify(&mut self, connection: ConnectionId, check: PasswordCheck) -> Result<(), Unchecked>;
+
+    /// The user name in the certificate that the peer has shown, if there is exactly one.
+    fn certificate_name(&mut self, connection: ConnectionId, name: CertificateName) -> Option<String>;
 
     /// A number that nobody can guess.
     fn random(&mut self) -> u128;
@@ -159,6 +171,15 @@ pub enum Notice<'a> {
         reason: ReasonCode,
         /// What was wrong.
         why: &'a str,
+    },
+    /// A client has published to a topic that it may not publish to. Told for the first message and for every tenth power.
+    Denied {
+        /// The identifier of the publisher.
+        client_id: &'a str,
+        /// The topic that it may not publish to.
+        topic: &'a str,
+        /// The number of messages of this connection that were denied.
+        messages: u64,
     },
     /// A client has a subscription.
     Subscribed {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use auth::Action;
 use base::{
     Budget, ConnectionId, Dispatch, Lane, Level, Member, Message, Place, Purpose, ShardId, Subscriber, Ticket,
 };
@@ -114,6 +115,11 @@ impl Shard {
         }
         let mut route = match self.route(id, publish) {
             Ok(route) => route,
+            Err(ReasonCode::NotAuthorized) => {
+                self.note_denied(id, publish.topic(), to);
+                self.complete_some(id, publish.ticket(), ReasonCode::NotAuthorized, to);
+                return len;
+            }
             Err(reason) => {
                 self.counters.publish_received.add(1);
                 self.counters.dropped_topic.add(1);
@@ -190,7 +196,8 @@ impl Shard {
         self.counters.publish_bytes_received.add(publish.packet.payload.len() as u64);
     }
 
-    /// Takes the client's cached route if it leads where this PUBLISH goes, or looks for another.
+    /// Takes the client's cached route if it leads where this PUBLISH goes, or looks for another. A cached route is valid only
+    /// for the rules by which it was looked up: other rules invalidate all routes.
     ///
     /// # Errors
     /// Why the message is not to be routed.
@@ -214,7 +221,16 @@ impl Shard {
         self.tally.sub(Purpose::Routes, cached_bytes);
         // Before the lookup, so that a change during it is noticed: rule 12 of `protocol::order`.
         let generation = self.index.generation(topic);
-        let targets = Arc::new(Targets::look_up(&self.index, topic, Some(client.client_id())));
+        let rules = self.guard.has_rules().then(|| self.guard.current());
+        let may = |session: &Subscriber, action| {
+            rules.as_ref().is_none_or(|rules| rules.allow(session, topic, action))
+        };
+        if client.subscriber.as_ref().is_some_and(|own| !may(own, Action::Publish)) {
+            return Err(ReasonCode::NotAuthorized);
+        }
+        let publisher = Some(client.client_id());
+        let reads = |receiver: &Subscriber| may(receiver, Action::Receive);
+        let targets = Arc::new(Targets::look_up_that(&self.index, topic, publisher, reads));
         let route = Box::new(match same_topic {
             Some(route) => Route { generation, targets, ..*route },
             None => Route {
@@ -398,9 +414,13 @@ impl Shard {
         }
         // Groups that share messages out in the same way look for the key once.
         let mut lane = None;
+        let rules = if targets.groups.is_empty() { None } else { self.rules() };
+        let reads = |member: &Subscriber| {
+            rules.as_ref().is_none_or(|rules| rules.allow(member, publish.topic(), Action::Receive))
+        };
         for group in &targets.groups {
             let receiver = group.members().and_then(|members| {
-                members.receiver(self.lane_for(id, members.dispatch(), publish, &mut lane))
+                members.receiver_that(self.lane_for(id, members.dispatch(), publish, &mut lane), reads)
             });
             blocker = blocker.or(self.forward_to_one(receiver, packets, route, to));
         }

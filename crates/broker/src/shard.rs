@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use auth::{Checked, Guard};
 use base::{Budget, ConnectionId, Level, Now, Purpose, ShardId, Tally};
 use index::Subscriptions;
 use protocol::{Command, Durability, Publish, Reply};
@@ -16,6 +17,7 @@ use crate::client::{Client, Clients};
 use crate::effects::Outside;
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
+use crate::login::{Entries, Entry};
 use crate::mount::{Mount, Mounts};
 use crate::pressure::Blocker;
 use crate::pressure::{JUDGE_MS, Judge, Waiting};
@@ -49,6 +51,10 @@ pub struct Shard {
     pub(crate) id: ShardId,
     pub(crate) settings: Arc<Settings>,
     pub(crate) index: Arc<Subscriptions>,
+    /// The place from which users and rules come.
+    pub(crate) guard: Arc<Guard>,
+    /// After a change of users: the first place whose client was not looked at since.
+    pub(crate) rechecked: Option<u32>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clients: Clients,
     pub(crate) changes: Changes,
@@ -69,6 +75,7 @@ pub struct Shard {
     pub(crate) scratch: Vec<u8>,
     pub(crate) rewritten: Vec<u8>,
     pub(crate) mounts: Mounts,
+    pub(crate) entries: Entries,
     /// A PUBLISH with its whole name, of a client behind a mount point.
     pub(crate) whole: Vec<u8>,
     pub(crate) buffers: Buffers,
@@ -127,12 +134,14 @@ pub struct Admission {
     pub terms: Terms,
     /// The mount point of the listener, if there is one.
     pub mount: Option<Arc<Mount>>,
+    /// The rules about users.
+    pub entry: Entry,
 }
 
 impl From<Durability> for Admission {
     /// Clients are offered everything, everywhere.
     fn from(durability: Durability) -> Self {
-        Self { durability, terms: Terms::default(), mount: None }
+        Self { durability, terms: Terms::default(), mount: None, entry: Entry::default() }
     }
 }
 
@@ -157,6 +166,8 @@ impl Shard {
             id,
             settings,
             index,
+            guard: Arc::default(),
+            rechecked: None,
             counters,
             clients: Clients::default(),
             changes: Changes::default(),
@@ -172,6 +183,7 @@ impl Shard {
             scratch: Vec::new(),
             rewritten: Vec::new(),
             mounts: Mounts::default(),
+            entries: Entries::default(),
             whole: Vec::new(),
             buffers: Buffers::default(),
             wheel: Wheel::new(now.monotonic_ms),
@@ -188,14 +200,22 @@ impl Shard {
         self
     }
 
+    /// Users and rules come from there from now on; without a guard there are none, and everything is allowed.
+    #[must_use]
+    pub fn with_guard(mut self, guard: Arc<Guard>) -> Self {
+        self.guard = guard;
+        self
+    }
+
     /// A connection was accepted, on a listener that says this about its clients.
     pub fn accepted(&mut self, id: ConnectionId, admission: Admission, now: Now) {
-        let Admission { durability, terms, mount } = admission;
+        let Admission { durability, terms, mount, entry } = admission;
         self.counters.sockets.add(1);
         self.tally.add(Purpose::Connections, CONNECTION_BYTES);
         let session = Session::new(now).with_terms(terms);
-        let mut client = Client::new(session, durability);
+        let mut client = Client::new(session);
         client.mount = mount.map(|mount| self.mounts.number(mount));
+        client.entry = self.entries.number(entry, durability);
         self.clients.insert(id, client);
         self.relief.arm(now);
         self.arm(id, now);
@@ -316,6 +336,11 @@ impl Shard {
             }
             Mail::Resume(subscriber) => self.wake_for(&subscriber, to),
         }
+    }
+
+    /// The password of a connection was checked, for [`Effects::verify`].
+    pub fn verified(&mut self, id: ConnectionId, checked: Checked, now: Now, to: &mut impl Effects) {
+        self.checked(id, checked, &mut Outside::new(now, to));
     }
 
     /// Another shard has read its mail.
@@ -451,6 +476,7 @@ impl Shard {
         self.write_changes(to);
         self.changes.units = if self.changes.opens_enough() { 0 } else { UNITS_PER_TURN };
         self.forget_some_filters();
+        self.recheck_some(to);
         self.arm_stalled(now);
         let waiting = usize::try_from(self.counters.waiting.value()).unwrap_or_default();
         self.tally.set(Purpose::Places, waiting * WAITING_BYTES);
@@ -467,7 +493,7 @@ impl Shard {
     /// Whether the next turn has something to do even if nothing happens.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.changes.has_work()
+        self.changes.has_work() || self.rechecked.is_some()
     }
 
     /// Tells everybody goodbye.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -85,6 +85,17 @@ impl ListenAddress {
             }
             Place::Unix(_) | Place::Passed(_) => None,
         }
+    }
+
+    /// Returns the loopback address with the same port, of IPv6 if this address is. `None` for an address without a port.
+    #[must_use]
+    pub fn on_loopback(&self) -> Option<Self> {
+        let Place::Inet { transport, host, port } = &self.0 else { return None };
+        let loopback = match host {
+            Host::Ip(IpAddr::V6(address)) if address.to_ipv4_mapped().is_none() => Ipv6Addr::LOCALHOST.into(),
+            _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        Some(Self(Place::Inet { transport: *transport, host: Host::Ip(loopback), port: *port }))
     }
 
     /// Whether the system chooses a free port.

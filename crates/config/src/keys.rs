@@ -18,6 +18,7 @@ use crate::shared_key::SharedKey;
 pub fn tables() -> Vec<Table> {
     vec![
         Global::describe(),
+        Auth::describe(),
         Listener::describe(),
         Limits::describe(),
         Sessions::describe(),
@@ -31,11 +32,11 @@ pub fn tables() -> Vec<Table> {
 keys! {
     /// These keys stand at the top of the file, before the first table.
     pub(crate) struct Global = "", given(machine: &Machine) {
-        /// Whether clients may connect without proving who they are, for every listener that does not say so itself.
-        /// A listener that other machines can reach does not start unless this is asked for: there is no
-        /// authentication yet, so everybody who reaches it may publish and subscribe.
+        /// Whether clients may connect without proving who they are, for every listener that does not say so itself. A client
+        /// that gives a user name must know the password in any case, where there is a password file. Without users and without
+        /// this key, the broker serves clients of this machine only: it listens on the loopback address instead of others.
         allow_anonymous: Option<bool> {
-            kind: Absent<Switch>, auto: None, "true on loopback addresses, otherwise false"
+            kind: Absent<Switch>, auto: None, "true on loopback addresses without users, otherwise false"
         }
         /// How many threads carry connections. Each reads, routes and writes for its own share of them.
         shards: u16 {
@@ -60,8 +61,22 @@ keys! {
 const SHARDS_MAX: u16 = 64;
 
 keys! {
+    /// Users and rules, for every listener that does not name files of its own. The files are read again after SIGHUP, and
+    /// when they have changed. New rules hold for the next message. Clients whose user was removed, or has another password,
+    /// are disconnected. If one of the files has a mistake, all of them stay as they were.
+    pub struct Auth = "[auth]", given() {
+        /// The file with users and the hashes of their passwords, in the format of mosquitto_passwd. `pondhawk user add` makes
+        /// one.
+        password_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
+        /// The file with the topics that clients may use, in the format of Mosquitto's `acl_file`. With such a file, everything
+        /// is forbidden that it does not allow. Without one, everything is allowed.
+        acl_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
+    }
+}
+
+keys! {
     /// Where clients connect; one `[[listener]]` for each address. Without any, the broker listens on 127.0.0.1:1883.
-    pub struct Listener = "[[listener]]", given(allow_anonymous_global: Option<bool>) {
+    pub struct Listener = "[[listener]]", given(allow_anonymous_global: Option<bool>, auth: &Auth) {
         /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
         /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
         /// `quic://0.0.0.0:14567` is for clients that speak QUIC (over UDP), with a certificate.
@@ -69,10 +84,25 @@ keys! {
         /// file, on Linux. Such a name has at most 90 bytes. `systemd:NAME` is a socket that systemd has made and passes, from
         /// the unit with `FileDescriptorName=NAME`.
         address: ListenAddress { kind: Address, required: ListenAddress::loopback(0) }
+        /// The file with the users of this listener.
+        password_file: Option<PathBuf> {
+            kind: OrOff<Path>, auto: auth.password_file.clone(), "`password_file` of `[auth]`"
+        }
+        /// The file with the topics that clients may use here. Rules see whole topics, with the mount point.
+        acl_file: Option<PathBuf> { kind: OrOff<Path>, auto: auth.acl_file.clone(), "`acl_file` of `[auth]`" }
+        /// The part of a client's certificate that is its user name. `cn`: the common name. `subject`: the whole subject, such as
+        /// `CN=ann,O=Pond`. The certificate takes the place of user name and password in CONNECT. A client without exactly one
+        /// such name is refused. `none`: the certificate says nothing about the user.
+        client_certificate_identity: CertificateIdentity {
+            kind: Choice<CertificateIdentity>, default: CertificateIdentity::None
+        }
         /// Whether clients may connect here without proving who they are.
         allow_anonymous: bool {
             kind: Switch,
-            auto: allow_anonymous_global.unwrap_or_else(|| address.is_loopback()),
+            auto: allow_anonymous_global.unwrap_or_else(|| {
+                let has_users = password_file.is_some() || client_certificate_identity != CertificateIdentity::None;
+                address.is_loopback() && !has_users
+            }),
             "the global `allow_anonymous`",
         }
         /// What an acknowledgement waits for, to clients that connect here. `fsync`: what it promises is on stable storage,
@@ -207,6 +237,22 @@ pub enum Protocol {
 impl Words for Protocol {
     const WORDS: &'static [(&'static str, Self)] =
         &[("auto", Self::Auto), ("mqtt", Self::Mqtt), ("websocket", Self::WebSocket)];
+}
+
+/// The part of a client's certificate that is its user name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateIdentity {
+    /// No part of it says who the user is.
+    None,
+    /// The common name of the subject.
+    Cn,
+    /// The whole subject, as RFC 2253 writes it.
+    Subject,
+}
+
+impl Words for CertificateIdentity {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("cn", Self::Cn), ("subject", Self::Subject)];
 }
 
 /// A version of TLS.

@@ -39,8 +39,9 @@ mod unit;
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
 pub use environment::{Environment, Origin};
 pub use keys::{
-    ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log, LogFormat, LogLevel, LogTarget,
-    MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, tables,
+    Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log,
+    LogFormat, LogLevel, LogTarget, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys,
+    TlsVersion, tables,
 };
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;

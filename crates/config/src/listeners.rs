@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use crate::address::ListenAddress;
-use crate::keys::{ClientCertificate, Durability, Global, Listener, MqttVersion, Protocol, TlsVersion};
+use crate::keys::{
+    Auth, CertificateIdentity, ClientCertificate, Durability, Global, Listener, MqttVersion, Protocol,
+    TlsVersion,
+};
 use crate::load::Flags;
 use crate::reader::Reader;
 use crate::report::Problem;
@@ -18,32 +21,66 @@ const LISTENERS_MAX: usize = 255;
 pub(crate) struct Listeners {
     pub(crate) list: Vec<Listener>,
     pub(crate) loopback_by_default: bool,
+    /// Addresses that are not listened on, because there are no users.
+    pub(crate) not_open: Vec<ListenAddress>,
 }
 
 /// Reads the listeners in the file. Flags override them.
-pub(crate) fn read(top: &mut Reader<'_, '_>, global: &Global, flags: &Flags) -> Listeners {
+pub(crate) fn read(top: &mut Reader<'_, '_>, global: &Global, auth: &Auth, flags: &Flags) -> Listeners {
     let anonymous = if flags.allow_anonymous { Some(true) } else { global.allow_anonymous };
-    let mut list = of_file(top, anonymous, flags.allow_anonymous);
+    let mut not_open = Vec::new();
+    let mut list = of_file(top, (anonymous, auth), flags.allow_anonymous, &mut not_open);
     if !flags.listen.is_empty() {
-        list = of_flags(top, anonymous, &flags.listen);
+        not_open.clear();
+        list = of_flags(top, (anonymous, auth), &flags.listen, &mut not_open);
     }
     let loopback_by_default = list.is_empty();
     if loopback_by_default {
-        list = of_flags(top, anonymous, &[ListenAddress::loopback(PORT)]);
+        list = of_flags(top, (anonymous, auth), &[ListenAddress::loopback(PORT)], &mut not_open);
     }
     if let Some(port) = flags.port {
         set_port(top, &mut list, port);
     }
-    Listeners { list, loopback_by_default }
+    close(&mut list, &not_open);
+    Listeners { list, loopback_by_default, not_open }
 }
 
-fn of_file(top: &mut Reader<'_, '_>, anonymous: Option<bool>, forced: bool) -> Vec<Listener> {
+/// Puts the loopback address in the place of addresses that are not to be open, where that is another one.
+fn close(list: &mut Vec<Listener>, not_open: &[ListenAddress]) {
+    let is_to_close = |address: &ListenAddress| not_open.contains(address);
+    let mut kept: Vec<ListenAddress> = list
+        .iter()
+        .map(|listener| listener.address.clone())
+        .filter(|address| !is_to_close(address))
+        .collect();
+    list.retain_mut(|listener| {
+        if !is_to_close(&listener.address) {
+            return true;
+        }
+        let Some(loopback) = listener.address.on_loopback() else { return false };
+        let is_other = loopback.is_any_port() || !kept.contains(&loopback);
+        kept.push(loopback.clone());
+        listener.address = loopback;
+        listener.allow_anonymous = true;
+        is_other
+    });
+}
+
+fn of_file(
+    top: &mut Reader<'_, '_>,
+    (anonymous, auth): (Option<bool>, &Auth),
+    forced: bool,
+    not_open: &mut Vec<ListenAddress>,
+) -> Vec<Listener> {
     let mut seen: Vec<ListenAddress> = Vec::new();
     top.tables("listener", |table| {
-        let mut listener = Listener::read(table, anonymous);
+        let mut listener = Listener::read(table, anonymous, auth);
         listener.allow_anonymous |= forced;
+        if anonymous.is_none() && !table.has("allow_anonymous") && is_for_nobody(&listener) {
+            not_open.push(listener.address.clone());
+        }
         let span = table.span_of("address");
-        if let Some(problem) = refuse(&listener, &seen, Some(span)) {
+        if let Some(problem) = refuse(&listener, &seen, not_open, Some(span)) {
             table.note(problem);
         }
         if let Some((key, title, advice)) = refuse_network(&listener) {
@@ -59,14 +96,22 @@ fn of_file(top: &mut Reader<'_, '_>, anonymous: Option<bool>, forced: bool) -> V
     })
 }
 
-fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[ListenAddress]) -> Vec<Listener> {
+fn of_flags(
+    top: &mut Reader<'_, '_>,
+    (anonymous, auth): (Option<bool>, &Auth),
+    addresses: &[ListenAddress],
+    not_open: &mut Vec<ListenAddress>,
+) -> Vec<Listener> {
     // A listener from the flags has no place in the file. A problem points at the global `allow_anonymous`, if
     // present.
     let span = anonymous.is_some().then(|| top.span_of("allow_anonymous"));
     let listener = |(index, address): (usize, &ListenAddress)| {
         let listener = Listener {
             address: address.clone(),
-            allow_anonymous: anonymous.unwrap_or_else(|| address.is_loopback()),
+            password_file: auth.password_file.clone(),
+            acl_file: auth.acl_file.clone(),
+            client_certificate_identity: CertificateIdentity::None,
+            allow_anonymous: anonymous.unwrap_or(address.is_loopback() && auth.password_file.is_none()),
             durability: Durability::Fsync,
             protocol: Protocol::Auto,
             tls_certificate: Vec::new(),
@@ -96,7 +141,10 @@ fn of_flags(top: &mut Reader<'_, '_>, anonymous: Option<bool>, addresses: &[List
             empty_client_ids: true,
             mount_point: None,
         };
-        if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
+        if anonymous.is_none() && is_for_nobody(&listener) {
+            not_open.push(address.clone());
+        }
+        if let Some(problem) = refuse(&listener, &addresses[..index], not_open, span.clone()) {
             top.note(problem);
         }
         listener
@@ -122,12 +170,27 @@ fn set_port(top: &mut Reader<'_, '_>, listeners: &mut [Listener], port: u16) {
     }
 }
 
+/// Whether a listener that other machines can reach has no users, refuses strangers, and could be on loopback instead.
+fn is_for_nobody(listener: &Listener) -> bool {
+    let address = &listener.address;
+    !(listener.allow_anonymous || has_users(listener) || address.is_loopback()) && address.is_inet()
+}
+
+fn has_users(listener: &Listener) -> bool {
+    listener.password_file.is_some() || listener.client_certificate_identity != CertificateIdentity::None
+}
+
 /// Returns the problem of a listener, if there is one.
 ///
-/// There is no authentication yet, so a listener accepts either everybody or nobody. Everybody must be allowed
-/// explicitly if other machines can reach the address. Nobody is certainly a mistake. Two listeners cannot share an
-/// address, except with port 0, which is another port each time.
-fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usize>>) -> Option<Problem> {
+/// A listener without users accepts either everybody or nobody. Nobody is certainly a mistake, unless the file leaves the
+/// choice to the broker, which then closes the listener to other machines. Two listeners cannot share an address, except
+/// with port 0, which is another port each time.
+fn refuse(
+    listener: &Listener,
+    earlier: &[ListenAddress],
+    not_open: &[ListenAddress],
+    span: Option<Range<usize>>,
+) -> Option<Problem> {
     let address = &listener.address;
     let place = |title: String| match span {
         Some(span) => Problem::at(span, title),
@@ -145,22 +208,15 @@ fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usi
              `pondhawk certs init` makes both",
         ));
     }
-    match (listener.allow_anonymous, address.is_loopback()) {
-        (true, _) => None,
-        (false, true) => Some(
-            place(format!("nobody could connect to {address}"))
-                .label("anonymous clients are refused, and this version has no authentication")
-                .advice("leave `allow_anonymous = false` out"),
-        ),
-        (false, false) => Some(
-            place(format!("{address} is open to other machines, and nothing says that this is meant"))
-                .label("not a loopback address, and this version has no authentication")
-                .advice(
-                    "if everybody who reaches this address may publish and subscribe, say so with \
-                     `allow_anonymous = true` or --allow-anonymous; otherwise listen on 127.0.0.1",
-                ),
-        ),
-    }
+    let serves_nobody = !listener.allow_anonymous && !has_users(listener) && !not_open.contains(address);
+    serves_nobody.then(|| {
+        place(format!("nobody could connect to {address}"))
+            .label("anonymous clients are refused, and there are no users")
+            .advice(
+                "name a `password_file` (`pondhawk user add NAME --config FILE` makes one), or leave \
+                 `allow_anonymous = false` out",
+            )
+    })
 }
 
 /// Returns what does not fit the kind of address: the key, the problem, and advice.
@@ -224,6 +280,11 @@ fn refuse_tls(listener: &Listener) -> Option<(&'static str, String, &'static str
         ));
     }
     let asks = listener.tls_client_certificate != ClientCertificate::Off;
+    if !asks && listener.client_certificate_identity != CertificateIdentity::None {
+        let title = "clients are not asked for certificates, which would have their names".to_owned();
+        let advice = "add `tls_client_certificate = \"required\"`";
+        return Some(("client_certificate_identity", title, advice));
+    }
     if certificates == 0 {
         let server = "name the server's certificate in `tls_certificate`, and its private key in `tls_key`";
         if asks {

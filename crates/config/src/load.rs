@@ -10,7 +10,9 @@ use toml::de::DeTable;
 
 use crate::address::ListenAddress;
 use crate::environment::{Environment, Origin};
-use crate::keys::{Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys};
+use crate::keys::{
+    Auth, Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys,
+};
 use crate::listeners;
 use crate::machine::Machine;
 use crate::reader::{Found, Reader};
@@ -25,6 +27,10 @@ pub struct Config {
     pub loopback_by_default: bool,
     /// Number of threads that serve connections, from 1 to 64.
     pub shards: u16,
+    /// Addresses that other machines could reach, and that are not listened on because there are no users.
+    pub not_open: Vec<ListenAddress>,
+    /// Users and rules of listeners that name no files of their own.
+    pub auth: Auth,
     /// The directory for state that survives a restart. Without a directory, a restart loses all state.
     pub data_dir: Option<PathBuf>,
     /// The user whose rights the broker has after its start by the superuser.
@@ -143,10 +149,19 @@ impl Config {
 
     /// Returns facts about this valid configuration that an operator should know, one sentence each.
     pub fn notices(&self) -> Vec<String> {
-        let open = self.listeners.iter().filter(|listener| !listener.address.is_loopback());
+        let is_open = |listener: &&Listener| {
+            listener.allow_anonymous && listener.acl_file.is_none() && !listener.address.is_loopback()
+        };
+        let open = self.listeners.iter().filter(is_open);
         let mut notices: Vec<String> = open
             .map(|listener| format!("everybody who reaches {} may publish and subscribe", listener.address))
             .collect();
+        notices.extend(self.not_open.iter().map(|address| {
+            format!(
+                "{address} is not open to other machines, because there are no users: add the first one with \
+                 `pondhawk user add NAME --config FILE`, or let everybody in with `allow_anonymous = true`"
+            )
+        }));
         let Some(data_dir) = &self.data_dir else {
             notices.push(
                 "a restart keeps nothing: sessions, retained messages and wills are in memory".to_owned(),
@@ -183,7 +198,8 @@ impl Config {
             ("[log]", self.log.lines()),
             ("[sys]", self.sys.lines()),
         ];
-        let tables = [("", global.lines())].into_iter().chain(listeners).chain(rest);
+        let first = [("", global.lines()), ("[auth]", self.auth.lines())];
+        let tables = first.into_iter().chain(listeners).chain(rest);
         let write = |(header, lines): (&str, Vec<(&str, String)>)| {
             let lines = lines.into_iter().map(|(name, value)| format!("{name} = {value}\n"));
             let header = if header.is_empty() { String::new() } else { format!("{header}\n") };
@@ -208,12 +224,15 @@ fn syntax_problems(errors: &[toml::de::Error], text: &str) -> Vec<Problem> {
 
 fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> Config {
     let global = Global::read(top, machine);
-    let listeners = listeners::read(top, &global, flags);
+    let auth = top.table("auth", Auth::read);
+    let listeners = listeners::read(top, &global, &auth, flags);
     let limits = top.table("limits", |limits| Limits::read(limits, machine));
     let packet_bytes = limits.packet_bytes;
     let mut config = Config {
         listeners: listeners.list,
         loopback_by_default: listeners.loopback_by_default,
+        not_open: listeners.not_open,
+        auth,
         shards: global.shards,
         data_dir: flags.data_dir.clone().or(global.data_dir).filter(|_| !flags.in_memory),
         user: global.user,

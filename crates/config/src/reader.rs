@@ -165,6 +165,11 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         elements.iter().enumerate().map(each).collect()
     }
 
+    /// Whether the table has a key.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entry(name).is_some()
+    }
+
     /// Position of the value of a key, or of the table's header if the key is missing.
     pub(crate) fn span_of(&self, name: &str) -> Range<usize> {
         self.entry(name).map_or_else(|| self.header.clone(), |(_, value)| value.span())

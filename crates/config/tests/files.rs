@@ -169,9 +169,10 @@ fn a_table_written_with_the_wrong_brackets_is_told_the_right_ones() {
 #[test]
 fn an_address_that_others_reach_must_be_asked_for() {
     let open = "[[listener]]\naddress = \"0.0.0.0:1883\"\n";
-    let report = parse(open).unwrap_err();
-    assert_eq!(report.line_and_column(&report.problems()[0]), Some((2, 11)));
-    assert!(report.to_string().contains("allow_anonymous = true"), "{report}");
+    let config = parse(open).unwrap();
+    let [listener] = &config.listeners[..] else { panic!("one listener") };
+    assert_eq!((listener.address.to_string(), listener.allow_anonymous), ("127.0.0.1:1883".to_owned(), true));
+    assert!(config.notices()[0].starts_with("0.0.0.0:1883 is not open to other machines"));
     assert!(parse(&format!("{open}allow_anonymous = true")).is_ok());
     let config = parse(&format!("allow_anonymous = true\n{open}")).unwrap();
     assert_eq!(
@@ -183,6 +184,30 @@ fn an_address_that_others_reach_must_be_asked_for() {
     );
     assert!(parse(&format!("allow_anonymous = true\n{open}allow_anonymous = false")).is_err());
     assert!(with_flags(open, &Flags { allow_anonymous: true, ..Flags::default() }).is_ok());
+}
+
+#[test]
+fn a_listener_without_users_is_on_loopback_instead_unless_another_is() {
+    let addresses = |text: &str| -> Vec<String> {
+        let listeners = parse(text).unwrap().listeners;
+        listeners.iter().map(|listener| listener.address.to_string()).collect()
+    };
+    let listener = |address: &str| format!("[[listener]]\naddress = \"{address}\"\n");
+    let all = ["0.0.0.0:1", "[::]:1", "192.0.2.1:2", "pond.example:3", "0.0.0.0:0"].map(listener).concat();
+    assert_eq!(addresses(&all), ["127.0.0.1:1", "[::1]:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:0"]);
+    let both = ["0.0.0.0:1", "127.0.0.1:1", "192.0.2.1:1"].map(listener).concat();
+    assert_eq!(addresses(&both), ["127.0.0.1:1"]);
+    let users = "password_file = \"users\"\n";
+    for with_users in
+        [format!("{}{users}", listener("0.0.0.0:1")), format!("[auth]\n{users}{}", listener("0.0.0.0:1"))]
+    {
+        let config = parse(&with_users).unwrap();
+        assert_eq!(config.listeners[0].address.to_string(), "0.0.0.0:1");
+        assert!(!config.listeners[0].allow_anonymous && config.not_open.is_empty(), "{with_users}");
+    }
+    let without = format!("[auth]\n{users}{}password_file = \"off\"\n", listener("0.0.0.0:1"));
+    assert_eq!(addresses(&without), ["127.0.0.1:1"]);
+    assert!(!parse(&format!("[auth]\n{users}")).unwrap().listeners[0].allow_anonymous);
 }
 
 #[test]
@@ -340,8 +365,8 @@ fn flags_alone_stay_on_loopback_unless_they_ask_for_more() {
     assert!(config.loopback_by_default);
 
     let mut flags = Flags { listen: vec!["0.0.0.0:1883".parse().unwrap()], ..Flags::default() };
-    let report = Config::parse(None, &flags, &machine()).unwrap_err().to_string();
-    assert!(report.contains("--allow-anonymous"), "{report}");
+    let config = Config::parse(None, &flags, &machine()).unwrap();
+    assert_eq!((addresses(&config), config.not_open.len()), (vec!["127.0.0.1:1883".to_owned()], 1));
     assert!(with_flags("allow_anonymous = true", &flags).is_ok());
     flags.allow_anonymous = true;
     assert!(Config::parse(None, &flags, &machine()).is_ok());

@@ -93,6 +93,18 @@ impl Targets {
     /// overlapping subscriptions are merged. A group is not merged.
     #[must_use]
     pub fn look_up(index: &Subscriptions, topic: TopicName<'_>, publisher: Option<&str>) -> Self {
+        Self::look_up_that(index, topic, publisher, |_| true)
+    }
+
+    /// The same among the subscribers that `admits` holds for: the rules allow them to receive the topic. Groups are not
+    /// asked, because each of their members has rules of its own.
+    #[must_use]
+    pub fn look_up_that(
+        index: &Subscriptions,
+        topic: TopicName<'_>,
+        publisher: Option<&str>,
+        admits: impl Fn(&Subscriber) -> bool,
+    ) -> Self {
         let mut targets = Self::default();
         let mut found: Vec<Found> = Vec::new();
         index.for_each_matching_filter(topic, |filter, subscribers| {
@@ -105,6 +117,7 @@ impl Targets {
                 }
             });
         });
+        found.retain(|found| admits(&found.subscriber));
         found.sort_unstable_by_key(|found| (found.subscriber.identity(), found.interest.identifier()));
         let same = |a: &Found, b: &Found| Arc::ptr_eq(&a.subscriber, &b.subscriber);
         let merge = |found: &[Found]| (found[0].place, Target::merge(found));

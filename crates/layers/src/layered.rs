@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::server::UnbufferedServerConnection;
-use turn::{Peer, Received, Stream};
+use turn::{CertificateName, Peer, Received, Stream};
 
 use crate::prefixed::Prefixed;
 use crate::quic::QuicStream;
@@ -352,6 +352,13 @@ impl<S: Stream> Stream for Layered<S> {
         match &mut self.0 {
             State::Clear(named) => named.source.take().map(Peer::from),
             State::Secure(named) => named.source.take().map(Peer::from),
+            _ => None,
+        }
+    }
+
+    fn certificate_name(&mut self, name: CertificateName) -> Option<String> {
+        match &mut self.0 {
+            State::Secure(named) => named.stream.below().certificate_name(name),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 //! own only while a record, or a message of the handshake, has come in part, or while the stream below does not take what
 //! was encrypted.
 
+mod name;
 mod settings;
 mod version1;
 
@@ -19,7 +20,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
 use rustls::{CertificateError, HandshakeKind};
-use turn::{Received, Stream};
+use turn::{CertificateName, Received, Stream};
 
 pub use self::settings::{Authorities, ClientCertificates, Current, Identity, Settings, SettingsError};
 
@@ -402,6 +403,11 @@ impl<S: Stream> Stream for Tls<S> {
             + self.decrypted.capacity()
             + self.unsent.capacity()
             + self.below.held_bytes()
+    }
+
+    fn certificate_name(&mut self, name: CertificateName) -> Option<String> {
+        let [certificate, ..] = self.session.as_ref()?.peer_certificates()? else { return None };
+        name::of(certificate, name)
     }
 
     fn shut_down_write(&mut self) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use base::{Place, QueueId, ShardId};
+use base::{Place, Principal, QueueId, ShardId};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hashbrown::HashTable;
@@ -48,6 +48,7 @@ pub(crate) struct Holder {
     pub(crate) packet_bytes_max: u32,
     /// Of a session that ends with its connection; others keep theirs.
     pub(crate) will: Option<Box<Will>>,
+    pub(crate) principal: Arc<Principal>,
 }
 
 /// A CONNECT that wants the identifier.
@@ -215,7 +216,8 @@ mod tests {
 
     /// Makes a claimant that may have the identifier its holder.
     fn give(claims: &mut Claims, claimant: &Claimant) -> u32 {
-        let holder = Holder { place: claimant.place(), window: 1, packet_bytes_max: u32::MAX, will: None };
+        let (place, principal) = (claimant.place(), Principal::anonymous());
+        let holder = Holder { place, window: 1, packet_bytes_max: u32::MAX, will: None, principal };
         claims.hold(&claimant.claim.subscriber.client_id, holder, None);
         claimant.claim.connection.slot
     }

@@ -26,6 +26,10 @@ impl Ledger {
     pub(crate) fn claim(&mut self, from: ShardId, claim: Box<Claim>, now: Now, to: &mut impl Effects) {
         let place = Place { shard: from, connection: claim.connection };
         self.replies.set_durability(place, claim.durability);
+        if self.is_of_other_user(&claim) {
+            let (connection, reason) = (place.connection, ReasonCode::NotAuthorized);
+            return to.post(place.shard, Reply::Refused { connection, reason });
+        }
         match self.claims.claim(Claimant { shard: from, claim }) {
             // Rule 8 of `protocol::order`: the newcomer waits until the holder has left.
             Outcome::Evict(place) => to.post(place.shard, Reply::Evict { connection: place.connection }),
@@ -51,7 +55,8 @@ impl Ledger {
                     self.remove_session(session, WillFate::Dropped);
                 }
                 let will = holder.will.filter(|_| left.cause != Cause::Normal);
-                self.wills.extend(will.map(|will| DueWill::new(None, will.message)));
+                let principal = holder.principal;
+                self.wills.extend(will.map(|will| DueWill::new(None, will.message, principal)));
             }
         }
         // Wills go out in the order in which they became due: this one's now, unless others still wait before it.
@@ -116,9 +121,14 @@ impl Ledger {
         let will = self.pending_will(claim);
         let name = self.lines.session(id).and_then(Session::incarnation);
         let name = name.expect("what a client has without a connection lasts");
-        let connected = connected(name, claim, will.as_ref());
-        self.replies.commit(&[connected], to).map_err(|refusal| reason(self, refusal))?;
+        let (before, principal) = (self.principal_of(id), claim.subscriber.principal());
+        let acts = self.new_principal_record(name, &before, &principal);
+        let group: Vec<Record<'_>> =
+            [connected(name, claim, will.as_ref())].into_iter().chain(acts).collect();
+        self.replies.commit(&group, to).map_err(|refusal| reason(self, refusal))?;
+        drop(group);
         let session = self.lines.session_mut(id).expect("it was there before this was recorded");
+        session.subscriber.set_principal(principal);
         let lasting = session.lasting.as_mut().expect("what a client has without a connection lasts");
         if lasting.will.take().is_some_and(|will| will.due_ms.is_some()) {
             subtract(&self.gauges.wills_pending, 1);
@@ -181,7 +191,9 @@ impl Ledger {
         let client_id = Cow::Borrowed(&*claim.subscriber.client_id);
         let begun = lasts.then_some(Record::Session { session: incarnation, client_id });
         let connected = lasts.then(|| connected(incarnation, &claim, will.as_ref()));
-        let group: Vec<Record<'_>> = ended.into_iter().chain(begun).chain(connected).collect();
+        let principal = claim.subscriber.principal();
+        let acts = self.principal_record(incarnation, &principal).filter(|_| lasts);
+        let group: Vec<Record<'_>> = ended.into_iter().chain(begun).chain(connected).chain(acts).collect();
         if !group.is_empty() {
             self.replies.commit(&group, to).map_err(|refusal| reason(self, refusal))?;
         }
@@ -199,13 +211,14 @@ impl Ledger {
         };
         if !lasts {
             let Claim { subscriber, window, packet_bytes_max, will, .. } = claim;
-            let holder = Holder { place, window, packet_bytes_max, will: will.map(Box::new) };
+            let holder = Holder { place, window, packet_bytes_max, will: will.map(Box::new), principal };
             self.claims.hold(&subscriber.client_id, holder, None);
             return Ok(claimed(subscriber));
         }
         let mut subscriber = Arc::clone(&claim.subscriber);
         let id = self.lines.insert(|id| {
-            subscriber = Arc::new(Subscriber::lasting(Arc::clone(&subscriber.client_id), id));
+            let lasting = Subscriber::lasting(Arc::clone(&subscriber.client_id), id);
+            subscriber = Arc::new(lasting.with_principal(principal));
             let mut session = Session::lasting(Arc::clone(&subscriber), incarnation);
             session.lasting.as_mut().expect("it lasts").will = will.map(Box::new);
             Line::new(Owner::Session(session))
@@ -246,7 +259,8 @@ impl Ledger {
         lasting.was_refused = false;
         session.online = Some(Box::new(Online::new(place, claim.window, claim.packet_bytes_max)));
         let Claim { window, packet_bytes_max, .. } = *claim;
-        let holder = Holder { place, window, packet_bytes_max, will: None };
+        let principal = session.subscriber.principal();
+        let holder = Holder { place, window, packet_bytes_max, will: None, principal };
         self.claims.hold(&session.subscriber.client_id, holder, Some(id));
     }
 
@@ -317,6 +331,7 @@ impl Ledger {
     }
 
     fn go_offline(&mut self, id: QueueId, expiry_secs: u32, fate: WillFate, now: Now) {
+        let principal = self.principal_of(id);
         let lasting = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
         let session = lasting.expect("a session that lasts is there until it has ended");
         let after = |secs: u32| now.monotonic_ms.saturating_add(u64::from(secs) * 1_000);
@@ -335,7 +350,7 @@ impl Ledger {
             }
             (WillFate::Due, Some(_)) => {
                 let will = session.will.take();
-                self.wills.extend(will.map(|will| DueWill::new(Some(will.id), will.message)));
+                self.wills.extend(will.map(|will| DueWill::new(Some(will.id), will.message, principal)));
             }
             _ => session.will = None,
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use auth::{Action, Realms};
 use base::{ConnectionId, Interest, Message, Now, Place, QueueId, ShardId};
 use topic::TopicFilter;
 use wire::Qos;
@@ -260,7 +261,14 @@ impl Ledger {
         let own = interest.no_local().then_some(&*session.subscriber.client_id);
         let is_foreign = |message: &Arc<Message>| own.is_none() || message.publisher() != own;
         let is_once = |message: &Arc<Message>| message.qos().min(interest.qos()) == Qos::AtMostOnce;
-        let (once, more) = messages.into_iter().filter(is_foreign).partition::<Vec<_>, _>(is_once);
+        let rules = self.settings.guard.has_rules().then(|| self.settings.guard.current());
+        let may_receive = |message: &Arc<Message>| {
+            let allow =
+                |rules: &Arc<Realms>| rules.allow(&session.subscriber, message.topic(), Action::Receive);
+            rules.as_ref().is_none_or(allow)
+        };
+        let wanted = messages.into_iter().filter(is_foreign).filter(may_receive);
+        let (once, more) = wanted.partition::<Vec<_>, _>(is_once);
         walk.found = Some((more, interest));
         if once.is_empty() {
             self.bring_found(key, queue, to);

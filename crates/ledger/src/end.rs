@@ -60,7 +60,8 @@ impl Ledger {
             if let Some(old) = lasting.will {
                 subtract(&self.gauges.wills_pending, usize::from(old.due_ms.is_some()));
                 if will != WillFate::Dropped {
-                    self.wills.push(DueWill::new(Some(old.id), old.message));
+                    let principal = session.subscriber.principal();
+                    self.wills.push(DueWill::new(Some(old.id), old.message, principal));
                 }
             }
             cursors = lasting.cursors;
@@ -173,6 +174,7 @@ impl Ledger {
                 }
             }
         }
+        let principal = self.principal_of(id);
         let session = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
         let session = session.expect("what has a timer is a session that lasts");
         if let Some(will) = session.will.as_mut().filter(|will| is_due(will.due_ms)) {
@@ -182,7 +184,7 @@ impl Ledger {
                 will.due_ms = Some(now.monotonic_ms + RETRY_MS);
             } else if let Some(will) = session.will.take() {
                 subtract(&self.gauges.wills_pending, 1);
-                self.wills.push(DueWill::new(Some(will.id), will.message));
+                self.wills.push(DueWill::new(Some(will.id), will.message, principal));
             }
         }
         let due_ms = session.next_timer_ms();

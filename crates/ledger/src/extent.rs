@@ -23,6 +23,12 @@ impl Record<'_> {
                 let will = will.as_ref().map_or(0, |will| NUMBER + SECS + body(&will.message));
                 NUMBER + SECS + BYTE + will
             }
+            Self::Principal { user, rules, .. } => {
+                NUMBER + BYTE + user.as_ref().map_or(0, |user| text(user)) + BYTE + text(rules)
+            }
+            Self::WillPrincipal { user, rules, .. } => {
+                NUMBER + BYTE + user.as_ref().map_or(0, |user| text(user)) + text(rules)
+            }
             Self::Left { .. } => NUMBER + SECS + NUMBER + BYTE,
             Self::Ended { .. } => NUMBER + BYTE,
             Self::Subscribed { filter, .. } => NUMBER + text(filter) + BYTE + LENGTH,

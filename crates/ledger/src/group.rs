@@ -126,6 +126,11 @@ impl Group {
         self.lanes.as_ref().map_or(!self.ring.is_empty(), |lanes| lanes.has_turns())
     }
 
+    /// Whether so many members have had their turns that it is the first one's again.
+    pub(crate) fn is_round(&self, turns: usize) -> bool {
+        turns > 0 && turns >= self.ring.turns.len()
+    }
+
     /// Whether a member takes a message, as far as is known, before which nothing waits.
     pub(crate) fn takes(&self, message: &Message) -> bool {
         match (&self.lanes, self.lane_of(message)) {

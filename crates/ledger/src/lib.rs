@@ -36,6 +36,7 @@ mod lines;
 mod live;
 mod matching;
 mod presence;
+mod principal;
 mod publish;
 mod queue;
 mod record;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use base::{Identifiers, Interest, Message, Now, Place, QueueId, ShardId, Ticket};
+use base::{Identifiers, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
 use index::{Target, Targets};
 use wire::{PacketId, Qos, ReasonCode};
 
@@ -113,7 +113,7 @@ impl Ledger {
         } else {
             let targets = match route {
                 Some((generation, targets)) if self.index.is_current(generation) => targets,
-                _ => Arc::new(Targets::look_up(&self.index, message.topic(), message.publisher())),
+                _ => Arc::new(self.look_up(&message)),
             };
             let publisher = place.map(|_| Publisher { queue: publisher, now_ms: now.monotonic_ms });
             let routing = Routing { message: &message, targets: &targets, publisher, opens, will: None };
@@ -515,9 +515,11 @@ impl Ledger {
             }
         }
         if qos == Qos::AtMostOnce {
+            let reads = |member: &Subscriber| self.may_receive(member, message);
             for group in &targets.groups {
+                let members = group.members();
                 let receiver =
-                    group.members().and_then(|members| members.receiver(lane_of(members, message)));
+                    members.and_then(|members| members.receiver_that(lane_of(members, message), reads));
                 if let Some((member, Place { shard, connection })) = receiver {
                     let target = Target::one(member.subscriber, connection, member.interest);
                     let message = Arc::clone(message);

@@ -38,6 +38,17 @@ pub enum Record<'a> {
         /// What the client leaves behind.
         will: Option<WillRecord<'a>>,
     },
+    /// It acts for this user from now on. Without such a record a session is anonymous.
+    Principal {
+        /// The session that has the user.
+        session: Incarnation,
+        /// The user name; `None` for an anonymous client.
+        user: Option<Cow<'a, str>>,
+        /// The client has proved the name.
+        is_proved: bool,
+        /// The name of the rules that hold for it.
+        rules: Cow<'a, str>,
+    },
     /// Its client is not connected any more.
     Left {
         /// Which.
@@ -195,6 +206,15 @@ pub enum Record<'a> {
         /// What will be published.
         message: Cow<'a, Arc<Message>>,
     },
+    /// The user for whom a will is published that was kept ([`WillKept`](Self::WillKept)).
+    WillPrincipal {
+        /// Its number, as it was recorded when its client connected.
+        will: MessageId,
+        /// The user name; `None` for an anonymous client.
+        user: Option<Cow<'a, str>>,
+        /// The name of the rules that hold for it.
+        rules: Cow<'a, str>,
+    },
     /// A will has been published.
     WillDone {
         /// Its number, as it was recorded when its client connected.
@@ -289,6 +309,7 @@ impl Record<'_> {
         match self {
             Self::Session { .. }
             | Self::Connected { .. }
+            | Self::Principal { .. }
             | Self::Left { .. }
             | Self::Subscribed { .. }
             | Self::Group { .. }
@@ -309,6 +330,7 @@ impl Record<'_> {
             | Self::CursorMoved { .. }
             | Self::CursorDone { .. }
             | Self::WillDue { .. }
+            | Self::WillPrincipal { .. }
             | Self::WillDone { .. } => false,
         }
     }
@@ -334,6 +356,8 @@ impl Record<'_> {
             | Self::WillDone { .. } => true,
             Self::Session { .. }
             | Self::Connected { .. }
+            | Self::Principal { .. }
+            | Self::WillPrincipal { .. }
             | Self::Subscribed { .. }
             | Self::Group { .. }
             | Self::Enqueue { .. }
@@ -352,6 +376,12 @@ impl Record<'_> {
             Self::Session { session, client_id } => Record::Session { session, client_id: text(client_id) },
             Self::Connected { session, expiry_secs, will } => {
                 Record::Connected { session, expiry_secs, will: will.map(WillRecord::into_owned) }
+            }
+            Self::Principal { session, user, is_proved, rules } => {
+                Record::Principal { session, user: user.map(text), is_proved, rules: text(rules) }
+            }
+            Self::WillPrincipal { will, user, rules } => {
+                Record::WillPrincipal { will, user: user.map(text), rules: text(rules) }
             }
             Self::Subscribed { session, filter, interest } => {
                 Record::Subscribed { session, filter: text(filter), interest }

@@ -161,10 +161,15 @@ impl Replay {
     /// Everything was read.
     pub(crate) fn finish(mut self, now: Now) -> Ledger {
         let due = std::mem::take(&mut self.due).into_iter();
-        self.ledger.wills.extend(due.map(|(id, message)| DueWill::new(Some(id), message)));
+        let due = due.map(|(id, (message, principal))| DueWill::new(Some(id), message, principal));
+        self.ledger.wills.extend(due);
         for (incarnation, id) in self.ledger.lines.in_order() {
             if self.ledger.lines.session(id).is_none() {
                 continue;
+            }
+            let principal = self.principal_of(incarnation);
+            if let Some(session) = self.ledger.lines.session(id) {
+                session.subscriber.set_principal(principal);
             }
             self.put_in_order(id);
             self.resubscribe(id);

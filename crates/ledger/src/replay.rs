@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use base::{Dispatch, Message, QueueId, Subscriber};
+use auth::Realms;
+use base::{Dispatch, Message, Principal, QueueId, Subscriber};
 use topic::TopicFilter;
 use wire::PacketId;
 
 use crate::entry::{Entry, Keeping};
 use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Owner};
+use crate::principal::recorded;
 use crate::queue::Queue;
 use crate::record::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::recover::Recovered;
@@ -30,13 +32,17 @@ pub(crate) struct Replay {
     pub(crate) left_unix_ms: BTreeMap<Incarnation, u64>,
     /// Whose will it is, while it waits.
     wills: BTreeMap<MessageId, Incarnation>,
-    pub(crate) due: BTreeMap<MessageId, Arc<Message>>,
+    pub(crate) due: BTreeMap<MessageId, (Arc<Message>, Arc<Principal>)>,
+    /// Users of sessions, as far as they are on the record.
+    pub(crate) principals: BTreeMap<Incarnation, Arc<Principal>>,
+    realms: Arc<Realms>,
     /// To be used again.
     path: Vec<QueueId>,
 }
 
 impl Replay {
     pub(crate) fn new(ledger: Ledger) -> Self {
+        let realms = ledger.settings.guard.current();
         Self {
             ledger,
             nameless: BTreeMap::new(),
@@ -44,6 +50,8 @@ impl Replay {
             left_unix_ms: BTreeMap::new(),
             wills: BTreeMap::new(),
             due: BTreeMap::new(),
+            principals: BTreeMap::new(),
+            realms,
             path: Vec::new(),
         }
     }
@@ -129,7 +137,17 @@ impl Replay {
             Record::WillDue { session } => self.decide_will(session, WillFate::Due),
             Record::WillKept { will, ref message } => {
                 self.has_numbered(will);
-                self.due.insert(will, Arc::clone(message));
+                self.due.insert(will, (Arc::clone(message), recorded(&self.realms, None, false, "")));
+            }
+            Record::WillPrincipal { will, ref user, ref rules } => {
+                if let Some((_, principal)) = self.due.get_mut(&will) {
+                    *principal = recorded(&self.realms, user.as_deref(), false, rules);
+                }
+            }
+            Record::Principal { session, ref user, is_proved, ref rules } => {
+                self.session_or_begin(session);
+                let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
+                self.principals.insert(session, principal);
             }
             Record::WillDone { will } => self.publish_will(will),
             Record::Moved { group, session, message, packet_id, ref granted } => {
@@ -247,8 +265,15 @@ impl Replay {
         let Some(will) = self.lasting(incarnation).and_then(|lasting| lasting.will.take()) else { return };
         self.wills.remove(&will.id);
         if fate == WillFate::Due {
-            self.due.insert(will.id, will.message);
+            let principal = self.principal_of(incarnation);
+            self.due.insert(will.id, (will.message, principal));
         }
+    }
+
+    /// The user of a session. One without a record is anonymous.
+    pub(crate) fn principal_of(&self, session: Incarnation) -> Arc<Principal> {
+        let known = self.principals.get(&session).cloned();
+        known.unwrap_or_else(|| recorded(&self.realms, None, false, ""))
     }
 
     fn publish_will(&mut self, will: MessageId) {
@@ -263,6 +288,7 @@ impl Replay {
     fn end(&mut self, incarnation: Incarnation) {
         self.count(incarnation);
         self.left_unix_ms.remove(&incarnation);
+        self.principals.remove(&incarnation);
         self.nameless.remove(&incarnation);
         let id = self.ledger.lines.named(incarnation);
         let Some(id) = id.filter(|id| self.ledger.lines.session(*id).is_some()) else { return };

@@ -23,9 +23,10 @@
 //! |---|---|---|
 //! | a session | `Session` | `Session` |
 //! | its client is there | the last `Connected` | `Connected`, with the will as it was |
+//! | its user | the last `Principal` | `Principal` |
 //! | its client has left | the last `Left` | `Left`, unless its will waits |
 //! | and its will waits | `Connected` | `Connected`, and the `Left` that is younger than it |
-//! | its will is due | `Connected`, `WillKept` | `WillKept`: the session may be gone, or connected with another |
+//! | its will is due | `Connected`, `WillKept` | `WillKept`, `WillPrincipal`: the session may be gone, or connected with another |
 //! | a subscription, a group | `Subscribed`, `Group` | the same, with the options of today |
 //! | a cursor | `Cursor` | `Cursor`, `CursorMoved` |
 //! | an identifier of QoS 2 in use | `Opened`, `Received` | the same |
@@ -63,6 +64,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use auth::Realms;
 use base::{Message, QueueId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -71,6 +73,7 @@ use wire::PacketId;
 use crate::entry::Entry;
 use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Lines, Owner};
+use crate::principal::{of_session, of_will};
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::{Lasting, Session};
 use crate::will::Wills;
@@ -129,6 +132,7 @@ impl Copied {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Fact {
     Name,
+    Principal,
     Presence,
     Subscription(Box<str>),
     Cursor(Box<str>),
@@ -140,6 +144,7 @@ enum Fact {
 struct Truth<'a> {
     lines: &'a Lines,
     wills: &'a Wills,
+    realms: Arc<Realms>,
 }
 
 impl Ledger {
@@ -182,7 +187,8 @@ impl Ledger {
         if let Record::Enqueue { message, body, queues, is_retained } = record {
             return self.restate_message(*message, body, queues, *is_retained, to);
         }
-        let truth = Truth { lines: &self.lines, wills: &self.wills };
+        let realms = self.settings.guard.current();
+        let truth = Truth { lines: &self.lines, wills: &self.wills, realms };
         let group = truth.of(record);
         let fact = fact(record);
         if group.is_empty() || fact.as_ref().is_some_and(|fact| self.copied.facts.contains(fact)) {
@@ -304,7 +310,7 @@ impl<'a> Truth<'a> {
         match record {
             Record::Connected { session, will, .. } => self.connected(*session, will.as_ref()),
             Record::Left { session, unix_ms, .. } => self.left(*session, *unix_ms),
-            Record::WillKept { will, message } => self.due(*will, message).into_iter().collect(),
+            Record::WillKept { will, message } => self.due(*will, message).unwrap_or_default(),
             Record::Cursor { session, filter, last } => self.cursor(*session, filter, *last),
             one => self.one(one).into_iter().collect(),
         }
@@ -316,6 +322,14 @@ impl<'a> Truth<'a> {
             Record::Session { session, .. } => {
                 let client_id = Cow::Borrowed(&*self.session(*session)?.subscriber.client_id);
                 Some(Record::Session { session: *session, client_id })
+            }
+            Record::Principal { session, user, is_proved, rules } => {
+                let principal = self.session(*session)?.subscriber.principal();
+                let name = self.realms.name(principal.realm);
+                let is_youngest = principal.user.as_deref() == user.as_deref()
+                    && principal.is_proved == *is_proved
+                    && (name == rules || principal.realm == self.realms.named(rules));
+                is_youngest.then(|| of_session(*session, &principal, rules))
             }
             Record::Subscribed { session, filter, interest } => {
                 let (session, interest) = (*session, *interest);
@@ -342,7 +356,7 @@ impl<'a> Truth<'a> {
 
     fn connected(&self, name: Incarnation, will: Option<&'a WillRecord<'_>>) -> Vec<Record<'a>> {
         if let Some(due) = will.and_then(|will| self.due(will.id, &will.message)) {
-            return vec![due];
+            return due;
         }
         let Some(session) = self.lasting(name) else { return Vec::new() };
         let pending = session.will.as_deref();
@@ -378,8 +392,10 @@ impl<'a> Truth<'a> {
         self.lasting(name).filter(is_it).map(left).into_iter().collect()
     }
 
-    fn due(&self, will: MessageId, message: &'a Arc<Message>) -> Option<Record<'a>> {
-        self.wills.has(will).then(|| Record::WillKept { will, message: Cow::Borrowed(message) })
+    fn due(&self, will: MessageId, message: &'a Arc<Message>) -> Option<Vec<Record<'a>>> {
+        let principal = self.wills.principal(will)?;
+        let kept = Record::WillKept { will, message: Cow::Borrowed(message) };
+        Some(vec![kept, of_will(will, principal, self.realms.name(principal.realm))])
     }
 
     fn cursor(&self, name: Incarnation, filter: &'a str, last: MessageId) -> Vec<Record<'a>> {
@@ -403,6 +419,7 @@ impl<'a> Truth<'a> {
 fn fact(record: &Record<'_>) -> Option<(Incarnation, Fact)> {
     Some(match record {
         Record::Session { session, .. } => (*session, Fact::Name),
+        Record::Principal { session, .. } => (*session, Fact::Principal),
         Record::Group { group, .. } => (*group, Fact::Name),
         Record::Connected { session, will: None, .. } | Record::Left { session, .. } => {
             (*session, Fact::Presence)

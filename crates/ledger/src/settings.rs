@@ -1,5 +1,8 @@
 //! What bounds a ledger.
 
+use std::sync::Arc;
+
+use auth::Guard;
 use base::Dispatch;
 
 /// Bounds and choices of a ledger.
@@ -36,6 +39,8 @@ pub struct Settings {
     pub units_at_a_time: usize,
     /// The units of work that a CONNECT, or the end of a connection, does for its session at once. The rest is put off.
     pub units_at_once: usize,
+    /// The rules about topics, and the users.
+    pub guard: Arc<Guard>,
     /// Keys the hashes of what peers choose: client identifiers and filters.
     pub seed: u64,
 }
@@ -72,6 +77,7 @@ impl Default for Settings {
             groups_per_filter_max: 1_000,
             units_at_a_time: 1_000,
             units_at_once: 64,
+            guard: Arc::default(),
             seed: 0,
         }
     }

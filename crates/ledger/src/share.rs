@@ -245,6 +245,8 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Feeding {
+        // Members in turn that the rules do not allow to receive the next message.
+        let mut passed = 0;
         // A member that is asked and takes nothing counts as much as a message.
         for done in 0..messages {
             let line = self.lines.find(id).expect("the group that is fed is there");
@@ -256,11 +258,21 @@ impl Ledger {
                 return Feeding::Done(done);
             }
             let Some(member) = self.next_member(id) else { continue };
-            if self.give(id, member, now, to).is_err() {
-                self.put_back_in_ring(id, member);
-                return Feeding::Stalled;
-            }
+            let given = self.give(id, member, now, to);
             self.put_back_in_ring(id, member);
+            passed = match given {
+                Ok(Given::Nothing) => passed + 1,
+                Ok(Given::Done) => 0,
+                Err(_) => return Feeding::Stalled,
+            };
+            if self.lines.group(id).is_some_and(|group| group.is_round(passed)) {
+                match self.discard_if_denied(id, member, to) {
+                    Ok(true) => passed = 0,
+                    // Somebody may have it who takes nothing now, and says so later.
+                    Ok(false) => return Feeding::Done(done),
+                    Err(_) => return Feeding::Stalled,
+                }
+            }
             self.want_first(id, to);
         }
         Feeding::More
@@ -330,26 +342,40 @@ impl Ledger {
     }
 
     /// Gives the next message of a group to a member that takes one.
-    fn give(&mut self, id: QueueId, member: QueueId, now: Now, to: &mut impl Effects) -> Result<(), Refusal> {
+    fn give(
+        &mut self,
+        id: QueueId,
+        member: QueueId,
+        now: Now,
+        to: &mut impl Effects,
+    ) -> Result<Given, Refusal> {
         let line = self.lines.find(id).expect("the group that is fed is there");
         let session = self.lines.session(member).expect("the member of a group is there");
         let online = session.online.as_ref().expect("a member that takes something is connected");
         let share = session.shares.get(&id).expect("it is a member");
         // Messages of a group that keeps the order of keys may be for other members.
-        let Some((_, entry)) = line.next_for(member) else { return Ok(()) };
+        let Some((_, entry)) = line.next_for(member) else { return Ok(Given::Done) };
         if entry.is_expired(now) {
-            return self.take_next(id, member, |gauges| &gauges.expired, to).map(drop);
+            return self.take_next(id, member, |gauges| &gauges.expired, to).map(|_| Given::Done);
         }
         let Some(message) = entry.message() else {
             self.want_first(id, to);
-            return Ok(());
+            return Ok(Given::Done);
         };
+        if !self.may_receive(&session.subscriber, message) {
+            let keeps_order = line.group().is_some_and(|group| group.lanes.is_some());
+            if !keeps_order {
+                return Ok(Given::Nothing);
+            }
+            // Nobody else may have it before the others of its key.
+            return self.take_next(id, member, |gauges| &gauges.refused_by_client, to).map(|_| Given::Done);
+        }
         let granted = granted(message, share.interest);
         if is_too_large(message, &granted.identifiers, online.packet_bytes_max, now) {
-            return self.take_next(id, member, |gauges| &gauges.too_large, to).map(drop);
+            return self.take_next(id, member, |gauges| &gauges.too_large, to).map(|_| Given::Done);
         }
         if granted.qos > Qos::AtMostOnce {
-            return self.lend(id, member, granted, now, to);
+            return self.lend(id, member, granted, now, to).map(|()| Given::Done);
         }
         let place = online.place;
         let subscriber = Arc::clone(&session.subscriber);
@@ -364,7 +390,24 @@ impl Ledger {
         } else {
             self.release(answer, now, to);
         }
-        Ok(())
+        Ok(Given::Done)
+    }
+
+    /// Takes the next message out of a group if no member may receive it, connected or not. Returns whether that is so.
+    fn discard_if_denied(
+        &mut self,
+        id: QueueId,
+        member: QueueId,
+        to: &mut impl Effects,
+    ) -> Result<bool, Refusal> {
+        let Some(line) = self.lines.find(id) else { return Ok(false) };
+        let Some((_, entry)) = line.next_for(member) else { return Ok(false) };
+        let members = line.group().and_then(|group| group.subscriber.members());
+        let (Some(message), Some(members)) = (entry.message(), members) else { return Ok(false) };
+        if members.any(|member| self.may_receive(member, message)) {
+            return Ok(false);
+        }
+        self.take_next(id, member, |gauges| &gauges.refused_by_client, to).map(|_| true)
     }
 
     /// Takes the next message for a member out of a group for good, and counts it.
@@ -486,6 +529,14 @@ impl Ledger {
         let held = self.lines.group(group)?.held.get(&message)?;
         self.lines.is_on(held.holder, place).then_some((held.holder, held.packet_id))
     }
+}
+
+/// The outcome for a member whose turn it was.
+enum Given {
+    /// The member has got a message, or there was none for it.
+    Done,
+    /// The member may not receive the next message, and others may.
+    Nothing,
 }
 
 /// The records of a message that goes from a group to one of its members for good.

@@ -48,7 +48,11 @@ impl Ledger {
             let (topic, qos) = (message.topic().as_str(), message.qos());
             writeln!(text, "retained {topic} {qos} {:?}", message.payload())?;
         }
-        writeln!(text, "wills due {:?}", self.wills.recorded())
+        for (will, principal) in self.wills.recorded() {
+            writeln!(text, "will {will:?} for {:?} {:?}", principal.user, principal.realm)?;
+        }
+        let due: BTreeSet<MessageId> = self.wills.recorded().keys().copied().collect();
+        writeln!(text, "wills due {due:?}")
     }
 }
 
@@ -56,6 +60,8 @@ fn write_session(text: &mut String, session: &Session, lasting: &Lasting, queue:
     let (subscriber, incarnation) = (&session.subscriber, Some(lasting.incarnation));
     let Lasting { expiry_secs, unreleased, .. } = lasting;
     writeln!(text, "session {incarnation:?} {} expiry {expiry_secs}", subscriber.client_id)?;
+    let principal = subscriber.principal();
+    writeln!(text, "  for {:?} {} {:?}", principal.user, principal.is_proved, principal.realm)?;
     if let Some(will) = &lasting.will {
         writeln!(text, "  will {:?} delay {}", will.id, will.delay_secs)?;
     }

@@ -15,6 +15,13 @@ impl fmt::Debug for Record<'_> {
                 write!(f, "Connected {} kept {expiry_secs} s", session.0)?;
                 will.as_ref().map_or(Ok(()), |will| write!(f, ", {will:?}"))
             }
+            Self::Principal { session, user, is_proved, rules } => {
+                let proof = if *is_proved { "proved" } else { "not proved" };
+                write!(f, "Principal of {}: {user:?}, {proof}, rules {rules:?}", session.0)
+            }
+            Self::WillPrincipal { will, user, rules } => {
+                write!(f, "WillPrincipal of {}: {user:?}, rules {rules:?}", will.0)
+            }
             Self::Left { session, expiry_secs, unix_ms, will } => {
                 write!(f, "Left {} kept {expiry_secs} s from {unix_ms} ms, {}", session.0, fate(*will))
             }

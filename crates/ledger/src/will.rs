@@ -1,9 +1,10 @@
 //! Wills whose time has come (MQTT 5.0, 3.1.2.5).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use base::{Level, Message, Now, Subscriber};
+use auth::Action;
+use base::{Level, Message, Now, Principal, Subscriber};
 use index::{Target, Targets};
 use wire::{Qos, ReasonCode};
 
@@ -28,8 +29,8 @@ pub(crate) struct Wills {
     refused: VecDeque<DueWill>,
     /// Wills for a receiver at QoS 0 whose output is over its mark.
     held: Held,
-    /// Those of all three that are on the record.
-    recorded: BTreeSet<MessageId>,
+    /// Those of all three that are on the record, each with its user.
+    recorded: BTreeMap<MessageId, Arc<Principal>>,
     /// When the refused wills are tried again; `None` if there are none.
     again_ms: Option<u64>,
 }
@@ -40,6 +41,8 @@ pub(crate) struct DueWill {
     /// Under which it was recorded; that of a session that ended with its connection was not.
     pub(crate) id: Option<MessageId>,
     pub(crate) message: Arc<Message>,
+    /// The user for whom it is published.
+    principal: Arc<Principal>,
     /// It has found no space at least once.
     pub(crate) was_refused: bool,
     /// From when it has waited for receivers, on the monotonic clock.
@@ -47,8 +50,8 @@ pub(crate) struct DueWill {
 }
 
 impl DueWill {
-    pub(crate) fn new(id: Option<MessageId>, message: Arc<Message>) -> Self {
-        Self { id, message, was_refused: false, held_from_ms: None }
+    pub(crate) fn new(id: Option<MessageId>, message: Arc<Message>, principal: Arc<Principal>) -> Self {
+        Self { id, message, principal, was_refused: false, held_from_ms: None }
     }
 }
 
@@ -89,7 +92,7 @@ impl Held {
 
 impl Wills {
     pub(crate) fn push(&mut self, will: DueWill) {
-        self.recorded.extend(will.id);
+        self.recorded.extend(will.id.map(|id| (id, Arc::clone(&will.principal))));
         self.due.push_back(will);
     }
 
@@ -97,9 +100,9 @@ impl Wills {
         wills.into_iter().for_each(|will| self.push(will));
     }
 
-    /// Whether the will of this number is due, and not published.
-    pub(crate) fn has(&self, will: MessageId) -> bool {
-        self.recorded.contains(&will)
+    /// The user of the will of this number, if it is due and not published.
+    pub(crate) fn principal(&self, will: MessageId) -> Option<&Principal> {
+        self.recorded.get(&will).map(|principal| &**principal)
     }
 
     /// All wills that are due, also those that were refused.
@@ -117,7 +120,7 @@ impl Wills {
         [self.again_ms, self.held.again_ms].into_iter().flatten().min()
     }
 
-    pub(crate) fn recorded(&self) -> &BTreeSet<MessageId> {
+    pub(crate) fn recorded(&self) -> &BTreeMap<MessageId, Arc<Principal>> {
         &self.recorded
     }
 }
@@ -153,8 +156,12 @@ impl Ledger {
     }
 
     fn fire_will(&mut self, will: DueWill, now: Now, to: &mut impl Effects) {
+        if !self.may_publish(&will.principal, &will.message) {
+            add(&self.gauges.wills_denied, 1);
+            return self.give_up_will(will.id, to);
+        }
         let message = Arc::clone(&will.message).published_at(now);
-        let mut targets = Targets::look_up(&self.index, message.topic(), message.publisher());
+        let mut targets = self.look_up(&message);
         if let Some(full) = full_receiver(&targets, message.qos()) {
             if self.may_hold(&will, now) {
                 return self.wills.held.push(will, full, now);
@@ -183,6 +190,15 @@ impl Ledger {
                 self.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
             }
         }
+    }
+
+    /// Looks up the receivers of a message, by the current subscriptions and rules.
+    pub(crate) fn look_up(&self, message: &Message) -> Targets {
+        let (topic, rules) = (message.topic(), self.rules());
+        let reads = |session: &Subscriber| {
+            rules.as_ref().is_none_or(|rules| rules.allow(session, topic, Action::Receive))
+        };
+        Targets::look_up_that(&self.index, topic, message.publisher(), reads)
     }
 
     /// Whether a will may wait for a receiver whose output is over its mark.

@@ -21,6 +21,7 @@ mod socket;
 mod switchboard;
 mod trim;
 mod unix;
+mod verify;
 
 use std::io as std_io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,6 +30,7 @@ use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
 use ::ledger::{Charged, InMemory, Keeper, Ledger, OverLimits, Recovered, Source};
+use auth::{Guard, Realms};
 use base::{Budget, ShardId};
 use broker::{Counters, Peers, Shard};
 use index::Subscriptions;
@@ -43,6 +45,7 @@ use crate::quic::{Mail, Ports};
 use crate::shard::{EventLoop, new_poll};
 use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
+use crate::verify::Verifier;
 
 /// What a server needs to know before it starts.
 #[derive(Debug, Clone)]
@@ -57,6 +60,8 @@ pub struct Options {
     pub limits: Limits,
     /// How often `$SYS` is brought up to date, in milliseconds; `None` is never.
     pub sys_interval_ms: Option<u64>,
+    /// Users, and rules about topics, of all listeners.
+    pub guard: Arc<Guard>,
     /// Values of other parts of the process, for `$SYS`.
     pub instruments: Vec<Arc<dyn Instruments>>,
 }
@@ -110,12 +115,15 @@ pub struct Ended {
 /// A server that runs.
 pub struct Server {
     switchboard: Arc<Switchboard>,
+    index: Arc<Subscriptions>,
+    guard: Arc<Guard>,
+    verifier: Arc<Verifier>,
     shards: Vec<JoinHandle<std_io::Result<()>>>,
     ledger: JoinHandle<()>,
     _trimmer: Trimmer,
 }
 
-pub use broker::{Admission, Mount};
+pub use broker::{Admission, CertificateName, Entry, Mount};
 
 pub use crate::listener::{Acceptor, BACKLOG, Listening, TcpOptions};
 pub use crate::quic::{QuicSocket, listen_quic};
@@ -143,7 +151,9 @@ impl Server {
     ) -> std_io::Result<Self> {
         let clock = Clock::start();
         let index = Arc::new(Subscriptions::new([random()?, random()?]));
-        let ledger_settings = ::ledger::Settings { seed: random()?, ..options.ledger.clone() };
+        let guard = Arc::clone(&options.guard);
+        let ledger_settings =
+            ::ledger::Settings { seed: random()?, guard: Arc::clone(&guard), ..options.ledger.clone() };
         let budget = Arc::new(Budget::new(options.limits.memory_bytes_max));
         let mut records = Charged::new(&mut *store, &budget);
         let ledger = Ledger::recover_from(ledger_settings, Arc::clone(&index), &mut records, clock.now());
@@ -176,13 +186,16 @@ impl Server {
         // It waits for this message and for nothing else.
         let _ = giver.send((Arc::clone(&switchboard), keeper));
 
+        let verifier = Verifier::new();
+        verifier.start(verifying_threads(options.shards), &switchboard, &clock)?;
         let numbered = (0..=u16::MAX).zip(listeners);
         let (quic, listeners) =
             numbered.partition(|(_, listening)| matches!(listening.socket, Acceptor::Quic(_)));
         let mut started = Started {
             options,
             clock,
-            index,
+            index: Arc::clone(&index),
+            verifier: Arc::clone(&verifier),
             gauges,
             instruments,
             switchboard: Arc::clone(&switchboard),
@@ -197,7 +210,16 @@ impl Server {
             shards.push(spawn(&format!("shard-{number}"), ended, move || event_loop.run())?);
         }
         let trimmer = Trimmer::start(budget)?;
-        Ok(Self { switchboard, shards, ledger: ledger_thread, _trimmer: trimmer })
+        Ok(Self { switchboard, index, guard, verifier, shards, ledger: ledger_thread, _trimmer: trimmer })
+    }
+
+    /// Puts other users and rules in the place of the current ones. The rules hold for the next message. Clients whose user
+    /// is not there any more, or has another password, are disconnected soon.
+    pub fn replace_realms(&self, realms: Realms) {
+        self.guard.replace(realms);
+        // Behind that: a route that is still valid was looked up by the new rules.
+        self.index.touch_all();
+        self.switchboard.shards.iter().for_each(|inbox| inbox.post(Note::UsersChanged.into()));
     }
 
     /// Stops accepting, tells every client goodbye, waits until that is written, and ends all threads.
@@ -206,6 +228,7 @@ impl Server {
     /// What a shard failed with.
     pub fn shut_down(self) -> std_io::Result<()> {
         self.switchboard.shards.iter().for_each(|inbox| inbox.post(Note::Shutdown.into()));
+        self.verifier.stop();
         let mut outcome = Ok(());
         for shard in self.shards {
             let ended = shard.join().unwrap_or_else(|_| Err(std_io::Error::other("a shard has panicked")));
@@ -238,6 +261,7 @@ struct Started<'a> {
     options: &'a Options,
     clock: Clock,
     index: Arc<Subscriptions>,
+    verifier: Arc<Verifier>,
     gauges: Arc<Gauges>,
     instruments: Vec<Arc<dyn Instruments>>,
     switchboard: Arc<Switchboard>,
@@ -267,6 +291,7 @@ impl Started<'_> {
         let index = Arc::clone(&self.index);
         let brain = Shard::new(id, settings, index, Arc::clone(&counters), peers, self.clock.now());
         let brain = brain.with_budget(Arc::clone(self.switchboard.board.budget()));
+        let brain = brain.with_guard(Arc::clone(&self.options.guard));
         let bounds = Bounds {
             output: limits.high_water_bytes,
             outputs: limits.waiting_bytes_max,
@@ -275,8 +300,14 @@ impl Started<'_> {
         let switchboard = Arc::clone(&self.switchboard);
         let quic =
             self.quic.of_shard(id, poll.registry(), &switchboard, (limits.connections_max, &counters))?;
-        EventLoop::new(poll, brain, switchboard, (counters, bounds), self.clock.clone(), (listeners, quic))
+        let ways = (switchboard, Arc::clone(&self.verifier));
+        EventLoop::new(poll, brain, ways, (counters, bounds), self.clock.clone(), (listeners, quic))
     }
+}
+
+/// Number of threads that check passwords. They compete with the shards for cores, so most of these are left to the shards.
+fn verifying_threads(shards: usize) -> usize {
+    shards.div_ceil(4)
 }
 
 fn spawn<T: Send + 'static>(

@@ -77,9 +77,10 @@ impl Allowance {
 /// Whether the log takes lines of this kind at all: only those are counted.
 fn is_enabled(notice: &Notice<'_>) -> bool {
     match notice {
-        Notice::Connected { .. } | Notice::Refused { .. } | Notice::Disconnected { .. } => {
-            tracing::enabled!(tracing::Level::INFO)
-        }
+        Notice::Connected { .. }
+        | Notice::Refused { .. }
+        | Notice::Denied { .. }
+        | Notice::Disconnected { .. } => tracing::enabled!(tracing::Level::INFO),
         Notice::Subscribed { .. } | Notice::Unsubscribed { .. } => tracing::enabled!(tracing::Level::DEBUG),
     }
 }
@@ -93,6 +94,10 @@ fn write(peer: &Peer, notice: Notice<'_>) {
         Notice::Refused { client_id, reason, why } => {
             let (client_id, code) = (Escaped(client_id), Code(reason));
             tracing::info!(%client_id, %peer, reason = %code, why, "refused");
+        }
+        Notice::Denied { client_id, topic, messages } => {
+            let (client_id, topic) = (Escaped(client_id), Escaped(topic));
+            tracing::info!(%client_id, %peer, %topic, messages, "not allowed to publish");
         }
         Notice::Subscribed { client_id, filter, qos } => {
             let (client_id, filter) = (Escaped(client_id), Escaped(filter));

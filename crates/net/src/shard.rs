@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::{PasswordCheck, Unchecked};
 use base::{ConnectionId, ShardId};
 use broker::{Counters, Notice, Shard};
 use layers::{Layered, Lowest};
@@ -17,6 +18,7 @@ use crate::log::Log;
 use crate::quic::Quic;
 use crate::socket::Socket;
 use crate::switchboard::Switchboard;
+use crate::verify::Verifier;
 
 /// Maximum number of sockets that a turn hears of. It serves fewer (`STAYING_PER_TURN` and `LEAVING_PER_TURN` in
 /// `turn::ready`): to choose in turn from connections that stay and those whose peers are gone, it has to know of both.
@@ -47,6 +49,7 @@ pub(crate) struct Hands {
     shard: ShardId,
     registry: Registry,
     switchboard: Arc<Switchboard>,
+    verifier: Arc<Verifier>,
     pub(crate) log: Log,
 }
 
@@ -54,14 +57,14 @@ impl EventLoop {
     pub(crate) fn new(
         poll: Poll,
         brain: Shard,
-        switchboard: Arc<Switchboard>,
+        (switchboard, verifier): (Arc<Switchboard>, Arc<Verifier>),
         (counters, bounds): (Arc<Counters>, Bounds),
         clock: Clock,
         (listeners, quic): (Option<Listeners>, Option<Box<Quic>>),
     ) -> io::Result<Self> {
         let (shard, board) = (brain.id(), Arc::clone(&switchboard.board));
         let registry = poll.registry().try_clone()?;
-        let hands = Hands { shard, registry, switchboard, log: Log::default() };
+        let hands = Hands { shard, registry, switchboard, verifier, log: Log::default() };
         let io = Io::new(shard, board, hands, counters, bounds);
         let body = ShardLoop::new(brain, io, clock.now());
         Ok(Self { poll, body, clock, listeners, quic, ends_ms: None })
@@ -182,6 +185,16 @@ impl Host for Hands {
 
     fn take_letters(&mut self, into: &mut Vec<Letter<Layered<Socket>>>) {
         self.switchboard.shards[self.shard.number()].take(into);
+    }
+
+    fn verify(
+        &mut self,
+        now_ms: u64,
+        connection: ConnectionId,
+        peer: &Peer,
+        check: PasswordCheck,
+    ) -> Result<(), Unchecked> {
+        self.verifier.submit(now_ms, (self.shard, connection), peer, check)
     }
 
     fn random(&mut self) -> u128 {

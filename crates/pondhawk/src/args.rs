@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use auth::Scheme;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use cli::Tool;
 use config::{Flags, ListenAddress};
@@ -83,6 +84,16 @@ pub(crate) enum Command {
     /// Make certificates for a network of one's own, and explain any certificate
     #[command(subcommand)]
     Certs(CertsCommand),
+    /// Change a password file: with the flags of mosquitto_passwd
+    ///
+    /// Without -b, asks for the password, or reads it from standard input if that is no terminal.
+    Passwd(PasswdArguments),
+    /// Add and remove users of a configuration
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Find out the rule that allows or denies a topic
+    #[command(subcommand)]
+    Acl(AclCommand),
     /// Load tests, for this broker and any other
     Bench(Box<bench::BenchArgs>),
     /// Print the completions of this program for a shell
@@ -110,6 +121,122 @@ pub(crate) fn described() -> clap::Command {
 pub(crate) struct ToolArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PasswdArguments {
+    /// Take the password from the command line, where other users of the machine can see it
+    #[arg(short)]
+    pub(crate) batch: bool,
+    /// Make a new file; an existing one is replaced
+    #[arg(short, conflicts_with_all = ["delete", "upgrade"])]
+    pub(crate) create: bool,
+    /// Delete the user instead of changing the password
+    #[arg(short = 'D', conflicts_with_all = ["batch", "upgrade"])]
+    pub(crate) delete: bool,
+    /// Replace all passwords in plain text by their hashes
+    #[arg(short = 'U', conflicts_with_all = ["batch", "name"])]
+    pub(crate) upgrade: bool,
+    /// Hash of new passwords
+    #[arg(short = 'H', value_name = "HASH", default_value = "argon2id")]
+    pub(crate) hash: HashName,
+    /// Rounds of sha512-pbkdf2
+    #[arg(short = 'I', value_name = "ROUNDS", default_value = "101", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) iterations: u32,
+    /// Password file, one `name:hash` on a line
+    pub(crate) file: PathBuf,
+    /// Name of the user whose line is changed
+    pub(crate) name: Option<String>,
+    /// Password of the user, only with -b
+    pub(crate) password: Option<String>,
+}
+
+/// A hash of passwords.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum HashName {
+    /// Argon2id, which Mosquitto 2.1 reads if it was built with it
+    Argon2id,
+    /// PBKDF2 with SHA-512, which Mosquitto 2 reads
+    Sha512Pbkdf2,
+    /// One SHA-512, which every Mosquitto reads, and which is easy to guess
+    Sha512,
+}
+
+impl HashName {
+    /// The scheme, with this number of rounds if it has rounds.
+    pub(crate) fn scheme(self, rounds: u32) -> Scheme {
+        match self {
+            Self::Argon2id => Scheme::DEFAULT,
+            Self::Sha512Pbkdf2 => Scheme::Pbkdf2 { rounds },
+            Self::Sha512 => Scheme::Sha512,
+        }
+    }
+}
+
+/// Default name of a configuration file.
+const CONFIG: &str = "pondhawk.toml";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserCommand {
+    /// Add a user, or give a user another password
+    ///
+    /// Asks for the password, or reads it from standard input if that is no terminal. If the configuration names no
+    /// password file, makes one beside it, and adds the line that names it. A configuration that is not there is made.
+    Add {
+        /// Name of the user, without a colon
+        name: String,
+        /// Configuration file of the broker
+        #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
+        config: PathBuf,
+    },
+    /// Remove a user from the password file
+    Remove {
+        /// Name of the user, without a colon
+        name: String,
+        /// Configuration file of the broker
+        #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
+        config: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AclCommand {
+    /// Ask whether a client may use a topic, and name the line that decides
+    ///
+    /// The exit code is 0 if the client may, 1 if not, and 2 if there is no answer.
+    Test(AclQuestion),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AclQuestion {
+    /// Configuration file of the broker
+    #[arg(short, long, value_name = "FILE", default_value = CONFIG)]
+    pub(crate) config: PathBuf,
+    /// Listener whose rules are asked, instead of those of [auth]
+    #[arg(short, long, value_name = "HOST:PORT")]
+    pub(crate) listener: Option<ListenAddress>,
+    /// File with rules, instead of those of a configuration
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "listener"])]
+    pub(crate) acl_file: Option<PathBuf>,
+    /// User name; without one the client is anonymous
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Client identifier, which patterns with %c ask for
+    #[arg(short = 'i', long, value_name = "ID", default_value = "")]
+    pub(crate) client_id: String,
+    #[command(flatten)]
+    pub(crate) topic: AclTopic,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct AclTopic {
+    /// Topic that the client publishes to, whole, with the mount point
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) publish: Option<String>,
+    /// Topic of a message that the client receives. Subscribing itself is always allowed
+    #[arg(long, visible_alias = "subscribe", value_name = "TOPIC")]
+    pub(crate) receive: Option<String>,
 }
 
 /// Exit codes of the commands about a data directory.

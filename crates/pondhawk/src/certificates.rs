@@ -3,7 +3,7 @@
 //! Two things make the broker read the files of a listener again: SIGHUP, and a file that has changed and then stayed as it
 //! is for one look. Programs that renew certificates replace several files one after the other.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use layers::CurrentTls;
 use protocol::Instruments;
 
 use crate::stack;
+use crate::stamp::Stamp;
 
 /// Time between two looks at the files.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
@@ -32,13 +33,6 @@ pub(crate) struct Files {
     stamps: Vec<Option<Stamp>>,
     /// Hash of all contents.
     contents: u64,
-}
-
-/// Length and time of change of a file. A link is followed, because certbot changes links.
-#[derive(Debug, PartialEq, Eq)]
-struct Stamp {
-    bytes: u64,
-    modified: Option<SystemTime>,
 }
 
 struct Watched {
@@ -103,19 +97,13 @@ impl Files {
     }
 }
 
-impl Stamp {
-    fn of(file: &Metadata) -> Self {
-        Self { bytes: file.len(), modified: file.modified().ok() }
-    }
-}
-
 fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
     let Listener { tls_certificate, tls_key, tls_client_ca, tls_client_crl, .. } = listener;
     [tls_certificate, tls_key, tls_client_ca, tls_client_crl].into_iter().flatten()
 }
 
 fn stamps(listener: &Listener) -> Vec<Option<Stamp>> {
-    paths(listener).map(|path| fs::metadata(path).ok().map(|file| Stamp::of(&file))).collect()
+    paths(listener).map(|path| Stamp::of(path)).collect()
 }
 
 impl Certificates {

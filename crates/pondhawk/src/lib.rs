@@ -4,6 +4,7 @@
 //! layer notes the writes and syncs. Everything else is the same.
 #![forbid(unsafe_code)]
 
+mod access;
 mod args;
 mod banner;
 mod certificates;
@@ -19,8 +20,10 @@ mod reload;
 mod serve;
 mod sinks;
 mod stack;
+mod stamp;
 mod store;
 mod upkeep;
+mod users;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -64,6 +67,9 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         }
         Some(Command::Journal(command)) => upkeep::run(&command),
         Some(Command::Certs(command)) => certs::run(&command),
+        Some(Command::Passwd(arguments)) => users::passwd(&arguments),
+        Some(Command::User(command)) => users::user(&command, &Machine::detect()),
+        Some(Command::Acl(command)) => users::acl(&command, &Machine::detect()),
         Some(Command::Bench(arguments)) => run_bench(*arguments),
         Some(Command::Completions { shell }) => print_completions(shell),
         Some(Command::Man { dir }) => match clap_mangen::generate_to(args::described(), &dir) {

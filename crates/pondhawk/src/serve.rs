@@ -6,18 +6,25 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
+use auth::{Guard, Realms};
 use base::{Dispatch, Key};
-use config::{Binding, Config, Limits, LogTarget, Sessions, Shared, SharedKey, UnixName};
+use config::{
+    Binding, CertificateIdentity, Config, Limits, LogTarget, Sessions, Shared, SharedKey, UnixName,
+};
 use layers::quic::QuicLimits;
 use ledger::QueueFull;
 use mosquitto::Kind;
-use net::{Acceptor, Admission, Ended, Listening, Mount, Options, RateLimits, Server, TcpOptions};
+use net::{
+    Acceptor, Admission, CertificateName, Ended, Entry, Listening, Mount, Options, RateLimits, Server,
+    TcpOptions,
+};
 use protocol::Durability;
 use session::{Settings, Terms};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wire::{Qos, Version};
 
+use crate::access::AccessFiles;
 use crate::certificates::{self, Certificates, Files};
 use crate::file::Loaded;
 use crate::logging::Logging;
@@ -43,12 +50,13 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
     let log = start_log(config, successor.as_ref());
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let (mut access, realms) = AccessFiles::open(&config.listeners)?;
     // Files that change while they are read are found by the first look.
     let files: Vec<Files> = config.listeners.iter().map(Files::of).collect();
     let listeners = config
         .listeners
         .iter()
-        .map(|listener| listen(listener, &mut passed))
+        .map(|listener| listen(listener, entry(listener, &access), &mut passed))
         .collect::<io::Result<Vec<_>>>()?;
     let pairs = config.listeners.iter().zip(&listeners);
     let bound =
@@ -64,13 +72,15 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
     let store = store::open(config, file_layer)?;
     let (ended, events) = mpsc::channel();
     let mut options = options(config);
+    options.guard = Arc::new(Guard::new(realms));
     options.instruments.extend(certificates.instruments());
+    options.instruments.extend(access.instruments());
     let server = Server::start(listeners, &options, store, &ended)?;
     eprint!("{}", banner::text(config, &bound));
     tell_remarks(loaded);
     process::notify_ready();
     forward(signals, ended);
-    match wait(&events, &mut certificates, || reload.run(&log)) {
+    match wait(&events, &mut certificates, (&mut access, &server), || reload.run(&log)) {
         Some(Ended { thread }) if thread == SIGNAL => {
             tracing::info!("stopping");
             process::notify_stopping();
@@ -126,14 +136,15 @@ const SIGNAL: &str = "signal";
 /// Name of the event that reports SIGHUP.
 const HANG_UP: &str = "hang-up";
 
-/// Waits for an event that ends the broker. Meanwhile SIGHUP reads the configuration and certificates again.
+/// Waits for an event that ends the broker. Meanwhile the configuration, certificates, users and rules are read again.
 fn wait(
     events: &mpsc::Receiver<Ended>,
     certificates: &mut Certificates,
+    (access, server): (&mut AccessFiles, &Server),
     mut reload: impl FnMut(),
 ) -> Option<Ended> {
     loop {
-        let event = if certificates.is_empty() {
+        let event = if certificates.is_empty() && access.is_empty() {
             events.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
             events.recv_timeout(certificates::INTERVAL)
@@ -142,11 +153,24 @@ fn wait(
             Ok(Ended { thread }) if thread == HANG_UP => {
                 reload();
                 certificates.read_again();
+                let realms = access.read_again();
+                use_realms(realms, access, server);
             }
             Ok(ended) => return Some(ended),
-            Err(RecvTimeoutError::Timeout) => certificates.look(),
+            Err(RecvTimeoutError::Timeout) => {
+                certificates.look();
+                let realms = access.look();
+                use_realms(realms, access, server);
+            }
             Err(RecvTimeoutError::Disconnected) => return None,
         }
+    }
+}
+
+fn use_realms(realms: Option<Realms>, access: &AccessFiles, server: &Server) {
+    if let Some(realms) = realms {
+        server.replace_realms(realms);
+        access.tell_in_use();
     }
 }
 
@@ -167,7 +191,20 @@ fn forward(mut signals: Signals, to: mpsc::Sender<Ended>) {
     });
 }
 
-fn listen(listener: &config::Listener, passed: &mut Passed) -> io::Result<Listening> {
+/// The rules of a listener about users.
+fn entry(listener: &config::Listener, access: &AccessFiles) -> Entry {
+    Entry {
+        realm: access.realm(listener),
+        allow_anonymous: listener.allow_anonymous,
+        certificate: match listener.client_certificate_identity {
+            CertificateIdentity::None => None,
+            CertificateIdentity::Cn => Some(CertificateName::CommonName),
+            CertificateIdentity::Subject => Some(CertificateName::Subject),
+        },
+    }
+}
+
+fn listen(listener: &config::Listener, entry: Entry, passed: &mut Passed) -> io::Result<Listening> {
     let explain = |error: io::Error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => "; another program uses it, perhaps another broker",
@@ -187,7 +224,7 @@ fn listen(listener: &config::Listener, passed: &mut Passed) -> io::Result<Listen
         .as_deref()
         .map(|text| Mount::new(text).map(Arc::new).expect("the configuration has looked at it"));
     let durability = durability(listener.durability);
-    let admission = Admission { durability, terms: terms(listener), mount };
+    let admission = Admission { durability, terms: terms(listener), mount, entry };
     let connections_max = listener.connections.map_or(usize::MAX, size);
     Ok(Listening { socket, admission, connections_max, stack, proxy_from, rates })
 }
@@ -271,6 +308,7 @@ fn options(config: &Config) -> Options {
         },
         ledger: ledger(limits, &config.sessions, &config.shared),
         sys_interval_ms: config.sys.interval.map(millis),
+        guard: Arc::default(),
         instruments: Vec::new(),
     }
 }

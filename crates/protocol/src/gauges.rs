@@ -45,6 +45,8 @@ gauges! {
     wills_pending: "wills/pending",
     /// Wills that were published.
     wills_published: "wills/published",
+    /// Wills that were not published, because their user may not publish to their topic.
+    wills_denied: "wills/not_authorized",
     /// Wills that a receiver at QoS 0 did not get, because its output was full for too long; one for each receiver.
     wills_dropped: "wills/dropped",
 
@@ -52,7 +54,8 @@ gauges! {
     routed: "account/queues/routed",
     /// Messages that their client has: at QoS 1 and 2 it has acknowledged them, at QoS 0 they were sent.
     acknowledged: "account/queues/acknowledged",
-    /// Messages that their client has refused, which count as delivered \[MQTT-4.4.0-2\].
+    /// Messages that their client has refused, which count as delivered \[MQTT-4.4.0-2\], and messages that it may not
+    /// receive any more.
     refused_by_client: "account/queues/refused_by_client",
     /// Messages in flight, until the end of their exchange.
     in_flight: "account/queues/in_flight",

@@ -54,6 +54,7 @@ macro_rules! texts {
 texts! {
     client_id: |text| Utf8::new(text).map(drop).map_err(Fault::Text);
     topic_name: |text| TopicName::new(text).map(drop).map_err(Fault::Topic);
+    text: |text| Utf8::new(text).map(drop).map_err(Fault::Text);
     filter: |text| TopicFilter::new(text).map(drop).map_err(Fault::Filter);
     /// Begins with `$share/`.
     shared_filter: |text| {
@@ -310,6 +311,20 @@ pub(super) mod message {
         from.number()?;
         from.number()?;
         Ok((Message::size_bytes_of(from.run()?.len()), expires_unix_ms))
+    }
+}
+
+/// A text, where there is one.
+pub(super) mod optional_text {
+    use super::*;
+
+    pub(in super::super) fn put(value: &Option<Cow<'_, str>>, into: &mut Vec<u8>) {
+        flag::put(&value.is_some(), into);
+        value.iter().for_each(|value| text::put(value, into));
+    }
+
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Option<Cow<'static, str>>, Fault> {
+        if flag::take(from)? { text::take(from).map(Some) } else { Ok(None) }
     }
 }
 

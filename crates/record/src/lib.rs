@@ -87,4 +87,6 @@ records! {
     22 WillDue { session: incarnation }
     23 WillDone { will: message_id }
     24 WillKept { will: message_id, message: message }
+    25 Principal { session: incarnation, user: optional_text, is_proved: flag, rules: text }
+    26 WillPrincipal { will: message_id, user: optional_text, rules: text }
 }

@@ -91,6 +91,10 @@ fn granted() -> impl Strategy<Value = Granted> {
     })
 }
 
+fn user() -> impl Strategy<Value = Option<std::borrow::Cow<'static, str>>> {
+    option::of("[a-zä]{0,9}").prop_map(|user| user.map(Into::into))
+}
+
 fn queues() -> impl Strategy<Value = Vec<Queued>> {
     vec((incarnation(), granted()).prop_map(|(queue, granted)| Queued { queue, granted }), 0..6)
 }
@@ -200,6 +204,8 @@ any_record! {
     WillDue { session: incarnation() }
     WillDone { will: message_id() }
     WillKept { will: message_id(), message: message() }
+    Principal { session: incarnation(), user: user(), is_proved: any::<bool>(), rules: "[a-z/.]{0,9}" }
+    WillPrincipal { will: message_id(), user: user(), rules: "[a-z/.]{0,9}" }
 }
 
 proptest! {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 
+use auth::{PasswordCheck, Unchecked};
 use base::{ConnectionId, ShardId};
 use broker::Notice;
 
@@ -129,6 +130,8 @@ pub(crate) struct Double {
     /// The addressee of each letter, in the order in which the letters were posted; `None` is the ledger.
     pub(crate) addressees: Vec<Option<ShardId>>,
     pub(crate) watched: Vec<ConnectionId>,
+    /// Passwords that are being checked.
+    pub(crate) checks: Vec<(ConnectionId, PasswordCheck)>,
     random: u128,
 }
 
@@ -154,6 +157,17 @@ impl Host for Double {
 
     fn take_letters(&mut self, into: &mut Vec<Letter<Pipe>>) {
         into.append(&mut self.inbox);
+    }
+
+    fn verify(
+        &mut self,
+        _: u64,
+        connection: ConnectionId,
+        _: &Peer,
+        check: PasswordCheck,
+    ) -> Result<(), Unchecked> {
+        self.checks.push((connection, check));
+        Ok(())
     }
 
     fn random(&mut self) -> u128 {

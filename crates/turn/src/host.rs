@@ -4,8 +4,9 @@ use core::net::SocketAddr;
 use std::fmt;
 use std::io::{self, IoSlice};
 
+use auth::{PasswordCheck, Unchecked};
 use base::{ConnectionId, ShardId};
-use broker::Notice;
+use broker::{CertificateName, Notice};
 
 use crate::letter::{Answers, Letter, ToLedger};
 
@@ -61,6 +62,12 @@ pub trait Stream {
         None
     }
 
+    /// The user name in the certificate that the peer has shown; `None` without a certificate, and without exactly one such
+    /// name in it.
+    fn certificate_name(&mut self, _name: CertificateName) -> Option<String> {
+        None
+    }
+
     /// Tells the peer that nothing more is written, behind what the stream still keeps. The peer may be gone already.
     fn shut_down_write(&mut self);
 }
@@ -97,6 +104,19 @@ pub trait Host {
 
     /// Moves the letters that have arrived to the end of `into`, in the order in which they were posted.
     fn take_letters(&mut self, into: &mut Vec<Letter<Self::Stream>>);
+
+    /// Has a password of a connection of this shard checked elsewhere. The outcome comes as a
+    /// [`Note::Verified`](crate::Note::Verified).
+    ///
+    /// # Errors
+    /// The password is not checked, and no note comes.
+    fn verify(
+        &mut self,
+        now_ms: u64,
+        connection: ConnectionId,
+        peer: &Peer,
+        check: PasswordCheck,
+    ) -> Result<(), Unchecked>;
 
     /// A number that nobody can guess.
     fn random(&mut self) -> u128;

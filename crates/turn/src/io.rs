@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use auth::{PasswordCheck, Unchecked};
 use base::{ConnectionId, Purpose, ShardId};
-use broker::{Counters, Effects, Flush, Mail, Notice, Room};
+use broker::{CertificateName, Counters, Effects, Flush, Mail, Notice, Room};
 use protocol::Command;
 
 use crate::board::Board;
@@ -443,6 +444,15 @@ impl<H: Host> Effects for Io<H> {
 
     fn taken_bytes(&self, of: ConnectionId) -> u64 {
         self.connections.get(of).map_or(0, |connection| connection.taken)
+    }
+
+    fn verify(&mut self, id: ConnectionId, check: PasswordCheck) -> Result<(), Unchecked> {
+        let Some(connection) = self.connections.get(id) else { return Err(Unchecked::Busy) };
+        self.host.verify(self.now_ms, id, &connection.peer, check)
+    }
+
+    fn certificate_name(&mut self, id: ConnectionId, name: CertificateName) -> Option<String> {
+        self.connections.get_mut(id)?.stream.certificate_name(name)
     }
 
     fn random(&mut self) -> u128 {

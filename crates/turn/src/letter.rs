@@ -1,6 +1,7 @@
 //! The letters that threads send each other.
 
-use base::{Charge, ShardId};
+use auth::Checked;
+use base::{Charge, ConnectionId, ShardId};
 use broker::Admission;
 use protocol::{Command, Reply};
 
@@ -46,6 +47,15 @@ pub enum Note<S> {
     MailRead(ShardId),
     /// The ledger has read this shard's commands.
     CommandsRead,
+    /// The password of a connection was checked ([`Host::verify`](crate::Host::verify)).
+    Verified {
+        /// The connection, which may be gone.
+        connection: ConnectionId,
+        /// The outcome of the check.
+        checked: Checked,
+    },
+    /// Users have changed: clients whose user was removed go.
+    UsersChanged,
     /// Say goodbye to all clients and end.
     Shutdown,
 }

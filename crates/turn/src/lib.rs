@@ -41,6 +41,8 @@ mod ready;
 mod replies;
 mod shard;
 
+pub use broker::CertificateName;
+
 pub use crate::batch::Batch;
 pub use crate::board::Board;
 pub use crate::bounds::Bounds;

@@ -225,6 +225,8 @@ impl<H: Host> ShardLoop<H> {
             Note::Accepted(accepted) => self.admit(accepted),
             Note::MailRead(shard) => brain.mail_resumed(shard, now, io),
             Note::CommandsRead => brain.ledger_resumed(now, io),
+            Note::Verified { connection, checked } => brain.verified(connection, checked, now, io),
+            Note::UsersChanged => brain.users_changed(),
             Note::Shutdown => {
                 brain.shutdown(now, io);
                 self.ends_ms = Some(now.monotonic_ms + GOODBYE_MS);

@@ -1,5 +1,6 @@
 //! The broker as one process: shards, the ledger, and the ways between them.
 
+mod access;
 mod journal;
 mod ledger;
 mod outside;
@@ -16,6 +17,7 @@ use index::Subscriptions;
 use protocol::Gauges;
 use turn::{Board, Letter};
 
+pub(crate) use access::{PASSWORD, USER};
 pub(crate) use outside::{Noted, What};
 
 use crate::disk::Disk;
@@ -71,8 +73,9 @@ impl Process {
         let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
         let budget = Arc::new(Budget::new(scenario.memory_bytes_max));
         let mut charged = Charged::new(&mut again, &budget);
-        let ledger =
-            Ledger::recover_from(scenario.ledger.clone(), Arc::clone(&index), &mut charged, scene.now);
+        let guard = access::guard();
+        let settings = ::ledger::Settings { guard: Arc::clone(&guard), ..scenario.ledger.clone() };
+        let ledger = Ledger::recover_from(settings, Arc::clone(&index), &mut charged, scene.now);
         let ledger = ledger.with_budget(Arc::clone(&budget));
         let opened = again.finish();
         if !matches!(opened, Err(OpenError::Damaged(_)))
@@ -91,7 +94,8 @@ impl Process {
             let counters = Arc::clone(&counters[number]);
             let id = ShardId::new(number);
             let brain = Shard::new(id, settings, index, Arc::clone(&counters), None, scene.now)
-                .with_budget(Arc::clone(&budget));
+                .with_budget(Arc::clone(&budget))
+                .with_guard(Arc::clone(&guard));
             let chance = Random::new(random.next());
             ShardThread::new(brain, Arc::clone(&board), (counters, scenario.bounds), chance, scene.now)
         });

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
 
+use auth::{Checked, PasswordCheck, Unchecked};
 use base::{ConnectionId, ShardId};
 use broker::Notice;
 use turn::{Answers, Host, LedgerHost, Letter, Note, Peer, Received, Stream, ToLedger};
@@ -93,6 +94,7 @@ pub(crate) struct Outside {
     /// Posted one after the other, when the thread has its turn.
     pub(crate) outbox: VecDeque<Addressed>,
     pub(crate) notices: Vec<Noted>,
+    shard: ShardId,
     random: Random,
 }
 
@@ -113,12 +115,13 @@ pub(crate) enum What {
 }
 
 impl Outside {
-    pub(crate) fn new(random: Random) -> Self {
+    pub(crate) fn new(shard: ShardId, random: Random) -> Self {
         Self {
             watched: BTreeMap::new(),
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
             notices: Vec::new(),
+            shard,
             random,
         }
     }
@@ -150,6 +153,20 @@ impl Host for Outside {
         into.extend(self.inbox.drain(..count));
     }
 
+    /// Another thread checks the password, and is done when its note is posted.
+    fn verify(
+        &mut self,
+        _: u64,
+        connection: ConnectionId,
+        _: &Peer,
+        check: PasswordCheck,
+    ) -> Result<(), Unchecked> {
+        let checked = if check.run() { Checked::Right } else { Checked::Wrong };
+        let note = Note::Verified { connection, checked };
+        self.outbox.push_back(Addressed::Shard(self.shard, note.into()));
+        Ok(())
+    }
+
     fn random(&mut self) -> u128 {
         u128::from(self.random.next()) << 64 | u128::from(self.random.next())
     }
@@ -161,7 +178,7 @@ impl Host for Outside {
             Notice::Disconnected { client_id, reason, why } => {
                 (client_id, What::Disconnected(reason, why.to_owned()))
             }
-            Notice::Subscribed { .. } | Notice::Unsubscribed { .. } => return,
+            Notice::Denied { .. } | Notice::Subscribed { .. } | Notice::Unsubscribed { .. } => return,
         };
         let Peer::Simulated(link) = *peer else { panic!("{peer} is no connection of the simulator") };
         let client_id = client_id.to_owned();

@@ -27,7 +27,7 @@ impl ShardThread {
         now: Now,
     ) -> Self {
         let shard = brain.id();
-        let io = Io::new(shard, Arc::clone(&board), Outside::new(random), counters, bounds);
+        let io = Io::new(shard, Arc::clone(&board), Outside::new(shard, random), counters, bounds);
         Self { number: shard.number(), body: ShardLoop::new(brain, io, now), board }
     }
 

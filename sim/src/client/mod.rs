@@ -12,6 +12,7 @@ use wire::{
     TopicName, UnsubAckReason, Utf8, Version, Will, decode,
 };
 
+use crate::broker::{PASSWORD, USER};
 use crate::network::{LinkId, Read};
 use crate::oracle::{Delivery, MessageNo, Publishing, SessionNo, SpanNo, Standing};
 use crate::random::Random;
@@ -164,6 +165,7 @@ impl Client {
         let mut connect = Connect::new(profile.version, client_id);
         connect.clean_start = is_fresh;
         connect.keep_alive_secs = profile.keep_alive_secs;
+        self.log_in(&mut connect);
         if profile.version.is_5() {
             let properties = &mut connect.properties;
             properties.session_expiry_interval_secs = lasts.then_some(profile.expiry_secs);
@@ -204,6 +206,15 @@ impl Client {
         }
         note!(scene.trace, ("c{}", self.number), "connects to shard {shard} on {link:?}");
         self.send(scene);
+    }
+
+    /// Half of the clients have a user.
+    fn log_in(&self, connect: &mut Connect<'_>) {
+        if self.number % 2 == 1 {
+            let (user, password) = (Utf8::new(USER), Binary::new(PASSWORD));
+            let (user, password) = (user.expect("a name"), password.expect("it is short"));
+            connect.set_credentials(Some(user), Some(password)).expect("a password has a name");
+        }
     }
 
     /// Takes what the protocol has written to the network.

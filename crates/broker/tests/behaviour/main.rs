@@ -5,6 +5,7 @@ mod disk;
 mod endings;
 mod lasting;
 mod life;
+mod login;
 mod memory;
 mod orders;
 mod pressure;

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use auth::{Checked, Guard, PasswordCheck, Realms, Unchecked};
 use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, Subscriber};
-use broker::{Cause, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
+use broker::{Admission, Cause, CertificateName, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
 use index::{Subscriptions, Target};
 use ledger::{Ledger, Lsn, Progress, Record, Refusal};
 use protocol::{Command, Durability, Reply};
@@ -37,6 +38,7 @@ pub(crate) struct World {
     pub(crate) outside: Vec<Outside>,
     pub(crate) counters: Vec<Arc<Counters>>,
     index: Arc<Subscriptions>,
+    guard: Arc<Guard>,
     ledger: Ledger,
     progress: Progress,
     /// The most records that were committed as one group.
@@ -72,6 +74,12 @@ pub(crate) struct Outside {
     pub(crate) commands_max: Option<usize>,
     /// Connections that are read again, in their order.
     pub(crate) resumed: Vec<ConnectionId>,
+    /// Passwords that wait to be checked.
+    pub(crate) checks: VecDeque<(ConnectionId, PasswordCheck)>,
+    /// Too many passwords wait, and no other is taken.
+    pub(crate) is_verifier_busy: bool,
+    /// The user name in every certificate.
+    pub(crate) certificate: Option<String>,
 }
 
 #[derive(Default)]
@@ -190,6 +198,18 @@ impl Effects for Outside {
         (socket.closed, socket.partial) = (true, None);
     }
 
+    fn verify(&mut self, connection: ConnectionId, check: PasswordCheck) -> Result<(), Unchecked> {
+        if self.is_verifier_busy {
+            return Err(Unchecked::Busy);
+        }
+        self.checks.push_back((connection, check));
+        Ok(())
+    }
+
+    fn certificate_name(&mut self, _: ConnectionId, _: CertificateName) -> Option<String> {
+        self.certificate.clone()
+    }
+
     fn random(&mut self) -> u128 {
         self.random += 1;
         self.random
@@ -275,17 +295,21 @@ impl World {
         let budget = Arc::new(budget);
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
         let index = Arc::new(Subscriptions::new([1, 2]));
-        let ledger = Ledger::new(
-            ledger::Settings { seed: 3, shared_subscriptions_max: 100_000, ..ledger::Settings::default() },
-            Arc::clone(&index),
-        )
-        .with_budget(Arc::clone(&budget));
+        let guard = Arc::new(Guard::default());
+        let ledger_settings = ledger::Settings {
+            seed: 3,
+            shared_subscriptions_max: 100_000,
+            guard: Arc::clone(&guard),
+            ..ledger::Settings::default()
+        };
+        let ledger = Ledger::new(ledger_settings, Arc::clone(&index)).with_budget(Arc::clone(&budget));
         let settings = Arc::new(settings);
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let shard = |number: usize| {
             let (settings, index) = (Arc::clone(&settings), Arc::clone(&index));
             Shard::new(ShardId::new(number), settings, index, Arc::clone(&counters[number]), None, now)
                 .with_budget(Arc::clone(&budget))
+                .with_guard(Arc::clone(&guard))
         };
         let shards = (0..shards).map(shard).collect::<Vec<_>>();
         let outside = shards.iter().map(|_| Outside::default()).collect();
@@ -294,6 +318,7 @@ impl World {
             outside,
             counters,
             index,
+            guard,
             ledger,
             progress: Progress::default(),
             records_max: 0,
@@ -305,10 +330,15 @@ impl World {
 
     /// A connection on which nothing has been sent.
     pub(crate) fn accept(&mut self, shard: usize, version: Version) -> Peer {
+        self.accept_with(shard, version, Durability::Fsync.into())
+    }
+
+    /// The same on a listener with these rules.
+    pub(crate) fn accept_with(&mut self, shard: usize, version: Version, admission: Admission) -> Peer {
         let slot = u32::try_from(self.outside[shard].peers.len()).expect("few connections");
         let id = ConnectionId { slot, generation: 7 };
         self.outside[shard].peers.insert(id, Socket::default());
-        self.shards[shard].accepted(id, Durability::Fsync.into(), self.now);
+        self.shards[shard].accepted(id, admission, self.now);
         Peer { shard, id, version }
     }
 
@@ -352,6 +382,22 @@ impl World {
         self.packets(peer)
     }
 
+    /// Other users and rules are in use from now on.
+    pub(crate) fn replace_realms(&self, realms: Realms) {
+        self.guard.replace(realms);
+        self.index.touch_all();
+    }
+
+    /// The passwords that wait are checked; or the outcome is this one.
+    pub(crate) fn verify(&mut self, shard: usize, outcome: Option<Checked>) {
+        while let Some((id, check)) = self.outside[shard].checks.pop_front() {
+            let is_right = || if check.run() { Checked::Right } else { Checked::Wrong };
+            let checked = outcome.unwrap_or_else(is_right);
+            self.shards[shard].verified(id, checked, self.now, &mut self.outside[shard]);
+        }
+        self.settle();
+    }
+
     /// How many subscriptions there are.
     pub(crate) fn subscriptions(&self) -> usize {
         self.index.len()
@@ -382,6 +428,7 @@ impl World {
                 &c.dropped_budget,
                 &c.dropped_too_large,
                 &c.dropped_expired,
+                &c.dropped_denied,
             ];
             parts.into_iter().map(|part| part.value()).sum()
         });
@@ -397,6 +444,11 @@ impl World {
     pub(crate) fn publish_retained(&mut self, peer: Peer, topic: &str, payload: &str) {
         let publish = Publish { retain: true, ..Publish::new(name(topic), payload.as_bytes()) };
         self.send(peer, &publish.into());
+    }
+
+    pub(crate) fn publish_at_least_once(&mut self, peer: Peer, topic: &str) {
+        let delivery = wire::Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+        self.send(peer, &Publish { delivery, ..Publish::new(name(topic), b"x") }.into());
     }
 
     /// Bytes arrive, and everything that follows from them happens.

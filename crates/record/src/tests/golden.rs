@@ -75,6 +75,9 @@ fn the_format_is_the_one_in_the_manual() {
         Record::WillDue { session },
         Record::WillDone { will: MessageId(9) },
         Record::WillKept { will: MessageId(9), message: message().into_field() },
+        Record::Principal { session, user: Some("ann".into()), is_proved: true, rules: "acl".into() },
+        Record::Principal { session, user: None, is_proved: false, rules: "".into() },
+        Record::WillPrincipal { will: MessageId(9), user: Some("ann".into()), rules: "acl".into() },
     ];
     let line = |record: &Record<'_>| {
         let trace = format!("{record:?}");

@@ -1,0 +1,35 @@
+//! The user for whom a session acts, and the rules that hold for the user.
+
+use std::num::NonZeroU64;
+use std::sync::{Arc, LazyLock};
+
+/// The number of a realm: users and rules that belong together. Each listener has one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Realm(pub u16);
+
+impl Realm {
+    /// No realm of this process. A session has it whose rules have left the configuration.
+    pub const NONE: Self = Self(u16::MAX);
+}
+
+/// The user for whom a session acts. Rules decide about the user, and the session keeps it without a connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Principal {
+    /// User name; `None` for an anonymous client.
+    pub user: Option<Arc<str>>,
+    /// Whether the client has proved the name, by a password or a certificate.
+    pub is_proved: bool,
+    /// The password hash that has proved the name, as a number. `None` after a restart, and if it was no password.
+    pub proof: Option<NonZeroU64>,
+    /// The realm whose rules hold.
+    pub realm: Realm,
+}
+
+impl Principal {
+    /// An anonymous client of the first realm. All sessions without a user share it.
+    #[must_use]
+    pub fn anonymous() -> Arc<Self> {
+        static ANONYMOUS: LazyLock<Arc<Principal>> = LazyLock::new(Arc::default);
+        Arc::clone(&ANONYMOUS)
+    }
+}

@@ -1,0 +1,255 @@
+//! The user of a client: found out before the client identifier is claimed, and looked at again when users change.
+
+use std::sync::Arc;
+
+use auth::{Admission, Checked, Identity, Login, Refusal, Unchecked};
+use base::{ConnectionId, Principal, Realm};
+use protocol::{Cause, Claim, Command, Durability};
+use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
+
+use crate::client::Client;
+use crate::effects::Outside;
+use crate::ending::{By, Ending};
+use crate::{Effects, Shard};
+
+/// The rules of a listener about the users of its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The users and rules that hold here.
+    pub realm: Realm,
+    /// Whether clients may connect without proving who they are.
+    pub allow_anonymous: bool,
+    /// The field of a client's certificate that is its user name, if any is. The certificate then takes the place of user
+    /// name and password in CONNECT.
+    pub certificate: Option<CertificateName>,
+}
+
+/// The field of a client's certificate that is its user name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateName {
+    /// The common name. A certificate must have one of them.
+    CommonName,
+    /// The whole subject, as RFC 2253 writes it.
+    Subject,
+}
+
+impl Default for Entry {
+    /// Everybody may connect, in the first realm.
+    fn default() -> Self {
+        Self { realm: Realm::default(), allow_anonymous: true, certificate: None }
+    }
+}
+
+/// What listeners say about users, and the durability that answers to their clients wait for. A client has a number of one
+/// byte for both, because there are as many as listeners.
+#[derive(Default)]
+pub(crate) struct Entries(Vec<(Entry, Durability)>);
+
+impl Entries {
+    /// The number of an entry. Looks at each.
+    ///
+    /// # Panics
+    /// If there are more than 256.
+    pub(crate) fn number(&mut self, entry: Entry, durability: Durability) -> u8 {
+        let both = (entry, durability);
+        let place = self.0.iter().position(|known| *known == both).unwrap_or_else(|| {
+            self.0.push(both);
+            self.0.len() - 1
+        });
+        u8::try_from(place).expect("the configuration has at most 255 listeners")
+    }
+
+    fn of(&self, client: &Client) -> Entry {
+        self.0[usize::from(client.entry)].0
+    }
+
+    /// The durability that answers to a client wait for.
+    pub(crate) fn durability(&self, client: &Client) -> Durability {
+        self.0[usize::from(client.entry)].1
+    }
+}
+
+/// A CONNECT whose password is being checked.
+#[derive(Debug)]
+pub(crate) struct Verifying {
+    pub(crate) claim: Claim,
+    /// The user, if the password turns out to be right. `None` for a client that is being refused.
+    identity: Option<Identity>,
+}
+
+/// Clients that a turn looks at after users have changed.
+const RECHECKED_PER_TURN: u32 = 1_000;
+
+impl Shard {
+    /// Finds out for whom a client connects. Its claim is posted now, or when its password is checked.
+    pub(crate) fn log_in(
+        &mut self,
+        id: ConnectionId,
+        connect: &Connect<'_>,
+        claim: Claim,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (entry, realms) = (self.entries.of(client), self.guard.current());
+        if let Some(name) = entry.certificate {
+            let named = to.certificate_name(id, name).map(|name| Arc::from(&*name));
+            let Some(user) = named else {
+                return self.turn_away_stranger(id, NO_CERTIFICATE, claim, to);
+            };
+            let principal = Principal { user: Some(user), is_proved: true, proof: None, realm: entry.realm };
+            return self.claim(id, claim, principal, to);
+        }
+        let Some(access) = realms.access(entry.realm) else {
+            return self.turn_away_stranger(id, ANONYMOUS, claim, to);
+        };
+        let login = Login {
+            user: connect.user_name().map(|name| name.as_str()),
+            password: connect.password().map(|password| password.as_bytes()),
+            may_be_anonymous: entry.allow_anonymous,
+        };
+        match access.admit(&login) {
+            Admission::Admitted(identity) => {
+                let user = identity.map(|identity| identity.name().into());
+                let principal = Principal { user, realm: entry.realm, ..Principal::default() };
+                self.claim(id, claim, principal, to);
+            }
+            Admission::Refused(Refusal::Anonymous) => self.turn_away_stranger(id, ANONYMOUS, claim, to),
+            Admission::Refused(Refusal::Password) => self.turn_away_stranger(id, WRONG, claim, to),
+            Admission::Verify(identity, check) => match to.verify(id, check) {
+                Ok(()) => {
+                    if let Some(client) = self.clients.get_mut(id) {
+                        client.make_aside().verifying =
+                            Some(Box::new(Verifying { claim, identity: Some(identity) }));
+                    }
+                    to.pause(id);
+                }
+                Err(unchecked) => self.turn_away_stranger(id, Stranger::of(unchecked), claim, to),
+            },
+        }
+    }
+
+    /// The password of a CONNECT was checked.
+    pub(crate) fn checked(&mut self, id: ConnectionId, checked: Checked, to: &mut Outside<'_, impl Effects>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(verifying) = client.aside_mut().and_then(|aside| aside.verifying.take()) else { return };
+        client.tidy();
+        let (entry, realms) = (self.entries.of(client), self.guard.current());
+        let Verifying { claim, identity: Some(identity) } = *verifying else { return };
+        // The user may have been removed meanwhile.
+        let is_user = realms.access(entry.realm).is_some_and(|access| access.confirms(&identity));
+        match checked {
+            Checked::Right if is_user => {
+                let (user, proof) = (Some(Arc::from(identity.name())), identity.proof());
+                let principal = Principal { user, is_proved: true, proof, realm: entry.realm };
+                self.claim(id, claim, principal, to);
+            }
+            Checked::Right | Checked::Wrong => self.turn_away_stranger(id, WRONG, claim, to),
+            Checked::Not(unchecked) => self.turn_away_stranger(id, Stranger::of(unchecked), claim, to),
+        }
+    }
+
+    /// Claims the client identifier for a user. Packets behind CONNECT wait.
+    fn claim(
+        &mut self,
+        id: ConnectionId,
+        claim: Claim,
+        principal: Principal,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if principal != Principal::default() {
+            claim.subscriber.set_principal(Arc::new(principal));
+        }
+        client.subscriber = Some(Arc::clone(&claim.subscriber));
+        to.pause(id);
+        to.command(Command::Claim(Box::new(claim)));
+    }
+
+    fn turn_away_stranger(
+        &mut self,
+        id: ConnectionId,
+        stranger: Stranger,
+        claim: Claim,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let Stranger { refusal, why, counter } = stranger;
+        counter(&self.counters).add(1);
+        self.send(id, &ConnAck::refused(refusal).into(), to);
+        if let Some(client) = self.clients.get_mut(id) {
+            // The log names the client, and the ledger does not hear of it.
+            client.make_aside().verifying = Some(Box::new(Verifying { claim, identity: None }));
+        }
+        self.turn_away(id, ReasonCode::from(refusal), why, to);
+    }
+
+    /// Users have changed: clients whose user is not there any more, or has another password, are to go.
+    pub fn users_changed(&mut self) {
+        self.rechecked = Some(0);
+    }
+
+    /// Looks at some clients after a change of users.
+    pub(crate) fn recheck_some(&mut self, to: &mut Outside<'_, impl Effects>) {
+        let Some(from) = self.rechecked else { return };
+        let until = from.saturating_add(RECHECKED_PER_TURN);
+        let realms = self.guard.current();
+        let is_gone = |client: &Client| {
+            let principal = client.subscriber.as_ref().map(|subscriber| subscriber.principal());
+            principal.is_some_and(|principal| {
+                let (Some(user), Some(proof)) = (&principal.user, principal.proof) else { return false };
+                !realms.access(principal.realm).is_some_and(|access| access.still_knows(user, proof))
+            })
+        };
+        let clients = self.clients.in_slots(from..until).filter(|(_, client)| is_gone(client));
+        let gone: Vec<ConnectionId> = clients.map(|(id, _)| id).collect();
+        for id in gone {
+            self.counters.ended_user_removed.add(1);
+            self.disconnect(id, DisconnectReason::NotAuthorized, to);
+            let why = "its user was removed, or has another password";
+            let reason = ReasonCode::NotAuthorized;
+            self.end(id, Ending { reason, why, cause: Cause::WithWill, by: By::Server }, to);
+            to.close(id);
+        }
+        self.rechecked = (until < self.clients.slots()).then_some(until);
+    }
+}
+
+/// The reason why a client is not let in, and its answer.
+#[derive(Clone, Copy)]
+struct Stranger {
+    refusal: ConnectRefusal,
+    why: &'static str,
+    counter: fn(&crate::Counters) -> &crate::counters::Counter,
+}
+
+const ANONYMOUS: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "it has not proved who it is, and must",
+    counter: |counters| &counters.refused_anonymous,
+};
+const NO_CERTIFICATE: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "its certificate has no user name, or there is no certificate",
+    counter: |counters| &counters.refused_anonymous,
+};
+const WRONG: Stranger = Stranger {
+    refusal: ConnectRefusal::BadUserNameOrPassword,
+    why: "its user is unknown, or its password is wrong or missing",
+    counter: |counters| &counters.refused_password,
+};
+
+impl Stranger {
+    fn of(unchecked: Unchecked) -> Self {
+        match unchecked {
+            Unchecked::Busy => Self {
+                refusal: ConnectRefusal::ServerBusy,
+                why: "too many passwords wait to be checked",
+                counter: |counters| &counters.refused_verify_busy,
+            },
+            Unchecked::Guessing => Self {
+                refusal: ConnectRefusal::ServerBusy,
+                why: "too many wrong passwords have come from its address",
+                counter: |counters| &counters.refused_guessing,
+            },
+        }
+    }
+}

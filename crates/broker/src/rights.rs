@@ -1,0 +1,43 @@
+//! The rules about topics, on the ways of messages that no cached route covers.
+
+use std::sync::Arc;
+
+use auth::{Action, Realms};
+use base::ConnectionId;
+use topic::TopicName;
+
+use crate::client::Client;
+use crate::effects::Outside;
+use crate::{Effects, Notice, Shard};
+
+impl Shard {
+    /// The current rules, if there are any.
+    pub(crate) fn rules(&self) -> Option<Arc<Realms>> {
+        self.guard.has_rules().then(|| self.guard.current()).filter(|realms| realms.has_rules())
+    }
+
+    /// Whether a client may receive a topic. Costs one load without rules, otherwise a walk over the topic.
+    pub(crate) fn may_receive(&self, client: &Client, topic: TopicName<'_>) -> bool {
+        let (Some(realms), Some(subscriber)) = (self.rules(), &client.subscriber) else { return true };
+        realms.allow(subscriber, topic, Action::Receive)
+    }
+
+    /// Counts a message that a client may not publish, and tells of the first, the tenth, the hundredth and so on.
+    pub(crate) fn note_denied(
+        &mut self,
+        id: ConnectionId,
+        topic: TopicName<'_>,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        self.counters.publish_received.add(1);
+        self.counters.denied_publish.add(1);
+        self.counters.publish_dropped.add(1);
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let denied = &mut client.make_aside().denied;
+        *denied += 1;
+        let messages = *denied;
+        if 10_u64.pow(messages.ilog10()) == messages {
+            to.notice(id, Notice::Denied { client_id: client.client_id(), topic: topic.as_str(), messages });
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Users: who is let in, and how the rules of a user follow a message.
+
+use std::sync::Arc;
+
+use auth::{Access, Checked, PasswordHash, Permissions, Realms, Scheme, Unchecked, Users};
+use base::{ConnectionId, Realm};
+use broker::{Admission, CertificateName, Entry};
+use protocol::Durability;
+use wire::{Binary, Connect, Qos, SubscribeProperties, SubscriptionOptions, Version};
+
+use crate::world::{Peer, World, utf8};
+
+/// These users, each with the name as the password, and rules in the format of Mosquitto.
+fn realms(users: &[&str], rules: &str) -> Realms {
+    let mut known = Users::default();
+    for user in users {
+        let hash = PasswordHash::new(Scheme::MOSQUITTO, user.as_bytes(), b"twelve bytes").expect("a hash");
+        known.add(user, hash).expect("a user");
+    }
+    let permissions = Permissions::of_mosquitto(rules).expect("rules");
+    Realms::new(vec![("".into(), Arc::new(Access::new(Some(known), Some(permissions))))])
+}
+
+const OPEN: &str = "user ann\ntopic readwrite #\nuser bob\ntopic readwrite #\n";
+
+fn world(shards: usize) -> World {
+    let world = World::new(shards);
+    world.replace_realms(realms(&["ann", "bob"], OPEN));
+    world
+}
+
+fn connect(version: Version, user: &'static str, password: &'static str) -> Connect<'static> {
+    let mut connect = Connect::new(version, utf8(user));
+    let password = Binary::new(password.as_bytes()).expect("short");
+    connect.set_credentials(Some(utf8(user)), Some(password)).expect("short");
+    connect
+}
+
+/// A client of this user, whose password was checked.
+fn come(world: &mut World, shard: usize, version: Version, user: &'static str) -> Peer {
+    let peer = world.accept(shard, version);
+    world.send(peer, &connect(version, user, user).into());
+    world.verify(shard, None);
+    let [answer] = &world.packets(peer)[..] else { panic!("one CONNACK") };
+    assert!(answer.starts_with("CONNACK Success"), "{answer}");
+    peer
+}
+
+#[test]
+fn what_is_behind_connect_waits_for_the_check_of_the_password() {
+    for version in Version::ALL {
+        let mut world = world(1);
+        let peer = world.accept(0, version);
+        world.send(peer, &connect(version, "ann", "ann").into());
+        world.feed(peer, b"\xC0\x00");
+        assert!(world.packets(peer).is_empty() && world.commands(0) == 0, "the ledger was not asked");
+        world.verify(0, None);
+        let packets = world.packets(peer);
+        assert!(
+            packets[0].starts_with("CONNACK Success") && packets[1].starts_with("PINGRESP"),
+            "{packets:?}"
+        );
+    }
+}
+
+#[test]
+fn each_outcome_of_a_check_has_its_answer_and_its_counter() {
+    type Counted = fn(&broker::Totals) -> u64;
+    let rows: [(Option<Checked>, &str, Counted); 4] = [
+        (Some(Checked::Wrong), "Bad User Name or Password", |t| t.refused_password),
+        (Some(Checked::Not(Unchecked::Busy)), "Server busy", |t| t.refused_verify_busy),
+        (Some(Checked::Not(Unchecked::Guessing)), "Server busy", |t| t.refused_guessing),
+        (None, "Server busy", |t| t.refused_verify_busy),
+    ];
+    for (checked, answer, counter) in rows {
+        let mut world = world(1);
+        let peer = world.accept(0, Version::V5);
+        world.outside[0].is_verifier_busy = checked.is_none();
+        world.send(peer, &connect(Version::V5, "ann", "ann").into());
+        world.feed(peer, b"\xC0\x00");
+        world.verify(0, checked);
+        let packets = world.packets(peer);
+        assert!(packets.len() == 1 && packets[0].contains(answer), "{packets:?}");
+        assert!(world.socket(peer).closed);
+        let totals = broker::Totals::of(world.counters.iter().map(|counters| &**counters));
+        assert_eq!((counter(&totals), totals.refused_connect), (1, 1), "{checked:?}");
+    }
+}
+
+#[test]
+fn a_connection_may_end_while_its_password_is_checked() {
+    let mut world = world(1);
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect(Version::V5, "ann", "ann").into());
+    world.hang_up(peer);
+    world.verify(0, None);
+    assert!(world.packets(peer).is_empty());
+    assert_eq!(world.commands(0), 0);
+    come(&mut world, 0, Version::V5, "ann");
+}
+
+#[test]
+fn a_user_who_is_removed_while_the_password_is_checked_does_not_come_in() {
+    let mut world = world(1);
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect(Version::V5, "ann", "ann").into());
+    world.replace_realms(realms(&["bob"], OPEN));
+    world.verify(0, None);
+    let packets = world.packets(peer);
+    assert!(packets[0].contains("Bad User Name or Password"), "{packets:?}");
+}
+
+/// Others have their turns meanwhile.
+#[test]
+fn clients_are_looked_at_over_many_turns_when_users_change() {
+    const CLIENTS: u32 = 3_000;
+    let mut world = world(1);
+    let ann = come(&mut world, 0, Version::V5, "ann");
+    let bob = come(&mut world, 0, Version::V5, "bob");
+    for _ in 2..CLIENTS {
+        world.accept(0, Version::V5);
+    }
+    world.replace_realms(realms(&["ann"], OPEN));
+    world.shards[0].users_changed();
+    let mut turns = 0;
+    while world.shards[0].has_work() {
+        world.end_turn(0);
+        turns += 1;
+    }
+    assert_eq!(turns, CLIENTS / 1_000);
+    assert_eq!(world.packets(bob), ["DISCONNECT Not authorized"]);
+    assert!(world.socket(bob).closed && !world.socket(ann).closed);
+}
+
+/// Until then they wait in the session, because the window of the client is full.
+#[test]
+fn what_waits_behind_a_window_is_not_sent_when_it_may_not_be_received_any_more() {
+    let mut world = world(1);
+    let bob = {
+        let peer = world.accept(0, Version::V5);
+        let mut connect = connect(Version::V5, "bob", "bob");
+        connect.properties.receive_maximum = std::num::NonZeroU16::new(1);
+        world.send(peer, &connect.into());
+        world.verify(0, None);
+        peer
+    };
+    let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
+    world.subscribe_with(bob, "#", options, SubscribeProperties::default());
+    world.packets(bob);
+    let ann = come(&mut world, 0, Version::V5, "ann");
+    for topic in ["a", "secret", "b"] {
+        world.publish_at_least_once(ann, topic);
+    }
+    let first = world.packets(bob);
+    assert!(first.len() == 1 && first[0].contains("\"a\""), "{first:?}");
+    let rules = "user ann\ntopic readwrite #\nuser bob\ntopic readwrite #\ntopic deny secret\n";
+    world.replace_realms(realms(&["ann", "bob"], rules));
+    world.feed(bob, &[0x40, 2, 0, 1]);
+    let next = world.packets(bob);
+    assert!(next.len() == 1 && next[0].contains("\"b\""), "{next:?}");
+    assert_eq!(world.total(|counters| counters.dropped_denied.value()), 1);
+    world.assert_account();
+}
+
+#[test]
+fn a_certificate_takes_the_place_of_name_and_password() {
+    let entry =
+        Entry { realm: Realm(0), allow_anonymous: false, certificate: Some(CertificateName::CommonName) };
+    for (certificate, is_in) in [(Some("ann"), true), (None, false)] {
+        let mut world = world(1);
+        world.outside[0].certificate = certificate.map(str::to_owned);
+        let admission = Admission { entry, ..Durability::Fsync.into() };
+        let peer = world.accept_with(0, Version::V5, admission);
+        world.send(peer, &connect(Version::V5, "dan", "wrong").into());
+        let packets = world.packets(peer);
+        let answer = if is_in { "CONNACK Success" } else { "CONNACK Not authorized" };
+        assert!(packets[0].starts_with(answer), "{packets:?}");
+    }
+}
+
+/// A slot that another connection has by now.
+#[test]
+fn the_outcome_of_a_check_is_for_its_connection_only() {
+    let mut world = world(1);
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect(Version::V5, "ann", "wrong").into());
+    let other = ConnectionId { generation: peer.id.generation + 1, ..peer.id };
+    let (now, outside) = (world.now, &mut world.outside[0]);
+    world.shards[0].verified(other, Checked::Right, now, outside);
+    world.settle();
+    assert!(world.packets(peer).is_empty());
+}

@@ -1,0 +1,113 @@
+//! The users for whom sessions and wills act: in records, and before the rules.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use auth::{Action, Realms};
+use base::{Message, Principal, QueueId, Subscriber};
+
+use crate::record::{Incarnation, MessageId};
+use crate::{Ledger, Record};
+use protocol::Claim;
+
+impl Ledger {
+    /// The current rules, if there are any.
+    pub(crate) fn rules(&self) -> Option<Arc<Realms>> {
+        let guard = &self.settings.guard;
+        guard.has_rules().then(|| guard.current()).filter(|realms| realms.has_rules())
+    }
+
+    /// Whether a will may be published now.
+    pub(crate) fn may_publish(&self, principal: &Principal, will: &Message) -> bool {
+        let client_id = will.publisher().unwrap_or_default();
+        let rules = self.rules();
+        rules.is_none_or(|rules| rules.decide(principal, client_id, will.topic(), Action::Publish).is_allowed)
+    }
+
+    /// Whether a session may receive a message now.
+    pub(crate) fn may_receive(&self, session: &Subscriber, message: &Message) -> bool {
+        self.rules().is_none_or(|rules| rules.allow(session, message.topic(), Action::Receive))
+    }
+
+    /// Whether the client identifier of a claim belongs to a user that the claimant is not.
+    ///
+    /// An identifier belongs to the user who has proved its name, as long as there is such a user: another user must neither
+    /// end that user's connection nor read that user's queue.
+    pub(crate) fn is_of_other_user(&self, claim: &Claim) -> bool {
+        let Some(owner) = self.owner(&claim.subscriber.client_id) else { return false };
+        let claimant = claim.subscriber.principal();
+        let Some(user) = owner.user.as_deref().filter(|_| owner.is_proved) else { return false };
+        if claimant.is_proved && claimant.user.as_deref() == Some(user) {
+            return false;
+        }
+        let realms = self.settings.guard.current();
+        // The name may be that of a certificate. It is known where there are no passwords.
+        realms.access(owner.realm).is_some_and(|access| access.users().is_none() || access.knows(user))
+    }
+
+    /// The user of the connection that has a client identifier, or of its session.
+    fn owner(&self, client_id: &str) -> Option<Arc<Principal>> {
+        let client = self.claims.find(client_id)?;
+        if let Some(holder) = &client.holder {
+            return Some(Arc::clone(&holder.principal));
+        }
+        Some(self.lines.session(client.session?)?.subscriber.principal())
+    }
+
+    /// The user of a session.
+    pub(crate) fn principal_of(&self, session: QueueId) -> Arc<Principal> {
+        let session = self.lines.session(session);
+        session.map_or_else(Principal::anonymous, |session| session.subscriber.principal())
+    }
+
+    /// The record of a session's user. `None` for an anonymous one without rules, which is what a session is without such a
+    /// record.
+    pub(crate) fn principal_record(
+        &self,
+        session: Incarnation,
+        principal: &Principal,
+    ) -> Option<Record<'static>> {
+        let realms = self.settings.guard.current();
+        let rules = realms.name(principal.realm);
+        (principal.user.is_some() || !rules.is_empty()).then(|| of_session(session, principal, rules))
+    }
+
+    /// The same where the session had another user before.
+    pub(crate) fn new_principal_record(
+        &self,
+        session: Incarnation,
+        before: &Principal,
+        principal: &Principal,
+    ) -> Option<Record<'static>> {
+        let realms = self.settings.guard.current();
+        let is_same = before.user == principal.user
+            && before.is_proved == principal.is_proved
+            && before.realm == principal.realm;
+        (!is_same).then(|| of_session(session, principal, realms.name(principal.realm)))
+    }
+}
+
+/// The record of a session's user, whose rules have this name.
+pub(crate) fn of_session(session: Incarnation, principal: &Principal, rules: &str) -> Record<'static> {
+    Record::Principal {
+        session,
+        user: principal.user.as_deref().map(|user| Cow::Owned(user.to_owned())),
+        is_proved: principal.is_proved,
+        rules: Cow::Owned(rules.to_owned()),
+    }
+}
+
+/// The record of a will's user, whose rules have this name.
+pub(crate) fn of_will(will: MessageId, principal: &Principal, rules: &str) -> Record<'static> {
+    Record::WillPrincipal {
+        will,
+        user: principal.user.as_deref().map(|user| Cow::Owned(user.to_owned())),
+        rules: Cow::Owned(rules.to_owned()),
+    }
+}
+
+/// The user that a record names.
+pub(crate) fn recorded(realms: &Realms, user: Option<&str>, is_proved: bool, rules: &str) -> Arc<Principal> {
+    let realm = realms.named(rules);
+    Arc::new(Principal { user: user.map(Arc::from), is_proved, proof: None, realm })
+}

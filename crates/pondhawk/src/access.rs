@@ -1,0 +1,203 @@
+//! Password files and access control lists of all listeners, which are read again while the broker runs.
+//!
+//! SIGHUP makes the broker read them, and a file that has changed and then stayed as it is for one look. If one of them has
+//! a mistake, all of them stay as they were.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use auth::{Access, Permissions, Realms, Users};
+use base::Realm;
+use config::Listener;
+use protocol::Instruments;
+
+use crate::stamp::Stamp;
+
+/// The files of one realm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Files {
+    passwords: Option<PathBuf>,
+    rules: Option<PathBuf>,
+}
+
+impl Files {
+    fn of(listener: &Listener) -> Self {
+        Self { passwords: listener.password_file.clone(), rules: listener.acl_file.clone() }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.passwords.iter().chain(&self.rules)
+    }
+}
+
+/// The files of all listeners.
+pub(crate) struct AccessFiles {
+    /// By the number of the realm.
+    realms: Vec<Files>,
+    /// The stamps of the last look.
+    seen: Vec<Option<Stamp>>,
+    /// The stamps have changed, and nothing has been read since.
+    is_pending: bool,
+    /// Hash of all contents that are in use.
+    contents: u64,
+    figures: Arc<Figures>,
+}
+
+/// Values below `$SYS/broker/access/`.
+#[derive(Debug, Default)]
+struct Figures {
+    read: AtomicU64,
+    refused: AtomicU64,
+    users: AtomicU64,
+}
+
+impl Instruments for Figures {
+    fn read(&self, say: &mut dyn FnMut(&str, String)) {
+        let mut tell = |topic: &str, value: &AtomicU64| {
+            say(&format!("access/{topic}"), value.load(Relaxed).to_string());
+        };
+        tell("read_again", &self.read);
+        tell("refused", &self.refused);
+        tell("users", &self.users);
+    }
+}
+
+impl AccessFiles {
+    /// Reads the files of all listeners.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has a mistake. The text names the file and the line.
+    pub(crate) fn open(listeners: &[Listener]) -> io::Result<(Self, Realms)> {
+        let mut realms: Vec<Files> = Vec::new();
+        for files in listeners.iter().map(Files::of) {
+            if !realms.contains(&files) {
+                realms.push(files);
+            }
+        }
+        // A file that changes while it is read is found by the first look.
+        let seen = stamps(&realms);
+        let (read, contents) = read(&realms)?;
+        let files = Self { realms, seen, is_pending: false, contents, figures: Arc::default() };
+        files.count_users(&read);
+        Ok((files, read))
+    }
+
+    /// The realm of a listener.
+    pub(crate) fn realm(&self, listener: &Listener) -> Realm {
+        let files = Files::of(listener);
+        let number = self.realms.iter().position(|known| *known == files);
+        let number = number.and_then(|number| u16::try_from(number).ok());
+        Realm(number.expect("each listener has a realm, and there are at most 255"))
+    }
+
+    /// Whether there is any file.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.realms.iter().all(|files| files.paths().next().is_none())
+    }
+
+    /// The values for `$SYS`, if there is any file.
+    pub(crate) fn instruments(&self) -> Option<Arc<dyn Instruments>> {
+        (!self.is_empty()).then(|| Arc::clone(&self.figures) as Arc<dyn Instruments>)
+    }
+
+    /// Looks at the files once. Returns new users and rules if files have changed before the last look, and not since.
+    pub(crate) fn look(&mut self) -> Option<Realms> {
+        let stamps = stamps(&self.realms);
+        let is_still = stamps == self.seen;
+        self.seen = stamps;
+        self.is_pending |= !is_still;
+        if is_still && self.is_pending { self.read_again() } else { None }
+    }
+
+    /// Reads all files, as SIGHUP asks for. Returns new users and rules, unless there is a mistake or nothing has changed.
+    pub(crate) fn read_again(&mut self) -> Option<Realms> {
+        self.seen = stamps(&self.realms);
+        self.is_pending = false;
+        if self.is_empty() {
+            return None;
+        }
+        match read(&self.realms) {
+            Ok((_, contents)) if contents == self.contents => {
+                tracing::info!("users and rules are as before");
+                None
+            }
+            Ok((realms, contents)) => {
+                self.contents = contents;
+                self.figures.read.fetch_add(1, Relaxed);
+                self.count_users(&realms);
+                Some(realms)
+            }
+            Err(error) => {
+                self.figures.refused.fetch_add(1, Relaxed);
+                tracing::error!(%error, "the new users and rules are refused, and the earlier ones stay in use");
+                None
+            }
+        }
+    }
+
+    /// Writes a line when new users and rules are in use.
+    pub(crate) fn tell_in_use(&self) {
+        tracing::info!(users = self.figures.users.load(Relaxed), "new users and rules are in use");
+    }
+
+    fn count_users(&self, realms: &Realms) {
+        let numbers = (0..=u16::MAX).zip(&self.realms);
+        let users = numbers.filter_map(|(number, _)| realms.access(Realm(number))?.users()).max();
+        self.figures.users.store(users.unwrap_or(0) as u64, Relaxed);
+    }
+}
+
+fn stamps(realms: &[Files]) -> Vec<Option<Stamp>> {
+    realms.iter().flat_map(Files::paths).map(|path| Stamp::of(path)).collect()
+}
+
+/// Reads the files of all realms. Returns also the hash of their contents.
+fn read(realms: &[Files]) -> io::Result<(Realms, u64)> {
+    let mut contents = DefaultHasher::new();
+    let mut known: Vec<(&PathBuf, Users)> = Vec::new();
+    let mut all = Vec::new();
+    for Files { passwords, rules } in realms {
+        let users = match passwords {
+            None => None,
+            Some(path) => match known.iter().find(|(known, _)| *known == path) {
+                Some((_, users)) => Some(users.clone()),
+                None => {
+                    let users = parse("password_file", path, &mut contents, Users::of_file)?;
+                    known.push((path, users.clone()));
+                    Some(users)
+                }
+            },
+        };
+        let permissions = rules.as_ref();
+        let permissions = permissions
+            .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
+            .transpose()?;
+        let name = rules.as_ref().map_or_else(String::new, |path| path.to_string_lossy().into_owned());
+        all.push((name.into_boxed_str(), Arc::new(Access::new(users, permissions))));
+    }
+    Ok((Realms::new(all), contents.finish()))
+}
+
+/// Reads a file that `parse` understands. An error names the key, the file and the line.
+pub(crate) fn parse<T, E: std::fmt::Display>(
+    key: &str,
+    path: &Path,
+    contents: &mut impl Hasher,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> io::Result<T> {
+    let place = || format!("`{key}`: {}", path.display());
+    let bytes =
+        fs::read(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place())))?;
+    bytes.hash(contents);
+    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", place()));
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        invalid(format!("line {line}: this is not UTF-8"))
+    })?;
+    parse(&text).map_err(|error| invalid(error.to_string()))
+}

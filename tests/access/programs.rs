@@ -1,0 +1,114 @@
+//! `pondhawk passwd`, `user` and `acl`, as scripts use them.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use pondhawk_tests::packet::Connect;
+use pondhawk_tests::{Broker, Options, Version, pondhawk};
+use tempfile::TempDir;
+
+fn run(directory: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(pondhawk());
+    command.args(arguments).current_dir(directory);
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = pipes.spawn().expect("the pondhawk binary can be run");
+    let mut stdin = process.stdin.take().expect("it is piped");
+    // A program that fails may not read.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    process.wait_with_output().expect("it ends")
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+fn done(directory: &Path, arguments: &[&str], input: &str) -> String {
+    let output = run(directory, arguments, input);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn failed(directory: &Path, arguments: &[&str]) -> String {
+    let output = run(directory, arguments, "");
+    assert!(!output.status.success(), "{arguments:?}");
+    text(&output.stderr)
+}
+
+fn directory() -> TempDir {
+    TempDir::new().expect("there is a place for temporary files")
+}
+
+#[test]
+fn passwd_changes_a_file_with_the_flags_of_mosquitto_passwd() {
+    let place = directory();
+    let here = place.path();
+    let file = || fs::read_to_string(here.join("users")).expect("it was made");
+    done(here, &["passwd", "-c", "-b", "users", "ann", "secret"], "");
+    assert!(file().starts_with("ann:$argon2id$"), "{}", file());
+    let mode = fs::metadata(here.join("users")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    done(here, &["passwd", "-H", "sha512-pbkdf2", "users", "bob"], "hunter\n");
+    assert!(file().contains("\nbob:$7$101$"));
+    done(here, &["passwd", "-H", "sha512", "-b", "users", "bob", "other"], "");
+    assert!(file().contains("\nbob:$6$") && !file().contains("$7$"));
+    done(here, &["passwd", "-D", "users", "ann"], "");
+    assert!(!file().contains("ann"));
+    fs::write(here.join("plain"), "# staff\ncat:meow\n").expect("a file can be written");
+    done(here, &["passwd", "-U", "-H", "sha512-pbkdf2", "plain"], "");
+    let plain = fs::read_to_string(here.join("plain")).expect("it is there");
+    assert!(plain.starts_with("# staff\ncat:$7$101$"), "{plain}");
+    assert!(failed(here, &["passwd", "-D", "users", "dan"]).contains("no user \"dan\""));
+    assert!(failed(here, &["passwd", "-b", "none", "ann", "x"]).contains("-c makes a new file"));
+    assert!(failed(here, &["passwd", "-b", "users", "a:b", "x"]).contains("colon"));
+    assert!(failed(here, &["passwd", "users", "ann"]).contains("empty"));
+}
+
+/// Three commands lead from nothing to a broker that knows a user.
+#[test]
+fn user_add_makes_what_a_broker_needs() {
+    let place = directory();
+    let here = place.path();
+    let said = done(here, &["user", "add", "ann"], "secret\n");
+    assert!(said.contains("pondhawk.toml has the line password_file"), "{said}");
+    done(here, &["user", "add", "bob"], "hunter\n");
+    let settings = fs::read_to_string(here.join("pondhawk.toml")).expect("it was made");
+    assert_eq!(settings.matches("password_file").count(), 1, "{settings}");
+    let broker = Broker::start(&Options { settings, ..Options::default() });
+    for (user, password) in [("ann", "secret"), ("bob", "hunter")] {
+        drop(broker.client_with(&Connect::new(Version::V3_1_1, user).of(user, password)));
+    }
+    done(here, &["user", "remove", "ann"], "");
+    broker.wait_for_log(crate::IN_USE);
+    let mut ann = broker.connect();
+    ann.send(&Connect::new(Version::V3_1_1, "ann").of("ann", "secret").bytes());
+    ann.expect(&[0x20, 2, 0, 4]);
+    assert!(failed(here, &["user", "remove", "ann"]).contains("no user"));
+}
+
+#[test]
+fn acl_test_names_the_line_that_decides() {
+    let place = directory();
+    let here = place.path();
+    let rules = "topic read open\nuser ann\ntopic readwrite a/#\ntopic deny a/b\npattern write dev/%c\n";
+    fs::write(here.join("rules"), rules).expect("a file can be written");
+    fs::write(here.join("pondhawk.toml"), "[auth]\nacl_file = \"rules\"\n").expect("a file can be written");
+    let rows: [(&[&str], i32, &str); 6] = [
+        (&["--user", "ann", "--publish", "a/x"], 0, "allowed by rules:3: topic readwrite a/#"),
+        (&["--user", "ann", "--subscribe", "a/b"], 1, "denied by rules:4: topic deny a/b"),
+        (&["--receive", "open"], 0, "allowed by rules:1: topic read open"),
+        (&["--publish", "open"], 1, "denied: no rule matches (rules)"),
+        (&["-u", "bob", "-i", "x", "--publish", "dev/x"], 0, "allowed by rules:5: pattern write dev/%c"),
+        (&["-u", "bob", "-i", "#", "--publish", "dev/x"], 1, "a name with + or # is refused"),
+    ];
+    for (question, code, answer) in rows {
+        let output = run(here, &[&["acl", "test"], question].concat(), "");
+        assert_eq!(output.status.code(), Some(code), "{question:?}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(answer), "{question:?}: {}", text(&output.stdout));
+    }
+    let wrong = run(here, &["acl", "test", "--publish", "a/#"], "");
+    assert_eq!(wrong.status.code(), Some(2));
+}

@@ -1,0 +1,128 @@
+//! Rules and users of sessions that outlive their connections.
+
+use pondhawk_tests::conversation::lasting;
+use pondhawk_tests::packet::{self, Connect, Will};
+use pondhawk_tests::{Broker, Client, Version};
+use tempfile::TempDir;
+
+use crate::{IN_USE, Place, connect, expect_nothing_before, publish};
+
+const OPEN: &str = "user ann\ntopic readwrite #\nuser bob\ntopic readwrite #\nuser cat\ntopic readwrite #\n";
+/// Bob may not read `a`.
+const SHUT: &str =
+    "user ann\ntopic readwrite #\nuser bob\ntopic readwrite open/#\nuser cat\ntopic readwrite #\n";
+
+/// A connection of bob's lasting session.
+fn bob(broker: &Broker, version: Version) -> Client {
+    broker.client_with(&lasting(version, "bob").of("bob", "bob"))
+}
+
+fn subscribe_at_qos_1(client: &mut Client, filter: &str) {
+    let version = client.version();
+    client.send(&packet::subscribe_with(version, 1, filter, 1));
+    client.expect(&packet::suback(version, 1, 1));
+}
+
+/// Reads and acknowledges a message of QoS 1. Returns its topic.
+fn take(client: &mut Client) -> String {
+    let packet = client.read_packet();
+    assert_eq!(packet[0] & 0xF6, 0x32, "{packet:02x?}");
+    let end = 4 + usize::from(packet[3]);
+    client.send(&packet::packet(0x40, &packet[end..end + 2]));
+    String::from_utf8(packet[4..end].to_vec()).expect("a topic")
+}
+
+#[test]
+fn what_waits_for_a_client_that_may_not_read_it_any_more_is_not_sent() {
+    for version in Version::ALL {
+        let place = Place::new(OPEN);
+        let broker = place.broker("");
+        let mut first = bob(&broker, version);
+        subscribe_at_qos_1(&mut first, "#");
+        first.leave();
+        let mut ann = connect(&broker, version, "ann");
+        for topic in ["a/1", "open/1", "a/2", "open/2"] {
+            assert_eq!(publish(&mut ann, topic, b""), 0);
+        }
+        place.write("rules", SHUT);
+        place.reload(&broker, IN_USE);
+        assert!(matches!(publish(&mut ann, "a/3", b""), 0 | 0x10), "nobody may read it");
+        let mut back = bob(&broker, version);
+        assert_eq!([take(&mut back), take(&mut back)], ["open/1", "open/2"]);
+        assert_eq!(publish(&mut ann, "open/3", b""), 0);
+        assert_eq!(take(&mut back), "open/3");
+    }
+}
+
+#[test]
+fn the_rules_of_a_session_are_those_of_its_user_after_a_restart_too() {
+    let place = Place::new(SHUT);
+    let data = TempDir::new().expect("a directory");
+    let directory = || Some(data.path().to_owned());
+    let broker = place.broker_with("", directory());
+    let mut first = bob(&broker, Version::V5);
+    subscribe_at_qos_1(&mut first, "#");
+    first.leave();
+    drop(broker);
+    let broker = place.broker_with("", directory());
+    let mut ann = connect(&broker, Version::V5, "ann");
+    for topic in ["a/1", "open/1", "a/2"] {
+        assert!(matches!(publish(&mut ann, topic, b""), 0 | 0x10));
+    }
+    let mut back = bob(&broker, Version::V5);
+    assert_eq!(take(&mut back), "open/1");
+    subscribe_at_qos_1(&mut back, "open/#");
+    assert_eq!(publish(&mut ann, "open/2", b""), 0);
+    assert_eq!(take(&mut back), "open/2");
+}
+
+/// The will waits for its delay, and the rules change meanwhile.
+#[test]
+fn a_will_that_waits_is_not_published_when_its_user_may_not_any_more() {
+    let place = Place::new(OPEN);
+    let broker = place.broker("");
+    let mut ann = connect(&broker, Version::V5, "ann");
+    ann.subscribe("#");
+    let delay = [0x18, 0, 0, 0, 2];
+    let forever = [0x11, 0xFF, 0xFF, 0xFF, 0xFF];
+    let leave = |user: &str, topic: &str| {
+        let will = Some(Will { properties: &delay, ..Will::new(topic, b"gone") });
+        let connect = Connect { will, properties: &forever, ..Connect::new(Version::V5, user) };
+        broker.client_with(&connect.of(user, user)).into_raw().reset();
+    };
+    leave("bob", "a/bob");
+    leave("cat", "a/cat");
+    place.write("rules", SHUT);
+    place.reload(&broker, IN_USE);
+    ann.expect_message("a/cat", b"gone");
+    let mut cat = connect(&broker, Version::V5, "cat");
+    expect_nothing_before(&mut ann, &mut cat);
+}
+
+/// Another user neither ends the connection nor reads the queue.
+#[test]
+fn a_client_identifier_belongs_to_the_user_of_its_session() {
+    let place = Place::new(OPEN);
+    let broker = place.broker("");
+    for version in Version::ALL {
+        let refused = if version.is_5() { 0x87 } else { 5 };
+        let thief = |clean_start| {
+            let mut thief = broker.connect();
+            thief.send(&Connect { clean_start, ..Connect::new(version, "bob") }.of("cat", "cat").bytes());
+            let answer = thief.read_packet();
+            thief.expect_closed();
+            answer[3]
+        };
+        let mut victim = bob(&broker, version);
+        assert_eq!([thief(true), thief(false)], [refused; 2], "connected");
+        subscribe_at_qos_1(&mut victim, "a");
+        victim.leave();
+        assert_eq!([thief(true), thief(false)], [refused; 2], "not connected");
+        let mut again = bob(&broker, version);
+        let mut ann = connect(&broker, version, "ann");
+        assert_eq!(publish(&mut ann, "a", b""), 0);
+        assert_eq!(take(&mut again), "a");
+        let end = Connect::new(version, "bob").of("bob", "bob");
+        drop(broker.client_with(&end));
+    }
+}
