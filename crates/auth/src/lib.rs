@@ -27,6 +27,7 @@ mod file;
 mod guard;
 mod password;
 mod permissions;
+mod remembered;
 mod tree;
 mod users;
 
@@ -37,4 +38,5 @@ pub use file::{NameError, PasswordFile};
 pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme};
 pub use permissions::{Action, Client, Decision, Permissions, Reason, Rule};
+pub use remembered::Remembered;
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

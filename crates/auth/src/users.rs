@@ -100,6 +100,14 @@ impl PasswordCheck {
         self.hash.matches(&self.password)
     }
 
+    pub(crate) fn hash(&self) -> &PasswordHash {
+        &self.hash
+    }
+
+    pub(crate) fn password(&self) -> &[u8] {
+        &self.password
+    }
+
     /// Memory of the check, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {

@@ -186,7 +186,7 @@ impl Server {
         // It waits for this message and for nothing else.
         let _ = giver.send((Arc::clone(&switchboard), keeper));
 
-        let verifier = Verifier::new();
+        let verifier = Verifier::new()?;
         verifier.start(verifying_threads(options.shards), &switchboard, &clock)?;
         let numbered = (0..=u16::MAX).zip(listeners);
         let (quic, listeners) =

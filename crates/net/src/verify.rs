@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-use auth::{Attempts, Checked, Origin, PasswordCheck, Unchecked};
+use auth::{Attempts, Checked, Origin, PasswordCheck, Remembered, Unchecked};
 use base::{ConnectionId, ShardId};
 use turn::{Note, Peer};
 
@@ -24,6 +24,8 @@ const PATIENCE_MS: u64 = 5_000;
 pub(crate) struct Verifier {
     waiting: Mutex<Waiting>,
     wake: Condvar,
+    /// Shards do not wait for this lock: a digest of a long password takes some time.
+    remembered: Mutex<Remembered>,
 }
 
 #[derive(Default)]
@@ -72,8 +74,14 @@ impl Line {
 
 impl Verifier {
     /// A verifier without threads, which [`start`](Self::start) adds.
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { waiting: Mutex::default(), wake: Condvar::new() })
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(crate) fn new() -> io::Result<Arc<Self>> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        let remembered = Mutex::new(Remembered::new(key));
+        Ok(Arc::new(Self { waiting: Mutex::default(), wake: Condvar::new(), remembered }))
     }
 
     /// Starts the threads, which end with the verifier.
@@ -161,7 +169,12 @@ impl Verifier {
         {
             return Checked::Not(Unchecked::Guessing);
         }
+        let remembered = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered().has(&job.check) {
+            return Checked::Right;
+        }
         if job.check.run() {
+            remembered().add(&job.check);
             return Checked::Right;
         }
         if let Some(origin) = job.origin {
@@ -203,7 +216,7 @@ mod tests {
 
     #[test]
     fn passwords_of_an_address_with_wrong_ones_wait_for_all_others() {
-        let verifier = Verifier::new();
+        let verifier = Verifier::new().expect("random numbers");
         assert_eq!(submit(&verifier, 1, "192.0.2.1", b"wrong"), Ok(()));
         assert_eq!(next(&verifier), (1, Checked::Wrong));
         for (slot, address) in [(2, "192.0.2.1"), (3, "192.0.2.2"), (4, "192.0.2.3")] {
@@ -215,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_line_is_bounded_and_an_address_that_guesses_is_refused() {
-        let verifier = Verifier::new();
+        let verifier = Verifier::new().expect("random numbers");
         let mut slot = 0;
         let guessing = loop {
             slot += 1;
@@ -233,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_password_that_has_waited_too_long_is_not_checked() {
-        let verifier = Verifier::new();
+        let verifier = Verifier::new().expect("random numbers");
         assert_eq!(submit(&verifier, 1, "192.0.2.1", b"right"), Ok(()));
         let job = verifier.next().expect("it waits");
         assert_eq!(verifier.check(&job, PATIENCE_MS + 1), Checked::Not(Unchecked::Busy));

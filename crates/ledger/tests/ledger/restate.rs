@@ -103,6 +103,27 @@ fn a_copy_remembers_when_its_client_left() {
     assert_eq!(crate::stage::count(&again.gauges().sessions), 0);
 }
 
+/// Users of sessions and of their wills, also when another user has taken over a session that nobody has proved.
+#[test]
+fn users_of_sessions_and_wills() {
+    let mut stage = Stage::new();
+    let anonymous = stage.client("anonymous", &Ask::lasting(60));
+    let ann = stage.client("ann", &Ask::lasting(60).of("ann").will("w", 30));
+    check(&mut stage);
+    assert!(stage.ledger.durable_state().contains("for Some(\"ann\") true"));
+    stage.leave(&anonymous, Cause::Normal);
+    stage.client("anonymous", &Ask::lasting(60).of("bob"));
+    check(&mut stage);
+    assert!(stage.ledger.durable_state().contains("for Some(\"bob\") true"));
+    let witness = stage.client("witness", &Ask::lasting(60));
+    stage.subscribe(&witness, "w", at_qos(QOS_1));
+    stage.sink.no_space = true;
+    stage.leave_with(&ann, Cause::WithWill, Some(0));
+    check(&mut stage);
+    let state = stage.ledger.durable_state();
+    assert!(state.contains("will MessageId(1) for Some(\"ann\")"), "{state}");
+}
+
 #[test]
 fn wills_that_are_due() {
     let mut stage = Stage::new();

@@ -4,7 +4,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base::{Budget, ConnectionId, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
+use base::{
+    Budget, ConnectionId, Interest, Message, Now, Place, Principal, QueueId, ShardId, Subscriber, Ticket,
+};
 use index::{Change, Subscriptions, Target, Targets};
 use ledger::{
     Address, Addressed, Away, Effects, Fetched, Found, Ledger, Lsn, Progress, Record, Recovered, Refusal,
@@ -226,6 +228,8 @@ pub(crate) struct Ask {
     pub(crate) will: Option<Will>,
     pub(crate) shard: usize,
     pub(crate) durability: Durability,
+    /// The user, who has proved the name.
+    pub(crate) user: Option<&'static str>,
 }
 
 impl Ask {
@@ -239,6 +243,7 @@ impl Ask {
             will: None,
             shard: 0,
             durability: Durability::Fsync,
+            user: None,
         }
     }
 
@@ -265,6 +270,11 @@ impl Ask {
 
     pub(crate) fn shard(self, shard: usize) -> Self {
         Self { shard, ..self }
+    }
+
+    /// A client of this user.
+    pub(crate) fn of(self, user: &'static str) -> Self {
+        Self { user: Some(user), ..self }
     }
 
     pub(crate) fn will(self, topic: &str, delay_secs: u32) -> Self {
@@ -404,7 +414,14 @@ impl Stage {
         self.next_slot += 1;
         let shard = ShardId::new(ask.shard);
         let connection = ConnectionId { slot: self.next_slot, generation: 1 };
-        let subscriber = Arc::new(Subscriber::new(client_id.into(), shard, connection));
+        let principal = match ask.user {
+            Some(user) => {
+                Arc::new(Principal { user: Some(user.into()), is_proved: true, ..Principal::default() })
+            }
+            None => Principal::anonymous(),
+        };
+        let subscriber = Subscriber::new(client_id.into(), shard, connection).with_principal(principal);
+        let subscriber = Arc::new(subscriber);
         let claim = Claim {
             subscriber: Arc::clone(&subscriber),
             connection,
