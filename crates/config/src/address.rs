@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A host and a port to listen on, such as `127.0.0.1:1883`, `[::1]:1883`, `localhost:1883` or
-/// `broker.example:1883`; or the same for QUIC, such as `quic://127.0.0.1:14567`; or a socket of this machine, such as
-/// `unix:/run/pondhawk.sock` or `unix:@pondhawk`; or a socket that the service manager passes, such as `systemd:mqtt`.
+/// A place to listen on: a host and a port, or a socket.
+///
+/// Hosts and ports are `127.0.0.1:1883`, `[::1]:1883`, `localhost:1883` or `broker.example:1883`, and the same for QUIC, such
+/// as `quic://127.0.0.1:14567`. `unix:/run/pondhawk.sock` and `unix:@pondhawk` are sockets of this machine. `systemd:mqtt` is
+/// a socket that the service manager passes.
 ///
 /// Port 0 asks the system for a free port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,7 +27,6 @@ enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Transport {
     Tcp,
-    /// QUIC over UDP.
     Quic,
 }
 
