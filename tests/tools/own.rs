@@ -541,7 +541,7 @@ fn an_error_about_a_value_lists_the_valid_values() {
         (&["-V", "4"][..], "The versions are 31, 311 and 5."),
         (&["-q", "3"], "A QoS is 0, 1 or 2."),
         (&["-p", "0"], "A port is a number from 1 to 65535."),
-        (&["-L", "http://pond/t"], "The schemes are mqtt://, mqtts://, ws:// and wss://."),
+        (&["-L", "http://pond/t"], "The schemes are mqtt://, mqtts://, ws://, wss:// and quic://."),
         (&["--proxy", "http://pond"], "The only protocol is socks5h://."),
         (&["-D", "conect", "user-property", "a"], "The commands are connect, publish, "),
         (&["-D", "publish", "colour", "a"], "The properties of publish are content-type, "),
