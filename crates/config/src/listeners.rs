@@ -80,7 +80,7 @@ fn of_file(
             not_open.push(listener.address.clone());
         }
         let span = table.span_of("address");
-        if let Some(problem) = refuse(&listener, &seen, not_open, Some(span)) {
+        if let Some(problem) = refuse(&listener, &seen, Some(span)) {
             table.note(problem);
         }
         if let Some((key, title, advice)) = refuse_network(&listener) {
@@ -144,7 +144,7 @@ fn of_flags(
         if anonymous.is_none() && is_for_nobody(&listener) {
             not_open.push(address.clone());
         }
-        if let Some(problem) = refuse(&listener, &addresses[..index], not_open, span.clone()) {
+        if let Some(problem) = refuse(&listener, &addresses[..index], span.clone()) {
             top.note(problem);
         }
         listener
@@ -176,21 +176,15 @@ fn is_for_nobody(listener: &Listener) -> bool {
     !(listener.allow_anonymous || has_users(listener) || address.is_loopback()) && address.is_inet()
 }
 
-fn has_users(listener: &Listener) -> bool {
+/// Whether clients can prove to a listener who they are.
+pub(crate) fn has_users(listener: &Listener) -> bool {
     listener.password_file.is_some() || listener.client_certificate_identity != CertificateIdentity::None
 }
 
 /// Returns the problem of a listener, if there is one.
 ///
-/// A listener without users accepts either everybody or nobody. Nobody is certainly a mistake, unless the file leaves the
-/// choice to the broker, which then closes the listener to other machines. Two listeners cannot share an address, except
-/// with port 0, which is another port each time.
-fn refuse(
-    listener: &Listener,
-    earlier: &[ListenAddress],
-    not_open: &[ListenAddress],
-    span: Option<Range<usize>>,
-) -> Option<Problem> {
+/// Two listeners cannot share an address, except with port 0, which is another port each time.
+fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usize>>) -> Option<Problem> {
     let address = &listener.address;
     let place = |title: String| match span {
         Some(span) => Problem::at(span, title),
@@ -208,15 +202,7 @@ fn refuse(
              `pondhawk certs init` makes both",
         ));
     }
-    let serves_nobody = !listener.allow_anonymous && !has_users(listener) && !not_open.contains(address);
-    serves_nobody.then(|| {
-        place(format!("nobody could connect to {address}"))
-            .label("anonymous clients are refused, and there are no users")
-            .advice(
-                "name a `password_file` (`pondhawk user add NAME --config FILE` makes one), or leave \
-                 `allow_anonymous = false` out",
-            )
-    })
+    None
 }
 
 /// Returns what does not fit the kind of address: the key, the problem, and advice.

@@ -162,6 +162,15 @@ impl Config {
                  `pondhawk user add NAME --config FILE`, or let everybody in with `allow_anonymous = true`"
             )
         }));
+        let is_for_nobody =
+            |listener: &&Listener| !listener.allow_anonymous && !listeners::has_users(listener);
+        notices.extend(self.listeners.iter().filter(is_for_nobody).map(|listener| {
+            format!(
+                "nobody can connect to {}, because anonymous clients are refused and there are no users: add the first one \
+                 with `pondhawk user add NAME --config FILE`",
+                listener.address
+            )
+        }));
         let Some(data_dir) = &self.data_dir else {
             notices.push(
                 "a restart keeps nothing: sessions, retained messages and wills are in memory".to_owned(),
