@@ -7,7 +7,6 @@
 //! - `#: differs LINE`: the brokers may differ in lines that begin like this.
 //! - `#: port 1`: the command line has `-p PORT1`.
 //! - `#: mount PREFIX`: Mosquitto 2.0.11 does not cut the mount point from topics. The test does.
-//! - `#: later`: Pondhawk may still refuse to start, because it has no authentication.
 //! - `#: refused TEXT`: Pondhawk does not start, and says TEXT. Mosquitto is not asked.
 //! - `#: both refuse TEXT`: neither starts, and Pondhawk says TEXT.
 //! - `#> NAME`: the lines behind it, up to the next `#>`, are another file in `DIR`.
@@ -44,7 +43,6 @@ pub(crate) struct Case {
     pub(crate) expected: Vec<String>,
     pub(crate) differing: Vec<String>,
     pub(crate) has_port: bool,
-    pub(crate) is_later: bool,
     pub(crate) mount: Vec<String>,
     pub(crate) fate: Fate,
 }
@@ -65,7 +63,6 @@ impl Case {
             expected: Vec::new(),
             differing: Vec::new(),
             has_port: false,
-            is_later: false,
             mount: Vec::new(),
             fate: Fate::Same,
         };
@@ -91,7 +88,6 @@ impl Case {
             "expect" => self.expected.push(rest.to_owned()),
             "differs" => self.differing.push(rest.to_owned()),
             "mount" => self.mount.push(rest.to_owned()),
-            "later" => self.is_later = true,
             "port" => self.has_port = true,
             "refused" => self.fate = Fate::RefusedBy { pondhawk: rest.to_owned() },
             "both" => {

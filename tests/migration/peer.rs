@@ -39,7 +39,7 @@ const CLIENTS: [Client; 10] = [
     client("ann 3.1.1", Version::V3_1_1, "c1", Some(("ann", Some("secret")))),
     client("ann 5.0", Version::V5, "c2", Some(("ann", Some("secret")))),
     client("ann with a wrong password", Version::V5, "c1", Some(("ann", Some("wrong")))),
-    client("bob 5.0", Version::V5, "c1", Some(("bob", Some("builder")))),
+    client("bob 5.0", Version::V5, "c3", Some(("bob", Some("builder")))),
     client("a stranger with a password", Version::V3_1_1, "c1", Some(("eve", Some("x")))),
 ];
 

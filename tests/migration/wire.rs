@@ -117,7 +117,12 @@ impl Wire {
             let read = self.stream.read(&mut bytes);
             match read {
                 Ok(0) => return None,
-                Ok(length) if self.is_web => self.unframe(&bytes[..length])?,
+                Ok(length) if self.is_web => {
+                    // A packet may come together with the end.
+                    if self.unframe(&bytes[..length]).is_none() && packet_length(&self.received).is_none() {
+                        return None;
+                    }
+                }
                 Ok(length) => self.received.extend(&bytes[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     panic!("nothing before the deadline")
