@@ -106,3 +106,30 @@ fn completions_and_manual_pages_have_the_flags_of_every_command() {
     let output = pondhawk(&["man", "/nowhere"], "");
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("/nowhere"));
 }
+
+/// `pondhawk COMMAND | head` is an everyday use.
+#[test]
+fn a_reader_that_has_read_enough_is_no_error() {
+    for arguments in [
+        &["completions", "bash"][..],
+        &["config", "show"],
+        &["config", "explain", "limits"],
+        &["check", "/dev/null"],
+    ] {
+        // The read end is closed before the program starts.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(pondhawk_tests::pondhawk())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+            .wait_with_output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        assert!(!said.contains("error") && !said.contains("panicked"), "{arguments:?}: {said}");
+    }
+}

@@ -17,7 +17,7 @@ use crate::peer;
 
 /// The passwords of ann (`secret`) and bob (`builder`), as mosquitto_passwd writes them.
 const USERS: &str = "\
-ann:$7$101$nlw9+WIQuNkSajkf$7sPwx1t3SjIyjmOaLtwGgrfWYICLPylvmoXXXd7DiAUWTHUro+dPrR4K4AM0oJx4WEEfAUdDfdH/kRIyKO92lw==
+ann:$7$101$n1w9+WIQuNkSajkf$Zsu/grKRcKQVGyosX7Zq+KFvVVhRCWevGiClNFViiijKjZIfNMXi+bTSq1zGfFrhlvrVCOtxBZl8CbSWl21f8A==
 bob:$7$101$R2KkoVnBv1khF4Zh$7bh1M5LqFDWITDeebWfS/vEf9bMUAPaU0hfgqZktIhgLQocI2fXT0vTXPRoAaCZp7z1dkZh3NEddMyCZF9AIJw==
 ";
 

@@ -58,10 +58,7 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Config(ConfigCommand::Explain { key })) => explain(&key),
         Some(Command::Import { file, to, snapshot }) => {
             match import::import(&file, to.as_deref(), snapshot, file_layer) {
-                Ok(report) => {
-                    print!("{report}");
-                    ExitCode::SUCCESS
-                }
+                Ok(report) => say(&report),
                 Err(error) => fail(&format!("error: {error}")),
             }
         }
@@ -100,8 +97,7 @@ fn check(file: &Path) -> ExitCode {
     match check::check(file, &Machine::detect()) {
         Ok(checked) => {
             eprint!("{}", checked.verdict);
-            print!("{}", checked.settings);
-            ExitCode::SUCCESS
+            say(&checked.settings)
         }
         Err(error) => fail(&error.render(has_colour())),
     }
@@ -110,10 +106,7 @@ fn check(file: &Path) -> ExitCode {
 fn show(file: Option<&Path>) -> ExitCode {
     let flags = Flags { environment: environment(), ..Flags::default() };
     match file::show(file, &flags, &Machine::detect()) {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => say(&text),
         Err(error) => fail(&error.render(has_colour())),
     }
 }
@@ -123,10 +116,7 @@ fn explain(key: &str) -> ExitCode {
         text if text.is_empty() => {
             fail(&format!("error: there is no key {key}; `pondhawk serve --help` has all"))
         }
-        text => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        text => say(&text),
     }
 }
 
@@ -140,14 +130,29 @@ pub(crate) fn environment() -> Environment {
 fn print_completions(shell: clap_complete::Shell) -> ExitCode {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut args::described(), "pondhawk", &mut text);
-    match io::stdout().write_all(&text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("error: {error}")),
-    }
+    finish(write_all(&text))
 }
 
 fn run_bench(arguments: bench::BenchArgs) -> ExitCode {
     bench::run(arguments, &["bench"]).unwrap_or_else(|error| fail(&format!("error: {error}")))
+}
+
+/// Prints the result of a command to standard output.
+pub(crate) fn say(text: &str) -> ExitCode {
+    finish(write_all(text.as_bytes()))
+}
+
+/// Writes to standard output. A reader that has read enough, such as `head`, is no error.
+pub(crate) fn write_all(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+fn finish(done: io::Result<()>) -> ExitCode {
+    done.map_or_else(|error| fail(&format!("error: standard output: {error}")), |()| ExitCode::SUCCESS)
 }
 
 fn fail(message: &str) -> ExitCode {

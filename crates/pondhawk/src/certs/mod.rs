@@ -4,7 +4,6 @@ mod make;
 mod show;
 
 use std::fmt::Display;
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,12 +17,7 @@ pub(crate) fn run(command: &CertsCommand) -> ExitCode {
         CertsCommand::Show { of } => show::show(of),
     };
     match text {
-        Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                crate::fail(&format!("error: {error}"))
-            }
-            _ => ExitCode::SUCCESS,
-        },
+        Ok(text) => crate::say(&text),
         Err(error) => crate::fail(&format!("error: {error}")),
     }
 }

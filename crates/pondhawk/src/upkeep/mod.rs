@@ -33,10 +33,7 @@ pub(crate) fn run(command: &JournalCommand) -> ExitCode {
         JournalCommand::Backup { dir, to } => backup::backup(dir, to),
     };
     match done {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => crate::say(&text),
         Err(failure) => {
             eprintln!("error: {failure}");
             failure.exit_code()
@@ -75,7 +72,8 @@ fn repair(dir: &Path, discard_damaged: bool) -> Result<String, Failure> {
         };
         let failed = |error| Failure::Journal { dir: dir.to_owned(), error };
         let bytes = journal::discard(&*storage, &damage).map_err(failed)?;
-        println!("given up: {damage} ({})", text::Size(bytes));
+        // The repair goes on without a reader of its report.
+        _ = crate::write_all(format!("given up: {damage} ({})\n", text::Size(bytes)).as_bytes());
         given_up.push(damage);
     }
 }

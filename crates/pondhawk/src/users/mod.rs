@@ -31,7 +31,8 @@ pub(crate) fn acl(command: &AclCommand, machine: &Machine) -> ExitCode {
     let AclCommand::Test(question) = command;
     match rules::test(question, machine) {
         Ok(answer) => {
-            println!("{}", answer.text);
+            // The answer is the exit code, with or without a reader of the text.
+            _ = crate::write_all(format!("{}\n", answer.text).as_bytes());
             ExitCode::from(u8::from(!answer.is_allowed))
         }
         Err(error) => {
@@ -43,10 +44,7 @@ pub(crate) fn acl(command: &AclCommand, machine: &Machine) -> ExitCode {
 
 fn finish(outcome: Result<String, String>) -> ExitCode {
     match outcome {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => crate::say(&text),
         Err(error) => crate::fail(&format!("error: {error}")),
     }
 }
