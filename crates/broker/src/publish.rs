@@ -231,6 +231,7 @@ impl Shard {
         let publisher = Some(client.client_id());
         let reads = |receiver: &Subscriber| may(receiver, Action::Receive);
         let targets = Arc::new(Targets::look_up_that(&self.index, topic, publisher, reads));
+        self.steps += targets.examined as u64;
         let route = Box::new(match same_topic {
             Some(route) => Route { generation, targets, ..*route },
             None => Route {

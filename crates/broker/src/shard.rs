@@ -62,7 +62,7 @@ pub struct Shard {
     pub(crate) judge: Judge,
     pub(crate) relief: Relief,
     pub(crate) beginnings: Beginnings,
-    steps: u64,
+    pub(crate) steps: u64,
     /// What this shard holds of the process's memory, but for what is in buffers of connections.
     pub(crate) tally: Tally,
     /// Clients for which something waits because the process was full.
@@ -227,7 +227,7 @@ impl Shard {
         let (mut done, mut is_cut) = (0, false);
         let steps_max = self.steps + STEPS_PER_READ;
         while done < bytes.len() {
-            if self.steps == steps_max {
+            if self.steps >= steps_max {
                 let Some(client) = self.clients.get(id) else { return bytes.len() };
                 is_cut = !client.waits();
                 if is_cut {
@@ -252,7 +252,8 @@ impl Shard {
     }
 
     /// Number of steps that all connections have taken. A step takes in a packet, or several PUBLISH packets in a row, and
-    /// costs about the same however short they are: bound the steps of a turn.
+    /// costs about the same however short they are: bound the steps of a turn. The look-up of a topic counts one step more
+    /// for each subscription that matches, also for those whose rules do not allow the message.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps

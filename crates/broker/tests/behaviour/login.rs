@@ -190,3 +190,25 @@ fn the_outcome_of_a_check_is_for_its_connection_only() {
     world.settle();
     assert!(world.packets(peer).is_empty());
 }
+
+/// Nobody gets these messages, so no receiver holds up their publisher.
+#[test]
+fn receivers_that_the_rules_leave_out_count_for_the_turn() {
+    const RECEIVERS: usize = 400;
+    let mut world = World::new(1);
+    let rules = Permissions::of_mosquitto("pattern readwrite d/%c/#\n").expect("rules");
+    world.replace_realms(Realms::new(vec![("".into(), Arc::new(Access::new(None, Some(rules))))]));
+    for number in 0..RECEIVERS {
+        let receiver = world.connect(0, Version::V5, &format!("receiver{number}"));
+        world.subscribe(receiver, "#");
+    }
+    let publisher = world.connect(0, Version::V5, "toad");
+    let pair = [&b"\x30\x0b\x00\x08d/toad/a\x00"[..], b"\x30\x0b\x00\x08d/toad/b\x00"].concat();
+    world.read_now(publisher, &pair.repeat(1_000));
+    let received = world.total(|counters| counters.publish_received.value());
+    assert!((2..2_048 / RECEIVERS as u64 + 2).contains(&received), "{received} messages in one read");
+    while world.read_again() {
+        world.end_turn(0);
+    }
+    assert_eq!(world.total(|counters| counters.publish_received.value()), 2_000);
+}
