@@ -37,6 +37,9 @@ const STEPS: &[(&str, Work)] = &[
         house.build(log)?;
         let mut tests = house.cargo();
         tests.env("PONDHAWK_BUILT", house.built()).env("PONDHAWK_TOOLS", house.tools());
+        // Most end-to-end tests wait for programs and time limits.
+        let threads = 2 * thread::available_parallelism().map_or(1, |cores| cores.get());
+        tests.env("RUST_TEST_THREADS", threads.to_string());
         log.run(tests.args(["test", "--workspace", "--no-fail-fast"]))
     }),
     ("crash", |house, log| program::CRASH.run_in_short(house, log)),
