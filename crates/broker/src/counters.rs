@@ -38,6 +38,9 @@ macro_rules! counters {
         pub struct Totals { $($(#[doc = $text])+ pub $name: u64,)+ }
 
         impl Totals {
+            /// The topic of each below `$SYS/broker/`, and its meaning.
+            pub const DESCRIBED: &[(&str, &str)] = &[$(($topic, concat!($($text),+)),)+];
+
             /// Adds up what all shards have counted.
             pub fn of<'a>(shards: impl IntoIterator<Item = &'a Counters>) -> Self {
                 let mut totals = Self::default();

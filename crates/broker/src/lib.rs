@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod ask;
 mod beginnings;
 mod client;
 mod connect;
@@ -30,6 +31,7 @@ mod subscribe;
 mod sys;
 mod wheel;
 
+pub use ask::{Answer, ClientFacts, FILTERS_PER_ANSWER, PLACES_PER_ANSWER, Question, SubscriptionFacts};
 pub use counters::{Counter, Counters, Totals};
 pub use effects::{Effects, Flush, Mail, Notice, Room, Run};
 pub use login::{CertificateName, Entry};

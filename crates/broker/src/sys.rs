@@ -56,6 +56,35 @@ const LOADS: [(&str, Read); 9] = [
     ("connections", |t| t.connects),
 ];
 
+impl Facts<'_> {
+    /// Passes each figure that is a total or a level, with its topic below `$SYS/broker/`. Instruments are not among them.
+    pub fn figures(&self, totals: &Totals, say: &mut dyn FnMut(&str, String)) {
+        totals.topics().for_each(|(topic, value)| say(topic, value.to_string()));
+        self.ledger.topics().for_each(|(topic, value)| say(topic, value.to_string()));
+        for purpose in Purpose::ALL {
+            let held_bytes = self.budget.held_bytes(purpose);
+            say(&format!("memory/{}", purpose.topic()), held_bytes.to_string());
+        }
+        say("memory/used", self.budget.used_bytes().to_string());
+        say("memory/limit", self.budget.limit_bytes().to_string());
+        let read = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed);
+        let ledger = self.ledger;
+        let absent = read(&ledger.sessions).saturating_sub(read(&ledger.sessions_connected)) as u64;
+        say("clients/total", (totals.clients_connected + absent).to_string());
+        say("clients/disconnected", absent.to_string());
+        say("clients/inactive", absent.to_string());
+        say("clients/active", totals.clients_connected.to_string());
+        say("subscriptions/count", self.subscriptions.to_string());
+        say("subscriptions/filters", self.filters.to_string());
+        say("subscriptions/shapes", self.shapes.to_string());
+        let stored = read(&ledger.retained_messages) + read(&ledger.queued);
+        say("messages/stored", stored.to_string());
+        say("store/messages/count", stored.to_string());
+        let stored_bytes = read(&ledger.retained_bytes) + read(&ledger.queued_bytes);
+        say("store/messages/bytes", stored_bytes.to_string());
+    }
+}
+
 impl Sys {
     pub(crate) fn new() -> Self {
         Self {
@@ -82,31 +111,9 @@ impl Sys {
     fn tell(&self, totals: &Totals, facts: Facts<'_>, mut say: impl FnMut(&str, String)) {
         say("version", format!("Pondhawk {}", env!("CARGO_PKG_VERSION")));
         say("uptime", format!("{} seconds", facts.uptime_secs));
-        totals.topics().for_each(|(topic, value)| say(topic, value.to_string()));
-        facts.ledger.topics().for_each(|(topic, value)| say(topic, value.to_string()));
+        facts.figures(totals, &mut say);
         facts.instruments.iter().for_each(|instruments| instruments.read(&mut say));
-        for purpose in Purpose::ALL {
-            let held_bytes = facts.budget.held_bytes(purpose);
-            say(&format!("memory/{}", purpose.topic()), held_bytes.to_string());
-        }
-        say("memory/used", facts.budget.used_bytes().to_string());
-        say("memory/limit", facts.budget.limit_bytes().to_string());
-        let read = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed);
-        let ledger = facts.ledger;
-        let absent = read(&ledger.sessions).saturating_sub(read(&ledger.sessions_connected)) as u64;
-        say("clients/total", (totals.clients_connected + absent).to_string());
-        say("clients/disconnected", absent.to_string());
-        say("clients/inactive", absent.to_string());
-        say("clients/active", totals.clients_connected.to_string());
         say("clients/maximum", self.clients_maximum.to_string());
-        say("subscriptions/count", facts.subscriptions.to_string());
-        say("subscriptions/filters", facts.filters.to_string());
-        say("subscriptions/shapes", facts.shapes.to_string());
-        let stored = read(&ledger.retained_messages) + read(&ledger.queued);
-        say("messages/stored", stored.to_string());
-        say("store/messages/count", stored.to_string());
-        let stored_bytes = read(&ledger.retained_bytes) + read(&ledger.queued_bytes);
-        say("store/messages/bytes", stored_bytes.to_string());
         for ((topic, _), loads) in LOADS.iter().zip(&self.loads) {
             for (minutes, load) in SPANS_MIN.iter().zip(loads) {
                 say(&format!("load/{topic}/{minutes}min"), format!("{load:.2}"));

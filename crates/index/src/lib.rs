@@ -185,6 +185,14 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         MatchingFilters::new(topic.hash(), filters)
     }
 
+    /// The options of a subscriber's subscription to a filter. Costs one look-up, however many subscribers the filter has.
+    pub fn options_of(&self, filter: TopicFilter<'_>, subscriber: &S) -> Option<O> {
+        let filter = plain(filter);
+        let tables = self.read();
+        let subscribers = tables.filters.find(self.hash.filter(filter), |found| found == filter)?;
+        subscribers.options_of(subscriber, &self.hash)
+    }
+
     /// The hash of a filter. For a shared subscription, the part behind `$share/{group}/` counts.
     pub fn hash_of_filter(&self, filter: TopicFilter<'_>) -> FilterHash {
         FilterHash(self.hash.filter(plain(filter)))

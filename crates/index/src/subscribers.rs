@@ -77,6 +77,19 @@ impl<S: Identity + Clone, O: Copy> Subscribers<S, O> {
         }
     }
 
+    /// The options of a subscriber, if it is in the list. The cost does not depend on the length of the list.
+    pub(crate) fn options_of(&self, subscriber: &S, hash: &LevelHash) -> Option<O> {
+        match self {
+            Self::One(member) => {
+                (member.subscriber.identity() == subscriber.identity()).then_some(member.options)
+            }
+            Self::Many(members) => {
+                let place = members.place_of(subscriber.identity(), hash)?;
+                Some(members.list[place].options)
+            }
+        }
+    }
+
     pub(crate) fn for_each(&self, visit: &mut impl FnMut(&S, &O)) {
         match self {
             Self::One(member) => visit(&member.subscriber, &member.options),

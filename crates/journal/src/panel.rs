@@ -42,13 +42,17 @@ impl Panel {
 
 impl Instruments for Panel {
     fn read(&self, say: &mut dyn FnMut(&str, String)) {
+        let (commits_per_second, groups_per_commit) = self.rates(&self.log.status());
+        say("journal/commits_per_second", format!("{commits_per_second:.1}"));
+        say("journal/groups_per_commit", format!("{groups_per_commit:.1}"));
+        self.read_totals(say);
+    }
+
+    fn read_totals(&self, say: &mut dyn FnMut(&str, String)) {
         let status = self.log.status();
-        let (commits_per_second, groups_per_commit) = self.rates(&status);
         say("journal/durability", name(self.log.settings.durability).to_owned());
         say("journal/commits", status.commits.to_string());
-        say("journal/commits_per_second", format!("{commits_per_second:.1}"));
         say("journal/groups", status.groups.to_string());
-        say("journal/groups_per_commit", format!("{groups_per_commit:.1}"));
         say("journal/syncs", status.syncs.to_string());
         say("journal/bytes/written", status.bytes_written.to_string());
         say("journal/bytes/copied", status.copied_bytes.to_string());

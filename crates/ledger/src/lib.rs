@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod ask;
 mod blocks;
 mod bodies;
 mod brake;
@@ -70,6 +71,9 @@ use protocol::{Command, Delivered, Gauges, Reply};
 use topic::TopicFilter;
 use wire::ReasonCode;
 
+pub use ask::{
+    Answer as OperatorAnswer, Ended, Found as FoundClient, Question, SessionFacts, SubscriptionPiece,
+};
 pub use bodies::{Fetched, Found, Wanted};
 pub use census::{Census, GroupCensus, OverLimits, QueueCensus, SessionCensus};
 pub use effects::{Address, Effects, Lsn, Refusal};

@@ -245,6 +245,11 @@ impl Lines {
         self.session(self.named(name)?)
     }
 
+    /// The lines in at most `count` places from this one on, and the next place, if there is one.
+    pub(crate) fn in_slots(&self, from: u32, count: u32) -> (impl Iterator<Item = &Line>, Option<u32>) {
+        self.table.in_slots(from, count)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Line> {
         self.table.iter()
     }

@@ -100,6 +100,17 @@ impl Cursor {
     }
 }
 
+/// A cursor over all values that match a filter, whenever they were set, behind the topic `after`.
+pub(crate) fn cursor_over_all(filter: TopicFilter<'_>, after: Option<TopicName<'_>>) -> Cursor {
+    let last = MessageId(u64::MAX);
+    Cursor {
+        filter: filter.as_str().into(),
+        from: after.map_or_else(|| first_key(filter.as_str()), behind_topic),
+        sent_at_most_once: Box::default(),
+        upto: Upto { last, last_at_most_once: last, granted: Qos::ExactlyOnce },
+    }
+}
+
 /// How far one step of a cursor may go.
 #[derive(Debug, Clone, Copy)]
 pub struct Stride {

@@ -67,6 +67,14 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// The tenants of at most `count` places from this one on, and the next place, if there is one.
+    pub(crate) fn in_slots(&self, from: u32, count: u32) -> (impl Iterator<Item = &T>, Option<u32>) {
+        let end = from.saturating_add(count).min(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
+        let places = self.slots.get(from as usize..end as usize).unwrap_or_default();
+        let has_more = (end as usize) < self.slots.len();
+        (places.iter().filter_map(|place| place.value.as_deref()), has_more.then_some(end))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|place| place.value.as_deref())
     }

@@ -13,6 +13,7 @@ mod inbox;
 mod ledger;
 mod listener;
 mod log;
+mod operator;
 mod quic;
 mod rate;
 mod shard;
@@ -114,9 +115,7 @@ pub struct Ended {
 
 /// A server that runs.
 pub struct Server {
-    switchboard: Arc<Switchboard>,
-    index: Arc<Subscriptions>,
-    guard: Arc<Guard>,
+    operator: Operator,
     verifier: Arc<Verifier>,
     shards: Vec<JoinHandle<std_io::Result<()>>>,
     ledger: JoinHandle<()>,
@@ -126,6 +125,9 @@ pub struct Server {
 pub use broker::{Admission, CertificateName, Entry, Mount};
 
 pub use crate::listener::{Acceptor, BACKLOG, Listening, TcpOptions};
+pub use turn::{Link, Peer, ShardAnswer};
+
+pub use crate::operator::Operator;
 pub use crate::quic::{QuicSocket, listen_quic};
 pub use crate::rate::RateLimits;
 pub use crate::unix::{Access, UnixSocket, listen_abstract, listen_unix};
@@ -194,11 +196,11 @@ impl Server {
         let mut started = Started {
             options,
             clock,
-            index: Arc::clone(&index),
+            index,
             verifier: Arc::clone(&verifier),
             gauges,
             instruments,
-            switchboard: Arc::clone(&switchboard),
+            switchboard,
             counters: Vec::new(),
             listeners,
             quic: Ports::new(quic, options.shards)?,
@@ -210,16 +212,28 @@ impl Server {
             shards.push(spawn(&format!("shard-{number}"), ended, move || event_loop.run())?);
         }
         let trimmer = Trimmer::start(budget)?;
-        Ok(Self { switchboard, index, guard, verifier, shards, ledger: ledger_thread, _trimmer: trimmer })
+        let operator = started.operator(guard);
+        Ok(Self { operator, verifier, shards, ledger: ledger_thread, _trimmer: trimmer })
+    }
+
+    /// A handle for operators, which outlives the server.
+    #[must_use]
+    pub fn operator(&self) -> Operator {
+        self.operator.clone()
     }
 
     /// Puts other users and rules in the place of the current ones. The rules hold for the next message. Clients whose user
     /// is not there any more, or has another password, are disconnected soon.
     pub fn replace_realms(&self, realms: Realms) {
-        self.guard.replace(realms);
+        self.operator.parts().guard.replace(realms);
         // Behind that: a route that is still valid was looked up by the new rules.
-        self.index.touch_all();
-        self.switchboard.shards.iter().for_each(|inbox| inbox.post(Note::UsersChanged.into()));
+        self.operator.parts().index.touch_all();
+        self.operator
+            .parts()
+            .switchboard
+            .shards
+            .iter()
+            .for_each(|inbox| inbox.post(Note::UsersChanged.into()));
     }
 
     /// Stops accepting, tells every client goodbye, waits until that is written, and ends all threads.
@@ -227,14 +241,15 @@ impl Server {
     /// # Errors
     /// What a shard failed with.
     pub fn shut_down(self) -> std_io::Result<()> {
-        self.switchboard.shards.iter().for_each(|inbox| inbox.post(Note::Shutdown.into()));
+        let switchboard = &self.operator.parts().switchboard;
+        switchboard.shards.iter().for_each(|inbox| inbox.post(Note::Shutdown.into()));
         self.verifier.stop();
         let mut outcome = Ok(());
         for shard in self.shards {
             let ended = shard.join().unwrap_or_else(|_| Err(std_io::Error::other("a shard has panicked")));
             outcome = outcome.and(ended);
         }
-        self.switchboard.ledger.post(ToLedger::Stop);
+        switchboard.ledger.post(ToLedger::Stop);
         outcome.and(self.ledger.join().map_err(|_| std_io::Error::other("the ledger has panicked")))
     }
 }
@@ -271,6 +286,13 @@ struct Started<'a> {
 }
 
 impl Started<'_> {
+    /// The handle for operators, when all shards run.
+    fn operator(self, guard: Arc<Guard>) -> Operator {
+        let Self { index, gauges, instruments, switchboard, counters, .. } = self;
+        let started = std::time::Instant::now();
+        Operator::new(operator::Parts { switchboard, index, guard, counters, gauges, instruments, started })
+    }
+
     fn event_loop(&mut self, id: ShardId, poll: mio::Poll) -> std_io::Result<EventLoop> {
         let counters = Arc::clone(&self.counters[id.number()]);
         let limits = self.options.limits;

@@ -15,6 +15,9 @@ macro_rules! gauges {
         pub struct Gauges { $($(#[doc = $text])+ pub $name: AtomicUsize,)+ }
 
         impl Gauges {
+            /// The topic of each below `$SYS/broker/`, and its meaning.
+            pub const DESCRIBED: &[(&str, &str)] = &[$(($topic, concat!($($text),+)),)+];
+
             /// All gauges, each with its topic below `$SYS/broker/`.
             pub fn topics(&self) -> impl Iterator<Item = (&'static str, usize)> {
                 [$(($topic, self.$name.load(Ordering::Relaxed)),)+].into_iter()
@@ -101,4 +104,9 @@ gauges! {
 pub trait Instruments: fmt::Debug + Send + Sync {
     /// Passes each value with its topic below `$SYS/broker/`. Rates are those since the last call.
     fn read(&self, say: &mut dyn FnMut(&str, String));
+
+    /// The same without rates. Others may call this between two calls of [`read`](Self::read).
+    fn read_totals(&self, say: &mut dyn FnMut(&str, String)) {
+        self.read(say);
+    }
 }

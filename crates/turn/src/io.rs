@@ -9,6 +9,7 @@ use base::{ConnectionId, Purpose, ShardId};
 use broker::{CertificateName, Counters, Effects, Flush, Mail, Notice, Room};
 use protocol::Command;
 
+use crate::ask::Link;
 use crate::board::Board;
 use crate::bounds::Bounds;
 use crate::connection::{Connection, Connections, Phase};
@@ -215,6 +216,17 @@ impl<H: Host> Io<H> {
     /// Bytes that wait for the connection with the most.
     pub(crate) fn fullest_output_bytes(&self) -> usize {
         self.connections.iter().map(|(_, connection)| connection.waiting_bytes()).max().unwrap_or(0)
+    }
+
+    /// The connection of a client, for an operator.
+    pub(crate) fn link(&self, id: ConnectionId) -> Option<Link> {
+        let connection = self.connections.get(id)?;
+        Some(Link {
+            peer: connection.peer,
+            listener: connection.listener,
+            output_bytes: connection.waiting_bytes(),
+            taken_bytes: connection.taken,
+        })
     }
 
     /// Whether the next turn must not sleep.

@@ -8,6 +8,7 @@ use ledger::{Keeper, Ledger, RoomWait, Turnover};
 use protocol::Command;
 
 use crate::Sleep;
+use crate::ask::AskLedger;
 use crate::board::Board;
 use crate::bounds::Bounds;
 use crate::host::LedgerHost;
@@ -17,6 +18,8 @@ use crate::replies::Replies;
 /// Commands that are carried out before they are answered, about. Clients wait for the answers, also to commands of other
 /// shards. Fewer would be synced in more and smaller parts.
 const COMMANDS_PER_TURN: usize = 1_000;
+/// Questions of operators that a turn answers. An answer costs at most about 50 microseconds.
+const QUESTIONS_PER_TURN: usize = 4;
 
 /// The event loop of the ledger: a turn carries out commands, does work that was put off, and posts replies.
 ///
@@ -70,7 +73,12 @@ impl<K: Keeper + ?Sized> LedgerLoop<K> {
 
     /// Appends letters that have arrived.
     pub fn receive(&mut self, letters: &mut Vec<ToLedger>) {
-        self.letters.read.extend(letters.drain(..));
+        for letter in letters.drain(..) {
+            match letter {
+                ToLedger::Ask(ask) => self.letters.asked.push_back(*ask),
+                letter => self.letters.read.push_back(letter),
+            }
+        }
     }
 
     /// How long the thread may sleep. Wake it when a letter arrives, when the keeper has made progress, and when the
@@ -84,7 +92,12 @@ impl<K: Keeper + ?Sized> LedgerLoop<K> {
         let waits = self.room_wait.waits(self.replies.keeper.room(), now_ms);
         let has_work = if may_add { self.ledger.has_work() } else { self.ledger.has_work_without_room() };
         let may_go_on = !waits && (!self.letters.is_empty() || has_work);
-        if may_go_on || self.letters.is_last() || self.is_copying || self.replies.keeper.has_fetched() {
+        if may_go_on
+            || !self.letters.asked.is_empty()
+            || self.letters.is_last()
+            || self.is_copying
+            || self.replies.keeper.has_fetched()
+        {
             return Sleep::No;
         }
         match waits {
@@ -115,6 +128,9 @@ impl<K: Keeper + ?Sized> LedgerLoop<K> {
         if letters.handle(replies, &mut has_room, each, read) {
             return true;
         }
+        for ask in letters.next_asked() {
+            (ask.answer)(ledger.ask(ask.question, now, replies));
+        }
         while let Some(fetched) = replies.keeper.next_fetched() {
             ledger.fetched(fetched, replies);
         }
@@ -141,11 +157,19 @@ struct Letters {
     read: VecDeque<ToLedger>,
     /// The rest of a letter of which some commands were carried out, and the weight of the whole letter.
     begun: Option<(ShardId, std::vec::IntoIter<Command>, usize)>,
+    /// Questions of operators. They do not wait behind commands that wait for room.
+    asked: VecDeque<AskLedger>,
 }
 
 impl Letters {
     fn is_empty(&self) -> bool {
         self.read.is_empty() && self.begun.is_none()
+    }
+
+    /// Takes the questions that this turn answers.
+    fn next_asked(&mut self) -> Vec<AskLedger> {
+        let count = self.asked.len().min(QUESTIONS_PER_TURN);
+        self.asked.drain(..count).collect()
     }
 
     /// Whether all shards have ended, so that nobody reads answers.
@@ -180,7 +204,7 @@ impl Letters {
                 Some(ToLedger::Commands { from, commands, bytes }) => {
                     self.begun = Some((from, commands.into_iter(), bytes));
                 }
-                Some(ToLedger::AnswersRead) => {}
+                Some(ToLedger::AnswersRead | ToLedger::Ask(_)) => {}
                 Some(ToLedger::Stop) => return true,
                 None => return false,
             }
@@ -221,6 +245,14 @@ mod tests {
         assert!(!letters.is_empty());
         letters.handle(&mut (), |()| true, |_, _, ()| {}, |_, bytes| read += bytes);
         assert_eq!((letters.is_empty(), read), (true, 100));
+    }
+
+    #[test]
+    fn a_turn_of_the_ledger_answers_a_bounded_number_of_questions() {
+        let ask = || AskLedger { question: ledger::Question::Ping, answer: Box::new(|_| {}) };
+        let mut letters = Letters { asked: (0..9).map(|_| ask()).collect(), ..Letters::default() };
+        let turns: Vec<usize> = (0..4).map(|_| letters.next_asked().len()).collect();
+        assert_eq!(turns, [QUESTIONS_PER_TURN, QUESTIONS_PER_TURN, 1, 0]);
     }
 
     /// Whoever waits for an answer does not wait for all that the shards have sent meanwhile.

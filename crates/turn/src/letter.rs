@@ -5,6 +5,7 @@ use base::{Charge, ConnectionId, ShardId};
 use broker::Admission;
 use protocol::{Command, Reply};
 
+use crate::ask::{AskLedger, AskShard};
 use crate::batch::Batch;
 use crate::host::Peer;
 
@@ -54,6 +55,8 @@ pub enum Note<S> {
         /// The outcome of the check.
         checked: Checked,
     },
+    /// A question of an operator, or an order.
+    Ask(Box<AskShard>),
     /// Users have changed: clients whose user was removed go.
     UsersChanged,
     /// Say goodbye to all clients and end.
@@ -83,6 +86,8 @@ pub enum ToLedger {
         /// Weight of all commands, in bytes.
         bytes: usize,
     },
+    /// A question of an operator, or an order.
+    Ask(Box<AskLedger>),
     /// A shard has read answers, and the ledger waits for that.
     AnswersRead,
     /// All shards have ended.

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ask;
 mod batch;
 mod board;
 mod bounds;
@@ -43,6 +44,7 @@ mod shard;
 
 pub use broker::CertificateName;
 
+pub use crate::ask::{AskLedger, AskShard, Link, ShardAnswer};
 pub use crate::batch::Batch;
 pub use crate::board::Board;
 pub use crate::bounds::Bounds;

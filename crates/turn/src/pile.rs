@@ -9,6 +9,8 @@ use crate::letter::{Answers, Letter, Note};
 
 /// Weight of a piece without a message, in bytes: to acknowledge costs little.
 const PIECE_BYTES: usize = 16;
+/// Weight of a question of an operator, in bytes: a turn answers at most 16 of them.
+const QUESTION_BYTES: usize = 64 * 1024;
 
 /// Letters in the order in which they were posted: rule 1 of `protocol::order`.
 pub(crate) struct Pile<S> {
@@ -37,6 +39,7 @@ impl<S> Piece<S> {
             Self::Reply(Reply::Stored { .. } | Reply::Decided { .. }) => PIECE_BYTES,
             Self::Reply(reply) => reply.weight_bytes(),
             Self::Note(Note::Mail { batch, .. }) => batch.weight_bytes(),
+            Self::Note(Note::Ask(_)) => QUESTION_BYTES,
             Self::AnswersRead(_) | Self::Note(_) => PIECE_BYTES,
         }
     }
@@ -125,6 +128,25 @@ mod tests {
         }
         assert_eq!(turns(&mut pile), [(3, 0), (3, 7), (2, 8)]);
         assert_eq!(budget.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_turn_answers_a_bounded_number_of_questions() {
+        let ask = || {
+            let question = broker::Question::Clients { from_slot: 0 };
+            Note::Ask(Box::new(crate::AskShard { question, answer: Box::new(|_| {}) })).into()
+        };
+        let mut pile: Pile<()> = Pile::default();
+        pile.take(&mut (0..40).map(|_| ask()).collect());
+        let mut turns = Vec::new();
+        while !pile.is_empty() {
+            let mut questions = 0;
+            pile.read(BYTES_PER_TURN, |piece| {
+                questions += usize::from(matches!(piece, Piece::Note(Note::Ask(_))));
+            });
+            turns.push(questions);
+        }
+        assert_eq!(turns, [16, 16, 8]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use broker::{Cause, Shard};
 use protocol::Reply;
 
 use crate::Sleep;
+use crate::ask::{self, ShardAnswer};
 use crate::connection::Phase;
 use crate::faults::Fault;
 use crate::host::{Host, Received, Stream};
@@ -226,6 +227,11 @@ impl<H: Host> ShardLoop<H> {
             Note::MailRead(shard) => brain.mail_resumed(shard, now, io),
             Note::CommandsRead => brain.ledger_resumed(now, io),
             Note::Verified { connection, checked } => brain.verified(connection, checked, now, io),
+            Note::Ask(ask) => {
+                let answer = brain.ask(ask.question, now, io);
+                let links = ask::connections(&answer).into_iter().map(|id| io.link(id)).collect();
+                (ask.answer)(ShardAnswer { answer, links });
+            }
             Note::UsersChanged => brain.users_changed(),
             Note::Shutdown => {
                 brain.shutdown(now, io);
@@ -477,7 +483,7 @@ mod tests {
             letters
                 .map(|letter| match letter {
                     ToLedger::Commands { commands, .. } => commands.len(),
-                    ToLedger::AnswersRead | ToLedger::Stop => 0,
+                    ToLedger::Ask(_) | ToLedger::AnswersRead | ToLedger::Stop => 0,
                 })
                 .sum()
         }
@@ -509,7 +515,7 @@ mod tests {
         let letters = std::mem::take(&mut bench.body.host().to_ledger);
         let commands = letters.into_iter().flat_map(|letter| match letter {
             ToLedger::Commands { commands, .. } => commands,
-            ToLedger::AnswersRead | ToLedger::Stop => Vec::new(),
+            ToLedger::Ask(_) | ToLedger::AnswersRead | ToLedger::Stop => Vec::new(),
         });
         let id = bench.id;
         let causes: Vec<_> = commands

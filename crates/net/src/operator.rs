@@ -1,0 +1,118 @@
+//! The view of a running server that operators have: its figures, and questions to its threads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use auth::Guard;
+use base::ShardId;
+use broker::{Counters, Facts, Totals};
+use index::Subscriptions;
+use protocol::{Gauges, Instruments};
+use turn::{AskLedger, AskShard, Note, ShardAnswer, ToLedger};
+
+use crate::switchboard::Switchboard;
+
+/// A handle to a running server for threads that carry no messages.
+///
+/// Reading figures locks nothing that a message needs. Questions lie in the inboxes of their threads as other letters, and are
+/// answered at most a few in a turn.
+#[derive(Clone)]
+pub struct Operator(Arc<Parts>);
+
+pub(crate) struct Parts {
+    pub(crate) switchboard: Arc<Switchboard>,
+    pub(crate) index: Arc<Subscriptions>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) gauges: Arc<Gauges>,
+    pub(crate) instruments: Vec<Arc<dyn Instruments>>,
+    pub(crate) started: Instant,
+}
+
+impl Operator {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.0
+    }
+
+    /// Number of shards of the server.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.0.counters.len()
+    }
+
+    /// Asks a shard. `answer` runs on the thread of the shard and must not block. It is dropped if the shard has ended.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    pub fn ask_shard(
+        &self,
+        shard: usize,
+        question: broker::Question,
+        answer: impl FnOnce(ShardAnswer) + Send + 'static,
+    ) {
+        let shard = ShardId::new(shard).number();
+        let ask = AskShard { question, answer: Box::new(answer) };
+        self.0.switchboard.shards[shard].post(Note::Ask(Box::new(ask)).into());
+    }
+
+    /// Asks the ledger. `answer` runs on the thread of the ledger and must not block. It is dropped if the ledger has ended.
+    pub fn ask_ledger(
+        &self,
+        question: ledger::Question,
+        answer: impl FnOnce(ledger::OperatorAnswer) + Send + 'static,
+    ) {
+        let ask = AskLedger { question, answer: Box::new(answer) };
+        self.0.switchboard.ledger.post(ToLedger::Ask(Box::new(ask)));
+    }
+
+    /// Passes each figure of `$SYS/broker/` with its topic below that, but for rates and averages.
+    pub fn figures(&self, say: &mut dyn FnMut(&str, String)) {
+        let Parts { switchboard, index, counters, gauges, instruments, started, .. } = &*self.0;
+        let totals = Totals::of(counters.iter().map(|counters| &**counters));
+        let facts = Facts {
+            ledger: gauges,
+            instruments,
+            subscriptions: index.len(),
+            filters: index.filters(),
+            shapes: index.shapes(),
+            budget: switchboard.board.budget(),
+            uptime_secs: started.elapsed().as_secs(),
+        };
+        facts.figures(&totals, say);
+        instruments.iter().for_each(|instruments| instruments.read_totals(say));
+    }
+
+    /// Number of clients that are connected, of each shard.
+    #[must_use]
+    pub fn clients_by_shard(&self) -> Vec<u64> {
+        self.0.counters.iter().map(|counters| counters.clients_connected.value()).collect()
+    }
+
+    /// Number of connections of a listener, by its place among all.
+    #[must_use]
+    pub fn connections_of(&self, listener: u16) -> usize {
+        self.0.switchboard.board.connections_of(listener)
+    }
+
+    /// Users and rules of all listeners.
+    #[must_use]
+    pub fn guard(&self) -> &Guard {
+        &self.0.guard
+    }
+
+    /// Whether so much memory is in use that nothing new is admitted.
+    #[must_use]
+    pub fn is_memory_short(&self) -> bool {
+        self.0.switchboard.board.budget().is_tight()
+    }
+
+    /// The time since the start.
+    #[must_use]
+    pub fn uptime(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+}
