@@ -95,7 +95,11 @@ const RULES: &[Rule] = &[
     // It writes our configuration as text, and knows nothing else of it.
     pure("mosquitto", Layer::ControlPlane, &[], &["strsim"]),
     rule("client", Layer::ControlPlane, &["topic", "wire", "base", "session"]),
-    rule("admin", Layer::ControlPlane, &["topic", "wire", "ledger", "auth", "broker", "net", "config"]),
+    rule(
+        "admin",
+        Layer::ControlPlane,
+        &["topic", "wire", "base", "protocol", "ledger", "auth", "broker", "net", "config"],
+    ),
     rule("cluster", Layer::ControlPlane, &["topic", "wire", "ledger", "broker", "config"]),
     rule("cli", Layer::Binary, &["topic", "wire", "client"]),
     // It measures the ledger too, alone and on its journal, without a server around it.
@@ -151,6 +155,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("async-std", &[]),
     ("axum", &["admin"]),
     ("hyper", &["admin"]),
+    ("hyper-util", &["admin"]),
     ("async-nats", &["cluster"]),
     ("rustls", &["layers", "client", "admin", "bench", "pondhawk"]),
     ("quinn", &["client"]),

@@ -1,5 +1,6 @@
 //! Features for operators: limits, the log, `$SYS`, and an orderly end.
 
+mod admin;
 mod descriptors;
 mod limits;
 mod listeners;

@@ -119,9 +119,10 @@ pub(crate) fn abuse(house: &House, names: &[String], log: &mut Log) -> Result<()
 }
 
 /// Makes the commands that write the generated pages. The tests that compare the pages also write them.
-pub(crate) fn write_docs(house: &House) -> [Command; 3] {
+pub(crate) fn write_docs(house: &House) -> [Command; 4] {
     let tests = [
         ("pondhawk-config", "manual", "docs_"),
+        ("pondhawk-admin", "manual", "docs_"),
         ("pondhawk-mosquitto", "manual", "docs_"),
         ("pondhawk-tests", "operation", "scan::"),
     ];

@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use crate::address::ListenAddress;
 use crate::kind::{
-    Absent, Address, Choice, Count, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff, Origin,
-    OwnerIds, Path, Size, Switch, Target, Time, UrlPath, UserName, Words,
+    Absent, Address, Choice, Count, HostName, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff,
+    Origin, OwnerIds, Path, Size, Switch, Target, Time, UrlPath, UserName, Words,
 };
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
@@ -26,6 +26,7 @@ pub fn tables() -> Vec<Table> {
         Journal::describe(),
         Log::describe(),
         Sys::describe(),
+        Admin::describe(),
     ]
 }
 
@@ -592,6 +593,38 @@ keys! {
         interval: Option<Duration> {
             kind: OrOff<Time>, default: Some(Duration::from_secs(10)),
             bounds: Duration::from_secs(1)..=Duration::from_secs(86_400),
+        }
+    }
+}
+
+keys! {
+    /// The HTTP server for operators: health, metrics, and the API. One thread serves it, beside those that carry messages.
+    /// Without `address` there is no such server. docs/OPERATIONS.md shows its use.
+    pub struct Admin = "[admin]", given() {
+        /// The host and port of the server, such as `127.0.0.1:9883`. On a loopback address, a token is made at each start if no
+        /// token file is given, and written into `data_dir`. Another address needs `admin_token_file`, because other machines
+        /// reach it. The server does not encrypt: leave that to a proxy on the same machine.
+        address: Option<ListenAddress> { kind: OrOff<Address>, default: None }
+        /// The file with the tokens of people and programs that may look at everything, one on a line. A token has at least 16
+        /// characters. Lines that begin with `#` are comments.
+        viewer_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
+        /// The file with the tokens that may also publish, clear retained messages, and disconnect clients.
+        operator_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
+        /// The file with the tokens that may also end sessions and reload the configuration.
+        admin_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
+        /// The names under which browsers and programs reach the server, beside its address and `localhost`. A request for
+        /// another host is refused, because a foreign web page may have made it.
+        hosts: Vec<String> { kind: ListOf<HostName>, default: Vec::new() }
+        /// The most connections to the server at a time. Others are closed, and counted as
+        /// `pondhawk_admin_refused_total{reason="connections"}`.
+        connections: u32 { kind: Count<u32>, default: 64, bounds: 1..=10_000 }
+        /// The largest body of a request. A larger one is refused, and counted as `pondhawk_admin_refused_total{reason="body"}`.
+        body_bytes: u32 { kind: Size<u32>, default: MIB, bounds: KIB..=PACKET_BYTES_MAX }
+        /// The time that a client has for each request, and for each response. Then its connection is closed, and counted as
+        /// `pondhawk_admin_refused_total{reason="slow"}`.
+        request_timeout: Duration {
+            kind: Time, default: Duration::from_secs(10),
+            bounds: Duration::from_millis(100)..=Duration::from_secs(3_600),
         }
     }
 }

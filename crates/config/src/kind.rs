@@ -425,6 +425,36 @@ impl Kind for UrlPath {
     }
 }
 
+/// The name of a host, as a request of HTTP has it, without a port.
+pub(crate) struct HostName;
+
+impl Kind for HostName {
+    type Value = String;
+    type Bound = ();
+
+    fn word() -> String {
+        "host name".to_owned()
+    }
+
+    fn expected() -> String {
+        "the name of a host without a port, such as \"pond.example\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<String, String> {
+        let text = value.as_str().ok_or_else(|| not_a(value))?;
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+        let has_port = !text.ends_with(']') && text.contains(':');
+        if text.is_empty() || has_port || !text.bytes().all(is_part) {
+            return Err("is no name of a host".to_owned());
+        }
+        Ok(text.to_ascii_lowercase())
+    }
+
+    fn show(value: &String) -> String {
+        unit::quoted(value)
+    }
+}
+
 /// The name of a network interface, such as `eth0`.
 pub(crate) struct Interface;
 

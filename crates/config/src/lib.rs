@@ -39,8 +39,8 @@ mod unit;
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
 pub use environment::{Environment, Origin};
 pub use keys::{
-    Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log,
-    LogFormat, LogLevel, LogTarget, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys,
+    Admin, Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener,
+    Log, LogFormat, LogLevel, LogTarget, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys,
     TlsVersion, tables,
 };
 pub use load::{Config, Flags, LoadError, Source};

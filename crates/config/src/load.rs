@@ -11,7 +11,7 @@ use toml::de::DeTable;
 use crate::address::ListenAddress;
 use crate::environment::{Environment, Origin};
 use crate::keys::{
-    Auth, Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys,
+    Admin, Auth, Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys,
 };
 use crate::listeners;
 use crate::machine::Machine;
@@ -49,6 +49,8 @@ pub struct Config {
     pub log: Log,
     /// Settings for the broker's counters under `$SYS`.
     pub sys: Sys,
+    /// Settings for the HTTP server for operators.
+    pub admin: Admin,
 }
 
 /// A configuration file: its name for messages, and its text.
@@ -206,6 +208,7 @@ impl Config {
             ("[journal]", self.journal.lines()),
             ("[log]", self.log.lines()),
             ("[sys]", self.sys.lines()),
+            ("[admin]", self.admin.lines()),
         ];
         let first = [("", global.lines()), ("[auth]", self.auth.lines())];
         let tables = first.into_iter().chain(listeners).chain(rest);
@@ -252,6 +255,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         journal: top.table("journal", |journal| read_journal(journal, packet_bytes)),
         log: top.table("log", Log::read),
         sys: top.table("sys", Sys::read),
+        admin: top.table("admin", read_admin),
     };
     config.log.level = config.log.level.more_by(flags.verbose);
     top.refuse_unknown();
@@ -281,6 +285,25 @@ fn read_journal(journal: &mut Reader<'_, '_>, packet_bytes: u32) -> Journal {
             format!("packet_bytes of [limits], {packet_bytes}, is more than a quarter of segment_bytes_min");
         let span = journal.span_of("segment_bytes_min");
         journal.note(Problem::at(span, title).advice("leave segment_bytes_min out: then it is large enough"));
+    }
+    read
+}
+
+/// Reads the `[admin]` table. An address that other machines reach needs tokens that its operator has chosen.
+fn read_admin(admin: &mut Reader<'_, '_>) -> Admin {
+    let read = Admin::read(admin);
+    let Some(address) = &read.address else { return read };
+    let problem = |title: &str| Problem::at(admin.span_of("address"), title.to_owned());
+    let found = if !address.is_inet() || address.is_quic() {
+        Some(problem("address of [admin] is no host and port of TCP").advice("use \"127.0.0.1:9883\""))
+    } else if !address.is_loopback() && read.admin_token_file.is_none() {
+        let advice = "add admin_token_file, or use \"127.0.0.1:9883\"";
+        Some(problem("other machines reach the address of [admin], and there is no token").advice(advice))
+    } else {
+        None
+    };
+    if let Some(found) = found {
+        admin.note(found);
     }
     read
 }

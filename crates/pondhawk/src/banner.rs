@@ -25,6 +25,12 @@ pub(crate) fn text(config: &Config, bound: &[String]) -> String {
     text
 }
 
+/// The addresses of all listeners, each with its transports and protocols in a few words.
+pub(crate) fn transports(config: &Config, bound: &[String]) -> Vec<(String, String)> {
+    let pairs = config.listeners.iter().zip(bound);
+    pairs.map(|(listener, address)| (address.clone(), kind(listener, address))).collect()
+}
+
 /// The transports and protocols of a listener, in a few words.
 fn kind(listener: &Listener, address: &str) -> String {
     let is_unix = address.starts_with("unix");

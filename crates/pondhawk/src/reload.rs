@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use config::{Config, Flags, Machine};
 
@@ -17,13 +18,21 @@ pub(crate) struct Reload {
     flags: Flags,
     machine: Machine,
     current: Config,
+    /// The same as text, for operators.
+    in_force: Arc<Mutex<String>>,
 }
 
 impl Reload {
     /// Keeps the place of a configuration that was loaded with these flags. A pipe has nothing to read again.
     pub(crate) fn new(path: Option<PathBuf>, flags: Flags, machine: Machine, current: Config) -> Self {
         let path = path.filter(|path| path.is_file());
-        Self { path, flags, machine, current }
+        let in_force = Arc::new(Mutex::new(current.to_toml()));
+        Self { path, flags, machine, current, in_force }
+    }
+
+    /// The configuration in force as a file, kept up to date. It names files with secrets, and has none itself.
+    pub(crate) fn in_force(&self) -> Arc<Mutex<String>> {
+        Arc::clone(&self.in_force)
     }
 
     /// Reads the file again, and opens the files of the log again in any case.
@@ -60,6 +69,7 @@ impl Reload {
         }
         let format = self.current.log.format;
         self.current.log = config::Log { format, ..new.log };
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = self.current.to_toml();
     }
 }
 

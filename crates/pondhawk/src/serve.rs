@@ -25,6 +25,7 @@ use signal_hook::iterator::Signals;
 use wire::{Qos, Version};
 
 use crate::access::AccessFiles;
+use crate::admin::{MainThread, Prepared};
 use crate::certificates::{self, Certificates, Files};
 use crate::file::Loaded;
 use crate::logging::Logging;
@@ -58,6 +59,7 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
         .iter()
         .map(|listener| listen(listener, entry(listener, &access), &mut passed))
         .collect::<io::Result<Vec<_>>>()?;
+    let admin = Prepared::open(config)?;
     let pairs = config.listeners.iter().zip(&listeners);
     let bound =
         pairs.map(|(listener, listening)| bound(listener, listening)).collect::<io::Result<Vec<String>>>()?;
@@ -77,10 +79,18 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
     options.instruments.extend(access.instruments());
     let server = Server::start(listeners, &options, store, &ended)?;
     eprint!("{}", banner::text(config, &bound));
+    let main_thread = Box::new(MainThread { in_force: reload.in_force(), events: ended.clone() });
+    let admin = admin
+        .map(|admin| admin.start(config, &banner::transports(config, &bound), server.operator(), main_thread))
+        .transpose()?;
+    admin.iter().flat_map(|(_, lines)| lines).for_each(|line| eprintln!("{line}"));
     tell_remarks(loaded);
     process::notify_ready();
     forward(signals, ended);
-    match wait(&events, &mut certificates, (&mut access, &server), || reload.run(&log)) {
+    let event = wait(&events, &mut certificates, (&mut access, &server), || reload.run(&log));
+    // Before the threads that it asks.
+    drop(admin);
+    match event {
         Some(Ended { thread }) if thread == SIGNAL => {
             tracing::info!("stopping");
             process::notify_stopping();
@@ -134,7 +144,7 @@ fn tell_remarks(loaded: &Loaded) {
 /// Name of the event that reports a signal to stop.
 const SIGNAL: &str = "signal";
 /// Name of the event that reports SIGHUP.
-const HANG_UP: &str = "hang-up";
+pub(crate) const HANG_UP: &str = "hang-up";
 
 /// Waits for an event that ends the broker. Meanwhile the configuration, certificates, users and rules are read again.
 fn wait(

@@ -1,0 +1,95 @@
+//! Responses of the admin server.
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+
+/// A response before it is written.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    content_type: &'static str,
+    body: Bytes,
+    /// The connection ends behind it.
+    pub(crate) closes: bool,
+}
+
+/// A request that cannot be served, for a reason that its sender is told.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) String);
+
+impl Failure {
+    pub(crate) fn bad(text: impl Into<String>) -> Self {
+        Self(StatusCode::BAD_REQUEST, text.into())
+    }
+
+    pub(crate) fn not_found(text: impl Into<String>) -> Self {
+        Self(StatusCode::NOT_FOUND, text.into())
+    }
+
+    pub(crate) fn unavailable(text: impl Into<String>) -> Self {
+        Self(StatusCode::SERVICE_UNAVAILABLE, text.into())
+    }
+}
+
+impl From<Failure> for Answer {
+    fn from(Failure(status, text): Failure) -> Self {
+        let error = json!({ "error": { "status": status.as_u16(), "message": text } });
+        Self { status, ..Self::json(&error) }
+    }
+}
+
+impl Answer {
+    pub(crate) fn json(value: &Value) -> Self {
+        let mut body = value.to_string();
+        body.push('\n');
+        Self::of("application/json", body)
+    }
+
+    pub(crate) fn text(body: impl Into<Bytes>) -> Self {
+        Self::of("text/plain; charset=utf-8", body)
+    }
+
+    pub(crate) fn of(content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        Self { status: StatusCode::OK, content_type, body: body.into(), closes: false }
+    }
+
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
+    pub(crate) fn closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+
+    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(self.body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        for (name, value) in SECURITY {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"pondhawk\""));
+        }
+        if self.closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// Headers of each response: no page of others frames it, guesses its type, or keeps it.
+const SECURITY: [(HeaderName, &str); 5] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+];

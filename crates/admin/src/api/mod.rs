@@ -1,0 +1,63 @@
+//! The code behind each route.
+
+mod clients;
+mod payload;
+mod retained;
+mod status;
+
+use serde_json::json;
+
+use crate::answer::{Answer, Failure};
+use crate::routes::{self, Action};
+use crate::server::{Asked, Shared};
+
+/// Items of an answer if the request does not say how many.
+const LIMIT: usize = 100;
+/// Maximum number of items that a request may ask for.
+const LIMIT_MAX: usize = 1_000;
+/// Maximum number of questions to the threads of the broker for one request: an answer with few items has a cursor.
+const QUESTIONS_MAX: usize = 64;
+
+/// Carries out a request that has the right to its route.
+pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    match asked.route.action {
+        Action::Healthy => Ok(Answer::text("ok\n")),
+        Action::Ready => Ok(status::ready(shared).await),
+        Action::Metrics => Ok(status::metrics(shared)),
+        Action::OpenApi => Ok(Answer::json(&routes::open_api(shared.version))),
+        Action::Status => Ok(status::status(asked, shared).await),
+        Action::Counters => Ok(status::counters(shared)),
+        Action::Clients => clients::list(asked, shared).await,
+        Action::Client => clients::one(asked, shared).await,
+        Action::Subscriptions => clients::subscriptions(asked, shared).await,
+        Action::Disconnect => clients::disconnect(asked, shared).await,
+        Action::EndSession => clients::end_session(asked, shared).await,
+        Action::Retained => retained::list(asked, shared).await,
+        Action::RetainedMessage => retained::one(asked, shared).await,
+        Action::ClearRetained => retained::clear(asked, shared).await,
+        Action::Publish => retained::publish(asked, shared).await,
+        Action::Listeners => Ok(status::listeners(shared)),
+        Action::Configuration => Ok(Answer::json(&json!({ "toml": shared.control.configuration() }))),
+        Action::Reload => {
+            shared.control.reload();
+            Ok(Answer::json(&json!({ "reload": "begun", "outcome": "see the log" })))
+        }
+    }
+}
+
+/// The number of items that a request asks for.
+fn limit(asked: &Asked) -> Result<usize, Failure> {
+    let Some(text) = asked.parameter("limit") else { return Ok(LIMIT) };
+    let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| Failure::bad(format!("limit is a number from 1 to {LIMIT_MAX}")))
+}
+
+/// A parameter that is `true` or `false`.
+fn switch(asked: &Asked, name: &str) -> Result<Option<bool>, Failure> {
+    match asked.parameter(name) {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(_) => Err(Failure::bad(format!("{name} is true or false"))),
+    }
+}

@@ -1,0 +1,97 @@
+//! Health, readiness, figures and listeners.
+
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::asking;
+use crate::metrics::{self, Figures, Labelled};
+use crate::server::{Asked, Shared};
+use crate::tokens::Role;
+
+/// The type of the text format of Prometheus.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Names what is missing for clients to be served. Empty if nothing is.
+async fn missing(shared: &Shared) -> Vec<String> {
+    let mut missing = Vec::new();
+    for shard in 0..shared.operator.shards() {
+        let question = broker::Question::Clients { from_slot: u32::MAX };
+        if let Err(failure) = asking::shard(&shared.operator, shard, question).await {
+            missing.push(failure.1);
+        }
+    }
+    if let Err(failure) = asking::ledger(&shared.operator, ledger::Question::Ping).await {
+        missing.push(failure.1);
+    }
+    if shared.operator.is_memory_short() {
+        missing.push("memory is short: nothing new is admitted (limits.memory_budget_bytes)".to_owned());
+    }
+    let figures = figures(shared);
+    let is_set = |topic| figures.number(topic).is_some_and(|number| number > 0.0);
+    for (topic, text) in [
+        ("journal/failed", "the journal has failed: nothing is stored any more, see the log"),
+        ("journal/no_space", "the journal has no space: messages that must be stored are refused"),
+    ] {
+        if is_set(topic) {
+            missing.push(text.to_owned());
+        }
+    }
+    missing
+}
+
+pub(crate) async fn ready(shared: &Shared) -> Answer {
+    let missing = missing(shared).await;
+    let status = if missing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Answer::json(&json!({ "ready": missing.is_empty(), "missing": missing })).with_status(status)
+}
+
+pub(crate) async fn status(asked: &Asked, shared: &Shared) -> Answer {
+    let missing = missing(shared).await;
+    Answer::json(&json!({
+        "version": shared.version,
+        "uptime_seconds": shared.operator.uptime().as_secs(),
+        "ready": missing.is_empty(),
+        "missing": missing,
+        "role": asked.role.map(Role::word),
+        "shards": shared.operator.shards(),
+    }))
+}
+
+/// All figures that are totals or levels.
+fn figures(shared: &Shared) -> Figures {
+    let mut figures = Figures::default();
+    shared.operator.figures(&mut |topic, value| figures.add(topic, value));
+    shared.counters.read(&mut |topic, value| figures.add(topic, value));
+    figures.add("uptime", shared.operator.uptime().as_secs().to_string());
+    figures
+}
+
+pub(crate) fn metrics(shared: &Shared) -> Answer {
+    let one = Labelled { value: shared.version.to_owned(), figure: 1.0 };
+    let shards = shared.operator.clients_by_shard().into_iter().enumerate();
+    let shards = shards.map(|(shard, clients)| Labelled { value: shard.to_string(), figure: clients as f64 });
+    let listeners = (0..).zip(&shared.listeners).map(|(place, (address, _))| Labelled {
+        value: address.clone(),
+        figure: shared.operator.connections_of(place) as f64,
+    });
+    let families = [vec![one], shards.collect(), listeners.collect()];
+    Answer::of(EXPOSITION, metrics::exposition(&figures(shared), &families))
+}
+
+pub(crate) fn counters(shared: &Shared) -> Answer {
+    Answer::json(&json!(figures(shared).numbers()))
+}
+
+pub(crate) fn listeners(shared: &Shared) -> Answer {
+    let describe = |(place, (address, transport)): (u16, &(String, String))| {
+        json!({
+            "listener": place,
+            "address": address,
+            "transport": transport,
+            "connections": shared.operator.connections_of(place),
+        })
+    };
+    let listeners: Vec<Value> = (0..).zip(&shared.listeners).map(describe).collect();
+    Answer::json(&json!({ "listeners": listeners }))
+}

@@ -1,0 +1,107 @@
+//! Checks before a request is served: the host that it is for, the page that it is from, its token.
+
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
+
+/// The names under which the server may be addressed, in small letters, without ports.
+#[derive(Debug)]
+pub(crate) struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// The names of this machine, the address of the server, and those of the configuration.
+    pub(crate) fn new(address: std::net::IpAddr, configured: &[String]) -> Self {
+        let literal = match address {
+            std::net::IpAddr::V4(address) => address.to_string(),
+            std::net::IpAddr::V6(address) => format!("[{address}]"),
+        };
+        let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
+        Self(own.into_iter().chain([literal]).chain(configured.iter().cloned()).collect())
+    }
+
+    /// Whether a request is for this server, and not from the page of another one.
+    ///
+    /// A page of a stranger whose name was changed to lead here sends its own name as the host (DNS rebinding). A script of a
+    /// foreign page sends its origin.
+    pub(crate) fn admits(&self, headers: &HeaderMap) -> bool {
+        let host = single(headers, &HOST);
+        let is_for_us = host.is_some_and(|host| self.knows(host));
+        let origin_is_ours = match (headers.contains_key(ORIGIN), single(headers, &ORIGIN)) {
+            (false, _) => true,
+            (true, Some(origin)) => {
+                let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+                place.is_some_and(|place| self.knows(place))
+            }
+            (true, None) => false,
+        };
+        is_for_us && origin_is_ours
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+                name
+            }
+            _ => &host,
+        };
+        self.0.iter().any(|known| known == name)
+    }
+}
+
+/// The value of a header that is there once, as text.
+fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut all = headers.get_all(name).iter();
+    let first = all.next()?.to_str().ok()?;
+    all.next().is_none().then_some(first)
+}
+
+/// The token of a request.
+pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = single(headers, &AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name.clone(), HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_request_for_another_host_or_from_a_foreign_page_is_not_admitted() {
+        let hosts = Hosts::new([192, 0, 2, 1].into(), &["pond.example".to_owned()]);
+        for host in ["localhost", "127.0.0.1:9883", "[::1]:9883", "[::1]", "192.0.2.1:80", "Pond.Example:443"]
+        {
+            assert!(hosts.admits(&headers(&[(HOST, host)])), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example", "", "127.0.0.1.nip.io:9883", "localhost:x"] {
+            assert!(!hosts.admits(&headers(&[(HOST, host)])), "{host}");
+        }
+        assert!(!hosts.admits(&headers(&[])));
+        assert!(!hosts.admits(&headers(&[(HOST, "localhost"), (HOST, "evil.example")])));
+        let from = |origin| hosts.admits(&headers(&[(HOST, "localhost:9883"), (ORIGIN, origin)]));
+        assert!(from("http://localhost:9883") && from("https://pond.example"));
+        assert!(!from("http://evil.example") && !from("null") && !from("localhost"));
+    }
+
+    #[test]
+    fn a_token_is_in_one_header() {
+        let of = |values: &[&'static str]| {
+            let pairs: Vec<_> = values.iter().map(|value| (AUTHORIZATION, *value)).collect();
+            token(&headers(&pairs)).map(str::to_owned)
+        };
+        assert_eq!(of(&["Bearer abc"]).as_deref(), Some("abc"));
+        assert_eq!(of(&["bearer abc "]).as_deref(), Some("abc"));
+        assert_eq!(of(&["Basic abc"]), None);
+        assert_eq!(of(&["Bearer abc", "Bearer def"]), None);
+        assert_eq!(of(&[]), None);
+    }
+}

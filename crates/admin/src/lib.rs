@@ -1,0 +1,22 @@
+//! Operation of a running broker: health, metrics and an HTTP API.
+//!
+//! One thread serves all requests. It carries no messages, and it shares no lock with those that do. A request that needs
+//! the state of a shard or of the ledger asks with a letter to its inbox ([`net::Operator`]), for a bounded piece at a time.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod api;
+mod asking;
+mod counters;
+mod gate;
+pub mod metrics;
+mod routes;
+mod server;
+mod slow;
+mod tokens;
+mod uri;
+
+pub use routes::{Parameter, ROUTES, Route};
+pub use server::{Control, Running, Settings, start};
+pub use tokens::{Role, Tokens, generate, own};

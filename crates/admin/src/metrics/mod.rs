@@ -1,0 +1,315 @@
+//! Metrics: one table, written in the text format of Prometheus and as a page of the manual.
+
+mod table;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+pub use table::{METRICS, WITHOUT_METRIC};
+
+/// Prefix of all names.
+const PREFIX: &str = "pondhawk_";
+
+/// A metric: a figure, or several that a label tells apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Name, without the prefix `pondhawk_`.
+    pub name: &'static str,
+    /// Whether the figures only grow.
+    pub kind: Kind,
+    /// Unit of the figures.
+    pub unit: Unit,
+    /// Name of the label.
+    pub label: Option<&'static str>,
+    /// The figures, each with its value of the label.
+    pub samples: &'static [Sample],
+    /// Meaning, as a sentence.
+    pub help: &'static str,
+}
+
+/// A figure of a metric.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Value of the label. Empty without a label.
+    pub value: &'static str,
+    /// Topic of the figure below `$SYS/broker/`.
+    pub topic: &'static str,
+}
+
+/// The kind of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The figures grow until the broker ends.
+    Counter,
+    /// The figures grow and shrink.
+    Gauge,
+}
+
+/// The unit of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things.
+    Items,
+    /// A number of bytes.
+    Bytes,
+    /// A time in seconds.
+    Seconds,
+    /// Microseconds under `$SYS`, and seconds in the metric.
+    Microseconds,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+impl Unit {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Items => "number",
+            Self::Bytes => "bytes",
+            Self::Seconds | Self::Microseconds => "seconds",
+        }
+    }
+}
+
+/// All figures at one time, by their topics below `$SYS/broker/`.
+#[derive(Debug, Default)]
+pub struct Figures(HashMap<String, String>);
+
+impl Figures {
+    /// Adds the figure of a topic.
+    pub fn add(&mut self, topic: &str, value: String) {
+        self.0.insert(topic.to_owned(), value);
+    }
+
+    /// The number of a topic. `None` for a text, and for a topic that is not there.
+    #[must_use]
+    pub fn number(&self, topic: &str) -> Option<f64> {
+        self.0.get(topic)?.parse().ok()
+    }
+
+    /// All figures that are numbers, in the order of their topics.
+    #[must_use]
+    pub fn numbers(&self) -> BTreeMap<&str, f64> {
+        self.0.iter().filter_map(|(topic, value)| Some((&**topic, value.parse().ok()?))).collect()
+    }
+}
+
+/// A figure whose label is known while the broker runs only, such as the address of a listener.
+#[derive(Debug, Clone)]
+pub struct Labelled {
+    /// Value of the label.
+    pub value: String,
+    /// The figure at this value.
+    pub figure: f64,
+}
+
+/// A gauge with a label whose values are known while the broker runs only.
+#[derive(Debug)]
+pub struct Family {
+    /// Name, without the prefix.
+    pub name: &'static str,
+    /// Name of the label.
+    pub label: &'static str,
+    /// Meaning, as a sentence.
+    pub help: &'static str,
+}
+
+/// Gauges with such labels.
+pub const FAMILIES: [Family; 3] = [
+    Family { name: "build_info", label: "version", help: "Always 1, with the version of the broker." },
+    Family { name: "shard_clients", label: "shard", help: "Clients that are connected, by shard." },
+    Family {
+        name: "listener_connections",
+        label: "listener",
+        help: "Connections at a time, by the address of their listener.",
+    },
+];
+
+/// Writes all metrics in the text format of Prometheus, version 0.0.4. Figures that are not there are left out.
+#[must_use]
+pub fn exposition(figures: &Figures, families: &[Vec<Labelled>; FAMILIES.len()]) -> String {
+    let mut text = String::with_capacity(16 * 1024);
+    for metric in METRICS {
+        let found: Vec<_> = metric
+            .samples
+            .iter()
+            .filter_map(|sample| Some((sample.value, figures.number(sample.topic)?)))
+            .collect();
+        if found.is_empty() {
+            continue;
+        }
+        head(&mut text, metric.name, metric.kind, metric.help);
+        for (value, figure) in found {
+            let figure = if metric.unit == Unit::Microseconds { figure / 1e6 } else { figure };
+            sample(&mut text, metric.name, metric.label.map(|label| (label, value)), figure);
+        }
+    }
+    for (family, samples) in FAMILIES.iter().zip(families) {
+        if samples.is_empty() {
+            continue;
+        }
+        head(&mut text, family.name, Kind::Gauge, family.help);
+        for Labelled { value, figure } in samples {
+            sample(&mut text, family.name, Some((family.label, value)), *figure);
+        }
+    }
+    text
+}
+
+fn head(text: &mut String, name: &str, kind: Kind, help: &str) {
+    let _ = writeln!(text, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {}", kind.word());
+}
+
+fn sample(text: &mut String, name: &str, label: Option<(&str, &str)>, figure: f64) {
+    let _ = match label {
+        Some((label, value)) => {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            writeln!(text, "{PREFIX}{name}{{{label}=\"{value}\"}} {figure}")
+        }
+        None => writeln!(text, "{PREFIX}{name} {figure}"),
+    };
+}
+
+/// Returns the text of `docs/METRICS.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut page = String::from(INTRODUCTION);
+    for metric in METRICS {
+        let _ = writeln!(
+            page,
+            "\n## `{PREFIX}{}`\n\n{} {}, {}.\n",
+            metric.name,
+            metric.help,
+            if metric.kind == Kind::Counter { "Counter" } else { "Gauge" },
+            metric.unit.word(),
+        );
+        match metric.label {
+            None => {
+                let _ = writeln!(page, "`$SYS/broker/{}`", metric.samples[0].topic);
+            }
+            Some(label) => {
+                let _ = writeln!(page, "| `{label}` | topic | meaning |\n|---|---|---|");
+                for sample in metric.samples {
+                    let _ = writeln!(
+                        page,
+                        "| `{}` | `$SYS/broker/{}` | {} |",
+                        sample.value,
+                        sample.topic,
+                        meaning(sample.topic)
+                    );
+                }
+            }
+        }
+    }
+    page.push_str(
+        "\n## Figures with labels of the running broker\n\n| metric | label | meaning |\n|---|---|---|\n",
+    );
+    for Family { name, label, help } in FAMILIES {
+        let _ = writeln!(page, "| `{PREFIX}{name}` | `{label}` | {help} |");
+    }
+    page
+}
+
+/// The meaning of a topic, as the counter of the broker or of its ledger documents it.
+fn meaning(topic: &str) -> String {
+    let mut all = broker::Totals::DESCRIBED.iter().chain(protocol::Gauges::DESCRIBED);
+    let text = all.find(|(known, _)| *known == topic).map_or("", |(_, text)| text);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.trim_start_matches("Of those: ").replace('|', "\\|")
+}
+
+const INTRODUCTION: &str = "\
+# Metrics
+
+<!-- Generated from crates/admin/src/metrics/table.rs by `cargo xtask docs`. -->
+
+`GET /metrics` of the [admin server](OPERATIONS.md) has all metrics below, in the text format of Prometheus. Most are also
+retained messages under `$SYS/broker/`. Each counter begins at 0 when the broker starts.
+
+```yaml
+# prometheus.yml
+scrape_configs:
+  - job_name: pondhawk
+    authorization:
+      credentials_file: /etc/prometheus/pondhawk-token
+    static_configs:
+      - targets: [\"127.0.0.1:9883\"]
+```
+";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use base::Purpose;
+
+    use super::*;
+
+    fn topics() -> Vec<&'static str> {
+        METRICS.iter().flat_map(|metric| metric.samples).map(|sample| sample.topic).collect()
+    }
+
+    #[test]
+    fn every_figure_of_the_broker_is_in_the_table_once() {
+        let in_table: HashSet<&str> = topics().into_iter().collect();
+        assert_eq!(in_table.len(), topics().len(), "no topic is there twice");
+        let counted = broker::Totals::DESCRIBED.iter().chain(protocol::Gauges::DESCRIBED);
+        let memory: Vec<String> =
+            Purpose::ALL.iter().map(|purpose| format!("memory/{}", purpose.topic())).collect();
+        for topic in counted.map(|(topic, _)| *topic).chain(memory.iter().map(String::as_str)) {
+            assert!(in_table.contains(topic), "{topic} has no metric");
+        }
+        for topic in WITHOUT_METRIC {
+            assert!(!in_table.contains(topic), "{topic} has a metric");
+        }
+    }
+
+    #[test]
+    fn names_say_kind_and_unit() {
+        let mut names = HashSet::new();
+        for metric in METRICS {
+            let name = metric.name;
+            assert!(names.insert(name), "{name} is there twice");
+            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+            let base = name.trim_end_matches("_total");
+            let unit = match metric.unit {
+                Unit::Items => !base.ends_with("_bytes") && !base.ends_with("_seconds"),
+                Unit::Bytes => base.ends_with("_bytes"),
+                Unit::Seconds | Unit::Microseconds => base.ends_with("_seconds"),
+            };
+            assert!(unit, "{name} does not end with its unit");
+            assert!(metric.help.ends_with('.'), "{name}");
+            assert_eq!(
+                metric.label.is_none(),
+                metric.samples.len() == 1 && metric.samples[0].value.is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn figures_are_written_with_their_labels() {
+        let mut figures = Figures::default();
+        figures.add("clients/connected", "3".to_owned());
+        figures.add("dropped/slow", "7".to_owned());
+        figures.add("journal/commit_us/sum", "1500000".to_owned());
+        figures.add("journal/durability", "fsync".to_owned());
+        let listener = Labelled { value: "a\"b".to_owned(), figure: 2.0 };
+        let text = exposition(&figures, &[Vec::new(), Vec::new(), vec![listener]]);
+        for line in [
+            "pondhawk_clients_connected 3",
+            "# TYPE pondhawk_messages_dropped_total counter",
+            "pondhawk_messages_dropped_total{reason=\"slow\"} 7",
+            "pondhawk_journal_commit_seconds_total 1.5",
+            "pondhawk_listener_connections{listener=\"a\\\"b\"} 2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+        }
+        assert_eq!(text.matches("# TYPE").count(), 4);
+    }
+}

@@ -1,0 +1,340 @@
+//! The table of all routes: parser, rights, and the OpenAPI document follow from it.
+
+use serde_json::{Map, Value, json};
+
+use crate::tokens::Role;
+use crate::uri;
+
+/// A route of the server.
+#[derive(Debug)]
+pub struct Route {
+    /// Method of HTTP, in capital letters.
+    pub method: &'static str,
+    /// Path, with parameters in braces.
+    pub path: &'static str,
+    /// The role that a request needs. `None`: no token.
+    pub role: Option<Role>,
+    /// Purpose, as a sentence without its full stop.
+    pub summary: &'static str,
+    /// Parameters of the query.
+    pub query: &'static [Parameter],
+    /// Fields of the body, which is JSON.
+    pub body: &'static [Parameter],
+    pub(crate) action: Action,
+}
+
+/// A parameter of a query, or a field of a body.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Name of the parameter.
+    pub name: &'static str,
+    /// Type, as JSON Schema calls it.
+    pub kind: &'static str,
+    /// Whether a request must have it.
+    pub is_required: bool,
+    /// Meaning, as a sentence without its full stop.
+    pub text: &'static str,
+}
+
+/// The code behind a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Healthy,
+    Ready,
+    Metrics,
+    OpenApi,
+    Status,
+    Counters,
+    Clients,
+    Client,
+    Disconnect,
+    EndSession,
+    Subscriptions,
+    Retained,
+    RetainedMessage,
+    ClearRetained,
+    Publish,
+    Listeners,
+    Configuration,
+    Reload,
+}
+
+const fn required(name: &'static str, kind: &'static str, text: &'static str) -> Parameter {
+    Parameter { name, kind, is_required: true, text }
+}
+
+const fn optional(name: &'static str, kind: &'static str, text: &'static str) -> Parameter {
+    Parameter { name, kind, is_required: false, text }
+}
+
+const LIMIT: Parameter =
+    optional("limit", "integer", "The most items of the answer, from 1 to 1000. Default: 100");
+const CURSOR: Parameter =
+    optional("cursor", "string", "The `cursor` of the answer before, to go on behind it");
+
+const fn get(
+    path: &'static str,
+    action: Action,
+    query: &'static [Parameter],
+    summary: &'static str,
+) -> Route {
+    Route { method: "GET", path, role: Some(Role::Viewer), summary, query, body: &[], action }
+}
+
+const fn change(
+    (method, path): (&'static str, &'static str),
+    role: Role,
+    action: Action,
+    (query, body): (&'static [Parameter], &'static [Parameter]),
+    summary: &'static str,
+) -> Route {
+    Route { method, path, role: Some(role), summary, query, body, action }
+}
+
+/// All routes, in the order of the manual.
+pub const ROUTES: &[Route] = &[
+    Route { role: None, ..get("/healthz", Action::Healthy, &[], "Whether the process answers") },
+    Route {
+        role: None,
+        ..get("/readyz", Action::Ready, &[], "Whether clients are served, and what is missing")
+    },
+    get("/metrics", Action::Metrics, &[], "All metrics, in the text format of Prometheus"),
+    get("/api/v1/openapi.json", Action::OpenApi, &[], "This API as an OpenAPI document"),
+    get(
+        "/api/v1/status",
+        Action::Status,
+        &[],
+        "Version, time since the start, readiness, and the role of the token",
+    ),
+    get("/api/v1/counters", Action::Counters, &[], "All figures by their topics below $SYS/broker/"),
+    get(
+        "/api/v1/clients",
+        Action::Clients,
+        &[
+            LIMIT,
+            CURSOR,
+            optional("connected", "boolean", "Only clients that are connected, or only those that are not"),
+            optional("match", "string", "Only clients whose identifier, user or address has this text in it"),
+        ],
+        "Clients, connected ones first",
+    ),
+    get("/api/v1/clients/{client_id}", Action::Client, &[], "One client, with its session"),
+    get(
+        "/api/v1/clients/{client_id}/subscriptions",
+        Action::Subscriptions,
+        &[CURSOR],
+        "Subscriptions of a client, at most 256 in an answer",
+    ),
+    change(
+        ("DELETE", "/api/v1/clients/{client_id}/connection"),
+        Role::Operator,
+        Action::Disconnect,
+        (&[], &[]),
+        "Disconnect a client. Its session stays if it lasts, and its will is published",
+    ),
+    change(
+        ("DELETE", "/api/v1/clients/{client_id}"),
+        Role::Admin,
+        Action::EndSession,
+        (&[], &[]),
+        "Disconnect a client, and end its session with subscriptions and queue",
+    ),
+    get(
+        "/api/v1/retained",
+        Action::Retained,
+        &[optional("filter", "string", "Topic filter. Default: #"), LIMIT, CURSOR],
+        "Retained messages that match a filter, with the beginnings of their payloads",
+    ),
+    get(
+        "/api/v1/retained/{topic}",
+        Action::RetainedMessage,
+        &[],
+        "One retained message, with its whole payload",
+    ),
+    change(
+        ("DELETE", "/api/v1/retained/{topic}"),
+        Role::Operator,
+        Action::ClearRetained,
+        (&[], &[]),
+        "Clear the retained message of a topic. Subscribers get a message without payload",
+    ),
+    change(
+        ("POST", "/api/v1/publish"),
+        Role::Operator,
+        Action::Publish,
+        (
+            &[],
+            &[
+                required("topic", "string", "Topic name"),
+                required("payload", "string", "Payload"),
+                optional("encoding", "string", "`utf-8` or `base64`. Default: utf-8"),
+                optional("qos", "integer", "0, 1 or 2. Default: 0"),
+                optional("retain", "boolean", "Whether the message is retained. Default: false"),
+            ],
+        ),
+        "Publish a message of the broker itself",
+    ),
+    get("/api/v1/listeners", Action::Listeners, &[], "Listeners, with their connections"),
+    get("/api/v1/configuration", Action::Configuration, &[], "The configuration in force, without secrets"),
+    change(
+        ("POST", "/api/v1/reload"),
+        Role::Admin,
+        Action::Reload,
+        (&[], &[]),
+        "Read the configuration, certificates, users and rules again, as SIGHUP does",
+    ),
+];
+
+/// The route of a request.
+#[derive(Debug)]
+pub(crate) enum Match {
+    /// The route, and the values of the parameters in its path.
+    Found(&'static Route, Vec<String>),
+    /// The path is there for other methods.
+    OtherMethod,
+    /// There is no such path.
+    Unknown,
+}
+
+/// Finds the route of a request.
+pub(crate) fn find(method: &str, path: &str) -> Match {
+    let mut is_known = false;
+    for route in ROUTES {
+        if let Some(values) = fit(route.path, path) {
+            // A client that may only ask whether something is there gets the same head.
+            if route.method == method || (route.method == "GET" && method == "HEAD") {
+                return Match::Found(route, values);
+            }
+            is_known = true;
+        }
+    }
+    if is_known { Match::OtherMethod } else { Match::Unknown }
+}
+
+/// The values of the parameters of `pattern` in `path`. Slashes in a value are encoded.
+fn fit(pattern: &str, path: &str) -> Option<Vec<String>> {
+    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
+    let mut values = Vec::new();
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return Some(values),
+            (Some(wanted), Some(given)) if wanted.starts_with('{') => {
+                values.push(uri::decode(given).filter(|value| !value.is_empty())?);
+            }
+            (Some(wanted), Some(given)) if wanted == given => {}
+            _ => return None,
+        }
+    }
+}
+
+/// The API as an OpenAPI document, version 3.1.
+pub(crate) fn open_api(version: &str) -> Value {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.to_ascii_lowercase()] = operation(route);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Pondhawk", "version": version, "description": "Operation of a Pondhawk MQTT broker" },
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "schemas": { "Error": {
+                "type": "object",
+                "properties": { "error": {
+                    "type": "object",
+                    "properties": { "status": { "type": "integer" }, "message": { "type": "string" } },
+                } },
+            } },
+        },
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = in_path.map(|name| {
+        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } })
+    });
+    let in_query = route.query.iter().map(|parameter| {
+        json!({
+            "name": parameter.name,
+            "in": "query",
+            "required": parameter.is_required,
+            "description": parameter.text,
+            "schema": { "type": parameter.kind },
+        })
+    });
+    let parameters: Vec<Value> = in_path.chain(in_query).collect();
+    let error = json!({
+        "description": "The request is refused, or cannot be carried out",
+        "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+    });
+    let content_type = if route.action == Action::Metrics { "text/plain" } else { "application/json" };
+    let done = json!({ "description": route.summary, "content": { content_type: {} } });
+    let mut operation = json!({
+        "summary": route.summary,
+        "operationId": format!("{:?}", route.action),
+        "parameters": parameters,
+        "responses": { "200": done, "default": error },
+    });
+    if let Some(role) = route.role {
+        operation["security"] = json!([{ "token": [] }]);
+        operation["description"] = json!(format!("Needs a token of the role {} or higher.", role.word()));
+    }
+    if !route.body.is_empty() {
+        let fields: Map<String, Value> = route
+            .body
+            .iter()
+            .map(|field| (field.name.to_owned(), json!({ "type": field.kind, "description": field.text })))
+            .collect();
+        let required: Vec<&str> =
+            route.body.iter().filter(|field| field.is_required).map(|field| field.name).collect();
+        let schema = json!({ "type": "object", "properties": fields, "required": required });
+        operation["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+    }
+    operation
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_path_leads_to_one_route_with_its_decoded_values() {
+        let found = |method, path| match find(method, path) {
+            Match::Found(route, values) => (format!("{:?}", route.action), values),
+            other => (format!("{other:?}"), Vec::new()),
+        };
+        assert_eq!(found("GET", "/api/v1/clients/a%2Fb").1, ["a/b"]);
+        assert_eq!(found("DELETE", "/api/v1/clients/x").0, "EndSession");
+        assert_eq!(found("DELETE", "/api/v1/clients/x/connection").0, "Disconnect");
+        assert_eq!(found("PUT", "/api/v1/clients/x").0, "OtherMethod");
+        for unknown in
+            ["/api/v1/clients/", "/api/v1/clients/%zz", "/api/v1/../etc/passwd", "//healthz", "/x", ""]
+        {
+            assert_eq!(found("GET", unknown).0, "Unknown", "{unknown}");
+        }
+    }
+
+    #[test]
+    fn what_changes_something_needs_more_than_a_viewer() {
+        let mut seen = HashSet::new();
+        for route in ROUTES {
+            assert!(seen.insert((route.method, route.path)), "{} is there twice", route.path);
+            assert_eq!(route.method != "GET", route.role > Some(Role::Viewer), "{}", route.path);
+        }
+    }
+
+    #[test]
+    fn the_document_has_every_route() {
+        let document = open_api("1");
+        for route in ROUTES {
+            let operation = &document["paths"][route.path][route.method.to_ascii_lowercase()];
+            assert_eq!(operation["summary"], route.summary);
+        }
+    }
+}

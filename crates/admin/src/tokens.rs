@@ -1,0 +1,207 @@
+//! Tokens of operators: who may do what, and how wrong tokens are limited.
+
+use std::collections::HashMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+/// Minimum length of a token, in bytes.
+const TOKEN_BYTES_MIN: usize = 16;
+/// Maximum length of a token, in bytes: the work for a wrong one is bounded.
+const TOKEN_BYTES_MAX: usize = 512;
+/// Maximum size of a token file, in bytes.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// Wrong tokens from an address in a [`WINDOW`], beyond which its requests with wrong tokens are refused unread.
+const WRONG_MAX: u32 = 20;
+/// Time for which wrong tokens count.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Maximum number of addresses whose wrong tokens are counted.
+const ADDRESSES_MAX: usize = 1_024;
+
+/// The rights of an operator. Each role has those of the roles before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// May look at everything.
+    Viewer,
+    /// May publish, clear retained messages, disconnect clients.
+    Operator,
+    /// May end sessions, reload the configuration.
+    Admin,
+}
+
+impl Role {
+    /// All roles, in the order of their rights.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+
+    /// Name of the role.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// The hashes of all tokens. A token itself is not kept.
+#[derive(Debug, Default)]
+pub struct Tokens(HashMap<[u8; 32], Role>);
+
+impl Tokens {
+    /// Adds a token. If it is there already, the role with more rights counts.
+    ///
+    /// # Errors
+    /// The token is too short or too long, or has characters that a header cannot have.
+    pub fn add(&mut self, token: &str, role: Role) -> Result<(), &'static str> {
+        if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
+            return Err("a token has 16 to 512 characters");
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a token has no blanks, and ASCII characters only");
+        }
+        let known = self.0.entry(hash(token)).or_insert(role);
+        *known = (*known).max(role);
+        Ok(())
+    }
+
+    /// Adds the tokens of a file, one on a line. Empty lines and lines that begin with `#` do not count.
+    ///
+    /// # Errors
+    /// The file cannot be read, is too large, has no token, or has a line that is no token.
+    pub fn add_file(&mut self, path: &Path, role: Role) -> io::Result<()> {
+        let explain =
+            |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
+        if fs::metadata(path).map_err(|error| explain(&error))?.len() > FILE_BYTES_MAX {
+            return Err(explain(&"a file with tokens has at most 1 MiB"));
+        }
+        let text = fs::read_to_string(path).map_err(|error| explain(&error))?;
+        let mut count = 0;
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            self.add(line, role).map_err(|problem| explain(&format!("line {number}: {problem}")))?;
+            count += 1;
+        }
+        if count == 0 { Err(explain(&"there is no token in the file")) } else { Ok(()) }
+    }
+
+    /// The role of a token. The time that this takes depends on the length of the token only.
+    #[must_use]
+    pub fn role(&self, token: &str) -> Option<Role> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        // The table is looked up by the hash: the time of a comparison tells about the hash, which nobody can choose.
+        self.0.get(&hash(token)).copied()
+    }
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// A new token of 32 random bytes, in hexadecimal.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn generate() -> io::Result<String> {
+    let mut bytes = [0_u8; 32];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The token in a file of its own that only its user can read. Makes both if the file is not there.
+///
+/// # Errors
+/// The file cannot be read or made, others can read it, or it has no valid token.
+pub fn own(path: &Path) -> io::Result<String> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(mut file) => {
+            let token = generate()?;
+            writeln!(file, "{token}")?;
+            Ok(token)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let metadata = fs::symlink_metadata(path)?;
+            if !metadata.is_file() || metadata.permissions().mode() & 0o077 != 0 {
+                let text = format!("{} can be read by others; remove the file", path.display());
+                return Err(io::Error::other(text));
+            }
+            Ok(fs::read_to_string(path)?.trim().to_owned())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Counts wrong tokens by address.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts(HashMap<IpAddr, (Instant, u32)>);
+
+impl Attempts {
+    /// Notes a wrong token. Returns whether too many have come from the address.
+    pub(crate) fn wrong(&mut self, from: IpAddr, now: Instant) -> bool {
+        if self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(&from) {
+            self.0.retain(|_, (begun, _)| now.duration_since(*begun) < WINDOW);
+            if self.0.len() >= ADDRESSES_MAX {
+                return true;
+            }
+        }
+        let (begun, count) = self.0.entry(from).or_insert((now, 0));
+        if now.duration_since(*begun) >= WINDOW {
+            (*begun, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count > WRONG_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_token_has_the_highest_of_its_roles() {
+        let mut tokens = Tokens::default();
+        for role in [Role::Operator, Role::Viewer] {
+            tokens.add("0123456789abcdef", role).expect("it is long enough");
+        }
+        assert_eq!(tokens.role("0123456789abcdef"), Some(Role::Operator));
+        assert_eq!(tokens.role("0123456789abcdeF"), None);
+        assert_eq!(tokens.role(&"x".repeat(1 << 20)), None);
+        assert!(tokens.add("short", Role::Viewer).is_err());
+        assert!(tokens.add("0123456789 abcdef", Role::Viewer).is_err());
+    }
+
+    #[test]
+    fn many_wrong_tokens_from_an_address_are_too_many_for_a_while() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        let [one, other] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
+        let refused = (0..100).filter(|_| attempts.wrong(one, now)).count();
+        assert_eq!(refused, 80);
+        assert!(!attempts.wrong(other, now));
+        assert!(!attempts.wrong(one, now + WINDOW));
+    }
+
+    #[test]
+    fn a_generated_token_is_kept_in_a_file_of_its_user() {
+        let path = std::env::temp_dir().join(format!("pondhawk-token-{}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        let token = own(&path).expect("it is made");
+        assert_eq!(token.len(), 64);
+        assert_eq!(own(&path).expect("it is read"), token);
+        assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
+        assert!(own(&path).is_err());
+        fs::remove_file(&path).expect("it is ours");
+    }
+}

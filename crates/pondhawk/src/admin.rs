@@ -1,0 +1,131 @@
+//! The server for operators: its socket, its tokens, and the parts of the process that it may change.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use admin::{Control, Role, Running, Settings, Tokens};
+use config::{Binding, Config};
+use net::{Ended, Operator, TcpOptions};
+
+use crate::serve::HANG_UP;
+
+/// Name of the file with the generated token in the data directory.
+pub(crate) const TOKEN_FILE: &str = "admin-token";
+
+/// A server that listens, and serves nobody yet.
+pub(crate) struct Prepared {
+    socket: TcpListener,
+    tokens: Tokens,
+    needs_token: bool,
+}
+
+impl Prepared {
+    /// Listens, and reads the files with tokens: both may need the rights that the broker gives up later. `None` without an
+    /// address.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or a file with tokens has a mistake.
+    pub(crate) fn open(config: &Config) -> io::Result<Option<Self>> {
+        let Some(address) = &config.admin.address else { return Ok(None) };
+        let explain = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot listen on {address} for [admin]: {error}"))
+        };
+        let Binding::Inet(inet) = address.resolve().map_err(explain)? else {
+            unreachable!("the configuration has looked at it")
+        };
+        let options = TcpOptions { backlog: 64, ipv6_only: true, interface: None };
+        let socket = net::listen(inet, options).map_err(explain)?;
+        let mut tokens = Tokens::default();
+        let files = files(config);
+        for (path, role) in &files {
+            tokens.add_file(path, *role)?;
+        }
+        Ok(Some(Self { socket, tokens, needs_token: files.is_empty() }))
+    }
+
+    /// Begins to serve. Also returns lines for the operator: the address, and where the token is.
+    ///
+    /// # Errors
+    /// A token cannot be made, or the system refuses a thread.
+    pub(crate) fn start(
+        mut self,
+        config: &Config,
+        bound: &[(String, String)],
+        operator: Operator,
+        control: Box<dyn Control>,
+    ) -> io::Result<(Running, Vec<String>)> {
+        let address = self.socket.local_addr()?;
+        let mut lines = vec![format!("admin server on http://{address}")];
+        if self.needs_token {
+            lines.push(self.add_own_token(config)?);
+        }
+        let settings = Settings {
+            socket: self.socket,
+            hosts: config.admin.hosts.clone(),
+            connections_max: usize::try_from(config.admin.connections).unwrap_or(usize::MAX),
+            body_bytes_max: usize::try_from(config.admin.body_bytes).unwrap_or(usize::MAX),
+            request_timeout: config.admin.request_timeout,
+            tokens: self.tokens,
+            listeners: bound.to_vec(),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        Ok((admin::start(settings, operator, control)?, lines))
+    }
+
+    /// Adds a generated token: that of the data directory, or one that only this process knows.
+    fn add_own_token(&mut self, config: &Config) -> io::Result<String> {
+        let (token, line) = match &config.data_dir {
+            Some(directory) => {
+                let path = directory.join(TOKEN_FILE);
+                let explain = |error: io::Error| {
+                    io::Error::new(
+                        error.kind(),
+                        format!("no token for [admin] in {}: {error}", path.display()),
+                    )
+                };
+                let token = admin::own(&path).map_err(explain)?;
+                (token, format!("its token is in {}", path.display()))
+            }
+            None => {
+                let token = admin::generate()?;
+                let line = format!("its token until the end of this process is {token}");
+                (token, line)
+            }
+        };
+        self.tokens.add(&token, Role::Admin).map_err(io::Error::other)?;
+        Ok(line)
+    }
+}
+
+/// The files with tokens.
+fn files(config: &Config) -> Vec<(PathBuf, Role)> {
+    let admin = &config.admin;
+    let files = [
+        (&admin.viewer_token_file, Role::Viewer),
+        (&admin.operator_token_file, Role::Operator),
+        (&admin.admin_token_file, Role::Admin),
+    ];
+    files.into_iter().filter_map(|(path, role)| Some((path.clone()?, role))).collect()
+}
+
+/// The main thread, as the server for operators reaches it.
+pub(crate) struct MainThread {
+    /// The configuration in force.
+    pub(crate) in_force: Arc<Mutex<String>>,
+    /// Events for the main thread.
+    pub(crate) events: Sender<Ended>,
+}
+
+impl Control for MainThread {
+    fn configuration(&self) -> String {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn reload(&self) {
+        // A main thread that has ended reads nothing again.
+        let _ = self.events.send(Ended { thread: HANG_UP.to_owned() });
+    }
+}
