@@ -193,6 +193,57 @@ fn a_session_of_an_absent_client_and_of_a_connected_one_can_be_ended() {
 }
 
 #[test]
+fn an_explanation_names_the_reason() {
+    let (broker, server) = broker("");
+    let mut frog = broker.client(Version::V3_1_1, "frog");
+    frog.subscribe("pond/+");
+    let _toad = broker.client(Version::V3_1_1, "toad");
+    let explain = |publisher: &str, topic: &str, subscriber: &str| {
+        let path = format!("/api/v1/explain?publisher={publisher}&topic={topic}&subscriber={subscriber}");
+        let value = server.value(&path);
+        (value["outcome"].clone(), value["reason"].clone(), value["nearly_matching"].clone())
+    };
+    assert_eq!(explain("toad", "pond/x", "frog"), (json!("delivered"), json!("delivered"), json!([])));
+    let (outcome, reason, nearly) = explain("toad", "Pond/x", "frog");
+    assert_eq!((outcome, reason), (json!("not-delivered"), json!("no_matching_filter")));
+    assert_eq!(nearly[0]["filter"], "pond/+");
+    assert_eq!(explain("toad", "pond/x", "newt").1, "no_session");
+    assert_eq!(explain("toad", "pond/x", "toad").1, "no_matching_filter");
+    assert_eq!(server.get("/api/v1/explain?topic=a").status, 400);
+}
+
+#[test]
+fn the_api_is_there_on_the_command_line() {
+    let (broker, server) = broker("");
+    let _frog = broker.client(Version::V3_1_1, "frog");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("token");
+    std::fs::write(&file, &server.token).expect("it is ours");
+    let run = |words: &[&str]| {
+        let address = server.address.to_string();
+        let mut command = std::process::Command::new(pondhawk_tests::pondhawk());
+        command.args(words).args(["--admin", &address, "--token-file"]).arg(&file);
+        let output = command.env("HOME", directory.path()).output().expect("it can be run");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).expect("it prints text"))
+    };
+    let clients = until("the client is listed", || {
+        let (_, text) = run(&["ctl", "clients"]);
+        text.contains("frog").then_some(text)
+    });
+    assert!(clients.starts_with("CLIENT  USER  CONNECTED"), "{clients}");
+    assert!(run(&["ctl", "publish", "pond/frog", "croak", "--retain"]).0);
+    let (_, retained) = run(&["ctl", "retained", "pond/#", "--json"]);
+    let retained: Value = serde_json::from_str(&retained).expect("it prints JSON");
+    assert_eq!(retained[0]["payload"], "croak");
+    assert!(run(&["ctl", "clear", "pond/frog"]).0);
+    let (is_done, text) = run(&["ctl", "client", "toad"]);
+    assert_eq!((is_done, text.as_str()), (false, "error: there is no client toad\n"));
+    let (_, text) = run(&["explain", "--publisher", "toad", "--topic", "a", "--subscriber", "frog"]);
+    assert!(text.ends_with("=> not delivered (no_matching_filter)\n"), "{text}");
+}
+
+#[test]
 fn metrics_are_in_the_format_of_prometheus() {
     let (broker, server) = broker("");
     let _frog = broker.client(Version::V3_1_1, "frog");

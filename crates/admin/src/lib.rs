@@ -9,8 +9,10 @@ mod answer;
 mod api;
 mod asking;
 mod counters;
+mod explain;
 mod gate;
 pub mod metrics;
+mod nearly;
 mod routes;
 mod server;
 mod slow;
@@ -18,5 +20,5 @@ mod tokens;
 mod uri;
 
 pub use routes::{Parameter, ROUTES, Route};
-pub use server::{Control, Running, Settings, start};
+pub use server::{Control, Queue, Running, Settings, start};
 pub use tokens::{Role, Tokens, generate, own};

@@ -50,6 +50,7 @@ pub(crate) enum Action {
     Disconnect,
     EndSession,
     Subscriptions,
+    Explain,
     Retained,
     RetainedMessage,
     ClearRetained,
@@ -138,6 +139,17 @@ pub const ROUTES: &[Route] = &[
         Action::EndSession,
         (&[], &[]),
         "Disconnect a client, and end its session with subscriptions and queue",
+    ),
+    get(
+        "/api/v1/explain",
+        Action::Explain,
+        &[
+            required("publisher", "string", "Client identifier of the publisher"),
+            required("topic", "string", "Topic name of the message, with the mount point"),
+            required("subscriber", "string", "Client identifier of the subscriber"),
+            optional("qos", "integer", "QoS of the message: 0, 1 or 2. Default: 0"),
+        ],
+        "Why a message reaches a subscriber, or does not",
     ),
     get(
         "/api/v1/retained",

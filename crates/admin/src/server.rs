@@ -49,8 +49,19 @@ pub struct Settings {
     pub tokens: Tokens,
     /// Listeners for MQTT, by their places: address, and transport in words.
     pub listeners: Vec<(String, String)>,
+    /// The limit of the queue of a session.
+    pub queue: Queue,
     /// Version of the broker.
     pub version: &'static str,
+}
+
+/// The limit of the queue of a session, for explanations.
+#[derive(Debug, Clone, Copy)]
+pub struct Queue {
+    /// Maximum number of messages that wait for one session.
+    pub messages_max: usize,
+    /// The rule for a full queue, as the configuration writes it.
+    pub when_full: &'static str,
 }
 
 /// The parts of the process that only its main thread can change.
@@ -82,6 +93,7 @@ pub(crate) struct Shared {
     pub(crate) operator: Operator,
     pub(crate) control: Box<dyn Control>,
     pub(crate) listeners: Vec<(String, String)>,
+    pub(crate) queue: Queue,
     pub(crate) version: &'static str,
     pub(crate) counters: Counters,
     hosts: Hosts,
@@ -122,6 +134,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         request_timeout,
         tokens,
         listeners,
+        queue,
         version,
     } = settings;
     socket.set_nonblocking(true)?;
@@ -129,6 +142,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         operator,
         control,
         listeners,
+        queue,
         version,
         counters: Counters::default(),
         hosts: Hosts::new(socket.local_addr()?.ip(), &hosts),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use admin::{Control, Role, Running, Settings, Tokens};
-use config::{Binding, Config};
+use admin::{Control, Queue, Role, Running, Settings, Tokens};
+use config::{Binding, Config, QueueFull};
 use net::{Ended, Operator, TcpOptions};
 
 use crate::serve::HANG_UP;
@@ -70,6 +70,7 @@ impl Prepared {
             request_timeout: config.admin.request_timeout,
             tokens: self.tokens,
             listeners: bound.to_vec(),
+            queue: queue(config),
             version: env!("CARGO_PKG_VERSION"),
         };
         Ok((admin::start(settings, operator, control)?, lines))
@@ -98,6 +99,18 @@ impl Prepared {
         self.tokens.add(&token, Role::Admin).map_err(io::Error::other)?;
         Ok(line)
     }
+}
+
+/// The limit of the queue of a session.
+fn queue(config: &Config) -> Queue {
+    let when_full = match config.sessions.queue_full {
+        QueueFull::EndSession => "end-session",
+        QueueFull::Refuse => "refuse",
+        QueueFull::DropOldest => "drop-oldest",
+        QueueFull::DropNewest => "drop-newest",
+    };
+    let messages_max = usize::try_from(config.sessions.queue_messages).unwrap_or(usize::MAX);
+    Queue { messages_max, when_full }
 }
 
 /// The files with tokens.

@@ -8,6 +8,8 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use cli::Tool;
 use config::{Flags, ListenAddress};
 
+use crate::operate::{CtlArguments, ExplainArguments};
+
 /// An MQTT broker for 3.1, 3.1.1 and 5.0.
 ///
 /// Without a command and without flags, the broker listens on 127.0.0.1:1883, for clients of this machine only.
@@ -94,6 +96,15 @@ pub(crate) enum Command {
     /// Find out the rule that allows or denies a topic
     #[command(subcommand)]
     Acl(AclCommand),
+    /// Administer a running broker: clients, sessions, retained messages, configuration
+    ///
+    /// The broker needs `address` in the table [admin] of its configuration. With -c FILE, the command finds the address and the
+    /// token there.
+    Ctl(Box<CtlArguments>),
+    /// Explain why a message reaches a subscriber of a running broker, or does not
+    ///
+    /// Follows the path of the message: rules, filters, QoS, No Local, connection, queue. Names filters that nearly match.
+    Explain(Box<ExplainArguments>),
     /// Load tests, for this broker and any other
     Bench(Box<bench::BenchArgs>),
     /// Print the completions of this program for a shell

@@ -14,6 +14,7 @@ mod check;
 mod file;
 mod import;
 mod logging;
+mod operate;
 mod passed;
 mod privileges;
 mod process;
@@ -68,6 +69,8 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Passwd(arguments)) => users::passwd(&arguments),
         Some(Command::User(command)) => users::user(&command, &Machine::detect()),
         Some(Command::Acl(command)) => users::acl(&command, &Machine::detect()),
+        Some(Command::Ctl(arguments)) => operate::ctl(&arguments),
+        Some(Command::Explain(arguments)) => operate::explain(&arguments),
         Some(Command::Bench(arguments)) => run_bench(*arguments),
         Some(Command::Completions { shell }) => print_completions(shell),
         Some(Command::Man { dir }) => match clap_mangen::generate_to(args::described(), &dir) {

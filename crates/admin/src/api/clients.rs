@@ -1,8 +1,9 @@
 //! Clients: lists, one in detail, the end of a connection and of a session.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use base::{ConnectionId, Interest, Level, Place};
+use base::{ConnectionId, Interest, Level, Place, Principal};
 use broker::ClientFacts;
 use ledger::{Ended, FoundClient, OperatorAnswer, SessionFacts};
 use net::Link;
@@ -187,6 +188,32 @@ async fn find(shared: &Shared, client_id: &str) -> Result<FoundClient, Failure> 
     found.ok_or_else(|| Failure::not_found(format!("there is no client {client_id}")))
 }
 
+/// The facts about a client that an explanation needs.
+pub(crate) struct Look {
+    pub(crate) principal: Arc<Principal>,
+    /// The level of its output, if it is connected.
+    pub(crate) level: Option<Level>,
+    /// Messages that wait for it, in its queue or behind its window.
+    pub(crate) waiting: usize,
+}
+
+/// Looks at a client. `None` if the broker does not know it.
+pub(crate) async fn look(shared: &Shared, client_id: &str) -> Result<Option<Look>, Failure> {
+    let question = ledger::Question::Client { client_id: client_id.into() };
+    let OperatorAnswer::Client(found) = asking::ledger(&shared.operator, question).await? else {
+        unreachable!("it answers its question")
+    };
+    let Some(FoundClient { place, session }) = found else { return Ok(None) };
+    let queued = session.as_ref().map_or(0, |session| session.queued_messages);
+    if let Some(place) = place
+        && let Some((client, _)) = facts(shared, place).await?
+    {
+        let waiting = queued + client.waiting_messages;
+        return Ok(Some(Look { principal: client.principal, level: Some(client.level), waiting }));
+    }
+    Ok(session.map(|session| Look { principal: session.principal, level: None, waiting: queued }))
+}
+
 async fn facts(shared: &Shared, place: Place) -> Result<Option<(ClientFacts, Option<Link>)>, Failure> {
     let question = broker::Question::Client { connection: place.connection };
     let mut answer = asking::shard(&shared.operator, place.shard.number(), question).await?;
@@ -226,7 +253,7 @@ pub(crate) async fn subscriptions(asked: &Asked, shared: &Shared) -> Result<Answ
 }
 
 /// Subscriptions of a client behind a filter, and whether more follow.
-async fn read_subscriptions(
+pub(crate) async fn read_subscriptions(
     shared: &Shared,
     client_id: &str,
     after: &str,

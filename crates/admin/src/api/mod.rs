@@ -1,6 +1,7 @@
 //! The code behind each route.
 
 mod clients;
+mod explain;
 mod payload;
 mod retained;
 mod status;
@@ -32,6 +33,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, 
         Action::Subscriptions => clients::subscriptions(asked, shared).await,
         Action::Disconnect => clients::disconnect(asked, shared).await,
         Action::EndSession => clients::end_session(asked, shared).await,
+        Action::Explain => explain::answer(asked, shared).await,
         Action::Retained => retained::list(asked, shared).await,
         Action::RetainedMessage => retained::one(asked, shared).await,
         Action::ClearRetained => retained::clear(asked, shared).await,

@@ -80,7 +80,12 @@ pub(crate) fn metrics(shared: &Shared) -> Answer {
 }
 
 pub(crate) fn counters(shared: &Shared) -> Answer {
-    Answer::json(&json!(figures(shared).numbers()))
+    // Nearly all figures are whole, and are written so.
+    let number =
+        |figure: f64| format!("{figure}").parse().map_or_else(|_| json!(figure), |whole: i64| json!(whole));
+    let figures = figures(shared);
+    let fields = figures.numbers().into_iter().map(|(topic, figure)| (topic.to_owned(), number(figure)));
+    Answer::json(&Value::Object(fields.collect()))
 }
 
 pub(crate) fn listeners(shared: &Shared) -> Answer {

@@ -1,0 +1,72 @@
+//! Gathers the facts for an explanation.
+
+use std::sync::Arc;
+
+use base::{Interest, Level, Principal};
+use wire::Qos;
+
+use super::clients;
+use crate::answer::{Answer, Failure};
+use crate::explain::{Receiver, Situation, explain};
+use crate::server::{Asked, Shared};
+
+/// Maximum number of questions about the subscriptions of a client: more than 10,000 subscriptions are not all read.
+const PIECES_MAX: usize = 40;
+
+/// The facts about a subscriber, with all that a [`Receiver`] borrows.
+struct Gathered {
+    principal: Arc<Principal>,
+    level: Option<Level>,
+    waiting: usize,
+    subscriptions: Vec<(Box<str>, Option<Interest>)>,
+    has_all: bool,
+}
+
+pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let given = |name: &str| {
+        let value = asked.parameter(name).filter(|value| !value.is_empty());
+        value.ok_or_else(|| Failure::bad(format!("the parameter {name} is missing")))
+    };
+    let (publisher, topic, subscriber) = (given("publisher")?, given("topic")?, given("subscriber")?);
+    let qos = match asked.parameter("qos").unwrap_or("0") {
+        "0" => Qos::AtMostOnce,
+        "1" => Qos::AtLeastOnce,
+        "2" => Qos::ExactlyOnce,
+        _ => return Err(Failure::bad("qos is 0, 1 or 2")),
+    };
+    let publisher_principal = match clients::look(shared, publisher).await? {
+        Some(found) => Some(found.principal),
+        None => None,
+    };
+    let gathered = gather(shared, subscriber).await?;
+    let realms = shared.operator.guard().current();
+    let receiver = gathered.as_ref().map(|gathered| Receiver {
+        principal: &gathered.principal,
+        level: gathered.level,
+        subscriptions: &gathered.subscriptions,
+        has_all: gathered.has_all,
+        waiting: (gathered.waiting, shared.queue.messages_max),
+        queue_full: shared.queue.when_full,
+    });
+    let publisher_principal = publisher_principal.as_deref();
+    let situation =
+        Situation { publisher, publisher_principal, topic, qos, subscriber, receiver, realms: &realms };
+    Ok(Answer::json(&explain(&situation).value()))
+}
+
+async fn gather(shared: &Shared, client_id: &str) -> Result<Option<Gathered>, Failure> {
+    let Some(found) = clients::look(shared, client_id).await? else { return Ok(None) };
+    let (mut subscriptions, mut has_all) = (Vec::new(), false);
+    for _ in 0..PIECES_MAX {
+        let after: Box<str> =
+            subscriptions.last().map_or_else(Box::default, |(filter, _): &(Box<str>, _)| filter.clone());
+        let (piece, has_more) = clients::read_subscriptions(shared, client_id, &after).await?;
+        subscriptions.extend(piece);
+        has_all = !has_more;
+        if has_all {
+            break;
+        }
+    }
+    let clients::Look { principal, level, waiting } = found;
+    Ok(Some(Gathered { principal, level, waiting, subscriptions, has_all }))
+}

@@ -1,0 +1,115 @@
+//! Requests to the server for operators.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use config::{Flags, Machine};
+use serde_json::Value;
+
+use super::Place;
+use crate::admin::TOKEN_FILE;
+use crate::file;
+
+/// Address of the server without a configuration that names another one.
+const ADDRESS: &str = "127.0.0.1:9883";
+/// Time in which the server must answer, for each read and write.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of an answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// A server, with a token for it.
+pub(crate) struct Server {
+    address: String,
+    token: String,
+}
+
+impl Server {
+    /// The server that the command line names, or the one of the configuration.
+    ///
+    /// # Errors
+    /// The configuration has a mistake, or there is no token that can be read.
+    pub(crate) fn find(place: &Place) -> io::Result<Self> {
+        let flags = Flags { environment: crate::environment(), ..Flags::default() };
+        let loaded = file::load(place.config.as_deref(), &flags, &Machine::detect());
+        let config = loaded.map_err(|failure| io::Error::other(failure.render(false)))?.config;
+        let configured = config.admin.address.as_ref().map(ToString::to_string);
+        let address = place.admin.clone().or(configured).unwrap_or_else(|| ADDRESS.to_owned());
+        let from_config = config.admin.admin_token_file.clone();
+        let generated = || config.data_dir.as_ref().map(|directory| directory.join(TOKEN_FILE));
+        let file = place.token_file.clone().or(from_config).or_else(generated);
+        let file = file.ok_or_else(|| io::Error::other("name a file with a token: --token-file FILE"))?;
+        Ok(Self { address, token: read_token(&file)? })
+    }
+
+    /// Sends a request, and returns the body of the answer.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the request.
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<String> {
+        let explain = |error: io::Error| {
+            let text = format!(
+                "no answer from the admin server at {}: {error} (is `address` of [admin] set, and does the broker run?)",
+                self.address
+            );
+            io::Error::new(error.kind(), text)
+        };
+        let (status, body) = self.exchange(method, path, body).map_err(explain)?;
+        if status == 200 || (status == 503 && path == "/readyz") {
+            return Ok(body);
+        }
+        let value: Value = serde_json::from_str(&body).unwrap_or_default();
+        let text = value["error"]["message"].as_str().unwrap_or("the server has given no reason");
+        Err(io::Error::other(text.to_owned()))
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<(u16, String)> {
+        let address = self.address.to_socket_addrs()?.next();
+        let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
+        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        // HTTP/1.0 has no chunks, and the end of the connection is the end of the answer.
+        let request = format!(
+            "{method} {path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.token,
+            body.len()
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+        let not_http = || io::Error::other("the answer is not HTTP");
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(not_http)?;
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(not_http)?;
+        Ok((status, body.to_owned()))
+    }
+}
+
+/// The first token of a file.
+fn read_token(path: &PathBuf) -> io::Result<String> {
+    let explain = |error: &dyn std::fmt::Display| {
+        io::Error::other(format!(
+            "no token in {}: {error} (--token-file FILE names another one)",
+            path.display()
+        ))
+    };
+    let text = fs::read_to_string(path).map_err(|error| explain(&error))?;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let token = lines.next().ok_or_else(|| explain(&"the file is empty"))?;
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(explain(&"a token has no blanks, and ASCII characters only"));
+    }
+    Ok(token.to_owned())
+}
+
+/// Encodes a text for a path or a query: everything but letters, digits and `-._~`.
+pub(crate) fn encode(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

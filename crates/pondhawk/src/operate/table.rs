@@ -1,0 +1,98 @@
+//! Answers of the server as text for people.
+
+use serde_json::Value;
+
+/// Columns of a list: the field, and its title.
+pub(crate) type Columns = &'static [(&'static str, &'static str)];
+
+/// Columns of the list of clients.
+pub(crate) const CLIENTS: Columns = &[
+    ("client_id", "CLIENT"),
+    ("user", "USER"),
+    ("connected", "CONNECTED"),
+    ("address", "ADDRESS"),
+    ("protocol", "MQTT"),
+    ("lasting", "LASTING"),
+    ("subscriptions", "SUBSCRIPTIONS"),
+    ("in_flight", "IN FLIGHT"),
+    ("waiting_messages", "WAITING"),
+    ("queued_messages", "QUEUED"),
+    ("state", "STATE"),
+];
+/// Columns of the list of subscriptions.
+pub(crate) const SUBSCRIPTIONS: Columns = &[
+    ("filter", "FILTER"),
+    ("qos", "QOS"),
+    ("no_local", "NO LOCAL"),
+    ("retain_as_published", "RETAIN AS PUBLISHED"),
+];
+/// Columns of the list of retained messages.
+pub(crate) const RETAINED: Columns = &[
+    ("topic", "TOPIC"),
+    ("qos", "QOS"),
+    ("bytes", "BYTES"),
+    ("publisher", "PUBLISHER"),
+    ("payload", "PAYLOAD"),
+];
+/// Columns of the list of listeners.
+pub(crate) const LISTENERS: Columns =
+    &[("address", "ADDRESS"), ("transport", "TRANSPORT"), ("connections", "CONNECTIONS")];
+
+/// Writes a list with a title for each column.
+pub(crate) fn list(items: &[Value], columns: Columns) -> String {
+    let rows: Vec<Vec<String>> =
+        items.iter().map(|item| columns.iter().map(|(field, _)| cell(&item[*field])).collect()).collect();
+    let titles: Vec<String> = columns.iter().map(|(_, title)| (*title).to_owned()).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().chain([&titles]).map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    [&titles].into_iter().chain(&rows).map(line).collect()
+}
+
+/// Writes the fields of an object, one on a line.
+pub(crate) fn fields(object: &Value) -> String {
+    let Some(fields) = object.as_object() else { return format!("{object}\n") };
+    let width = fields.keys().map(String::len).max().unwrap_or(0);
+    fields.iter().map(|(name, value)| format!("{name:width$}  {}\n", cell(value))).collect()
+}
+
+/// A value on one line, without characters that control a terminal.
+fn cell(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join("; "),
+        other => other.to_string(),
+    };
+    text.chars().map(|character| if character.is_control() { '\u{FFFD}' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_cells() {
+        let items = [json!({ "address": "127.0.0.1:1883", "transport": "tcp", "connections": 3 })];
+        let text = list(&items, LISTENERS);
+        assert_eq!(text, "ADDRESS         TRANSPORT  CONNECTIONS\n127.0.0.1:1883  tcp        3\n");
+    }
+
+    #[test]
+    fn a_payload_cannot_control_the_terminal() {
+        let text = fields(&json!({ "payload": "\u{1b}[2J\nx", "is_whole": true, "user": null }));
+        assert!(!text.contains('\u{1b}') && text.lines().count() == 3, "{text}");
+        assert!(text.contains("is_whole  yes\n"), "{text}");
+    }
+}
