@@ -1,7 +1,11 @@
-//! Wrong passwords by address, so that guessing costs an attacker time and the broker nothing.
+//! Wrong passwords by address and user, so that guessing costs an attacker time and the broker nothing.
 
+use core::hash::Hash;
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
+
+#[cfg(doc)]
+use crate::PasswordCheck;
 
 /// The outcome of a check of a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,20 +23,37 @@ pub enum Checked {
 pub enum Unchecked {
     /// Too many others wait, or have waited too long.
     Busy,
-    /// Too many wrong passwords have come from the address.
+    /// Too many wrong passwords have come from the address, for this user or for all.
     Guessing,
 }
 
-/// Number of wrong passwords from one address that are checked without a pause.
+/// Number of wrong passwords for one user from one address that are checked without a pause.
 const FREE: u32 = 30;
-/// Time after which an address has one of them back, in milliseconds.
+/// Time after which one of them is allowed again, in milliseconds.
 const REGAIN_MS: u64 = 1_000;
-/// Maximum number of addresses with wrong passwords. Beyond it the oldest is forgotten.
-const ORIGINS_MAX: usize = 65_536;
+/// The same for all users of an address: a company may have a thousand devices behind one.
+const ADDRESS_FREE: u32 = 300;
+const ADDRESS_REGAIN_MS: u64 = 100;
+/// Time after a wrong password in which the passwords of its address wait for those of other addresses, in milliseconds.
+/// A thousand attackers cost a thousand slow checks in this time, and not a thousand each second.
+const SUSPECT_MS: u64 = 300_000;
+/// Maximum number of entries of each table. Beyond it the oldest is forgotten.
+const ENTRIES_MAX: usize = 65_536;
 
-/// The part of an address that one host has: for IPv6 the first 64 bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The part of an address that one host has: for IPv6 the first 64 bits. Also a user of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(u64);
+
+impl Origin {
+    /// Processes of one user of this machine; `None` if the system does not tell the user.
+    #[must_use]
+    pub fn of_process(uid: Option<u32>) -> Self {
+        // An address of IPv6 that begins with `ff` is a multicast group, and nobody connects from it.
+        const PROCESS: u64 = 0xffff_ffff << 32;
+        const UNKNOWN: u64 = 0xffff_fffe << 32;
+        Self(uid.map_or(UNKNOWN, |uid| PROCESS | u64::from(uid)))
+    }
+}
 
 impl From<IpAddr> for Origin {
     fn from(address: IpAddr) -> Self {
@@ -44,16 +65,69 @@ impl From<IpAddr> for Origin {
     }
 }
 
-/// Wrong passwords of late. An address has 30 of them, and gets one back each second. With none left, the broker refuses its
-/// passwords without a check.
+/// Wrong passwords of late. Each user has 30 of them from an address, and gets one back each second. All users of an address
+/// have 300, and get ten back each second. With none left, the broker refuses a password without a check.
 ///
-/// At most 65,536 addresses have an entry. When there are more, the address whose first wrong password is the oldest is
-/// forgotten.
-#[derive(Debug, Default)]
+/// An address is suspect for five minutes after a wrong password. At most 65,536 addresses have an entry, and as many pairs
+/// of an address and a user. When there are more, the entry whose first wrong password is the oldest is forgotten.
+#[derive(Debug)]
 pub struct Attempts {
-    by_origin: HashMap<Origin, Wrong>,
-    /// Addresses in the order of their first wrong passwords.
-    order: VecDeque<Origin>,
+    by_origin: Table<Origin>,
+    by_user: Table<(Origin, u64)>,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            by_origin: Table::new(ADDRESS_FREE, ADDRESS_REGAIN_MS, SUSPECT_MS),
+            by_user: Table::new(FREE, REGAIN_MS, 0),
+        }
+    }
+}
+
+impl Attempts {
+    /// Whether a password from this address for this user is checked. The user is a [number](PasswordCheck::user).
+    #[must_use]
+    pub fn may_try(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
+        self.by_origin.has_left(&origin, now_ms) && self.by_user.has_left(&(origin, user), now_ms)
+    }
+
+    /// Whether a wrong password has come from this address in the last five minutes. The passwords of other addresses are
+    /// checked first.
+    #[must_use]
+    pub fn is_suspect(&self, origin: Origin, now_ms: u64) -> bool {
+        self.by_origin.is_kept(&origin, now_ms)
+    }
+
+    /// Notes a wrong password.
+    pub fn was_wrong(&mut self, origin: Origin, user: u64, now_ms: u64) {
+        self.by_origin.add(origin, now_ms);
+        self.by_user.add((origin, user), now_ms);
+    }
+
+    /// Number of addresses with an entry.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_origin.entries.len()
+    }
+
+    /// Whether no address has an entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_origin.entries.is_empty()
+    }
+}
+
+/// Counts that fall with time.
+#[derive(Debug)]
+struct Table<Key> {
+    entries: HashMap<Key, Wrong>,
+    /// Keys in the order of their first wrong passwords.
+    order: VecDeque<Key>,
+    free: u32,
+    regain_ms: u64,
+    /// Minimum time that an entry is kept.
+    kept_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,62 +137,46 @@ struct Wrong {
     at_ms: u64,
 }
 
-impl Wrong {
-    /// The number that is left after this time.
-    fn count_at(self, now_ms: u64) -> u32 {
-        let regained = now_ms.saturating_sub(self.at_ms) / REGAIN_MS;
-        self.count.saturating_sub(u32::try_from(regained).unwrap_or(u32::MAX))
-    }
-}
-
-impl Attempts {
-    /// Whether a password from this address is checked.
-    #[must_use]
-    pub fn may_try(&self, origin: Origin, now_ms: u64) -> bool {
-        self.count(origin, now_ms) < FREE
+impl<Key: Copy + Eq + Hash> Table<Key> {
+    fn new(free: u32, regain_ms: u64, kept_ms: u64) -> Self {
+        Self { entries: HashMap::new(), order: VecDeque::new(), free, regain_ms, kept_ms }
     }
 
-    /// Whether a wrong password has come from this address of late. The passwords of other addresses are checked first.
-    #[must_use]
-    pub fn is_suspect(&self, origin: Origin, now_ms: u64) -> bool {
-        self.count(origin, now_ms) > 0
+    fn count(&self, key: &Key, now_ms: u64) -> u32 {
+        let left = |wrong: &Wrong| {
+            let regained = now_ms.saturating_sub(wrong.at_ms) / self.regain_ms;
+            wrong.count.saturating_sub(u32::try_from(regained).unwrap_or(u32::MAX))
+        };
+        self.entries.get(key).map_or(0, left)
     }
 
-    /// Notes a wrong password.
-    pub fn was_wrong(&mut self, origin: Origin, now_ms: u64) {
-        let count = self.count(origin, now_ms);
-        let is_new = self.by_origin.insert(origin, Wrong { count: count + 1, at_ms: now_ms }).is_none();
-        if is_new {
-            self.order.push_back(origin);
+    fn has_left(&self, key: &Key, now_ms: u64) -> bool {
+        self.count(key, now_ms) < self.free
+    }
+
+    fn is_kept(&self, key: &Key, now_ms: u64) -> bool {
+        let entry = self.entries.get(key);
+        entry.is_some_and(|wrong| now_ms.saturating_sub(wrong.at_ms) < self.kept_ms)
+            || self.count(key, now_ms) > 0
+    }
+
+    fn add(&mut self, key: Key, now_ms: u64) {
+        let count = self.count(&key, now_ms).saturating_add(1);
+        if self.entries.insert(key, Wrong { count, at_ms: now_ms }).is_none() {
+            self.order.push_back(key);
         }
         self.forget_old(now_ms);
     }
 
-    /// Number of addresses with an entry.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.by_origin.len()
-    }
-
-    /// Whether no address has an entry.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_origin.is_empty()
-    }
-
-    fn count(&self, origin: Origin, now_ms: u64) -> u32 {
-        self.by_origin.get(&origin).map_or(0, |wrong| wrong.count_at(now_ms))
-    }
-
-    /// Looks at the two oldest addresses, and at as many as there are too many.
+    /// Looks at the two oldest entries, and removes one if there are too many.
     fn forget_old(&mut self, now_ms: u64) {
         for _ in 0..2 {
-            let Some(origin) = self.order.front().copied() else { return };
-            if self.order.len() <= ORIGINS_MAX && self.count(origin, now_ms) > 0 {
+            let Some(key) = self.order.front().copied() else { return };
+            if self.order.len() <= ENTRIES_MAX && self.is_kept(&key, now_ms) {
                 return;
             }
             self.order.pop_front();
-            self.by_origin.remove(&origin);
+            self.entries.remove(&key);
         }
     }
 }
@@ -132,19 +190,38 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_some_wrong_passwords_and_gets_them_back_with_time() {
+    fn a_user_has_some_wrong_passwords_from_an_address_and_gets_them_back_with_time() {
         let (bad, good) = (origin("192.0.2.1"), origin("192.0.2.2"));
         let mut attempts = Attempts::default();
         for _ in 0..FREE {
-            assert!(attempts.may_try(bad, 5_000));
-            attempts.was_wrong(bad, 5_000);
+            assert!(attempts.may_try(bad, 1, 5_000));
+            attempts.was_wrong(bad, 1, 5_000);
         }
-        assert!(!attempts.may_try(bad, 5_999) && attempts.is_suspect(bad, 5_999));
-        assert!(attempts.may_try(good, 5_999) && !attempts.is_suspect(good, 5_999));
-        assert!(attempts.may_try(bad, 6_000), "one is back");
-        attempts.was_wrong(bad, 6_000);
-        assert!(!attempts.may_try(bad, 6_000));
-        assert!(!attempts.is_suspect(bad, 6_000 + u64::from(FREE) * REGAIN_MS));
+        assert!(!attempts.may_try(bad, 1, 5_999) && attempts.may_try(good, 1, 5_999));
+        assert!(attempts.may_try(bad, 2, 5_999), "another user behind the same address");
+        assert!(attempts.may_try(bad, 1, 6_000), "one is back");
+        attempts.was_wrong(bad, 1, 6_000);
+        assert!(!attempts.may_try(bad, 1, 6_000));
+    }
+
+    #[test]
+    fn all_users_of_an_address_have_more_wrong_passwords_together() {
+        let (bad, mut attempts) = (origin("192.0.2.1"), Attempts::default());
+        for user in 0..u64::from(ADDRESS_FREE) {
+            assert!(attempts.may_try(bad, user, 0));
+            attempts.was_wrong(bad, user, 0);
+        }
+        assert!(!attempts.may_try(bad, 1_000, ADDRESS_REGAIN_MS - 1));
+        assert!(attempts.may_try(bad, 1_000, ADDRESS_REGAIN_MS));
+    }
+
+    #[test]
+    fn an_address_stays_suspect_for_minutes() {
+        let (bad, mut attempts) = (origin("192.0.2.1"), Attempts::default());
+        attempts.was_wrong(bad, 1, 5_000);
+        assert!(attempts.is_suspect(bad, 5_000 + SUSPECT_MS - 1));
+        assert!(!attempts.is_suspect(bad, 5_000 + SUSPECT_MS));
+        assert!(!attempts.is_suspect(origin("192.0.2.2"), 5_000));
     }
 
     #[test]
@@ -155,14 +232,25 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_bounded_and_old_ones_forgotten() {
+    fn users_of_this_machine_are_apart_from_each_other_and_from_addresses() {
+        let origins = [Some(0), Some(1_000), None].map(Origin::of_process);
+        assert!(origins[0] != origins[1] && origins[1] != origins[2] && origins[0] != origins[2]);
+        assert!(!origins.contains(&origin("0.0.0.0")) && !origins.contains(&origin("0.0.3.232")));
+    }
+
+    #[test]
+    fn entries_are_bounded_and_old_ones_forgotten() {
         let mut attempts = Attempts::default();
-        for number in 0..u32::try_from(ORIGINS_MAX).expect("it fits") + 1_000 {
-            attempts.was_wrong(IpAddr::from(number.to_be_bytes()).into(), 0);
+        for number in 0..u32::try_from(ENTRIES_MAX).expect("it fits") + 1_000 {
+            attempts.was_wrong(IpAddr::from(number.to_be_bytes()).into(), 1, 0);
         }
-        assert_eq!((attempts.len(), attempts.order.len()), (ORIGINS_MAX, ORIGINS_MAX));
-        let later = 1_000 * REGAIN_MS;
-        (0..ORIGINS_MAX).for_each(|_| attempts.was_wrong(origin("192.0.2.1"), later));
-        assert_eq!(attempts.len(), 1, "nothing is left of the others");
+        assert_eq!((attempts.len(), attempts.by_origin.order.len()), (ENTRIES_MAX, ENTRIES_MAX));
+        assert_eq!(
+            (attempts.by_user.entries.len(), attempts.by_user.order.len()),
+            (ENTRIES_MAX, ENTRIES_MAX)
+        );
+        let later = SUSPECT_MS;
+        (0..ENTRIES_MAX).for_each(|_| attempts.was_wrong(origin("192.0.2.1"), 1, later));
+        assert_eq!((attempts.len(), attempts.by_user.entries.len()), (1, 1), "nothing is left of the others");
     }
 }

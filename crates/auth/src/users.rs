@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::file::entry;
@@ -83,7 +84,9 @@ impl Users {
     #[must_use]
     pub fn check(&self, name: &str, password: &[u8]) -> PasswordCheck {
         let hash = self.by_name.get(name).map_or_else(|| self.decoy(), Arc::clone);
-        PasswordCheck { hash, password: password.into() }
+        let mut user = DefaultHasher::new();
+        name.hash(&mut user);
+        PasswordCheck { hash, password: password.into(), user: user.finish() }
     }
 }
 
@@ -91,6 +94,7 @@ impl Users {
 pub struct PasswordCheck {
     hash: Arc<PasswordHash>,
     password: Box<[u8]>,
+    user: u64,
 }
 
 impl PasswordCheck {
@@ -98,6 +102,13 @@ impl PasswordCheck {
     #[must_use]
     pub fn run(&self) -> bool {
         self.hash.matches(&self.password)
+    }
+
+    /// A number that stands for the user name, also for an unknown one: limits of wrong passwords do not tell which names
+    /// exist. Two names with the same number only share their limit.
+    #[must_use]
+    pub fn user(&self) -> u64 {
+        self.user
     }
 
     pub(crate) fn hash(&self) -> &PasswordHash {

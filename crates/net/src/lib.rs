@@ -189,7 +189,7 @@ impl Server {
         let _ = giver.send((Arc::clone(&switchboard), keeper));
 
         let verifier = Verifier::new()?;
-        verifier.start(verifying_threads(options.shards), &switchboard, &clock)?;
+        verifier.start(verifying_threads(options.shards), &switchboard, &clock, ended)?;
         let numbered = (0..=u16::MAX).zip(listeners);
         let (quic, listeners) =
             numbered.partition(|(_, listening)| matches!(listening.socket, Acceptor::Quic(_)));
@@ -328,8 +328,9 @@ impl Started<'_> {
 }
 
 /// Number of threads that check passwords. They compete with the shards for cores, so most of these are left to the shards.
+/// One of them leaves suspect addresses alone, so there are two at least.
 fn verifying_threads(shards: usize) -> usize {
-    shards.div_ceil(4)
+    shards.div_ceil(4).max(2)
 }
 
 fn spawn<T: Send + 'static>(

@@ -194,7 +194,8 @@ impl Host for Hands {
         peer: &Peer,
         check: PasswordCheck,
     ) -> Result<(), Unchecked> {
-        self.verifier.submit(now_ms, (self.shard, connection), peer, check)
+        self.verifier.submit(now_ms, (self.shard, connection), peer, check);
+        Ok(())
     }
 
     fn random(&mut self) -> u128 {

@@ -1,0 +1,234 @@
+//! Passwords that wait, in fair turns of their origins.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use auth::{Origin, PasswordCheck};
+use base::{ConnectionId, ShardId};
+
+/// Number of waiting passwords from which the newest goes first. Two threads need more than half a second for so many, and
+/// whoever waits for seconds gives up: the oldest first would then serve nobody in time.
+const OVERLOAD: usize = 64;
+
+/// A password that waits.
+pub(super) struct Job {
+    pub(super) shard: ShardId,
+    pub(super) connection: ConnectionId,
+    /// Address of the client; `None` in a simulated network.
+    pub(super) origin: Option<Origin>,
+    pub(super) check: PasswordCheck,
+    /// Time when it came, on the monotonic clock.
+    pub(super) came_ms: u64,
+}
+
+type Key = Option<Origin>;
+
+/// Passwords that wait. Each origin has one turn after the other, so that an origin with many delays its own only. Origins
+/// without a turn yet alternate with the others. Under overload, the newest go first.
+///
+/// Adding and taking cost O(log origins), and O(origins) when an origin without a turn loses its last password.
+pub(super) struct Turns {
+    by_origin: HashMap<Key, Queue>,
+    /// Origins that have not had a turn since they have something here, in the order in which they came.
+    fresh: VecDeque<Key>,
+    /// Origins that wait for another turn.
+    again: VecDeque<Key>,
+    /// Origins by the bytes of their passwords.
+    by_bytes: BTreeSet<(usize, Key)>,
+    jobs: usize,
+    bytes: usize,
+    jobs_max: usize,
+    bytes_max: usize,
+    /// The last turn was that of a fresh origin.
+    was_fresh: bool,
+}
+
+/// Passwords of one origin, in the order in which they came.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    bytes: usize,
+}
+
+impl Turns {
+    pub(super) fn new(jobs_max: usize, bytes_max: usize) -> Self {
+        Self {
+            by_origin: HashMap::new(),
+            fresh: VecDeque::new(),
+            again: VecDeque::new(),
+            by_bytes: BTreeSet::new(),
+            jobs: 0,
+            bytes: 0,
+            jobs_max,
+            bytes_max,
+            was_fresh: false,
+        }
+    }
+
+    /// Adds a password. The oldest ones of the origins with the most bytes go to `displaced` if there are too many.
+    pub(super) fn push(&mut self, job: Job, displaced: &mut Vec<Job>) {
+        let (key, bytes) = (job.origin, job.check.size_bytes());
+        if !self.by_origin.contains_key(&key) {
+            self.fresh.push_back(key);
+        }
+        let queue = self.by_origin.entry(key).or_default();
+        self.by_bytes.remove(&(queue.bytes, key));
+        queue.jobs.push_back(job);
+        queue.bytes += bytes;
+        self.by_bytes.insert((queue.bytes, key));
+        self.jobs += 1;
+        self.bytes += bytes;
+        while self.jobs > self.jobs_max || self.bytes > self.bytes_max {
+            let Some((_, key)) = self.by_bytes.last().copied() else { return };
+            displaced.extend(self.take(key, VecDeque::pop_front));
+        }
+    }
+
+    /// The next password.
+    pub(super) fn pop(&mut self) -> Option<Job> {
+        let is_overloaded = self.jobs > OVERLOAD;
+        let is_fresh = self.again.is_empty() || !(self.was_fresh || self.fresh.is_empty());
+        let key = match (is_fresh, is_overloaded) {
+            (true, true) => self.fresh.pop_back(),
+            (true, false) => self.fresh.pop_front(),
+            (false, _) => self.again.pop_front(),
+        }?;
+        self.was_fresh = is_fresh;
+        // The list of turns gets the origin back before its queue may end, which removes it there.
+        self.again.push_back(key);
+        self.take(key, if is_overloaded { VecDeque::pop_back } else { VecDeque::pop_front })
+    }
+
+    /// All passwords of an origin.
+    pub(super) fn remove(&mut self, key: Key) -> Vec<Job> {
+        std::iter::from_fn(|| self.take(key, VecDeque::pop_front)).collect()
+    }
+
+    /// Passwords that came before a time. Looks at each origin.
+    pub(super) fn remove_older(&mut self, before_ms: u64) -> Vec<Job> {
+        let is_old = |queue: &Queue| queue.jobs.front().is_some_and(|job| job.came_ms < before_ms);
+        let old: Vec<Key> =
+            self.by_origin.iter().filter(|(_, queue)| is_old(queue)).map(|(key, _)| *key).collect();
+        let mut jobs = Vec::new();
+        for key in old {
+            while self.by_origin.get(&key).is_some_and(is_old) {
+                jobs.extend(self.take(key, VecDeque::pop_front));
+            }
+        }
+        jobs
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs == 0
+    }
+
+    fn take(&mut self, key: Key, end: fn(&mut VecDeque<Job>) -> Option<Job>) -> Option<Job> {
+        let queue = self.by_origin.get_mut(&key)?;
+        let job = end(&mut queue.jobs)?;
+        let bytes = job.check.size_bytes();
+        self.by_bytes.remove(&(queue.bytes, key));
+        queue.bytes -= bytes;
+        self.jobs -= 1;
+        self.bytes -= bytes;
+        if queue.jobs.is_empty() {
+            self.by_origin.remove(&key);
+            self.forget(key);
+        } else {
+            self.by_bytes.insert((queue.bytes, key));
+        }
+        Some(job)
+    }
+
+    /// Removes an origin from the lists of turns. After a turn it stands at the end.
+    fn forget(&mut self, key: Key) {
+        for list in [&mut self.again, &mut self.fresh] {
+            if let Some(place) = list.iter().rposition(|known| *known == key) {
+                list.remove(place);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use auth::{PasswordHash, Scheme, Users};
+
+    use super::*;
+
+    fn job(number: u32, address: u8, password: usize) -> Job {
+        let mut users = Users::default();
+        let hash = PasswordHash::new(Scheme::Sha512, b"right", b"twelve bytes").expect("a hash");
+        users.add("frog", hash).expect("a user");
+        Job {
+            shard: ShardId::new(0),
+            connection: ConnectionId { slot: number, generation: 0 },
+            origin: Some(IpAddr::from([192, 0, 2, address]).into()),
+            check: users.check("frog", &vec![b'x'; password]),
+            came_ms: u64::from(number),
+        }
+    }
+
+    fn turns(jobs: impl IntoIterator<Item = (u32, u8)>) -> Turns {
+        let mut turns = Turns::new(1_000, 1 << 20);
+        let mut displaced = Vec::new();
+        jobs.into_iter().for_each(|(number, address)| turns.push(job(number, address, 10), &mut displaced));
+        assert!(displaced.is_empty());
+        turns
+    }
+
+    fn number(job: &Job) -> u32 {
+        job.connection.slot
+    }
+
+    fn numbers(jobs: impl IntoIterator<Item = Job>) -> Vec<u32> {
+        jobs.into_iter().map(|job| number(&job)).collect()
+    }
+
+    fn all(turns: &mut Turns) -> Vec<u32> {
+        let all = std::iter::from_fn(|| turns.pop()).map(|job| number(&job)).collect();
+        assert!(turns.fresh.is_empty() && turns.again.is_empty() && turns.by_bytes.is_empty());
+        assert_eq!((turns.jobs, turns.bytes), (0, 0));
+        all
+    }
+
+    #[test]
+    fn origins_have_their_turns_one_after_the_other() {
+        let mut turns = turns([(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3)]);
+        assert_eq!(all(&mut turns), [1, 2, 4, 3, 6, 5], "fresh origins alternate with the others");
+    }
+
+    #[test]
+    fn under_overload_the_newest_goes_first() {
+        let many = u32::try_from(OVERLOAD).expect("it fits") + 1;
+        let mut turns = turns((1..=many).map(|number| (number, u8::try_from(number).expect("it fits"))));
+        assert_eq!(turns.pop().as_ref().map(number), Some(many));
+        assert_eq!(turns.pop().as_ref().map(number), Some(1), "no overload any more");
+    }
+
+    #[test]
+    fn the_origin_with_the_most_bytes_gives_way() {
+        let (mut turns, mut displaced) = (Turns::new(3, 1 << 20), Vec::new());
+        for (number, address) in [(1, 1), (2, 1), (3, 2), (4, 3)] {
+            turns.push(job(number, address, 10), &mut displaced);
+        }
+        assert_eq!(numbers(displaced.drain(..)), [1]);
+        assert_eq!(all(&mut turns), [2, 3, 4]);
+        let mut turns = Turns::new(1_000, 4_000);
+        for (number, address) in [(1, 1), (2, 2), (3, 1)] {
+            turns.push(job(number, address, 1_500), &mut displaced);
+        }
+        assert_eq!(numbers(displaced.drain(..)), [1]);
+        assert_eq!(all(&mut turns), [3, 2]);
+    }
+
+    #[test]
+    fn an_origin_and_old_passwords_can_be_removed() {
+        let mut turns = turns([(1, 1), (2, 2), (3, 1), (4, 2)]);
+        assert_eq!(turns.remove_older(3).len(), 2);
+        let of_two = turns.remove(job(0, 2, 0).origin);
+        assert_eq!(numbers(of_two), [4]);
+        assert_eq!(all(&mut turns), [3]);
+    }
+}
