@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -167,6 +167,47 @@ fn variables_set_keys_and_show_names_them() {
         text.contains("largest control packet") && text.contains("PONDHAWK_LIMITS_PACKET_BYTES"),
         "{text}"
     );
+}
+
+/// The user owns the directories of the log and of the number, as packages of Linux distributions make them.
+#[test]
+fn links_of_the_user_make_the_superuser_write_no_other_file() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let directory = directory();
+    let theirs = directory.path().join("theirs");
+    let (target, pid_target) = (directory.path().join("cron"), directory.path().join("passwd"));
+    fs::create_dir(&theirs).expect("it is ours");
+    fs::write(&pid_target, "root").expect("it is ours");
+    symlink(&target, theirs.join("log")).expect("it is ours");
+    symlink(&pid_target, theirs.join("pid")).expect("it is ours");
+    symlink(directory.path(), theirs.join("data")).expect("it is ours");
+    for path in [&theirs, &theirs.join("log"), &theirs.join("pid"), &theirs.join("data")] {
+        lchown(path, Some(65_534), Some(65_534)).expect("we are the superuser");
+    }
+    let path = directory.path().join("mosquitto.conf");
+    let text = format!(
+        "listener 0 {0}/socket\nallow_anonymous true\nuser nobody\nlog_dest file {0}/theirs/log\npid_file {0}/theirs/pid\n",
+        directory.path().display()
+    );
+    fs::write(&path, &text).expect("a temporary file can be written");
+    let start = || {
+        let mut command = Command::new(pondhawk());
+        command.arg("-c").arg(&path);
+        Program::start(command)
+    };
+    let program = start();
+    program.wait_for("cannot open the log");
+    program.wait_for("cannot write the `pid_file`");
+    program.wait_for("listening on");
+    drop(program);
+    assert!(!target.exists(), "the log was made elsewhere");
+    assert_eq!(read(&pid_target), "root");
+    let data = format!("{text}persistence true\npersistence_location {}/data/new\n", theirs.display());
+    fs::write(&path, data).expect("it is ours");
+    start().wait_for("is a link that the superuser has not made");
+    assert!(!directory.path().join("new").exists());
 }
 
 /// Only the superuser can become somebody else.

@@ -1,14 +1,16 @@
 //! Sockets of this machine: files, and on Linux names that are no files.
 
-use std::fs::{self, File, Permissions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use mio::net::UnixStream;
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mode_t};
 use socket2::{Domain, SockAddr, Socket, Type};
 use turn::Peer;
 
@@ -77,9 +79,11 @@ pub fn listen_unix(path: &Path, access: Access, backlog: i32) -> io::Result<Unix
     // From here on the file is removed if something fails.
     let inode = fs::symlink_metadata(&unnamed)?.ino();
     let mut file = SocketFile { path: unnamed.clone(), inode };
-    fs::set_permissions(&unnamed, Permissions::from_mode(access.mode))?;
+    // The owner of the directory may have put a link there by now.
+    let mode = Mode::from_bits_truncate(mode_t::try_from(access.mode).unwrap_or(0o600));
+    fchmodat(AT_FDCWD, &unnamed, mode, FchmodatFlags::NoFollowSymlink)?;
     if access.user.is_some() || access.group.is_some() {
-        std::os::unix::fs::chown(&unnamed, access.user, access.group)?;
+        lchown(&unnamed, access.user, access.group)?;
     }
     socket.listen(backlog)?;
     fs::rename(&unnamed, path)?;
@@ -164,6 +168,7 @@ pub(crate) fn peer(_: &UnixStream) -> Peer {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixStream as Client;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, Ordering};

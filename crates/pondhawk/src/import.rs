@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -19,6 +19,7 @@ use topic::{TopicFilter, TopicName};
 use wire::{MessageProperties, Qos};
 
 use crate::FileLayer;
+use crate::no_links::Entry;
 
 /// The directory that is made beside the database.
 const DIRECTORY: &str = "pondhawk";
@@ -85,10 +86,7 @@ fn give_to_owner_of(file: &Path, directory: &Path) -> io::Result<()> {
     if (owner.uid(), owner.gid()) == (mine.uid(), mine.gid()) || mine.uid() != 0 {
         return Ok(());
     }
-    for entry in fs::read_dir(directory)? {
-        chown(entry?.path(), Some(owner.uid()), Some(owner.gid()))?;
-    }
-    chown(directory, Some(owner.uid()), Some(owner.gid()))
+    Entry::walk(directory, None)?.give(owner.uid(), owner.gid())
 }
 
 /// Everything that is written, and counts of the rest.

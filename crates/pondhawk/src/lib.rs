@@ -15,6 +15,7 @@ mod file;
 mod import;
 mod logging;
 mod operate;
+mod no_links;
 mod passed;
 mod privileges;
 mod process;

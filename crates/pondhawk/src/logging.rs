@@ -10,6 +10,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::privileges::Successor;
 use crate::sinks::{Reopen, Sinks};
 
 /// Maximum number of lines that wait for standard error. Further lines are dropped. The limit is a few megabytes.
@@ -44,9 +45,10 @@ fn filter(level: LogLevel) -> LevelFilter {
 /// Starts the log with the level, format and places of the configuration.
 ///
 /// A separate thread writes the lines, so that a slow or stuck reader blocks no other thread. Dropped lines are
-/// counted, and the count is logged when lines are accepted again.
-pub(crate) fn start(log: &Log) -> Logging {
-    let (sinks, failures) = Sinks::open(&log.to);
+/// counted, and the count is logged when lines are accepted again. Files that are made belong to the user that the broker
+/// will be.
+pub(crate) fn start(log: &Log, successor: Option<&Successor>) -> Logging {
+    let (sinks, failures) = Sinks::open(&log.to, successor);
     let (reopen, has_colour) = (sinks.reopen(), sinks.is_stderr_alone() && crate::has_colour());
     let (lines, guard) = queue(sinks, |lost| {
         tracing::warn!(lost, "lines of the log were left out since the start: nobody took them in time");

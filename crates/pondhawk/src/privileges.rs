@@ -1,12 +1,19 @@
 //! The rights of the process: given up when the broker has opened what only the superuser may open.
 
-use std::fs::{self, DirBuilder};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::fd::AsFd;
+use std::os::unix::fs::fchown;
 use std::path::Path;
 
 use config::Config;
+use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, User, initgroups, setgid, setuid};
+
+use crate::no_links::Entry;
+
+/// Permissions of the data directory.
+const DATA_DIR: Mode = Mode::S_IRWXU;
 
 /// The user that the broker will be.
 #[derive(Debug, Clone)]
@@ -32,22 +39,26 @@ impl Successor {
     /// # Errors
     /// As the file system says.
     pub(crate) fn make_data_dir(&self, path: &Path) -> io::Result<()> {
-        if path.exists() {
-            return Ok(());
-        }
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent)?;
-        }
-        DirBuilder::new().mode(0o700).create(path)?;
-        self.give(path)
+        let all = Mode::from_bits_truncate(0o777);
+        let made = Entry::walk(path, Some(all))?.make_directory(DATA_DIR)?;
+        made.map_or(Ok(()), |directory| self.give(directory))
     }
 
-    /// Makes the user the owner of a file that the broker has made.
+    /// Opens the file of a log, and makes it for the user if it does not exist.
     ///
     /// # Errors
-    /// As the file system says.
-    pub(crate) fn give(&self, path: &Path) -> io::Result<()> {
-        chown(path, Some(self.0.uid.as_raw()), Some(self.0.gid.as_raw()))
+    /// There is a link at the path or on the way to it, or as the file system says.
+    pub(crate) fn open_log(&self, path: &Path, mode: u32) -> io::Result<File> {
+        let (file, is_new) = Entry::walk(path, None)?.open_file(Mode::from_bits_truncate(mode))?;
+        if is_new {
+            self.give(&file)?;
+        }
+        Ok(file)
+    }
+
+    /// Makes the user the owner of what the broker has made. A path would lead to another file by now, if the user wants.
+    fn give(&self, made: impl AsFd) -> io::Result<()> {
+        fchown(made, Some(self.0.uid.as_raw()), Some(self.0.gid.as_raw()))
     }
 
     /// Gives up the rights of the superuser, for all threads and for ever.

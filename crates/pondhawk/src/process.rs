@@ -3,26 +3,43 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use nix::sys::stat::Mode;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use sd_notify::NotifyState;
 
+use crate::no_links::Entry;
+
 /// A file with the number of this process, which is removed on drop.
 #[derive(Debug)]
-pub(crate) struct PidFile(Option<PathBuf>);
+pub(crate) struct PidFile(Option<(PathBuf, File)>);
+
+/// Permissions of the file.
+const PID_FILE_MODE: u32 = 0o644;
 
 impl PidFile {
     /// Writes the file, if there is to be one. A broker that cannot write it goes on, and logs the reason.
-    pub(crate) fn write(path: Option<&Path>) -> Self {
+    ///
+    /// A broker that gives up the rights of the superuser later, `with_care`, follows no links of other users.
+    pub(crate) fn write(path: Option<&Path>, with_care: bool) -> Self {
         let Some(path) = path else { return Self(None) };
-        match fs::write(path, format!("{}\n", std::process::id())) {
-            Ok(()) => Self(Some(path.to_owned())),
+        let open = || match with_care {
+            true => Ok(Entry::walk(path, None)?.open_file(Mode::from_bits_truncate(PID_FILE_MODE))?.0),
+            false => File::options().write(true).create(true).truncate(false).open(path),
+        };
+        let write = |mut file: File| {
+            file.set_len(0)?;
+            writeln!(file, "{}", std::process::id())?;
+            Ok(file)
+        };
+        match open().and_then(write) {
+            Ok(file) => Self(Some((path.to_owned(), file))),
             Err(error) => {
                 tracing::error!(%error, "cannot write the `pid_file` {}", path.display());
                 Self(None)
@@ -33,10 +50,10 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let Some(path) = &self.0 else { return };
+        let Some((path, file)) = &self.0 else { return };
         // After `user`, the directory may belong to somebody else. Then an empty file says that there is no process.
         if fs::remove_file(path).is_err() {
-            let _ = fs::write(path, "");
+            let _ = file.set_len(0);
         }
     }
 }

@@ -1,16 +1,13 @@
 //! `pondhawk serve`: runs the broker.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use auth::{Guard, Realms};
 use base::{Dispatch, Key};
-use config::{
-    Binding, CertificateIdentity, Config, Limits, LogTarget, Sessions, Shared, SharedKey, UnixName,
-};
+use config::{Binding, CertificateIdentity, Config, Limits, Sessions, Shared, SharedKey, UnixName};
 use layers::quic::QuicLimits;
 use ledger::QueueFull;
 use mosquitto::Kind;
@@ -28,7 +25,6 @@ use crate::access::AccessFiles;
 use crate::admin::{MainThread, Prepared};
 use crate::certificates::{self, Certificates, Files};
 use crate::file::Loaded;
-use crate::logging::Logging;
 use crate::passed::Passed;
 use crate::privileges::Successor;
 use crate::process::PidFile;
@@ -48,7 +44,7 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
     }
     let successor = Successor::of(config)?;
     // Lives until the function returns, on every path: dropping it writes the waiting lines.
-    let log = start_log(config, successor.as_ref());
+    let log = logging::start(&config.log, successor.as_ref());
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let (mut access, realms) = AccessFiles::open(&config.listeners)?;
@@ -67,7 +63,7 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
     let watched = config.listeners.iter().cloned().zip(files).zip(current);
     let mut certificates =
         Certificates::watch(watched.map(|((listener, files), current)| (listener, files, current)).collect());
-    let _pid_file = PidFile::write(config.pid_file.as_deref());
+    let _pid_file = PidFile::write(config.pid_file.as_deref(), successor.is_some());
     if let Some(successor) = &successor {
         become_user(successor, config)?;
     }
@@ -102,22 +98,6 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
         }
         None => server.shut_down(),
     }
-}
-
-/// Starts the log. Files that it makes belong to the user that the broker will be.
-fn start_log(config: &Config, successor: Option<&Successor>) -> Logging {
-    let file = |target: &LogTarget| match target {
-        LogTarget::File(path) if !path.exists() => Some(path.clone()),
-        _ => None,
-    };
-    let new: Vec<PathBuf> = config.log.to.iter().filter_map(file).collect();
-    let log = logging::start(&config.log);
-    for path in new {
-        if let Some(Err(error)) = successor.map(|successor| successor.give(&path)) {
-            tracing::warn!(%error, "the log {} cannot be opened again later", path.display());
-        }
-    }
-    log
 }
 
 /// Gives up the rights of the superuser, after a last use of them for the data directory.

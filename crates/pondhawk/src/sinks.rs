@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use config::LogTarget;
 
+use crate::privileges::Successor;
+
 /// The socket of the system's log (syslog(3)).
 const SYSLOG: &str = "/dev/log";
 /// The facility `daemon` in the priority of a line (RFC 3164 section 4.1.1).
@@ -48,7 +50,9 @@ impl Reopen {
 
 impl Sinks {
     /// Opens all places. The texts are about files that cannot be opened, whose lines go to standard error.
-    pub(crate) fn open(targets: &[LogTarget]) -> (Self, Vec<String>) {
+    ///
+    /// The superuser opens files for its successor, and follows no links of others.
+    pub(crate) fn open(targets: &[LogTarget], successor: Option<&Successor>) -> (Self, Vec<String>) {
         let mut failures = Vec::new();
         let mut list: Vec<Sink> = Vec::new();
         for target in targets {
@@ -57,7 +61,7 @@ impl Sinks {
                 LogTarget::Stdout => Sink::Stdout,
                 LogTarget::Syslog => Sink::Syslog(connect().ok()),
                 LogTarget::Off => continue,
-                LogTarget::File(path) => match open(path) {
+                LogTarget::File(path) => match open(path, successor) {
                     Ok(file) => Sink::File(path.clone(), file),
                     Err(error) => {
                         failures.push(format!("cannot open the log {}: {error}", path.display()));
@@ -79,7 +83,7 @@ impl Sinks {
         let targets = self.next.targets.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut earlier = std::mem::take(&mut self.list);
         for target in &targets {
-            let (Self { list, .. }, failures) = Self::open(std::slice::from_ref(target));
+            let (Self { list, .. }, failures) = Self::open(std::slice::from_ref(target), None);
             let of_file = |sink: &Sink| matches!((sink, target), (Sink::File(path, _), LogTarget::File(of)) if path == of);
             let open = earlier.iter().position(of_file).filter(|_| !failures.is_empty());
             match open {
@@ -142,7 +146,10 @@ impl Sink {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path, successor: Option<&Successor>) -> io::Result<File> {
+    if let Some(successor) = successor {
+        return successor.open_log(path, MODE);
+    }
     OpenOptions::new().append(true).create(true).mode(MODE).open(path)
 }
 
