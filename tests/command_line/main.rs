@@ -113,7 +113,7 @@ fn a_reader_that_has_read_enough_is_no_error() {
     for arguments in [
         &["completions", "bash"][..],
         &["config", "show"],
-        &["config", "explain", "limits"],
+        &["config", "explain", "limits.memory_budget_bytes"],
         &["check", "/dev/null"],
     ] {
         // The read end is closed before the program starts.
