@@ -264,6 +264,40 @@ fn c_11_authentication_that_nobody_has_asked_for() {
     );
 }
 
+/// The broker has no methods, so that every AUTH is one too many, whatever it says. [MQTT-4.12.0-6, MQTT-4.12.0-7]
+#[test]
+fn c_12_authentication_on_a_connection_without_a_method() {
+    let auth = |reason: u8, properties: &[u8]| {
+        let length = u8::try_from(properties.len()).expect("they are short");
+        packet::packet(0xF0, &[&[reason, length][..], properties].concat())
+    };
+    let (method, data) = (property(0x15, b"PLAIN"), property(0x16, &[0; 100]));
+    let both = [method.clone(), data].concat();
+    answers(
+        &[
+            connected(V5, raw(&auth(0x00, &[])), &Answer::ProtocolError),
+            connected(V5, raw(&auth(0x18, &both)), &Answer::ProtocolError),
+            connected(V5, raw(&auth(0x19, &both)), &Answer::ProtocolError),
+            connected(V5, raw(&auth(0x18, &method)), &Answer::ProtocolError),
+            // No AUTH has this reason. [MQTT-3.15.2-1]
+            connected(V5, raw(&auth(0x55, &method)), &Answer::ProtocolError),
+        ]
+        .concat(),
+    );
+    // What stands behind a CONNECT with a method is not carried out.
+    play("", |broker| {
+        let mut witness = broker.client(Version::V5, "witness");
+        witness.subscribe("pond");
+        let mut frog = broker.connect();
+        let connect = connect_with(Version::V5, 0x02, &method, &string("frog"));
+        let rounds = packet::packet(0xF0, &[&[0x18, 8][..], &method].concat()).repeat(100);
+        frog.send(&[connect, packet::publish(Version::V5, "pond", b"fish"), rounds].concat());
+        assert_eq!(frog.read_packet()[3], BAD_AUTHENTICATION_METHOD);
+        frog.expect_closed();
+        witness.expect_only_pong();
+    });
+}
+
 /// [MQTT-3.14.2-1]
 #[test]
 fn c_14_a_disconnect_that_is_not_valid_leaves_the_will() {
