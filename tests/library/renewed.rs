@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use client::{Client, ConnectError, Endpoint, Options, Outgoing, Qos, TlsOptions, Version, filter, topic};
 use pondhawk_tests::{Broker, Options as BrokerOptions, until};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa, KeyIdMethod,
     KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
 };
 use tempfile::TempDir;
@@ -44,6 +44,19 @@ fn replace(directory: &Path, name: &str, text: &str) {
     let new = directory.join("new");
     fs::write(&new, text).expect("a temporary file can be written");
     fs::rename(new, directory.join(name)).expect("it can be renamed");
+}
+
+/// A list of revoked certificates in PEM, which names its next update.
+fn list(authority: &Authority, next_update: SystemTime, revoked_certs: Vec<RevokedCertParams>) -> String {
+    let params = CertificateRevocationListParams {
+        this_update: (next_update - 2 * DAY).into(),
+        next_update: next_update.into(),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs,
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(authority).expect("a list").pem().expect("it is text")
 }
 
 /// A broker with a listener for TLS.
@@ -189,17 +202,7 @@ async fn a_certificate_that_expires_soon_is_told() {
 #[tokio::test]
 async fn a_certificate_that_is_revoked_is_refused_from_the_next_handshake_on() {
     let authority = authority();
-    let list = |revoked: Vec<RevokedCertParams>| {
-        let params = CertificateRevocationListParams {
-            this_update: SystemTime::now().into(),
-            next_update: (SystemTime::now() + DAY).into(),
-            crl_number: SerialNumber::from(1),
-            issuing_distribution_point: None,
-            revoked_certs: revoked,
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        params.signed_by(&authority).expect("a list").pem().expect("it is text")
-    };
+    let list = |revoked: Vec<RevokedCertParams>| list(&authority, SystemTime::now() + DAY, revoked);
     let server = Server::start(issue(&authority, "localhost", |_| ()), |directory| {
         replace(directory, "ca.pem", &authority.pem());
         replace(directory, "devices.crl", &list(Vec::new()));
@@ -226,6 +229,42 @@ async fn a_certificate_that_is_revoked_is_refused_from_the_next_handshake_on() {
     server.broker.hang_up();
     server.wait_for(IN_USE, 1);
     connect().await.expect_err("it is revoked");
+}
+
+/// Mosquitto refuses these clients too.
+#[tokio::test]
+async fn with_lists_a_client_needs_a_current_list_of_its_authority() {
+    let named = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, name);
+        CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a certificate")
+    };
+    let (listed, unlisted) = (named("with a list"), named("without a list"));
+    let server = Server::start(issue(&listed, "localhost", |_| ()), |directory| {
+        replace(directory, "ca.pem", &(listed.pem() + &unlisted.pem()));
+        replace(directory, "devices.crl", &list(&listed, SystemTime::now() + DAY, Vec::new()));
+        let file = |name: &str| directory.join(name).display().to_string();
+        format!(
+            "tls_client_certificate = \"required\"\ntls_client_ca = {:?}\ntls_client_crl = {:?}\n",
+            file("ca.pem"),
+            file("devices.crl")
+        )
+    });
+    let tls = |authority| {
+        let [certificate, key] = issue(authority, "frog", |_| ());
+        trusting(&listed).client_certificate_pem(certificate, key)
+    };
+    let client = server.connect(&tls(&listed)).await.expect("there is a list");
+    client.disconnect().await.expect("it is connected");
+    server.connect(&tls(&unlisted)).await.expect_err("there is no list");
+    server.wait_for("UnknownRevocationStatus", 1);
+    replace(server.directory.path(), "devices.crl", &list(&listed, SystemTime::now() - DAY, Vec::new()));
+    server.broker.hang_up();
+    server.wait_for(IN_USE, 1);
+    server.connect(&tls(&listed)).await.expect_err("the list has expired");
+    server.wait_for("xpiredRevocationList", 1);
 }
 
 /// A client that resumes a session shows no certificate.

@@ -26,9 +26,10 @@ fn translate(file: &str) -> Result<Translated, Refusal> {
     let machine: Machine = machine(&[
         ("m.conf", file),
         ("conf.d/a.conf", "listener 1\nmax_qos 1"),
-        ("certs/1.pem", CERTIFICATE),
-        ("certs/2.pem", OTHER),
-        ("certs/x", CERTIFICATE),
+        ("certs/0a1b2c3d.0", CERTIFICATE),
+        ("certs/9d66eef0.1", OTHER),
+        ("certs/0a1b2c3d.1", CERTIFICATE),
+        ("certs/not-linked.pem", "-----BEGIN CERTIFICATE-----\n3"),
     ]);
     mosquitto::translate("m.conf".as_ref(), &Start::default(), &machine)
 }

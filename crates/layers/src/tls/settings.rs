@@ -44,8 +44,8 @@ pub enum ClientCertificates {
 pub struct Authorities {
     /// The certificates of these authorities.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// Lists of certificates that they have revoked. With a list, the revocation of every certificate in a chain is checked
-    /// as far as a list of its issuer is there.
+    /// Lists of certificates that they have revoked. With a list, the certificate of a client needs a list of its issuer that
+    /// has not expired. The other certificates of its chain must not be in any list.
     pub revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
@@ -156,13 +156,22 @@ impl Authorities {
         for certificate in &self.certificates {
             roots.add(certificate.clone()).map_err(SettingsError::Authority)?;
         }
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-            .with_crls(self.revoked.clone())
-            .allow_unknown_revocation_status();
-        let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
-        let webpki = builder.build().map_err(SettingsError::Verifier)?;
+        let roots = Arc::new(roots);
+        let builder = || {
+            let builder =
+                WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider));
+            let builder = builder.with_crls(self.revoked.iter().cloned());
+            if is_optional { builder.allow_unauthenticated() } else { builder }
+        };
+        let of_chain = builder().allow_unknown_revocation_status();
+        let webpki = of_chain.build().map_err(SettingsError::Verifier)?;
         let algorithms = provider.signature_verification_algorithms;
-        Ok(Arc::new(version1::Verifier::new(webpki, &self.certificates, &self.revoked, algorithms)))
+        let verifier = version1::Verifier::new(webpki, &self.certificates, &self.revoked, algorithms);
+        if self.revoked.is_empty() {
+            return Ok(Arc::new(verifier));
+        }
+        let of_client = builder().only_check_end_entity_revocation().enforce_revocation_expiration();
+        Ok(Arc::new(verifier.with_strict(of_client.build().map_err(SettingsError::Verifier)?)))
     }
 }
 

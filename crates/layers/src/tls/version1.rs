@@ -24,6 +24,8 @@ use x509_parser::revocation_list::CertificateRevocationList;
 pub(crate) struct Verifier {
     /// For all other versions.
     webpki: Arc<dyn ClientCertVerifier>,
+    /// With lists: refuses a client's certificate whose issuer has no list, or an expired one.
+    strict: Option<Arc<dyn ClientCertVerifier>>,
     authorities: Vec<Authority>,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -37,7 +39,13 @@ impl Verifier {
         algorithms: WebPkiSupportedAlgorithms,
     ) -> Self {
         let authority = |der| Authority::new(der, revoked, &algorithms);
-        Self { webpki, authorities: authorities.iter().filter_map(authority).collect(), algorithms }
+        let authorities = authorities.iter().filter_map(authority).collect();
+        Self { webpki, strict: None, authorities, algorithms }
+    }
+
+    /// Adds the verifier that every certificate has to satisfy besides, except those of version 1.
+    pub(crate) fn with_strict(self, strict: Arc<dyn ClientCertVerifier>) -> Self {
+        Self { strict: Some(strict), ..self }
     }
 
     fn verify(&self, certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(), CertificateError> {
@@ -60,7 +68,7 @@ impl Verifier {
                 continue;
             }
             if signed.is_by(&authority.key, &self.algorithms) {
-                return authority.check_revocation(&certificate.serial.to_bytes_be());
+                return authority.check_revocation(&certificate.serial.to_bytes_be(), now_unix_secs);
             }
             outcome = Err(CertificateError::BadSignature);
         }
@@ -75,9 +83,18 @@ struct Authority {
     name: Vec<u8>,
     /// Its SubjectPublicKeyInfo in DER.
     key: Vec<u8>,
-    /// Serial numbers of the certificates that it has revoked. `None` if a list is malformed, or has the name of this
-    /// authority and not its signature.
-    revoked: Option<HashSet<Vec<u8>>>,
+    revocation: Revocation,
+}
+
+/// The lists of one authority.
+#[derive(Debug)]
+enum Revocation {
+    /// Nothing is checked, because no authority has a list.
+    Off,
+    /// Only other authorities have a list, or a list is malformed, or has the name of this authority and not its signature.
+    Unknown,
+    /// Each serial number that is revoked.
+    Listed { revoked: HashSet<Vec<u8>>, until_unix_secs: i64 },
 }
 
 impl Authority {
@@ -94,38 +111,49 @@ impl Authority {
         }
         let name = certificate.subject().as_raw().to_vec();
         let key = certificate.public_key().raw.to_vec();
-        let revoked = revoked(&name, &key, lists, algorithms);
-        Some(Self { name, key, revoked })
+        let revocation = match lists {
+            [] => Revocation::Off,
+            lists => Revocation::of(&name, &key, lists, algorithms).unwrap_or(Revocation::Unknown),
+        };
+        Some(Self { name, key, revocation })
     }
 
-    /// As webpki does with the lists of an authority: a list whose signature is wrong is no reason to accept, and without a
-    /// list nothing is revoked.
-    fn check_revocation(&self, serial: &[u8]) -> Result<(), CertificateError> {
-        match &self.revoked {
-            None => Err(CertificateError::UnknownRevocationStatus),
-            Some(serials) if serials.contains(serial) => Err(CertificateError::Revoked),
-            Some(_) => Ok(()),
+    /// As webpki does in its strict mode: a list whose signature is wrong, or that has expired, is no reason to accept.
+    fn check_revocation(&self, serial: &[u8], now_unix_secs: i64) -> Result<(), CertificateError> {
+        match &self.revocation {
+            Revocation::Off => Ok(()),
+            Revocation::Unknown => Err(CertificateError::UnknownRevocationStatus),
+            Revocation::Listed { revoked, .. } if revoked.contains(serial) => Err(CertificateError::Revoked),
+            Revocation::Listed { until_unix_secs, .. } if now_unix_secs >= *until_unix_secs => {
+                Err(CertificateError::ExpiredRevocationList)
+            }
+            Revocation::Listed { .. } => Ok(()),
         }
     }
 }
 
-/// The serial numbers in all lists of the authority with this name and key. See [`Authority::revoked`].
-fn revoked(
-    name: &[u8],
-    key: &[u8],
-    lists: &[CertificateRevocationListDer<'_>],
-    algorithms: &WebPkiSupportedAlgorithms,
-) -> Option<HashSet<Vec<u8>>> {
-    let mut serials = HashSet::new();
-    for list in lists {
-        let (_, parsed) = CertificateRevocationList::from_der(list).ok()?;
-        if parsed.issuer().as_raw() != name {
-            continue;
+impl Revocation {
+    /// Reads all lists of the authority with this name and key. The first of them to expire counts. `None` if there is no
+    /// list, or one that cannot be used.
+    fn of(
+        name: &[u8],
+        key: &[u8],
+        lists: &[CertificateRevocationListDer<'_>],
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> Option<Self> {
+        let (mut revoked, mut until) = (HashSet::new(), None);
+        for list in lists {
+            let (_, parsed) = CertificateRevocationList::from_der(list).ok()?;
+            if parsed.issuer().as_raw() != name {
+                continue;
+            }
+            Signed::of(list).filter(|signed| signed.is_by(key, algorithms))?;
+            revoked.extend(parsed.iter_revoked_certificates().map(|revoked| revoked.serial().to_bytes_be()));
+            let next_update = parsed.next_update()?.timestamp();
+            until = Some(until.map_or(next_update, |earlier: i64| earlier.min(next_update)));
         }
-        Signed::of(list).filter(|signed| signed.is_by(key, algorithms))?;
-        serials.extend(parsed.iter_revoked_certificates().map(|revoked| revoked.serial().to_bytes_be()));
+        Some(Self::Listed { revoked, until_unix_secs: until? })
     }
-    Some(serials)
 }
 
 impl ClientCertVerifier for Verifier {
@@ -152,7 +180,12 @@ impl ClientCertVerifier for Verifier {
                 self.verify(&certificate, now).map_err(Error::InvalidCertificate)?;
                 Ok(ClientCertVerified::assertion())
             }
-            None => self.webpki.verify_client_cert(end_entity, intermediates, now),
+            None => {
+                if let Some(strict) = &self.strict {
+                    strict.verify_client_cert(end_entity, intermediates, now)?;
+                }
+                self.webpki.verify_client_cert(end_entity, intermediates, now)
+            }
         }
     }
 
@@ -358,6 +391,26 @@ mod tests {
         ] {
             assert_eq!(verdict(&verifier, &frog, unix_secs), expected, "{unix_secs}");
         }
+    }
+
+    /// The list names an update within a hundred years.
+    #[test]
+    fn an_expired_list_and_the_list_of_another_authority_are_no_reason_to_accept() {
+        let centuries = 36_600 * DAY_SECS;
+        let verifier = verifier(&[CA], &[LIST]);
+        let revocation = &verifier.authorities[0].revocation;
+        let Revocation::Listed { until_unix_secs, .. } = revocation else { panic!("{revocation:?}") };
+        assert!((MADE_UNIX_SECS..MADE_UNIX_SECS + centuries).contains(&until_unix_secs.unsigned_abs()));
+        for (serial, after_secs, expected) in [
+            (&[1, 2][..], -1, Ok(())),
+            (&[1, 2], 0, Err(CertificateError::ExpiredRevocationList)),
+        ] {
+            let found = verifier.authorities[0].check_revocation(serial, until_unix_secs + after_secs);
+            assert_eq!(found, expected, "{after_secs}");
+        }
+        let list = CertificateRevocationListDer::from_pem_slice(LIST).expect("a list");
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        assert!(Revocation::of(b"another", &verifier.authorities[0].key, &[list], &algorithms).is_none());
     }
 
     /// Every byte counts: there is no place in a certificate where a bit can be changed, or the end cut off.

@@ -1,5 +1,6 @@
 //! TLS of a listener.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::model::{Block, Given};
@@ -131,21 +132,23 @@ fn clients(world: World<'_>, block: &Block, table: Table, output: &mut Output) {
     output.set(table, "tls_client_certificate", "required", &[required]);
     output.set(table, "tls_client_ca", Toml::List(authorities), &files);
     if let Some(given) = block.last("capath") {
-        output.change(given, "these are the files that are in the directory now");
+        let why = "these are the files that the directory has now under names of `openssl rehash`; the hashes are not compared";
+        output.change(given, why);
     }
     if let Some(given) = block.last("crlfile") {
         output.set(table, "tls_client_crl", given.text(), &[given]);
     }
 }
 
-/// The files of a directory with certificates, without a second name for one of them.
+/// The files of a directory with certificates, without a second name for one of them. OpenSSL finds those alone whose name
+/// is a hash and a number.
 fn of_directory(world: World<'_>, directory: &str) -> Result<Vec<String>, String> {
     let explain = |error| format!("cannot read the directory {directory}: {error}");
     let mut names = world.system.list(Path::new(directory)).map_err(explain)?;
     names.sort();
     let mut contents = Vec::new();
     let mut files = Vec::new();
-    for name in names {
+    for name in names.into_iter().filter(|name| is_hash_and_number(name)) {
         let path = Path::new(directory).join(name);
         let Ok(content) = world.system.read(&path) else { continue };
         let is_certificate = content.windows(27).any(|part| part == b"-----BEGIN CERTIFICATE-----");
@@ -155,10 +158,22 @@ fn of_directory(world: World<'_>, directory: &str) -> Result<Vec<String>, String
         }
     }
     if files.is_empty() {
-        Err(format!("the directory {directory} has no certificate in PEM"))
+        let hint = "under a name that `openssl rehash` makes, and Mosquitto looks for no other";
+        Err(format!("the directory {directory} has no certificate in PEM {hint}"))
     } else {
         Ok(files)
     }
+}
+
+/// Whether a name is that of a certificate in a directory of OpenSSL, such as `9d66eef0.0`.
+fn is_hash_and_number(name: &OsStr) -> bool {
+    let parts = name.to_str().and_then(|name| name.split_once('.'));
+    parts.is_some_and(|(hash, number)| {
+        hash.len() == 8
+            && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+            && !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 fn identity(block: &Block, table: Table, output: &mut Output) {
