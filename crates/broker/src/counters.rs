@@ -124,8 +124,10 @@ counters! {
     refused_proxy: "refused/proxy_from",
     /// Connections closed because their listener had accepted as many in the same second as it may.
     refused_connection_rate: "refused/connection_rate",
-    /// QUIC connections refused because as many handshakes of their listener are not complete as may be.
+    /// QUIC connections refused because as many handshakes of their listener, or of their address, are not complete as may be.
     refused_quic_handshakes: "refused/quic_handshakes",
+    /// QUIC connections closed because their handshake was not complete in time.
+    refused_quic_timeout: "refused/quic_timeout",
     /// QUIC clients that were asked to prove their address.
     quic_retries: "quic/retries",
     /// Datagrams that were dropped because their shard was behind.

@@ -142,8 +142,8 @@ keys! {
         /// names the client. With this key every other connection is closed.
         proxy_from: Vec<IpNet> { kind: ListOf<Network>, default: Vec::new() }
         /// QUIC handshakes at a time that are not complete. From a quarter of them on, a client has to prove that it receives at
-        /// the address that it sends from. Above the limit, connections are refused, and counted under
-        /// `$SYS/broker/refused/quic_handshakes`.
+        /// the address that it sends from. A proven address has at most an eighth of them at a time; 64 bits of IPv6 count as one
+        /// address. Above these limits, connections are refused, and counted under `$SYS/broker/refused/quic_handshakes`.
         quic_handshakes: u32 { kind: Count<u32>, default: 1000, bounds: 1..=1 << 16 }
         /// The most that a QUIC connection holds in each direction: received and not read yet, and sent and not acknowledged yet.
         /// In the time of one round trip, a connection transfers at most this much.

@@ -24,7 +24,7 @@ mod tests;
 
 pub use self::door::{Arrival, Begun, Datagram, Door};
 pub use self::link::QuicStream;
-pub use self::links::{Links, Name, Outside};
+pub use self::links::{GivenUp, Links, Name, Outside};
 pub use self::settings::QuicLimits;
 
 /// The parts of `quinn_proto` that pass between a [`Door`] and [`Links`].

@@ -22,8 +22,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::{ConnectionId, Purpose, ShardId, Tally};
+use broker::Counters;
 use layers::Layered;
-use layers::quic::{EndpointEvent, Links, Name, Outside, Transmit};
+use layers::quic::{EndpointEvent, GivenUp, Links, Name, Outside, Transmit};
 use mio::event::Event;
 use turn::{Accepted, Readiness, ShardLoop};
 
@@ -47,6 +48,7 @@ pub(crate) struct Quic {
     doors: Option<Doors>,
     effects: Effects,
     switchboard: Arc<Switchboard>,
+    counters: Arc<Counters>,
     tally: Tally,
     letters: Vec<Letter>,
 }
@@ -64,11 +66,13 @@ impl Quic {
         shard: ShardId,
         sockets: Vec<Option<Udp>>,
         doors: Option<Doors>,
-        switchboard: Arc<Switchboard>,
+        (switchboard, counters): (&Arc<Switchboard>, &Arc<Counters>),
     ) -> Self {
+        let (switchboard, counters) = (Arc::clone(switchboard), Arc::clone(counters));
         let tally = Tally::new(Arc::clone(switchboard.board.budget()));
         let effects = Effects { sockets, told: Vec::new(), woken: Vec::new() };
-        Self { shard, links: Links::default(), doors, effects, switchboard, tally, letters: Vec::new() }
+        let links = Links::default();
+        Self { shard, links, doors, effects, switchboard, counters, tally, letters: Vec::new() }
     }
 
     /// Notes a change of the socket of this listener.
@@ -110,6 +114,10 @@ impl Quic {
         self.links.end_turn(now, &mut self.effects);
         self.tell_all(body, now);
         self.wake(body);
+        let given_up = self.links.take_given_up();
+        if given_up != GivenUp::default() {
+            self.counters.refused_quic_timeout.add(given_up.late);
+        }
         self.tally.set(Purpose::Partials, self.links.received_bytes());
         self.tally.set(Purpose::Outputs, self.links.sending_bytes());
         self.tally.settle();
@@ -139,7 +147,7 @@ impl Quic {
         for delivery in deliveries {
             match delivery {
                 Delivery::Begun { name, begun, peer, admission } => {
-                    let stream = Layered::quic(self.links.add(name, *begun));
+                    let stream = Layered::quic(self.links.add(now, name, *begun));
                     body.admit(Accepted { stream, peer, admission, listener: name.listener });
                 }
                 Delivery::Event { name, event, bytes } => {

@@ -1,7 +1,7 @@
 //! The door of a listener: which connection a datagram is for, and which connections begin.
 
-use core::net::{IpAddr, SocketAddr};
-use std::collections::VecDeque;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -38,7 +38,7 @@ pub enum Arrival {
     Answer(Transmit),
     /// The same. The client was asked to prove its address.
     Retry(Transmit),
-    /// The same. There are as many handshakes as there may be.
+    /// The same. There are as many handshakes as there may be, of all addresses or of this one.
     Refused(Transmit),
 }
 
@@ -50,18 +50,52 @@ pub struct Begun {
 }
 
 /// A connection counts as one more handshake until this is dropped.
-pub(super) struct Handshake(Arc<AtomicUsize>);
+pub(super) struct Handshake {
+    all: Arc<AtomicUsize>,
+    _of_host: Option<OfHost>,
+}
 
 impl Handshake {
-    fn count(all: &Arc<AtomicUsize>) -> Self {
+    fn count(all: &Arc<AtomicUsize>, of_host: Option<OfHost>) -> Self {
         all.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(all))
+        Self { all: Arc::clone(all), _of_host: of_host }
     }
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A handshake of a proven address. The number of references, without that of the door, is the number of its handshakes.
+type OfHost = Arc<()>;
+
+/// The part of all handshakes that one proven address may have at a time: an eighth, of 64 bits of IPv6 together.
+const SHARE: usize = 8;
+
+/// The handshakes of proven addresses.
+#[derive(Default)]
+struct Hosts(HashMap<IpAddr, OfHost>);
+
+impl Hosts {
+    /// Counts one more handshake of an address. `None` if the address has as many as it may.
+    fn count(&mut self, address: IpAddr, handshakes_max: usize) -> Option<OfHost> {
+        if self.0.len() >= 2 * handshakes_max {
+            // At most half of them stay. The next cleaning is at least as many handshakes away.
+            self.0.retain(|_, handshakes| Arc::strong_count(handshakes) > 1);
+        }
+        let handshakes = self.0.entry(network(address)).or_default();
+        let is_full = Arc::strong_count(handshakes) > handshakes_max.div_ceil(SHARE);
+        (!is_full).then(|| Arc::clone(handshakes))
+    }
+}
+
+/// An address of IPv4, or the first 64 bits of one of IPv6, which are one customer's.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
     }
 }
 
@@ -73,8 +107,9 @@ pub struct Door {
     used: Arc<rustls::ServerConfig>,
     server: Arc<ServerConfig>,
     limits: QuicLimits,
-    waiting: VecDeque<Incoming>,
+    waiting: VecDeque<(Incoming, Option<OfHost>)>,
     handshakes: Arc<AtomicUsize>,
+    hosts: Hosts,
 }
 
 impl Door {
@@ -93,6 +128,7 @@ impl Door {
             limits,
             waiting: VecDeque::new(),
             handshakes: Arc::default(),
+            hosts: Hosts::default(),
         })
     }
 
@@ -121,7 +157,15 @@ impl Door {
         if handshakes >= self.limits.handshakes_max {
             return Arrival::Refused(self.endpoint.refuse(incoming, buffer));
         }
-        self.waiting.push_back(incoming);
+        // An address that is not proven has no share: somebody else could use it up.
+        let of_host = match is_unproven {
+            true => None,
+            false => match self.hosts.count(remote.ip(), self.limits.handshakes_max) {
+                None => return Arrival::Refused(self.endpoint.refuse(incoming, buffer)),
+                counted => counted,
+            },
+        };
+        self.waiting.push_back((incoming, of_host));
         Arrival::Nothing
     }
 
@@ -132,7 +176,7 @@ impl Door {
 
     /// The address of the next connection that waits to be accepted. The address may be forged.
     pub fn next_waiting(&self) -> Option<SocketAddr> {
-        self.waiting.front().map(Incoming::remote_address)
+        self.waiting.front().map(|(incoming, _)| incoming.remote_address())
     }
 
     /// Accepts the connection that waits longest. This costs a signature. Returns an answer to be sent if the connection
@@ -142,12 +186,12 @@ impl Door {
         now: Instant,
         buffer: &mut Vec<u8>,
     ) -> Option<Result<(ConnectionHandle, Begun), Option<Transmit>>> {
-        let incoming = self.waiting.pop_front()?;
+        let (incoming, of_host) = self.waiting.pop_front()?;
         self.renew();
         let server = Some(Arc::clone(&self.server));
         Some(match self.endpoint.accept(incoming, now, buffer, server) {
             Ok((handle, connection)) => {
-                let handshake = Handshake::count(&self.handshakes);
+                let handshake = Handshake::count(&self.handshakes, of_host);
                 Ok((handle, Begun { connection, handshake, buffer_bytes: self.limits.buffer_bytes }))
             }
             Err(error) => Err(error.response),
@@ -156,7 +200,7 @@ impl Door {
 
     /// Refuses the connection that waits longest. Returns the answer.
     pub fn refuse(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        let incoming = self.waiting.pop_front()?;
+        let (incoming, _) = self.waiting.pop_front()?;
         Some(self.endpoint.refuse(incoming, buffer))
     }
 

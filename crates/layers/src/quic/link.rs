@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base::ConnectionId;
 use bytes::Bytes;
@@ -22,6 +22,8 @@ use crate::{Rejected, tls};
 const PIECE_BYTES: usize = 8 * 1024;
 /// Minimum bytes of a datagram with a STREAM frame that are no data: the headers of packet and frame, and the tag.
 const OVERHEAD_BYTES: usize = 32;
+/// Maximum time of a handshake. Its first answer can be lost twice.
+const HANDSHAKE: Duration = Duration::from_secs(4);
 /// The error code of a connection that ends without an error.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// The same, if the certificate of a client has expired: "bad authentication" in MQTT 5.0.
@@ -40,8 +42,8 @@ pub(super) type Touched = Mutex<Vec<u32>>;
 /// A connection with its stream.
 pub(super) struct Link {
     pub(super) connection: Connection,
-    /// Dropped when the handshake is complete.
-    handshake: Option<Handshake>,
+    /// Dropped when the handshake is complete. The moment is its deadline.
+    handshake: Option<(Handshake, Instant)>,
     stream: Option<StreamId>,
     /// The reason why the connection has ended.
     lost: Option<ConnectionError>,
@@ -51,6 +53,8 @@ pub(super) struct Link {
     pub(super) watcher: Option<ConnectionId>,
     /// Nobody reads or writes the stream any more.
     pub(super) is_abandoned: bool,
+    /// The connection was lost by a decision of this side, which nobody was told yet.
+    is_given_up: bool,
     place: u32,
     is_touched: bool,
     touched: Arc<Touched>,
@@ -92,16 +96,22 @@ pub(super) fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
 }
 
 impl Link {
-    pub(super) fn new(begun: Begun, place: u32, touched: Arc<Touched>, sending: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(
+        (begun, now): (Begun, Instant),
+        place: u32,
+        touched: Arc<Touched>,
+        sending: Arc<AtomicUsize>,
+    ) -> Self {
         let Begun { connection, handshake, buffer_bytes } = begun;
         Self {
             connection,
-            handshake: Some(handshake),
+            handshake: Some((handshake, now + HANDSHAKE)),
             stream: None,
             lost: None,
             refused: None,
             watcher: None,
             is_abandoned: false,
+            is_given_up: false,
             place,
             is_touched: false,
             touched,
@@ -123,6 +133,33 @@ impl Link {
         self.is_touched = false;
         if self.is_abandoned && !self.connection.is_closed() {
             self.connection.close(now, NO_ERROR, Bytes::new());
+        }
+    }
+
+    /// When the next timer fires.
+    pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
+        let deadline = self.handshake.as_ref().map(|(_, deadline)| *deadline);
+        self.connection.poll_timeout().into_iter().chain(deadline).min()
+    }
+
+    /// Lets timers fire that are due. Says whether the connection is given up because its handshake takes too long.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        self.connection.handle_timeout(now);
+        self.touch();
+        let is_late = self.handshake.as_ref().is_some_and(|(_, deadline)| *deadline <= now);
+        if is_late {
+            self.give_up(now, ConnectionError::TimedOut);
+        }
+        is_late
+    }
+
+    /// Closes the connection, for a reason that its reader is told.
+    fn give_up(&mut self, now: Instant, reason: ConnectionError) {
+        self.handshake = None;
+        if self.lost.is_none() {
+            self.connection.close(now, NO_ERROR, Bytes::new());
+            self.lost = Some(reason);
+            self.is_given_up = true;
         }
     }
 
@@ -162,7 +199,8 @@ impl Link {
                 _ => {}
             }
         }
-        if self.refused.is_some() { OVER } else { readiness }
+        let is_given_up = std::mem::take(&mut self.is_given_up);
+        if is_given_up || self.refused.is_some() { OVER } else { readiness }
     }
 
     /// A client that resumes a session shows no certificate, and none is verified.

@@ -59,6 +59,14 @@ pub struct Links {
     unread_bytes: usize,
     sending: Arc<AtomicUsize>,
     buffer: Vec<u8>,
+    given_up: GivenUp,
+}
+
+/// Connections that were given up since the last look.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Their handshake took too long.
+    pub late: u64,
 }
 
 struct Place {
@@ -72,12 +80,12 @@ struct Place {
 
 impl Links {
     /// Takes in a connection, and returns its stream.
-    pub fn add(&mut self, name: Name, begun: Begun) -> QuicStream {
+    pub fn add(&mut self, now: Instant, name: Name, begun: Begun) -> QuicStream {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             u32::try_from(self.places.len() - 1).expect("memory ends before")
         });
-        let mut link = Link::new(begun, place, Arc::clone(&self.touched), Arc::clone(&self.sending));
+        let mut link = Link::new((begun, now), place, Arc::clone(&self.touched), Arc::clone(&self.sending));
         link.touch();
         let link = Arc::new(Mutex::new(link));
         let stream = QuicStream::new(Arc::clone(&link));
@@ -115,8 +123,7 @@ impl Links {
             let Some(place) = &mut self.places[number as usize] else { continue };
             place.timer = None;
             let mut link = lock(&place.link);
-            link.connection.handle_timeout(now);
-            link.touch();
+            self.given_up.late += u64::from(link.handle_timeout(now));
             wake(&mut link, now, outside);
         }
     }
@@ -133,6 +140,11 @@ impl Links {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|(moment, _)| *moment)
+    }
+
+    /// Counts of connections that were given up since the last call.
+    pub fn take_given_up(&mut self) -> GivenUp {
+        std::mem::take(&mut self.given_up)
     }
 
     /// Whether a connection has more to send.
@@ -177,7 +189,7 @@ impl Links {
         let is_closing = link.is_abandoned && link.connection.is_closed();
         self.closing += usize::from(is_closing && !place.is_closing);
         place.is_closing |= is_closing;
-        let timer = link.connection.poll_timeout();
+        let timer = link.poll_timeout();
         let is_drained = link.connection.is_drained();
         drop(link);
         if timer != place.timer {

@@ -210,7 +210,7 @@ impl Bench {
     }
 
     fn admit(&mut self, handle: ConnectionHandle, begun: Begun) {
-        let stream = self.links.add(Name { listener: LISTENER, handle }, begun);
+        let stream = self.links.add(self.now, Name { listener: LISTENER, handle }, begun);
         stream.watch(ID);
         self.streams.push(stream);
     }
@@ -436,19 +436,59 @@ fn many_open_handshakes_make_clients_prove_their_addresses_and_still_more_are_re
     bench.settle(&mut third);
     assert!(!third.connection.is_handshaking(), "it has proved its address");
     let mut proven = Vec::new();
-    for _ in 0..6 {
-        let mut caller = begin(&mut bench);
-        bench.client_receives(&mut caller);
-        bench.client_sends(&mut caller);
-        proven.push(caller);
+    // An eighth of the handshakes is one.
+    let share = 1;
+    for host in 0..6 {
+        bench.from = SocketAddr::from(([127, 0, 1, host], 40_000));
+        for number in 0..2 {
+            let mut caller = begin(&mut bench);
+            bench.client_receives(&mut caller);
+            bench.client_sends(&mut caller);
+            assert_eq!(bench.door.handshakes(), 2 + share * (usize::from(host) + 1));
+            if number == 1 {
+                bench.client_receives(&mut caller);
+                assert!(caller.lost().is_some_and(|reason| reason.contains("refused")), "the share is used");
+            }
+            proven.push(caller);
+        }
     }
     assert_eq!(bench.door.handshakes(), 8);
+    bench.from = SocketAddr::from(([127, 0, 2, 1], 40_000));
     let mut refused = begin(&mut bench);
     bench.client_receives(&mut refused);
     bench.client_sends(&mut refused);
     assert_eq!(bench.door.handshakes(), 8);
     bench.client_receives(&mut refused);
     assert!(refused.lost().is_some_and(|reason| reason.contains("refused")));
+}
+
+/// The client sends its first datagram, and nothing else.
+#[test]
+fn a_handshake_that_stops_is_given_up_in_seconds() {
+    let mut bench = Bench::new(QuicLimits::default());
+    let mut silent = bench.call();
+    bench.client_sends(&mut silent);
+    bench.server_turns();
+    bench.world.woken.clear();
+    assert_eq!(bench.door.handshakes(), 1);
+    let begin = bench.now;
+    while bench.door.handshakes() == 1 {
+        bench.now = bench.links.poll_timeout().expect("there is a deadline");
+        assert!(bench.now <= begin + Duration::from_secs(4));
+        bench.links.handle_timeouts(bench.now, &mut bench.world);
+        bench.links.end_turn(bench.now, &mut bench.world);
+    }
+    assert_eq!(bench.now, begin + Duration::from_secs(4));
+    assert_eq!((bench.links.take_given_up().late, bench.links.take_given_up().late), (1, 0));
+    assert!(bench.world.woken.iter().any(|(_, readiness)| readiness.ending), "its shard is told");
+    let error = read(bench.server(), 1).expect_err("it is over");
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    // A handshake that is complete has no deadline.
+    let mut caller = bench.call();
+    bench.settle(&mut caller);
+    bench.now += Duration::from_secs(5);
+    bench.links.handle_timeouts(bench.now, &mut bench.world);
+    assert_eq!(bench.links.take_given_up().late, 0);
 }
 
 /// An attacker who names another sender makes the server send little to it. quinn-proto completes the datagram that crosses

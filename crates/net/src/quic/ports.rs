@@ -77,6 +77,6 @@ impl Ports {
             let doors = std::mem::take(&mut self.doors);
             Doors::new(doors, self.shards, connections_max, (Arc::clone(counters), budget))
         });
-        Ok(Some(Box::new(Quic::new(shard, sockets, doors, Arc::clone(switchboard)))))
+        Ok(Some(Box::new(Quic::new(shard, sockets, doors, (switchboard, counters)))))
     }
 }
