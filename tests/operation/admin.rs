@@ -243,6 +243,45 @@ fn the_api_is_there_on_the_command_line() {
     assert!(text.ends_with("=> not delivered (no_matching_filter)\n"), "{text}");
 }
 
+/// The page and its script come without a token, and have nothing of the broker in them.
+#[test]
+fn the_dashboard_comes_without_a_token_and_asks_for_one() {
+    let (_broker, server) = broker("");
+    let stranger = server.with_token("");
+    for (path, kind) in [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css")] {
+        let answer = stranger.get(path);
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(answer.head.contains(&format!("content-type: {kind}")), "{}", answer.head);
+        assert!(answer.head.contains("script-src 'self'"), "{}", answer.head);
+        assert!(
+            !answer.body.contains("http://") && !answer.body.contains("https://"),
+            "{path} works offline"
+        );
+    }
+}
+
+/// Every view, in a wide and in a narrow window, with data and with an error, and texts of clients that look like markup.
+/// `PONDHAWK_PICTURES` names a directory for a picture of each.
+#[test]
+fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
+    let (broker, server) = broker("");
+    let mut frog = broker.client(Version::V5, "frog/1");
+    frog.subscribe("pond/#");
+    let body = json!({ "topic": "pond/x", "payload": "<b>croak</b>", "retain": true });
+    assert_eq!(server.publish(&body).status, 200);
+    until("it is retained", || (server.get("/api/v1/retained/pond%2Fx").status == 200).then_some(()));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/operation/dashboard/look.mjs");
+    let mut node = pondhawk_tests::node();
+    let profile = tempfile::tempdir().expect("a directory");
+    node.args(["--experimental-websocket", script]).arg(profile.path());
+    node.arg(format!("http://{}/", server.address)).arg(&server.token);
+    node.args(std::env::var_os("PONDHAWK_PICTURES"));
+    let output = node.output().expect("Node.js is there");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 12);
+}
+
 #[test]
 fn metrics_are_in_the_format_of_prometheus() {
     let (broker, server) = broker("");
@@ -374,6 +413,6 @@ fn without_an_address_there_is_no_server() {
     broker.stop();
     let settings = "[admin]\naddress = \"0.0.0.0:0\"\n".to_owned();
     let refused = Broker::try_start(&Options { settings, ..Options::default() });
-    let error = refused.err().expect("other machines would reach it without a token");
+    let Err(error) = refused else { panic!("other machines would reach it without a token") };
     assert!(error.contains("admin_token_file"), "{error}");
 }

@@ -39,6 +39,9 @@ pub struct Parameter {
 /// The code behind a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
+    Page,
+    Script,
+    Style,
     Healthy,
     Ready,
     Metrics,
@@ -94,6 +97,9 @@ const fn change(
 
 /// All routes, in the order of the manual.
 pub const ROUTES: &[Route] = &[
+    Route { role: None, ..get("/", Action::Page, &[], "The dashboard") },
+    Route { role: None, ..get("/app.js", Action::Script, &[], "The script of the dashboard") },
+    Route { role: None, ..get("/style.css", Action::Style, &[], "The style of the dashboard") },
     Route { role: None, ..get("/healthz", Action::Healthy, &[], "Whether the process answers") },
     Route {
         role: None,
@@ -197,6 +203,13 @@ pub const ROUTES: &[Route] = &[
     ),
 ];
 
+impl Route {
+    /// Whether the route is a part of the dashboard, which is for people.
+    fn is_page(&self) -> bool {
+        matches!(self.action, Action::Page | Action::Script | Action::Style)
+    }
+}
+
 /// The route of a request.
 #[derive(Debug)]
 pub(crate) enum Match {
@@ -242,7 +255,7 @@ fn fit(pattern: &str, path: &str) -> Option<Vec<String>> {
 /// The API as an OpenAPI document, version 3.1.
 pub(crate) fn open_api(version: &str) -> Value {
     let mut paths = Map::new();
-    for route in ROUTES {
+    for route in ROUTES.iter().filter(|route| !route.is_page()) {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = operation(route);
     }
@@ -344,7 +357,7 @@ mod tests {
     #[test]
     fn the_document_has_every_route() {
         let document = open_api("1");
-        for route in ROUTES {
+        for route in ROUTES.iter().filter(|route| !route.is_page()) {
             let operation = &document["paths"][route.path][route.method.to_ascii_lowercase()];
             assert_eq!(operation["summary"], route.summary);
         }

@@ -12,6 +12,11 @@ use crate::answer::{Answer, Failure};
 use crate::routes::{self, Action};
 use crate::server::{Asked, Shared};
 
+/// The dashboard: one page, which asks the API for everything that it shows.
+const PAGE: &str = include_str!("../page/index.html");
+const SCRIPT: &str = include_str!("../page/app.js");
+const STYLE: &str = include_str!("../page/style.css");
+
 /// Items of an answer if the request does not say how many.
 const LIMIT: usize = 100;
 /// Maximum number of items that a request may ask for.
@@ -22,6 +27,9 @@ const QUESTIONS_MAX: usize = 64;
 /// Carries out a request that has the right to its route.
 pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     match asked.route.action {
+        Action::Page => Ok(Answer::of("text/html; charset=utf-8", PAGE)),
+        Action::Script => Ok(Answer::of("text/javascript; charset=utf-8", SCRIPT)),
+        Action::Style => Ok(Answer::of("text/css; charset=utf-8", STYLE)),
         Action::Healthy => Ok(Answer::text("ok\n")),
         Action::Ready => Ok(status::ready(shared).await),
         Action::Metrics => Ok(status::metrics(shared)),

@@ -1,0 +1,335 @@
+"use strict";
+// Texts of clients reach the page as text nodes only, and never as markup.
+
+const content = document.getElementById("content");
+const said = document.getElementById("said");
+const INTERVAL_MS = 5000;
+let timer = 0;
+let turn = 0;
+
+function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value != null) element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((child) => child != null));
+  return element;
+}
+
+const say = (text) => { said.textContent = text; };
+const encode = encodeURIComponent;
+const whole = new Intl.NumberFormat("en");
+const brief = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const number = (value) => (value == null ? "–" : whole.format(value));
+
+function bytes(value) {
+  if (value == null) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
+  return `${brief.format(value)} ${units[unit]}`;
+}
+
+function duration(seconds) {
+  if (seconds == null) return "never";
+  const days = Math.floor(seconds / 86400), hours = Math.floor(seconds / 3600) % 24;
+  const minutes = Math.floor(seconds / 60) % 60;
+  if (days) return `${days} d ${hours} h`;
+  if (hours) return `${hours} h ${minutes} min`;
+  return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+}
+
+class Refused extends Error {
+  constructor(status, text) { super(text); this.status = status; }
+}
+
+async function call(path, method = "GET", body = undefined) {
+  const headers = { Authorization: `Bearer ${sessionStorage.getItem("token") ?? ""}` };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+  const value = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(answer.status, value.error?.message ?? `status ${answer.status}`);
+  return value;
+}
+
+const ask = (text) => new Promise((resolve) => {
+  const dialog = document.getElementById("ask");
+  document.getElementById("question").textContent = text;
+  dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+  dialog.returnValue = "no";
+  dialog.showModal();
+});
+
+async function change(question, path, method, body, done) {
+  if (question && !(await ask(question))) return;
+  try {
+    await call(path, method, body);
+    say(done);
+    show(false);
+  } catch (error) {
+    say(`Refused: ${error.message}`);
+  }
+}
+
+function table(caption, columns, items, empty) {
+  if (!items.length) return make("p", {}, empty);
+  const head = columns.map(([title, , kind]) => make("th", { scope: "col", class: kind }, title));
+  const rows = items.map((item) => make("tr", {}, columns.map(([, cell, kind]) => {
+    const value = cell(item);
+    return make("td", { class: kind }, value == null || value === "" ? "–" : value);
+  })));
+  return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+    make("table", {}, make("caption", {}, caption), make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows)));
+}
+
+function cards(pairs) {
+  return make("dl", { class: "cards" }, pairs.map(([title, value, more]) =>
+    make("div", {}, make("dt", {}, title), make("dd", {}, value, more ? make("small", {}, more) : null))));
+}
+
+function field(title, attributes) {
+  return make("label", {}, title, make("input", attributes));
+}
+
+const values = (form) => Object.fromEntries(new FormData(form));
+const go = (path, query = {}) => { location.hash = `${path}${Object.keys(query).length ? `?${new URLSearchParams(query)}` : ""}`; };
+const link = (id) => make("a", { href: `#/client/${encode(id)}` }, id);
+
+// What an operator should look at, with advice. `before` are the figures of the last look.
+function warnings(now, before) {
+  const grown = (topic) => (before ? now[topic] - before[topic] : 0);
+  const found = [];
+  const add = (is, text) => { if (is) found.push(text); };
+  const share = now["memory/used"] / now["memory/limit"];
+  add(share > 0.8, `${Math.round(share * 100)} % of the memory for clients is in use. See Figures, memory/…, for what. `
+    + "Raise limits.memory_budget_bytes, or lower sessions.queue_bytes.");
+  add(now["journal/damaged"] > 0, "Damage was found in the journal. Run pondhawk journal check on a copy of the data directory.");
+  add(now["certificates/expired"] > 0, "A certificate has expired. pondhawk certs show names its dates.");
+  add(now["certificates/expire_in_1_day"] + now["certificates/expire_in_7_days"] > 0, "A certificate expires within seven days. Replace its file: it is read again by itself.");
+  add(now["retained messages/bytes_over_limit"] > 0, "More is retained than limits.retained_bytes allows: nothing is added.");
+  add(grown("publish/messages/dropped") > 0, `${number(grown("publish/messages/dropped"))} messages were dropped since the last look. See Figures, dropped/…, for the reasons.`);
+  add(grown("slow/subscribers") > 0, "A subscriber takes nothing of what is sent to it. See Clients, state slow.");
+  add(grown("refused/connect") > 0, `${number(grown("refused/connect"))} clients were refused since the last look. See Figures, refused/…, and the log.`);
+  add(grown("denied/publish") > 0, "Clients publish to topics that the rules forbid. The log names them.");
+  return found;
+}
+
+let before = null;
+
+async function overview() {
+  const [status, now] = await Promise.all([call("/api/v1/status"), call("/api/v1/counters")]);
+  const at = performance.now();
+  const seconds = before ? (at - before.at) / 1000 : 0;
+  const rate = (topic) => (seconds ? brief.format((now[topic] - before.now[topic]) / seconds) : "…");
+  const list = warnings(now, before?.now);
+  before = { now, at };
+  const kind = !status.ready ? "bad" : list.length ? "warn" : "";
+  const title = !status.ready ? "Something is missing" : list.length ? "Running, with warnings" : "Everything is fine";
+  const texts = [...status.missing, ...list];
+  return [
+    make("section", { class: `verdict ${kind}` }, make("h1", {}, title),
+      texts.length ? make("ul", {}, texts.map((text) => make("li", {}, text)))
+        : make("p", {}, "All threads answer, the journal writes, and memory is free.")),
+    cards([
+      ["Clients connected", number(now["clients/connected"]), `${number(now["clients/disconnected"])} sessions without a connection`],
+      ["Messages received", `${rate("publish/messages/received")} /s`, `${number(now["publish/messages/received"])} in all`],
+      ["Messages sent", `${rate("publish/messages/sent")} /s`, `${number(now["publish/messages/sent"])} in all`],
+      ["Messages dropped", number(now["publish/messages/dropped"]), "since the start"],
+      ["Waiting in queues", number(now["account/queues/queued"]), bytes(now["account/queues/queued_bytes"])],
+      ["Retained messages", number(now["retained messages/count"]), `${bytes(now["retained messages/bytes"])}, with $SYS`],
+      ["Subscriptions", number(now["subscriptions/count"]), `${number(now["subscriptions/filters"])} different filters`],
+      ["Memory for clients", bytes(now["memory/used"]), `of ${bytes(now["memory/limit"])}`],
+      ["Journal", now["journal/bytes/log"] == null ? "off" : bytes(now["journal/bytes/log"]), now["journal/bytes/live"] == null ? "a restart keeps nothing" : `${bytes(now["journal/bytes/live"])} needed`],
+      ["Running for", duration(status.uptime_seconds), `version ${status.version}, ${status.shards} shards`],
+    ]),
+    make("p", {}, `Your role: ${status.role}. This page looks again every ${INTERVAL_MS / 1000} seconds while it is visible.`),
+  ];
+}
+
+const state = (client) => (client.connected ? client.state : "away");
+
+async function clients(_, query) {
+  const asked = new URLSearchParams({ limit: "100" });
+  for (const name of ["match", "connected", "cursor"]) if (query.get(name)) asked.set(name, query.get(name));
+  const found = await call(`/api/v1/clients?${asked}`);
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { match, connected } = values(form);
+    go("/clients", { ...(match && { match }), ...(connected && { connected }) });
+  } },
+  field("Identifier, user or address has", { name: "match", value: query.get("match") ?? "", type: "search" }),
+  make("label", {}, "Connection", make("select", { name: "connected" },
+    [["", "all"], ["true", "connected"], ["false", "not connected"]].map(([value, text]) =>
+      make("option", { value, selected: value === (query.get("connected") ?? "") }, text)))),
+  make("button", {}, "Search"));
+  return [make("h1", {}, "Clients"), form,
+    table("Connected clients first, then sessions without a connection", [
+      ["Client", (client) => link(client.client_id)],
+      ["User", (client) => client.user],
+      ["State", state],
+      ["Address", (client) => client.address],
+      ["MQTT", (client) => client.protocol],
+      ["Session", (client) => (client.lasting ? "lasts" : "ends with the connection")],
+      ["Subscriptions", (client) => number(client.subscriptions), "number"],
+      ["Waiting", (client) => number((client.waiting_messages ?? 0) + (client.queued_messages ?? 0)), "number"],
+    ], found.clients, query.get("match") ? "No client has this text." : "No client has connected yet. Try: pondhawk sub -t 'pond/#' -v"),
+    more("/clients", query, found.cursor)];
+}
+
+function more(path, query, cursor) {
+  if (!cursor) return null;
+  const next = Object.fromEntries(query);
+  return make("p", {}, make("button", { type: "button", onclick: () => go(path, { ...next, cursor }) }, "Next page"));
+}
+
+async function client([id]) {
+  const path = `/api/v1/clients/${encode(id)}`;
+  const found = await call(path);
+  const { subscriptions, cursor } = await call(`${path}/subscriptions`);
+  const shown = Object.entries(found).map(([name, value]) => [name.replaceAll("_", " "), value]);
+  const text = (value) => (value === true ? "yes" : value === false ? "no" : value == null ? "–" : typeof value === "number" ? number(value) : String(value));
+  return [make("h1", {}, `Client ${id}`),
+    cards([
+      ["State", state(found), found.address],
+      ["Session", found.lasting ? "lasts" : "ends with the connection", found.lasting && !found.connected ? `expires in: ${duration(found.expires_in_seconds)}` : null],
+      ["Not acknowledged", number((found.in_flight ?? 0) + (found.session_in_flight ?? 0)), "messages under way"],
+      ["Waiting", number((found.waiting_messages ?? 0) + (found.queued_messages ?? 0)), bytes((found.waiting_bytes ?? 0) + (found.queued_bytes ?? 0))],
+    ]),
+    make("p", {},
+      make("button", { type: "button", class: "danger", disabled: !found.connected, onclick: () => change(`Disconnect ${id}? Its session stays if it lasts, and its will is published.`, `${path}/connection`, "DELETE", undefined, `${id} is disconnected.`) }, "Disconnect"), " ",
+      make("button", { type: "button", class: "danger", onclick: () => change(`End the session of ${id}? Its subscriptions and queued messages are lost.`, path, "DELETE", undefined, `The session of ${id} has ended.`) }, "End session"), " ",
+      make("a", { href: `#/explain?subscriber=${encode(id)}` }, "Why does it not get a message?")),
+    make("h2", {}, "Subscriptions"),
+    table(cursor ? "The first 256 subscriptions" : "All subscriptions", [
+      ["Filter", (one) => one.filter, "long"],
+      ["QoS", (one) => number(one.qos), "number"],
+      ["No Local", (one) => text(one.no_local)],
+      ["Retain As Published", (one) => text(one.retain_as_published)],
+    ], subscriptions, "This client has no subscriptions: it gets no messages."),
+    make("h2", {}, "All figures"),
+    table("As the API names them", [["Name", ([name]) => name], ["Value", ([, value]) => text(value), "long"]], shown, "")];
+}
+
+async function retained(_, query) {
+  const filter = query.get("filter") || "#";
+  const asked = new URLSearchParams({ filter, limit: "100" });
+  if (query.get("cursor")) asked.set("cursor", query.get("cursor"));
+  const found = await call(`/api/v1/retained?${asked}`);
+  const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); go("/retained", values(form)); } },
+    field("Topic filter", { name: "filter", value: filter }), make("button", {}, "Search"));
+  return [make("h1", {}, "Retained messages"), form,
+    table("In the order of their topics, with the beginnings of their payloads", [
+      ["Topic", (message) => message.topic, "long"],
+      ["QoS", (message) => number(message.qos), "number"],
+      ["Size", (message) => bytes(message.bytes), "number"],
+      ["Payload", (message) => `${message.payload}${message.is_whole ? "" : "…"}${message.encoding === "base64" ? " (base64)" : ""}`, "long"],
+      ["Publisher", (message) => message.publisher],
+      ["", (message) => make("button", { type: "button", class: "danger", "aria-label": `Clear ${message.topic}`, onclick: () => change(`Clear the retained message of ${message.topic}?`, `/api/v1/retained/${encode(message.topic)}`, "DELETE", undefined, `${message.topic} is cleared.`) }, "Clear")],
+    ], found.retained, "No topic that matches has a retained message."),
+    more("/retained", query, found.cursor)];
+}
+
+async function explain(_, query) {
+  const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); go("/explain", values(form)); } },
+    field("Publisher (client)", { name: "publisher", required: true, value: query.get("publisher") ?? "" }),
+    field("Topic", { name: "topic", required: true, value: query.get("topic") ?? "" }),
+    field("Subscriber (client)", { name: "subscriber", required: true, value: query.get("subscriber") ?? "" }),
+    make("label", {}, "QoS", make("select", { name: "qos" }, ["0", "1", "2"].map((qos) => make("option", { selected: qos === query.get("qos") }, qos)))),
+    make("button", {}, "Explain"));
+  const page = [make("h1", {}, "Why did a message not arrive?"), form];
+  if (!query.get("publisher") || !query.get("topic") || !query.get("subscriber")) {
+    return [...page, make("p", {}, "Name a publisher, a topic and a subscriber. The broker follows the path of such a message, with its state now.")];
+  }
+  const found = await call(`/api/v1/explain?${query}`);
+  const kind = { delivered: "", waits: "warn", "to-group": "warn", unknown: "warn" }[found.outcome] ?? "bad";
+  return [...page, make("section", { class: `verdict ${kind}` }, make("h2", {}, found.outcome.replaceAll("-", " ")),
+    make("ol", {}, found.steps.map((step) => make("li", {}, step)))),
+  found.nearly_matching.length ? table("Filters that nearly match", [["Filter", (one) => one.filter, "long"], ["Difference", (one) => one.difference, "long"]], found.nearly_matching, "") : null];
+}
+
+async function publish() {
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { topic, payload, qos, retain } = values(form);
+    change(null, "/api/v1/publish", "POST", { topic, payload, qos: Number(qos), retain: retain === "on" }, `Published to ${topic}.`);
+  } },
+  field("Topic", { name: "topic", required: true }),
+  make("label", {}, "Payload", make("textarea", { name: "payload", rows: "3", cols: "40" })),
+  make("label", {}, "QoS", make("select", { name: "qos" }, ["0", "1", "2"].map((qos) => make("option", {}, qos)))),
+  make("label", { class: "inline" }, make("input", { type: "checkbox", name: "retain" }), "Retain"),
+  make("button", {}, "Publish"));
+  return [make("h1", {}, "Publish a message"), form];
+}
+
+async function listeners() {
+  const found = await call("/api/v1/listeners");
+  return [make("h1", {}, "Listeners"), table("Where clients connect", [
+    ["Address", (one) => one.address],
+    ["Transport", (one) => one.transport],
+    ["Connections", (one) => number(one.connections), "number"],
+  ], found.listeners, "")];
+}
+
+async function figures(_, query) {
+  const text = query.get("text") ?? "";
+  const all = Object.entries(await call("/api/v1/counters")).filter(([topic]) => topic.includes(text));
+  const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); go("/figures", values(form)); } },
+    field("Name has", { name: "text", type: "search", value: text }), make("button", {}, "Search"));
+  return [make("h1", {}, "Figures"), form, table("By their topics below $SYS/broker/", [
+    ["Topic", ([topic]) => topic], ["Value", ([topic, value]) => (/bytes|^memory/.test(topic) ? bytes(value) : number(value)), "number"],
+  ], all, "No figure has this text.")];
+}
+
+async function configuration() {
+  const found = await call("/api/v1/configuration");
+  return [make("h1", {}, "Configuration in force"),
+    make("p", {}, make("button", { type: "button", onclick: () => change("Read configuration, certificates, users and rules again?", "/api/v1/reload", "POST", undefined, "Reading again. The log has the outcome.") }, "Reload")),
+    make("pre", { tabindex: "0", "aria-label": "Configuration" }, found.toml)];
+}
+
+function login(text) {
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    sessionStorage.setItem("token", values(form).token.trim());
+    show(true);
+  } }, field("Token", { name: "token", type: "password", required: true, autocomplete: "off", autofocus: true }), make("button", {}, "Open"));
+  return [make("h1", {}, "A token is needed"), make("p", {}, text), form,
+    make("p", {}, "The broker has printed the place of its token at its start. The token stays in this tab until it is closed.")];
+}
+
+const VIEWS = { "": overview, clients, client, retained, explain, publish, listeners, figures, configuration };
+
+async function show(is_new) {
+  clearTimeout(timer);
+  const mine = ++turn;
+  const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/").map(decodeURIComponent);
+  for (const anchor of document.querySelectorAll("nav a")) {
+    const is_here = anchor.getAttribute("href") === `#/${name === "client" ? "clients" : name}`;
+    if (is_here) anchor.setAttribute("aria-current", "page"); else anchor.removeAttribute("aria-current");
+  }
+  const view = VIEWS[name] ?? overview;
+  let parts;
+  try {
+    parts = await view(rest, new URLSearchParams(search));
+  } catch (error) {
+    const needs_token = error.status === 401 || error.status === 429;
+    const title = error instanceof Refused ? "Refused" : "The broker does not answer";
+    parts = needs_token ? login(sessionStorage.getItem("token") ? `The token is not right: ${error.message}.` : "Only operators may look at the broker.")
+      : [make("section", { class: "verdict bad" }, make("h1", {}, title), make("p", {}, error.message))];
+  }
+  if (mine !== turn) return;
+  document.getElementById("leave").hidden = !sessionStorage.getItem("token");
+  content.replaceChildren(...parts.flat().filter((part) => part != null));
+  document.title = `${content.querySelector("h1")?.textContent ?? "Pondhawk"} – Pondhawk`;
+  if (is_new) { content.focus({ preventScroll: true }); scrollTo(0, 0); }
+  if (view === overview) timer = setTimeout(() => { if (!document.hidden) show(false); }, INTERVAL_MS);
+}
+
+addEventListener("hashchange", () => { say(""); show(true); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) show(false); });
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); content.focus(); });
+document.getElementById("leave").addEventListener("click", () => { sessionStorage.removeItem("token"); before = null; show(true); });
+show(true);

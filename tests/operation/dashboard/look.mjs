@@ -1,0 +1,122 @@
+// Opens the dashboard in Chromium, and checks that each view shows what it should. Speaks the DevTools protocol over the
+// WebSocket of Node.js, so that no package is needed.
+//
+// node look.mjs PROFILE URL TOKEN [PICTURES]: PROFILE is a directory for the browser. Prints a
+// line for each view, and ends with 1 if one is not as it should be.
+
+import { spawn } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const [profile, url, token, pictures] = process.argv.slice(2);
+const DEADLINE_MS = 30_000;
+
+const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-breakpad",
+  "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"];
+// A process group of its own, so that its children end with it, in whatever way this script ends.
+const browser = spawn("chromium", flags, { stdio: ["ignore", "ignore", "pipe"], detached: true });
+process.on("exit", () => { try { process.kill(-browser.pid, "SIGKILL"); } catch { /* it has ended */ } });
+const end = (code) => process.exit(code);
+const fail = (text) => { console.error(text); end(1); };
+setTimeout(() => fail("the browser has not finished in time"), DEADLINE_MS * 3).unref();
+
+const port = await new Promise((resolve, reject) => {
+  let text = "";
+  browser.on("exit", () => reject(new Error(`the browser has ended: ${text}`)));
+  browser.stderr.on("data", (piece) => {
+    text += piece;
+    const found = /ws:\/\/127\.0\.0\.1:(\d+)\//.exec(text);
+    if (found) resolve(found[1]);
+  });
+});
+const targets = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
+const socket = new WebSocket(targets.find((target) => target.type === "page").webSocketDebuggerUrl);
+await new Promise((resolve) => { socket.onopen = resolve; });
+let last = 0;
+const waiting = new Map();
+const problems = [];
+let loaded = () => {};
+socket.onmessage = ({ data }) => {
+  const { id, result, error, method, params } = JSON.parse(data);
+  if (id) {
+    const { resolve, reject } = waiting.get(id);
+    waiting.delete(id);
+    error ? reject(new Error(error.message)) : resolve(result);
+  } else if (method === "Page.loadEventFired") {
+    loaded();
+  } else if (method === "Runtime.exceptionThrown") {
+    problems.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
+  } else if (method === "Log.entryAdded" && /Content Security Policy/.test(params.entry.text)) {
+    problems.push(params.entry.text);
+  }
+};
+const send = (method, params = {}) => new Promise((resolve, reject) => {
+  last += 1;
+  waiting.set(last, { resolve, reject });
+  socket.send(JSON.stringify({ id: last, method, params }));
+});
+const evaluate = async (expression) => {
+  const { result } = await send("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
+  return result.value;
+};
+// Resolves when the page has the text, and rejects with the text that it has instead.
+const shows = (text) => evaluate(`new Promise((resolve) => {
+  const has = () => document.body.innerText.includes(${JSON.stringify(text)});
+  const watch = new MutationObserver(() => { if (has()) { watch.disconnect(); resolve(""); } });
+  watch.observe(document.body, { childList: true, subtree: true, characterData: true });
+  setTimeout(() => resolve(document.body.innerText), ${DEADLINE_MS / 3});
+  if (has()) resolve("");
+})`);
+// Names that a screen reader needs, and widths.
+const CHECKS = `(() => {
+  const found = [];
+  for (const one of document.querySelectorAll("input, select, textarea")) if (!one.labels?.length) found.push("no label: " + one.outerHTML);
+  for (const one of document.querySelectorAll("button, a")) if (!(one.textContent.trim() || one.getAttribute("aria-label"))) found.push("no name: " + one.outerHTML);
+  for (const one of document.querySelectorAll("main table")) if (!one.caption) found.push("no caption");
+  if (document.querySelectorAll("main h1").length !== 1) found.push("not one heading of level 1");
+  if (document.documentElement.scrollWidth > innerWidth) found.push("wider than the window: " + document.documentElement.scrollWidth);
+  return found.join("; ");
+})()`;
+
+async function look(name, hash, text) {
+  await evaluate(`location.hash = ${JSON.stringify(hash)}`);
+  const instead = await shows(text);
+  if (instead) problems.push(`${name}: no "${text}" in: ${instead}`);
+  for (const [size, width] of [["wide", 1200], ["narrow", 390]]) {
+    await send("Emulation.setDeviceMetricsOverride", { width, height: 900, deviceScaleFactor: 1, mobile: false });
+    const wrong = await evaluate(CHECKS);
+    if (wrong) problems.push(`${name}, ${size}: ${wrong}`);
+    if (pictures) {
+      const { data } = await send("Page.captureScreenshot", { format: "png" });
+      mkdirSync(pictures, { recursive: true });
+      writeFileSync(join(pictures, `${name}-${size}.png`), Buffer.from(data, "base64"));
+    }
+  }
+  console.log(`${name}: ${text}`);
+}
+
+try {
+  for (const domain of ["Runtime", "Log", "Page"]) await send(`${domain}.enable`);
+  const is_loaded = new Promise((resolve) => { loaded = resolve; });
+  await send("Page.navigate", { url });
+  await is_loaded;
+  if (await shows("A token is needed")) problems.push("the page does not ask for a token");
+  await look("login", "#/", "A token is needed");
+  await evaluate(`document.querySelector("input[name=token]").value = ${JSON.stringify(token)};
+    document.querySelector("main form button").click()`);
+  await look("overview", "#/", "Everything is fine");
+  await look("clients", "#/clients", "frog/1");
+  await look("client", "#/client/frog%2F1", "pond/#");
+  await look("retained", "#/retained", "<b>croak</b>");
+  await look("explain", "#/explain?publisher=toad&topic=Pond%2Fx&subscriber=frog%2F1&qos=0", "capital and small letters differ");
+  await look("publish", "#/publish", "Publish a message");
+  await look("listeners", "#/listeners", "127.0.0.1:");
+  await look("figures", "#/figures", "clients/connected");
+  await look("configuration", "#/configuration", "[admin]");
+  await look("gone", "#/client/nobody", "there is no client nobody");
+  await send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "dark" }] });
+  await look("dark", "#/", "Everything is fine");
+} catch (error) {
+  problems.push(String(error));
+}
+problems.length ? fail(problems.join("\n")) : end(0);
