@@ -136,7 +136,9 @@ impl Ledger {
                 let step = self.retained.step(&mut cursor, RETAINED_PER_ANSWER, now);
                 Answer::Retained(step.messages, (!step.done).then_some(cursor))
             }
-            Question::EndSession { client_id } => Answer::EndSession(self.end_by_operator(&client_id, to)),
+            Question::EndSession { client_id } => {
+                Answer::EndSession(self.end_by_operator(&client_id, now, to))
+            }
         }
     }
 
@@ -157,7 +159,10 @@ impl Ledger {
     }
 
     /// Ends a session as if its time had come.
-    fn end_by_operator(&mut self, client_id: &str, to: &mut impl Effects) -> Ended {
+    fn end_by_operator(&mut self, client_id: &str, now: Now, to: &mut impl Effects) -> Ended {
+        // After a restart, the session may still stand as connected.
+        let known = self.claims.find(client_id).and_then(|client| client.session);
+        known.into_iter().for_each(|id| self.settle(id, now, to));
         let Some(client) = self.claims.find(client_id) else { return Ended::NoSession };
         let (id, is_held) = (client.session, client.holder.is_some());
         let session = id.and_then(|id| Some((id, self.lines.session(id)?)));
