@@ -1,6 +1,7 @@
 //! Users, passwords and rules about topics: the real binary, its files, and clients that decide every byte.
 
 mod certificates;
+mod dynamic;
 mod login;
 mod mosquitto;
 mod programs;

@@ -96,9 +96,14 @@ fn acl_test_names_the_line_that_decides() {
     let rules = "topic read open\nuser ann\ntopic readwrite a/#\ntopic deny a/b\npattern write dev/%c\n";
     fs::write(here.join("rules"), rules).expect("a file can be written");
     fs::write(here.join("pondhawk.toml"), "[auth]\nacl_file = \"rules\"\n").expect("a file can be written");
-    let rows: [(&[&str], i32, &str); 6] = [
+    let rows: [(&[&str], i32, &str); 7] = [
         (&["--user", "ann", "--publish", "a/x"], 0, "allowed by rules:3: topic readwrite a/#"),
-        (&["--user", "ann", "--subscribe", "a/b"], 1, "denied by rules:4: topic deny a/b"),
+        (&["--user", "ann", "--receive", "a/b"], 1, "denied by rules:4: topic deny a/b"),
+        (
+            &["--user", "ann", "--subscribe", "a/b"],
+            0,
+            "allowed: an acl_file says nothing about subscriptions",
+        ),
         (&["--receive", "open"], 0, "allowed by rules:1: topic read open"),
         (&["--publish", "open"], 1, "denied: no rule matches (rules)"),
         (&["-u", "bob", "-i", "x", "--publish", "dev/x"], 0, "allowed by rules:5: pattern write dev/%c"),

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use client::{Client, ConnectError, Endpoint, Options, Outgoing, Qos, TlsOptions, Version, filter, topic};
 use pondhawk_tests::{Broker, Options as BrokerOptions, until};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa, KeyIdMethod,
-    KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
 };
 use tempfile::TempDir;
 

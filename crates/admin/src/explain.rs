@@ -279,6 +279,13 @@ fn may(
         Reason::WildcardInName => {
             "no rule matches, and a name with + or # is refused by all patterns".to_owned()
         }
+        Reason::Subscription => "an acl_file says nothing about subscriptions".to_owned(),
+        Reason::Entry { role, group, kind, topic } => {
+            let group = group.map_or_else(String::new, |group| format!(" of group {group:?}"));
+            format!("{} {topic} in role {role:?}{group} decides", kind.name())
+        }
+        Reason::Wildcards { role } => format!("role {role:?} refuses filters with wildcards"),
+        Reason::Default => "the default of dynamic security decides".to_owned(),
     };
     let verb = if is_allowed { "may" } else { "may not" };
     let text = format!("{client_id} ({user}) {verb} {what} {topic}: {why}", topic = topic.as_str());

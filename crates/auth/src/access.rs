@@ -5,17 +5,22 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use topic::TopicName;
+use topic::{TopicFilter, TopicName};
 
-use crate::{Action, Client, Decision, PasswordCheck, PasswordHash, Permissions, Reason, Users};
+use crate::{
+    Action, Client, Decision, DynamicSecurity, FilterAction, PasswordCheck, PasswordHash, Permissions,
+    Reason, Scheme, Users,
+};
 
 /// Identities and rules at one time.
 ///
 /// Without users, a name in CONNECT proves nothing and is taken as it is. Without permissions, everything is allowed.
 #[derive(Debug, Default)]
 pub struct Access {
-    users: Option<Users>,
-    permissions: Option<Permissions>,
+    users: Option<Arc<Users>>,
+    permissions: Option<Arc<Permissions>>,
+    /// Decides before users and permissions about those whom it knows.
+    dynamic: Option<Arc<DynamicSecurity>>,
 }
 
 /// The user of a connection.
@@ -33,6 +38,8 @@ pub struct Login<'a> {
     pub user: Option<&'a str>,
     /// The password, if the client gives one.
     pub password: Option<&'a [u8]>,
+    /// The client identifier, also if the broker has assigned it.
+    pub client_id: &'a str,
     /// Whether clients may connect here without proving who they are.
     pub may_be_anonymous: bool,
 }
@@ -81,19 +88,39 @@ impl Access {
     /// Identities and rules; `None` stands for no users and for no rules.
     #[must_use]
     pub fn new(users: Option<Users>, permissions: Option<Permissions>) -> Self {
-        Self { users, permissions }
+        Self { users: users.map(Arc::new), permissions: permissions.map(Arc::new), dynamic: None }
+    }
+
+    /// The same with dynamic security, which decides first about everybody whom it knows.
+    #[must_use]
+    pub fn with_dynamic_security(&self, dynamic: Arc<DynamicSecurity>) -> Self {
+        Self { users: self.users.clone(), permissions: self.permissions.clone(), dynamic: Some(dynamic) }
+    }
+
+    /// Dynamic security, if there is any.
+    #[must_use]
+    pub fn dynamic_security(&self) -> Option<&Arc<DynamicSecurity>> {
+        self.dynamic.as_ref()
     }
 
     /// Whether there are rules about topics.
     #[must_use]
     pub fn has_rules(&self) -> bool {
-        self.permissions.is_some()
+        self.permissions.is_some() || self.dynamic.is_some()
+    }
+
+    /// Whether there are rules about filters, beside those about topics.
+    #[must_use]
+    pub fn has_filter_rules(&self) -> bool {
+        self.dynamic.is_some()
     }
 
     /// Number of users, if there are users.
     #[must_use]
     pub fn users(&self) -> Option<usize> {
-        self.users.as_ref().map(Users::len)
+        let dynamic = self.dynamic.as_ref().map(|dynamic| dynamic.len());
+        let of_file = self.users.as_ref().map(|users| users.len());
+        (dynamic.is_some() || of_file.is_some()).then(|| dynamic.unwrap_or(0) + of_file.unwrap_or(0))
     }
 
     /// Decides about a CONNECT, as far as that takes no time.
@@ -102,58 +129,100 @@ impl Access {
     /// users, also where clients may be anonymous.
     #[must_use]
     pub fn admit(&self, login: &Login<'_>) -> Admission {
-        match (&self.users, login.user) {
-            (Some(users), Some(name)) => {
+        match login.user {
+            Some(name) if self.users().is_some() => {
                 // An absent and an empty password match nothing.
                 let Some(password) = login.password.filter(|password| !password.is_empty()) else {
                     return Admission::Refused(Refusal::Password);
                 };
-                let proof = users.find(name).map(Arc::clone);
-                Admission::Verify(Identity { name: name.into(), proof }, users.check(name, password))
+                let proof = self.password(name, login.client_id).map(Arc::clone);
+                let check = PasswordCheck::new(name, proof.clone().unwrap_or_else(|| self.decoy()), password);
+                Admission::Verify(Identity { name: name.into(), proof }, check)
             }
             _ if !login.may_be_anonymous => Admission::Refused(Refusal::Anonymous),
-            (_, name) => Admission::Admitted(name.map(|name| Identity { name: name.into(), proof: None })),
+            name => Admission::Admitted(name.map(|name| Identity { name: name.into(), proof: None })),
         }
     }
 
-    /// Whether a user who was let in may stay: the user is there, with the same password.
+    /// The hash of the password under which a user logs in; `None` if nobody does.
+    fn password(&self, name: &str, client_id: &str) -> Option<&Arc<PasswordHash>> {
+        match self.dynamic.as_ref().filter(|dynamic| dynamic.knows(name)) {
+            Some(dynamic) => dynamic.password(name, client_id),
+            None => self.users.as_ref()?.find(name),
+        }
+    }
+
+    /// A hash that no password has, for a check that takes as long as that of a user.
+    fn decoy(&self) -> Arc<PasswordHash> {
+        match &self.users {
+            Some(users) if !users.is_empty() || self.dynamic.is_none() => users.decoy(),
+            _ => Arc::new(PasswordHash::decoy(Scheme::MOSQUITTO)),
+        }
+    }
+
+    /// Whether a user who was let in under this client identifier may stay: the user is there, with the same password.
     ///
     /// A name that was not proved stays where there are no users, and goes where there are some.
     #[must_use]
-    pub fn confirms(&self, identity: &Identity) -> bool {
-        let known = self.users.as_ref().map(|users| users.find(&identity.name));
-        match (known, &identity.proof) {
+    pub fn confirms(&self, identity: &Identity, client_id: &str) -> bool {
+        match (self.users(), &identity.proof) {
             (None, proof) => proof.is_none(),
-            (Some(Some(known)), Some(proof)) => known == proof,
-            (Some(_), _) => false,
+            (Some(_), Some(proof)) => self.password(&identity.name, client_id) == Some(proof),
+            (Some(_), None) => false,
         }
     }
 
     /// Whether a user who was let in with this [proof](Identity::proof) may stay: the user is there, with the same password.
     #[must_use]
-    pub fn still_knows(&self, user: &str, proof: NonZeroU64) -> bool {
-        let hash = self.users.as_ref().and_then(|users| users.find(user));
-        hash.is_some_and(|hash| fingerprint(hash) == proof)
+    pub fn still_knows(&self, user: &str, client_id: &str, proof: NonZeroU64) -> bool {
+        self.password(user, client_id).is_some_and(|hash| fingerprint(hash) == proof)
     }
 
     /// Whether there is a user of this name.
     #[must_use]
     pub fn knows(&self, user: &str) -> bool {
         self.users.as_ref().is_some_and(|users| users.find(user).is_some())
+            || self.dynamic.as_ref().is_some_and(|dynamic| dynamic.knows(user))
+    }
+
+    /// Whether a user may not connect, whatever proves the name.
+    #[must_use]
+    pub fn is_disabled(&self, user: &str) -> bool {
+        self.dynamic.as_ref().is_some_and(|dynamic| dynamic.is_disabled(user))
     }
 
     /// Whether a client may use a topic.
     #[must_use]
     pub fn allows(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> bool {
-        self.permissions.as_ref().is_none_or(|permissions| permissions.allows(client, topic, action))
+        self.decide(client, topic, action).is_allowed
     }
 
     /// Whether a client may use a topic, and the reason.
     #[must_use]
-    pub fn decide(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> Decision {
-        match &self.permissions {
-            None => Decision { is_allowed: true, reason: Reason::NoRules },
-            Some(permissions) => permissions.decide(client, topic, action),
+    pub fn decide(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> Decision<'_> {
+        let dynamic = self.dynamic.as_ref().map(|dynamic| dynamic.decide(client, topic, action));
+        match (dynamic, &self.permissions) {
+            (Some(Some(decision)), _) => decision,
+            (_, Some(permissions)) => permissions.decide(client, topic, action),
+            (Some(None), None) => Decision { is_allowed: false, reason: Reason::NoMatch },
+            (None, None) => Decision { is_allowed: true, reason: Reason::NoRules },
+        }
+    }
+
+    /// Whether a client may change its subscriptions, and the reason. An access control list says nothing about that.
+    #[must_use]
+    pub fn decide_filter(
+        &self,
+        client: Client<'_>,
+        filter: TopicFilter<'_>,
+        action: FilterAction,
+    ) -> Decision<'_> {
+        let dynamic = self.dynamic.as_ref().map(|dynamic| dynamic.decide_filter(client, filter, action));
+        match (dynamic, &self.permissions) {
+            (Some(Some(decision)), _) => decision,
+            (_, Some(_)) => Decision { is_allowed: true, reason: Reason::Subscription },
+            (Some(None), None) => Decision { is_allowed: false, reason: Reason::NoMatch },
+            (None, None) => Decision { is_allowed: true, reason: Reason::NoRules },
         }
     }
 }

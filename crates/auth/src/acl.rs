@@ -6,7 +6,7 @@ use topic::MAX_BYTES;
 
 use crate::Permissions;
 use crate::file::BLANKS;
-use crate::tree::{Grant, Line, Tree};
+use crate::tree::{Grant, Line, Names, Tree};
 
 /// Largest number of lines of a list.
 const LINES_MAX: usize = 10_000_000;
@@ -31,7 +31,8 @@ impl Permissions {
                 Some(Statement::User(name)) => user = Some(name),
                 Some(Statement::Rule { is_pattern, grant, filter }) => {
                     let tree = permissions.section(user, is_pattern);
-                    tree.add(filter, is_pattern, grant, line_number);
+                    let names = if is_pattern { Names::Parts } else { Names::None };
+                    tree.add(filter, names, grant, line_number);
                 }
             }
         }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use base::{Principal, Realm, Subscriber};
-use topic::TopicName;
+use topic::{TopicFilter, TopicName};
 
-use crate::{Access, Action, Client, Decision, Reason};
+use crate::{Access, Action, Client, Decision, DynamicSecurity, FilterAction, Reason};
 
 /// The users and rules of all listeners at one time. Nothing in it ever changes.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub struct Realms {
     /// By number, each with the name under which records know its rules.
     all: Vec<(Box<str>, Arc<Access>)>,
     has_rules: bool,
+    has_filter_rules: bool,
 }
 
 impl Default for Realms {
@@ -28,13 +29,30 @@ impl Realms {
     #[must_use]
     pub fn new(all: Vec<(Box<str>, Arc<Access>)>) -> Self {
         let has_rules = all.iter().any(|(_, access)| access.has_rules());
-        Self { all, has_rules }
+        let has_filter_rules = all.iter().any(|(_, access)| access.has_filter_rules());
+        Self { all, has_rules, has_filter_rules }
     }
 
     /// The users and rules of a realm; `None` for [`Realm::NONE`].
     #[must_use]
     pub fn access(&self, realm: Realm) -> Option<&Access> {
         self.all.get(usize::from(realm.0)).map(|(_, access)| &**access)
+    }
+
+    /// Dynamic security, if a realm has some. All realms that have some have the same.
+    #[must_use]
+    pub fn dynamic_security(&self) -> Option<&Arc<DynamicSecurity>> {
+        self.all.iter().find_map(|(_, access)| access.dynamic_security())
+    }
+
+    /// The same realms with other dynamic security, where there is some.
+    #[must_use]
+    pub fn with_dynamic_security(&self, dynamic: &Arc<DynamicSecurity>) -> Self {
+        let one = |access: &Arc<Access>| match access.dynamic_security() {
+            Some(_) => Arc::new(access.with_dynamic_security(Arc::clone(dynamic))),
+            None => Arc::clone(access),
+        };
+        Self::new(self.all.iter().map(|(name, access)| (name.clone(), one(access))).collect())
     }
 
     /// The name of a realm's rules, which means the same to the next process.
@@ -63,9 +81,13 @@ impl Realms {
         client_id: &str,
         topic: TopicName<'_>,
         action: Action,
-    ) -> Decision {
+    ) -> Decision<'_> {
         let client = Client { user: principal.user.as_deref(), client_id };
         match self.access(principal.realm) {
+            // Commands and answers belong to the administrators of realms that have some.
+            Some(access) if self.controls(topic) && !access.has_filter_rules() => {
+                Decision { is_allowed: false, reason: Reason::NoMatch }
+            }
             Some(access) => access.decide(client, topic, action),
             None => Decision { is_allowed: !self.has_rules, reason: Reason::NoMatch },
         }
@@ -75,6 +97,30 @@ impl Realms {
     #[must_use]
     pub fn allow(&self, session: &Subscriber, topic: TopicName<'_>, action: Action) -> bool {
         !self.has_rules || self.decide(&session.principal(), &session.client_id, topic, action).is_allowed
+    }
+
+    /// Whether a session may change its subscriptions in this way. Without rules about filters this costs one comparison.
+    #[must_use]
+    pub fn allow_filter(&self, session: &Subscriber, filter: TopicFilter<'_>, action: FilterAction) -> bool {
+        if !self.has_filter_rules {
+            return true;
+        }
+        let principal = session.principal();
+        let client = Client { user: principal.user.as_deref(), client_id: &session.client_id };
+        let access = self.access(principal.realm);
+        access.is_some_and(|access| access.decide_filter(client, filter, action).is_allowed)
+    }
+
+    /// Whether a topic is one of those to which administrators publish commands, so that no message to it has receivers.
+    #[must_use]
+    pub fn controls(&self, topic: TopicName<'_>) -> bool {
+        self.has_filter_rules && topic.first_level() == "$CONTROL"
+    }
+
+    /// Whether any realm has rules about filters.
+    #[must_use]
+    pub fn has_filter_rules(&self) -> bool {
+        self.has_filter_rules
     }
 
     /// Whether any realm has rules about topics.

@@ -23,6 +23,7 @@
 mod access;
 mod acl;
 mod attempts;
+mod dynamic;
 mod file;
 mod guard;
 mod password;
@@ -34,9 +35,12 @@ mod users;
 pub use access::{Access, Admission, Identity, Login, Refusal};
 pub use acl::{AclError, AclProblem};
 pub use attempts::{Attempts, Checked, Origin, Unchecked};
+pub use dynamic::{
+    AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC, TOPIC as CONTROL_TOPIC,
+};
 pub use file::{NameError, PasswordFile};
 pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme};
-pub use permissions::{Action, Client, Decision, Permissions, Reason, Rule};
+pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
 pub use remembered::Remembered;
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use topic::TopicName;
 
+use crate::AclKind;
 use crate::tree::{Line, Marks, Tree};
 
 /// A client, as rules know it.
@@ -24,18 +25,27 @@ pub enum Action {
     Receive,
 }
 
+/// The change of its subscriptions that a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FilterAction {
+    /// The client makes a subscription.
+    Subscribe,
+    /// The client ends a subscription.
+    Unsubscribe,
+}
+
 /// A decision, with the reason for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Decision {
+pub struct Decision<'a> {
     /// Whether the client may.
     pub is_allowed: bool,
     /// The reason for the decision.
-    pub reason: Reason,
+    pub reason: Reason<'a>,
 }
 
 /// The reason for a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum Reason<'a> {
     /// There are no rules, so everything is allowed.
     NoRules,
     /// A rule matches and decides.
@@ -44,6 +54,26 @@ pub enum Reason {
     NoMatch,
     /// No rule of the user matches. A name with `+` or `#` is refused by all patterns.
     WildcardInName,
+    /// An access control list says nothing about subscriptions.
+    Subscription,
+    /// An entry of dynamic security decides.
+    Entry {
+        /// The name of the role.
+        role: &'a str,
+        /// The group that has the role. `None` if the client has it.
+        group: Option<&'a str>,
+        /// The kind of the entry.
+        kind: AclKind,
+        /// The topic or filter of the entry.
+        topic: &'a str,
+    },
+    /// A role of dynamic security refuses all filters with wildcards.
+    Wildcards {
+        /// The name of the role.
+        role: &'a str,
+    },
+    /// No entry of dynamic security decides, and its default does.
+    Default,
 }
 
 /// The place of a rule.
@@ -76,7 +106,7 @@ impl Permissions {
     /// Whether a client may use a topic, and the rule that decides. The cost is one walk over the levels of the topic, or two
     /// if there are patterns.
     #[must_use]
-    pub fn decide(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> Decision {
+    pub fn decide(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> Decision<'static> {
         let own = match client.user {
             None => Some(&self.anonymous),
             Some(user) => self.users.get(user),
@@ -98,7 +128,7 @@ impl Permissions {
 }
 
 /// The decision of rules that match, if one of them decides.
-fn decision(marks: &Marks, action: Action, is_pattern: bool) -> Option<Decision> {
+fn decision(marks: &Marks, action: Action, is_pattern: bool) -> Option<Decision<'static>> {
     let rule = |line: Line| Reason::Rule(Rule { line: line.get(), is_pattern });
     let allowing = match action {
         Action::Publish => marks.write,

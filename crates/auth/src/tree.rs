@@ -46,6 +46,17 @@ impl Marks {
     }
 }
 
+/// The places in a filter where `%c` and `%u` stand for names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Nowhere: they are text like others.
+    None,
+    /// Where they are a whole level.
+    Levels,
+    /// Everywhere, also inside of a level.
+    Parts,
+}
+
 /// A level of a pattern in which `%c` or `%u` stands.
 #[derive(Debug, PartialEq, Eq)]
 struct Template(Box<[Part]>);
@@ -125,23 +136,27 @@ impl Tree {
         root.below == Marks::default()
     }
 
-    /// Adds a rule. The wildcards of the filter are in valid places. With `has_names`, `%c` and `%u` stand for names.
-    pub(crate) fn add(&mut self, filter: &str, has_names: bool, grant: Grant, line: Line) {
+    /// Adds a rule. The wildcards of the filter are in valid places.
+    pub(crate) fn add(&mut self, filter: &str, names: Names, grant: Grant, line: Line) {
         let mut at = 0;
         for level in filter.split('/') {
             if level == "#" {
                 return self.nodes[at].below.set(grant, line);
             }
-            at = self.step(at, level, has_names);
+            at = self.step(at, level, names);
         }
         self.nodes[at].here.set(grant, line);
     }
 
     /// The node behind a level, which is made if there is none.
-    fn step(&mut self, at: usize, level: &str, has_names: bool) -> usize {
+    fn step(&mut self, at: usize, level: &str, names: Names) -> usize {
         let next = self.nodes.len();
         let node = &mut self.nodes[at];
-        let template = if has_names { Template::parse(level) } else { None };
+        let template = match names {
+            Names::None => None,
+            Names::Levels if !matches!(level, "%c" | "%u") => None,
+            Names::Levels | Names::Parts => Template::parse(level),
+        };
         let found = match template {
             Some(template) => match node.templates.iter().find(|(known, _)| *known == template) {
                 Some((_, found)) => *found,
@@ -193,6 +208,46 @@ impl Tree {
         }
         marks
     }
+
+    /// The first line of each kind among the rules whose filters match every topic that a valid `filter` matches.
+    ///
+    /// Wildcards in the first level of a rule also cover filters that begin with `$`. A name never stands for a wildcard: `%c`
+    /// does not cover `+`, whatever the client is called.
+    pub(crate) fn cover(&self, filter: &str, client: Client<'_>) -> Marks {
+        let mut marks = Marks::default();
+        let (mut nodes, mut next) = (vec![0], Vec::new());
+        for (number, level) in filter.split('/').enumerate() {
+            let is_rest = level == "#";
+            for node in nodes.drain(..).map(|at: usize| &self.nodes[at]) {
+                count_visit();
+                marks.add(&node.below);
+                match node.any {
+                    // Every topic has a first level, so `+/#` covers `#`.
+                    Some(any) if is_rest && number == 0 => marks.add(&self.nodes[any].below),
+                    Some(any) if !is_rest => next.push(any),
+                    _ => {}
+                }
+                if !matches!(level, "+" | "#") {
+                    next.extend(node.literals.get(level));
+                    let templates = node.templates.iter();
+                    next.extend(
+                        templates
+                            .filter(|(template, _)| template.matches(level, client))
+                            .map(|(_, next)| *next),
+                    );
+                }
+            }
+            if next.is_empty() {
+                return marks;
+            }
+            std::mem::swap(&mut nodes, &mut next);
+        }
+        for at in nodes {
+            marks.add(&self.nodes[at].here);
+            marks.add(&self.nodes[at].below);
+        }
+        marks
+    }
 }
 
 /// A walk has come to a node: tests count that.
@@ -213,10 +268,10 @@ mod tests {
 
     const FROG: Client<'_> = Client { user: Some("frog"), client_id: "f1" };
 
-    fn tree(filters: impl IntoIterator<Item = String>, has_names: bool) -> Tree {
+    fn tree(filters: impl IntoIterator<Item = String>, names: Names) -> Tree {
         let mut tree = Tree::default();
         for (filter, line) in filters.into_iter().zip(1..) {
-            tree.add(&filter, has_names, Grant::Read, Line::new(line).expect("not 0"));
+            tree.add(&filter, names, Grant::Read, Line::new(line).expect("not 0"));
         }
         tree
     }
@@ -232,9 +287,9 @@ mod tests {
     fn a_walk_costs_the_same_however_many_rules_do_not_match() {
         for rules in [1, 100_000] {
             let filters = (0..rules).map(|rule| format!("pond/{rule}/depth/#"));
-            assert_eq!(visits(&tree(filters, false), "pond/0/depth/now"), 4, "{rules} rules");
+            assert_eq!(visits(&tree(filters, Names::None), "pond/0/depth/now"), 4, "{rules} rules");
             let filters = (0..rules).map(|rule| format!("pond/%c/{rule}"));
-            assert_eq!(visits(&tree(filters, true), "pond/f1/0"), 3, "{rules} patterns");
+            assert_eq!(visits(&tree(filters, Names::Parts), "pond/f1/0"), 3, "{rules} patterns");
         }
     }
 

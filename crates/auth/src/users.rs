@@ -57,7 +57,7 @@ impl Users {
 
     /// A hash that no known password has, with the scheme that most users have. An unknown name is checked against it: the
     /// time of an answer does not tell which names exist.
-    fn decoy(&self) -> Arc<PasswordHash> {
+    pub(crate) fn decoy(&self) -> Arc<PasswordHash> {
         let most = self.schemes.iter().max_by_key(|(scheme, count)| (**count, **scheme));
         Arc::new(PasswordHash::decoy(most.map_or(Scheme::DEFAULT, |(scheme, _)| *scheme)))
     }
@@ -84,9 +84,7 @@ impl Users {
     #[must_use]
     pub fn check(&self, name: &str, password: &[u8]) -> PasswordCheck {
         let hash = self.by_name.get(name).map_or_else(|| self.decoy(), Arc::clone);
-        let mut user = DefaultHasher::new();
-        name.hash(&mut user);
-        PasswordCheck { hash, password: password.into(), user: user.finish() }
+        PasswordCheck::new(name, hash, password)
     }
 }
 
@@ -98,6 +96,12 @@ pub struct PasswordCheck {
 }
 
 impl PasswordCheck {
+    pub(crate) fn new(name: &str, hash: Arc<PasswordHash>, password: &[u8]) -> Self {
+        let mut user = DefaultHasher::new();
+        name.hash(&mut user);
+        Self { hash, password: password.into(), user: user.finish() }
+    }
+
     /// Whether the password is right. This takes milliseconds, or as long as the scheme of the hash asks for.
     #[must_use]
     pub fn run(&self) -> bool {

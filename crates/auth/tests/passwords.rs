@@ -124,6 +124,7 @@ fn an_unknown_name_is_checked_like_a_known_one() {
 fn a_login_is_decided_by_the_users_or_by_the_listener() {
     let login = |user, password: Option<&'static str>, may_be_anonymous| Login {
         user,
+        client_id: "c1",
         password: password.map(str::as_bytes),
         may_be_anonymous,
     };
@@ -159,7 +160,12 @@ fn a_login_is_decided_by_the_users_or_by_the_listener() {
 #[test]
 fn a_user_stays_while_name_and_password_are_the_same() {
     let identity = |access: &Access, user, password: &str| {
-        let login = Login { user: Some(user), password: Some(password.as_bytes()), may_be_anonymous: true };
+        let login = Login {
+            user: Some(user),
+            password: Some(password.as_bytes()),
+            may_be_anonymous: true,
+            client_id: "c1",
+        };
         match access.admit(&login) {
             Admission::Admitted(Some(identity)) | Admission::Verify(identity, _) => identity,
             other => panic!("{other:?}"),
@@ -167,16 +173,16 @@ fn a_user_stays_while_name_and_password_are_the_same() {
     };
     let before = Access::new(Some(users()), None);
     let ann = identity(&before, "ann", "ann");
-    assert!(before.confirms(&ann) && Access::new(Some(users()), None).confirms(&ann));
+    assert!(before.confirms(&ann, "c1") && Access::new(Some(users()), None).confirms(&ann, "c1"));
     let mut changed = Users::default();
     changed
         .add("ann", PasswordHash::new(CHEAP, b"new", b"twelve bytes").expect("within bounds"))
         .expect("new");
-    assert!(!Access::new(Some(changed), None).confirms(&ann), "another password");
-    assert!(!Access::new(Some(Users::default()), None).confirms(&ann), "no such user");
-    assert!(!Access::default().confirms(&ann), "nobody is a user any more");
+    assert!(!Access::new(Some(changed), None).confirms(&ann, "c1"), "another password");
+    assert!(!Access::new(Some(Users::default()), None).confirms(&ann, "c1"), "no such user");
+    assert!(!Access::default().confirms(&ann, "c1"), "nobody is a user any more");
     let unproved = identity(&Access::default(), "ann", "x");
-    assert!(Access::default().confirms(&unproved) && !before.confirms(&unproved));
+    assert!(Access::default().confirms(&unproved, "c1") && !before.confirms(&unproved, "c1"));
 }
 
 #[test]

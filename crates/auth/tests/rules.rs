@@ -70,7 +70,7 @@ fn filled(filter: &str, client: Client<'_>) -> Option<String> {
 }
 
 /// The decision of some rules: those that deny first, then the others in their order.
-fn first(rules: &[(&Line, String)], topic: &str, action: Action) -> Option<Decision> {
+fn first(rules: &[(&Line, String)], topic: &str, action: Action) -> Option<Decision<'static>> {
     let bits = if action == Action::Publish { ["write", "readwrite"] } else { ["read", "readwrite"] };
     let matching = |access: &[&str]| {
         let mut rules = rules.iter().filter(|(line, _)| access.contains(&line.access.as_str()));
@@ -85,7 +85,7 @@ fn first(rules: &[(&Line, String)], topic: &str, action: Action) -> Option<Decis
         .or_else(|| matching(&bits).map(|line| decision(true, line)))
 }
 
-fn naive(lines: &[Line], client: Client<'_>, topic: &str, action: Action) -> Decision {
+fn naive(lines: &[Line], client: Client<'_>, topic: &str, action: Action) -> Decision<'static> {
     let denied = |reason| Decision { is_allowed: false, reason };
     let own = lines.iter().filter(|line| !line.is_pattern && line.user.as_deref() == client.user);
     let own: Vec<_> = own.map(|line| (line, line.filter.clone())).collect();

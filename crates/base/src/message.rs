@@ -53,6 +53,16 @@ impl Message {
         Some(Self::of_content(&content, None, Now { monotonic_ms: 0, unix_ms: 0 }))
     }
 
+    /// A message of the server itself that is not retained; `None` if `topic` is no topic name, or the payload is longer than
+    /// a packet can be.
+    #[must_use]
+    pub fn of_control(topic: &str, payload: &[u8]) -> Option<Self> {
+        let topic = TopicName::new(topic).ok().filter(|_| payload.len() < 1 << 27)?;
+        let properties = &MessageProperties::EMPTY;
+        let content = Content { topic, properties, payload, qos: Qos::AtMostOnce, retain: false };
+        Some(Self::of_content(&content, None, Now { monotonic_ms: 0, unix_ms: 0 }))
+    }
+
     /// A message with this content. An expiry interval begins now.
     #[must_use]
     pub fn of_content(content: &Content<'_>, publisher: Option<Arc<str>>, now: Now) -> Self {

@@ -9,6 +9,7 @@ use protocol::{Deliver, EntryId};
 use session::Session;
 use wire::PacketId;
 
+use crate::control::Controlling;
 use crate::filters::{Filters, Shapes};
 use crate::login::Verifying;
 use crate::mount::MountNumber;
@@ -88,6 +89,8 @@ pub(crate) struct Aside {
     pub(crate) untaken_answer_bytes: usize,
     /// The CONNECT whose password is being checked.
     pub(crate) verifying: Option<Box<Verifying>>,
+    /// The message with commands that are being carried out.
+    pub(crate) controlling: Option<Controlling>,
     /// Messages that it may not publish, and has.
     pub(crate) denied: u64,
 }
@@ -109,6 +112,7 @@ impl Aside {
         ends_ms: None,
         untaken_answer_bytes: 0,
         verifying: None,
+        controlling: None,
         denied: 0,
     };
 
@@ -117,6 +121,9 @@ impl Aside {
         let Self { held_for, expiry_secs, ends_ms, untaken_answer_bytes, verifying, denied, .. } = self;
         let holds = shapes.is_some() || walks.is_some() || request.is_some() || recording.is_some();
         let waits = joining.is_some() || deferred.is_some() || shares.is_some() || held_for.is_some();
+        if self.controlling.is_some() {
+            return false;
+        }
         let counts = *untaken_answer_bytes > 0 || *denied > 0;
         !(holds || waits || expiry_secs.is_some() || ends_ms.is_some() || verifying.is_some() || counts)
     }
@@ -225,7 +232,9 @@ impl Client {
 
     /// Whether what it has sent waits for something that we do first.
     pub(crate) fn waits(&self) -> bool {
-        self.session.is_claiming() || self.aside().request.is_some() || self.is_resuming
+        let aside = self.aside();
+        let is_asking = aside.request.is_some() || aside.controlling.is_some();
+        self.session.is_claiming() || is_asking || self.is_resuming
     }
 
     /// The ledger is asked for a shared filter, which it may refuse. Returns how much memory that takes, in bytes.

@@ -152,6 +152,12 @@ counters! {
     ended_user_removed: "ended/user_removed",
     /// PUBLISH packets that their client may not publish.
     denied_publish: "denied/publish",
+    /// Subscriptions that their client may not have.
+    denied_subscribe: "denied/subscribe",
+    /// Subscriptions that their client may not end.
+    denied_unsubscribe: "denied/unsubscribe",
+    /// Messages with commands for the broker that were refused, because too many waited.
+    refused_control: "refused/control",
     /// Messages out of queues of the ledger that were not sent, because their receiver may not receive them any more.
     denied_receive: "denied/receive",
     /// Connections ended because a layer below MQTT (TLS, WebSocket, PROXY protocol) refused what the peer sent.

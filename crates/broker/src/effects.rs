@@ -9,7 +9,7 @@ use index::Target;
 use protocol::Command;
 use wire::{Qos, ReasonCode, Version};
 
-use crate::CertificateName;
+use crate::{CertificateName, ControlBusy, ControlRequest};
 
 /// The outside of a [`Shard`](crate::Shard). `net` implements it with sockets and mailboxes, tests with a `Vec`.
 pub trait Effects {
@@ -68,6 +68,15 @@ pub trait Effects {
     /// # Errors
     /// The password is not checked, and nobody is called.
     fn verify(&mut self, connection: ConnectionId, check: PasswordCheck) -> Result<(), Unchecked>;
+
+    /// Has the commands in a message of a connection carried out on another thread, which calls
+    /// [`Shard::controlled`](crate::Shard::controlled). Without such a thread, all commands are refused.
+    ///
+    /// # Errors
+    /// The commands are not carried out, and nobody is called.
+    fn control(&mut self, _connection: ConnectionId, _request: ControlRequest) -> Result<(), ControlBusy> {
+        Err(ControlBusy)
+    }
 
     /// The user name in the certificate that the peer has shown, if there is exactly one.
     fn certificate_name(&mut self, connection: ConnectionId, name: CertificateName) -> Option<String>;

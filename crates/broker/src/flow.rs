@@ -49,7 +49,7 @@ impl Shard {
         }
         self.waiting.add(id, &blocker, line);
         client.blocked = Some(Box::new(blocker));
-        let is_publisher = !matches!(client.blocked.as_deref(), Some(Blocker::Request));
+        let is_publisher = !matches!(client.blocked.as_deref(), Some(Blocker::Request | Blocker::Control));
         self.counters.paused_publishers.add(u64::from(is_publisher));
         to.pause(id);
         true
@@ -64,6 +64,8 @@ impl Shard {
         }
         if client.aside().request.is_some() {
             self.block(id, Blocker::Request, to);
+        } else if client.aside().controlling.is_some() {
+            self.block(id, Blocker::Control, to);
         } else if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
             self.block_unread(id, next, to);
         }

@@ -11,6 +11,7 @@ mod ask;
 mod beginnings;
 mod client;
 mod connect;
+mod control;
 mod counters;
 mod deliver;
 mod effects;
@@ -32,6 +33,7 @@ mod sys;
 mod wheel;
 
 pub use ask::{Answer, ClientFacts, FILTERS_PER_ANSWER, PLACES_PER_ANSWER, Question, SubscriptionFacts};
+pub use control::{ControlAnswer, ControlBusy, ControlRequest};
 pub use counters::{Counter, Counters, Totals};
 pub use effects::{Effects, Flush, Mail, Notice, Room, Run};
 pub use login::{CertificateName, Entry};

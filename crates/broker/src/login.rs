@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Admission, Checked, Identity, Login, Refusal, Unchecked};
+use auth::{Admission, Checked, Identity, Login, Realms, Refusal, Unchecked};
 use base::{ConnectionId, Principal, Realm};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
@@ -96,6 +96,9 @@ impl Shard {
             let Some(user) = named else {
                 return self.turn_away_stranger(id, NO_CERTIFICATE, claim, to);
             };
+            if realms.access(entry.realm).is_some_and(|access| access.is_disabled(&user)) {
+                return self.turn_away_stranger(id, DISABLED, claim, to);
+            }
             let principal = Principal { user: Some(user), is_proved: true, proof: None, realm: entry.realm };
             return self.claim(id, claim, principal, to);
         }
@@ -106,6 +109,7 @@ impl Shard {
             user: connect.user_name().map(|name| name.as_str()),
             password: connect.password().map(|password| password.as_bytes()),
             may_be_anonymous: entry.allow_anonymous,
+            client_id: &claim.subscriber.client_id,
         };
         match access.admit(&login) {
             Admission::Admitted(identity) => {
@@ -136,7 +140,9 @@ impl Shard {
         let (entry, realms) = (self.entries.of(client), self.guard.current());
         let Verifying { claim, identity: Some(identity) } = *verifying else { return };
         // The user may have been removed meanwhile.
-        let is_user = realms.access(entry.realm).is_some_and(|access| access.confirms(&identity));
+        let is_user = realms
+            .access(entry.realm)
+            .is_some_and(|access| access.confirms(&identity, &claim.subscriber.client_id));
         match checked {
             Checked::Right if is_user => {
                 let (user, proof) = (Some(Arc::from(identity.name())), identity.proof());
@@ -184,7 +190,9 @@ impl Shard {
 
     /// Users have changed: clients whose user is not there any more, or has another password, are to go.
     pub fn users_changed(&mut self) {
-        self.rechecked = Some(0);
+        // A look that has begun comes to its end first: changes in a row do not keep clients from being looked at.
+        self.rechecks_again = self.rechecked.is_some();
+        self.rechecked.get_or_insert(0);
     }
 
     /// Looks at some clients after a change of users.
@@ -192,25 +200,41 @@ impl Shard {
         let Some(from) = self.rechecked else { return };
         let until = from.saturating_add(RECHECKED_PER_TURN);
         let realms = self.guard.current();
-        let is_gone = |client: &Client| {
-            let principal = client.subscriber.as_ref().map(|subscriber| subscriber.principal());
-            principal.is_some_and(|principal| {
-                let (Some(user), Some(proof)) = (&principal.user, principal.proof) else { return false };
-                !realms.access(principal.realm).is_some_and(|access| access.still_knows(user, proof))
-            })
-        };
-        let clients = self.clients.in_slots(from..until).filter(|(_, client)| is_gone(client));
-        let gone: Vec<ConnectionId> = clients.map(|(id, _)| id).collect();
-        for id in gone {
-            self.counters.ended_user_removed.add(1);
+        let clients = self.clients.in_slots(from..until);
+        let gone = clients.filter_map(|(id, client)| Some((id, gone(client, &realms)?)));
+        let gone: Vec<(ConnectionId, Gone)> = gone.collect();
+        for (id, Gone { counter, why }) in gone {
+            counter(&self.counters).add(1);
             self.disconnect(id, DisconnectReason::NotAuthorized, to);
-            let why = "its user was removed, or has another password";
             let reason = ReasonCode::NotAuthorized;
             self.end(id, Ending { reason, why, cause: Cause::WithWill, by: By::Server }, to);
             to.close(id);
         }
-        self.rechecked = (until < self.clients.slots()).then_some(until);
+        let is_done = until >= self.clients.slots();
+        let again = is_done && std::mem::take(&mut self.rechecks_again);
+        self.rechecked = if is_done { again.then_some(0) } else { Some(until) };
     }
+}
+
+/// The reason why a client goes after a change of users.
+struct Gone {
+    counter: fn(&crate::Counters) -> &crate::counters::Counter,
+    why: &'static str,
+}
+
+/// Looks whether a client has to go after a change of users.
+fn gone(client: &Client, realms: &Realms) -> Option<Gone> {
+    let subscriber = client.subscriber.as_ref()?;
+    let principal = subscriber.principal();
+    let user = principal.user.as_ref()?;
+    let access = realms.access(principal.realm);
+    let is_disabled = access.is_some_and(|access| access.is_disabled(user));
+    let is_known =
+        |proof| access.is_some_and(|access| access.still_knows(user, &subscriber.client_id, proof));
+    (is_disabled || principal.proof.is_some_and(|proof| !is_known(proof))).then_some(Gone {
+        counter: |counters| &counters.ended_user_removed,
+        why: "its user was removed or disabled, or has another password",
+    })
 }
 
 /// The reason why a client is not let in, and its answer.
@@ -230,6 +254,11 @@ const NO_CERTIFICATE: Stranger = Stranger {
     refusal: ConnectRefusal::NotAuthorized,
     why: "its certificate has no user name, or there is no certificate",
     counter: |counters| &counters.refused_anonymous,
+};
+const DISABLED: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "its user is disabled",
+    counter: |counters| &counters.refused_password,
 };
 const WRONG: Stranger = Stranger {
     refusal: ConnectRefusal::BadUserNameOrPassword,

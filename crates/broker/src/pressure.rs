@@ -36,6 +36,8 @@ pub(crate) enum Blocker {
     Answers,
     /// A SUBSCRIBE or UNSUBSCRIBE of its takes more than one turn.
     Request,
+    /// Commands of its are being carried out.
+    Control,
 }
 
 /// Which of the publishers that wait for a shard or the ledger go first. A publisher that is read may take all the room there
@@ -79,7 +81,7 @@ impl Waiting {
             Blocker::Subscriber { subscriber, .. } => self.add_for(publisher, subscriber),
             Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher, line),
             Blocker::Ledger => self.ledger.push(publisher, line),
-            Blocker::Itself | Blocker::Answers | Blocker::Request => {}
+            Blocker::Itself | Blocker::Answers | Blocker::Request | Blocker::Control => {}
         }
     }
 

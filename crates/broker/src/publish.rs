@@ -84,6 +84,14 @@ impl Route {
     }
 }
 
+/// The reason why a message has no route.
+enum NoRoute {
+    /// The message is refused.
+    Refused(ReasonCode),
+    /// The message has commands for the broker itself.
+    Control,
+}
+
 /// Whether those behind it may be like it.
 fn is_plain(publish: &Incoming<'_>) -> bool {
     publish.is_verbatim() && publish.packet.properties.is_empty()
@@ -115,16 +123,12 @@ impl Shard {
         }
         let mut route = match self.route(id, publish) {
             Ok(route) => route,
-            Err(ReasonCode::NotAuthorized) => {
-                self.note_denied(id, publish.topic(), to);
-                self.complete_some(id, publish.ticket(), ReasonCode::NotAuthorized, to);
+            Err(NoRoute::Control) => {
+                self.control(id, publish, to);
                 return len;
             }
-            Err(reason) => {
-                self.counters.publish_received.add(1);
-                self.counters.dropped_topic.add(1);
-                self.counters.publish_dropped.add(1);
-                self.complete_some(id, publish.ticket(), reason, to);
+            Err(NoRoute::Refused(reason)) => {
+                self.refuse_publish(id, publish, reason, to);
                 return len;
             }
         };
@@ -159,6 +163,24 @@ impl Shard {
             _ => self.forget_route(&route),
         }
         consumed
+    }
+
+    /// Drops a message that is not to be routed, and answers it.
+    fn refuse_publish(
+        &mut self,
+        id: ConnectionId,
+        publish: &Incoming<'_>,
+        reason: ReasonCode,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        if reason == ReasonCode::NotAuthorized {
+            self.note_denied(id, publish.topic(), to);
+        } else {
+            self.counters.publish_received.add(1);
+            self.counters.dropped_topic.add(1);
+            self.counters.publish_dropped.add(1);
+        }
+        self.complete_some(id, publish.ticket(), reason, to);
     }
 
     fn forget_route(&mut self, route: &Route) {
@@ -201,8 +223,10 @@ impl Shard {
     ///
     /// # Errors
     /// Why the message is not to be routed.
-    fn route(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> Result<Box<Route>, ReasonCode> {
-        let Some(client) = self.clients.get_mut(id) else { return Err(ReasonCode::UnspecifiedError) };
+    fn route(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> Result<Box<Route>, NoRoute> {
+        let Some(client) = self.clients.get_mut(id) else {
+            return Err(NoRoute::Refused(ReasonCode::UnspecifiedError));
+        };
         let topic = publish.topic();
         let cached = client.route.take();
         let cached_bytes = cached.as_ref().map_or(0, |route| route.size_bytes());
@@ -212,7 +236,7 @@ impl Shard {
             && let Some(reason) = publish.refusal(&self.settings)
         {
             self.tally.sub(Purpose::Routes, cached_bytes);
-            return Err(reason);
+            return Err(NoRoute::Refused(reason));
         }
         let same_topic = match same_topic {
             Some(route) if self.index.is_current(route.generation) => return Ok(route),
@@ -226,7 +250,10 @@ impl Shard {
             rules.as_ref().is_none_or(|rules| rules.allow(session, topic, action))
         };
         if client.subscriber.as_ref().is_some_and(|own| !may(own, Action::Publish)) {
-            return Err(ReasonCode::NotAuthorized);
+            return Err(NoRoute::Refused(ReasonCode::NotAuthorized));
+        }
+        if rules.as_ref().is_some_and(|rules| rules.controls(topic)) {
+            return Err(NoRoute::Control);
         }
         let publisher = Some(client.client_id());
         let reads = |receiver: &Subscriber| may(receiver, Action::Receive);

@@ -2,10 +2,12 @@
 
 use std::num::NonZeroU32;
 
+use auth::FilterAction;
 use base::{Budget, ConnectionId, Purpose};
 use topic::TopicFilter;
 use wire::{
-    OneOrMoreIter, PacketId, RequestedFilter, SubAckReason, Subscribe, Subscription, Unsubscribe, Version,
+    OneOrMoreIter, PacketId, RequestedFilter, SubAckReason, Subscribe, Subscription, UnsubAckReason,
+    Unsubscribe, Version,
 };
 
 use crate::client::Client;
@@ -211,7 +213,8 @@ impl Shard {
             || budget.has_share_of_subscriptions(client.subscription_bytes);
         let version = client.session.version();
         let (offered, mount) = (client.session.offered(&self.settings), self.mounts.of(client).cloned());
-        let mut asked = Vec::new();
+        let may = self.filter_rules(id, FilterAction::Subscribe);
+        let (mut asked, mut denied) = (Vec::new(), 0);
         while *left > 0
             && let Some(subscription) = items.next()
         {
@@ -224,6 +227,9 @@ impl Shard {
             });
             let filter = filter
                 .and_then(|filter| accept(filter, identifier.is_some(), version, (&self.settings, offered)));
+            let filter = filter
+                .and_then(|filter| if may(filter) { Ok(filter) } else { Err(SubAckReason::NotAuthorized) });
+            denied += u64::from(filter == Err(SubAckReason::NotAuthorized));
             let admitted = filter.and_then(|filter| self.admit(id, filter, is_tight).map(|()| filter));
             if let Ok(filter) = admitted
                 && filter.shared().is_some()
@@ -236,6 +242,7 @@ impl Shard {
         }
         let refused = asked.iter().filter(|answer| answer.is_err()).count();
         self.counters.refused_subscriptions.add(refused as u64);
+        self.counters.denied_subscribe.add(denied);
         asked
     }
 
@@ -282,14 +289,15 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes filters off a client's list, as far as the units reach. Those that are not on it are `None`: so is the second
+    /// Takes filters off a client's list, as far as the units reach. Those that are not on it are errors: so is the second
     /// of the same filter in one packet [MQTT-3.10.4-6].
     fn take_filters<'a>(
         &mut self,
         id: ConnectionId,
         items: &mut OneOrMoreIter<'a, RequestedFilter<'a>>,
         left: &mut usize,
-    ) -> Vec<Option<Box<str>>> {
+    ) -> Vec<Result<Box<str>, UnsubAckReason>> {
+        let may = self.filter_rules(id, FilterAction::Unsubscribe);
         let Some(client) = self.clients.get_mut(id) else { return Vec::new() };
         let (mount, mut filters) = (self.mounts.of(client).cloned(), Vec::new());
         while *left > 0
@@ -301,8 +309,13 @@ impl Shard {
                 None => Some(filter),
                 Some(mount) => mount.filter(filter, &mut whole),
             });
+            if filter.is_some_and(|filter| !may(filter)) {
+                self.counters.denied_unsubscribe.add(1);
+                filters.push(Err(UnsubAckReason::NotAuthorized));
+                continue;
+            }
             let known = filter.filter(|filter| client.filters.remove(filter.as_str()));
-            filters.push(known.map(|filter| {
+            filters.push(known.ok_or(UnsubAckReason::NoSubscriptionExisted).map(|filter| {
                 client.remove_shape(self.index.deep_shape(filter));
                 let bytes = subscription_bytes(filter.as_str());
                 self.tally.sub(Purpose::Subscriptions, bytes);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use auth::{Action, Realms};
+use auth::{Action, FilterAction, Realms};
 use base::ConnectionId;
-use topic::TopicName;
+use topic::{TopicFilter, TopicName};
 
 use crate::client::Client;
 use crate::effects::Outside;
@@ -20,6 +20,17 @@ impl Shard {
     pub(crate) fn may_receive(&self, client: &Client, topic: TopicName<'_>) -> bool {
         let (Some(realms), Some(subscriber)) = (self.rules(), &client.subscriber) else { return true };
         realms.allow(subscriber, topic, Action::Receive)
+    }
+
+    /// Whether a client may change its subscriptions in this way, as a function that holds the rules.
+    pub(crate) fn filter_rules(
+        &self,
+        id: ConnectionId,
+        action: FilterAction,
+    ) -> impl Fn(TopicFilter<'_>) -> bool + use<> {
+        let subscriber = self.clients.get(id).and_then(|client| client.subscriber.clone());
+        let rules = self.rules().filter(|rules| rules.has_filter_rules()).zip(subscriber);
+        move |filter| rules.as_ref().is_none_or(|(rules, own)| rules.allow_filter(own, filter, action))
     }
 
     /// Counts a message that a client may not publish, and tells of the first, the tenth, the hundredth and so on.

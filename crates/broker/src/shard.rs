@@ -26,7 +26,7 @@ use crate::requests::UNITS_PER_TURN;
 use crate::subscribe::Changes;
 use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
-use crate::{Counters, Effects, Flush, Mail, Room, Totals};
+use crate::{ControlAnswer, Counters, Effects, Flush, Mail, Room, Totals};
 
 /// A client whose output is full may ask for so many bytes of answers before it is not read any more. Full of
 /// messages is no reason: it must be heard to unsubscribe, and to acknowledge.
@@ -55,6 +55,8 @@ pub struct Shard {
     pub(crate) guard: Arc<Guard>,
     /// After a change of users: the first place whose client was not looked at since.
     pub(crate) rechecked: Option<u32>,
+    /// Users have changed again since that look began.
+    pub(crate) rechecks_again: bool,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clients: Clients,
     pub(crate) changes: Changes,
@@ -168,6 +170,7 @@ impl Shard {
             index,
             guard: Arc::default(),
             rechecked: None,
+            rechecks_again: false,
             counters,
             clients: Clients::default(),
             changes: Changes::default(),
@@ -342,6 +345,11 @@ impl Shard {
     /// The password of a connection was checked, for [`Effects::verify`].
     pub fn verified(&mut self, id: ConnectionId, checked: Checked, now: Now, to: &mut impl Effects) {
         self.checked(id, checked, &mut Outside::new(now, to));
+    }
+
+    /// Commands of a connection were carried out, for [`Effects::control`].
+    pub fn controlled(&mut self, id: ConnectionId, answer: &ControlAnswer, now: Now, to: &mut impl Effects) {
+        self.was_controlled(id, answer, &mut Outside::new(now, to));
     }
 
     /// Another shard has read its mail.

@@ -79,7 +79,7 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) enum Asks {
     Subscribe(Vec<Result<Granted, SubAckReason>>),
-    Unsubscribe(Vec<Option<Box<str>>>),
+    Unsubscribe(Vec<Result<Box<str>, UnsubAckReason>>),
 }
 
 /// The answer to a part that is written. It may wait until the ledger has recorded the change.
@@ -575,7 +575,7 @@ impl Shard {
         id: ConnectionId,
         subscriber: &Arc<Subscriber>,
         part: Part,
-        filters: Vec<Option<Box<str>>>,
+        filters: Vec<Result<Box<str>, UnsubAckReason>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
         to: &mut Outside<'_, impl Effects>,
     ) -> Option<Recording> {
@@ -583,9 +583,12 @@ impl Shard {
         let mut recorded = Vec::new();
         let (mut places, mut shared) = (Vec::new(), Vec::new());
         for filter in filters {
-            let Some(filter) = filter else {
-                reasons.push(UnsubAckReason::NoSubscriptionExisted);
-                continue;
+            let filter = match filter {
+                Ok(filter) => filter,
+                Err(reason) => {
+                    reasons.push(reason);
+                    continue;
+                }
             };
             let is_shared = is_shared(&filter);
             let removed = is_shared || matches!(applied.next(), Some(Applied::Removed(_)));

@@ -72,6 +72,10 @@ keys! {
         /// The file with the topics that clients may use, in the format of Mosquitto's `acl_file`. With such a file, everything
         /// is forbidden that it does not allow. Without one, everything is allowed.
         acl_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
+        /// The file of Mosquitto's dynamic security, `dynamic-security.json`: clients, groups and roles, which `mosquitto_ctrl
+        /// dynsec` changes while the broker runs. It decides first about the clients that are in it. `mosquitto_ctrl dynsec
+        /// init` makes one.
+        dynamic_security_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
     }
 }
 
@@ -91,6 +95,10 @@ keys! {
         }
         /// The file with the topics that clients may use here. Rules see whole topics, with the mount point.
         acl_file: Option<PathBuf> { kind: OrOff<Path>, auto: auth.acl_file.clone(), "`acl_file` of `[auth]`" }
+        /// The file of dynamic security for this listener. All listeners that have one have the same.
+        dynamic_security_file: Option<PathBuf> {
+            kind: OrOff<Path>, auto: auth.dynamic_security_file.clone(), "`dynamic_security_file` of `[auth]`"
+        }
         /// The part of a client's certificate that is its user name. `cn`: the common name. `subject`: the whole subject, such as
         /// `CN=ann,O=Pond`. The certificate takes the place of user name and password in CONNECT. A client without exactly one
         /// such name is refused. `none`: the certificate says nothing about the user.
@@ -101,7 +109,9 @@ keys! {
         allow_anonymous: bool {
             kind: Switch,
             auto: allow_anonymous_global.unwrap_or_else(|| {
-                let has_users = password_file.is_some() || client_certificate_identity != CertificateIdentity::None;
+                let has_users = password_file.is_some()
+                    || dynamic_security_file.is_some()
+                    || client_certificate_identity != CertificateIdentity::None;
                 address.is_loopback() && !has_users
             }),
             "the global `allow_anonymous`",

@@ -73,6 +73,7 @@ fn of_file(
     not_open: &mut Vec<ListenAddress>,
 ) -> Vec<Listener> {
     let mut seen: Vec<ListenAddress> = Vec::new();
+    let mut dynamic = None;
     top.tables("listener", |table| {
         let mut listener = Listener::read(table, anonymous, auth);
         listener.allow_anonymous |= forced;
@@ -90,6 +91,15 @@ fn of_file(
         if let Some((key, title, advice)) = refuse_tls(&listener) {
             let span = table.span_of(key);
             table.note(Problem::at(span, title).advice(advice));
+        }
+        if let Some(file) = &listener.dynamic_security_file
+            && dynamic.get_or_insert_with(|| file.clone()) != file
+        {
+            let title = "another listener has another file of dynamic security".to_owned();
+            let problem = Problem::at(table.span_of("dynamic_security_file"), title);
+            table.note(
+                problem.advice("commands have one topic: name the same file for all listeners that have one"),
+            );
         }
         seen.push(listener.address.clone());
         listener
@@ -110,8 +120,12 @@ fn of_flags(
             address: address.clone(),
             password_file: auth.password_file.clone(),
             acl_file: auth.acl_file.clone(),
+            dynamic_security_file: auth.dynamic_security_file.clone(),
             client_certificate_identity: CertificateIdentity::None,
-            allow_anonymous: anonymous.unwrap_or(address.is_loopback() && auth.password_file.is_none()),
+            allow_anonymous: anonymous.unwrap_or_else(|| {
+                let has_users = auth.password_file.is_some() || auth.dynamic_security_file.is_some();
+                address.is_loopback() && !has_users
+            }),
             durability: Durability::Fsync,
             protocol: Protocol::Auto,
             tls_certificate: Vec::new(),
@@ -178,7 +192,9 @@ fn is_for_nobody(listener: &Listener) -> bool {
 
 /// Whether clients can prove to a listener who they are.
 pub(crate) fn has_users(listener: &Listener) -> bool {
-    listener.password_file.is_some() || listener.client_certificate_identity != CertificateIdentity::None
+    listener.password_file.is_some()
+        || listener.dynamic_security_file.is_some()
+        || listener.client_certificate_identity != CertificateIdentity::None
 }
 
 /// Returns the problem of a listener, if there is one.

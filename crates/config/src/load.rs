@@ -152,7 +152,8 @@ impl Config {
     /// Returns facts about this valid configuration that an operator should know, one sentence each.
     pub fn notices(&self) -> Vec<String> {
         let is_open = |listener: &&Listener| {
-            listener.allow_anonymous && listener.acl_file.is_none() && !listener.address.is_loopback()
+            let has_rules = listener.acl_file.is_some() || listener.dynamic_security_file.is_some();
+            listener.allow_anonymous && !has_rules && !listener.address.is_loopback()
         };
         let open = self.listeners.iter().filter(is_open);
         let mut notices: Vec<String> = open

@@ -21,7 +21,12 @@ impl Ledger {
     pub(crate) fn may_publish(&self, principal: &Principal, will: &Message) -> bool {
         let client_id = will.publisher().unwrap_or_default();
         let rules = self.rules();
-        rules.is_none_or(|rules| rules.decide(principal, client_id, will.topic(), Action::Publish).is_allowed)
+        // A will is no command.
+        let may = |rules: Arc<Realms>| {
+            let decision = rules.decide(principal, client_id, will.topic(), Action::Publish);
+            decision.is_allowed && !rules.controls(will.topic())
+        };
+        rules.is_none_or(may)
     }
 
     /// Whether a session may receive a message now.

@@ -34,7 +34,7 @@ fn other(name: &str) -> &'static str {
     match name {
         "check_retain_source" => "refused if on, where there are access rules",
         "plugin" | "auth_plugin" | "global_plugin" | "plugin_load" | "plugin_use" => {
-            "refused, except Mosquitto's own plugins for password files, access rules and SQLite"
+            "refused, except Mosquitto's own plugins for password files, access rules, dynamic security and SQLite"
         }
         "plugin_opt_*" | "auth_opt_*" => "as the plugin",
         "ciphers" | "ciphers_tls1.3" => "ignored, unless none of the named cipher suites is supported",

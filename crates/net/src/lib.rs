@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod clock;
+mod control;
 mod inbox;
 mod ledger;
 mod listener;
@@ -43,7 +44,7 @@ use crate::clock::Clock;
 use crate::inbox::{Inbox, Wake};
 use crate::listener::Listeners;
 use crate::quic::{Mail, Ports};
-use crate::shard::{EventLoop, new_poll};
+use crate::shard::{EventLoop, Workers, new_poll};
 use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
 use crate::verify::Verifier;
@@ -63,6 +64,8 @@ pub struct Options {
     pub sys_interval_ms: Option<u64>,
     /// Users, and rules about topics, of all listeners.
     pub guard: Arc<Guard>,
+    /// The place for commands of administrators. `None` refuses all of them.
+    pub orders: Option<Arc<Orders>>,
     /// Values of other parts of the process, for `$SYS`.
     pub instruments: Vec<Arc<dyn Instruments>>,
 }
@@ -122,8 +125,9 @@ pub struct Server {
     _trimmer: Trimmer,
 }
 
-pub use broker::{Admission, CertificateName, Entry, Mount};
+pub use broker::{Admission, CertificateName, ControlAnswer, Entry, Mount};
 
+pub use crate::control::{Order, Orders};
 pub use crate::listener::{Acceptor, BACKLOG, Listening, TcpOptions};
 pub use turn::{Link, Peer, ShardAnswer};
 
@@ -236,6 +240,19 @@ impl Server {
             .for_each(|inbox| inbox.post(Note::UsersChanged.into()));
     }
 
+    /// The current users and rules.
+    #[must_use]
+    pub fn realms(&self) -> Arc<Realms> {
+        self.operator.parts().guard.current()
+    }
+
+    /// Acknowledges commands that were carried out, and publishes the answers.
+    pub fn answer(&self, order: &Order, answer: ControlAnswer) {
+        let (shard, connection) = order.from;
+        let shards = &self.operator.parts().switchboard.shards;
+        shards[shard.number()].post(Note::Controlled { connection, answer }.into());
+    }
+
     /// Stops accepting, tells every client goodbye, waits until that is written, and ends all threads.
     ///
     /// # Errors
@@ -322,7 +339,8 @@ impl Started<'_> {
         let switchboard = Arc::clone(&self.switchboard);
         let quic =
             self.quic.of_shard(id, poll.registry(), &switchboard, (limits.connections_max, &counters))?;
-        let ways = (switchboard, Arc::clone(&self.verifier));
+        let workers = Workers { verifier: Arc::clone(&self.verifier), orders: self.options.orders.clone() };
+        let ways = (switchboard, workers);
         EventLoop::new(poll, brain, ways, (counters, bounds), self.clock.clone(), (listeners, quic))
     }
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use auth::{PasswordCheck, Unchecked};
 use base::{ConnectionId, ShardId};
-use broker::{Counters, Notice, Shard};
+use broker::{ControlBusy, ControlRequest, Counters, Notice, Shard};
 use layers::{Layered, Lowest};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Registry, Token};
 use turn::{Bounds, Host, Io, Letter, Peer, Readiness, ShardLoop, Sleep, ToLedger};
 
 use crate::clock::Clock;
+use crate::control::{Order, Orders};
 use crate::listener::Listeners;
 use crate::log::Log;
 use crate::quic::Quic;
@@ -49,22 +50,28 @@ pub(crate) struct Hands {
     shard: ShardId,
     registry: Registry,
     switchboard: Arc<Switchboard>,
-    verifier: Arc<Verifier>,
+    workers: Workers,
     pub(crate) log: Log,
+}
+
+/// Other threads that work for connections of this shard.
+pub(crate) struct Workers {
+    pub(crate) verifier: Arc<Verifier>,
+    pub(crate) orders: Option<Arc<Orders>>,
 }
 
 impl EventLoop {
     pub(crate) fn new(
         poll: Poll,
         brain: Shard,
-        (switchboard, verifier): (Arc<Switchboard>, Arc<Verifier>),
+        (switchboard, workers): (Arc<Switchboard>, Workers),
         (counters, bounds): (Arc<Counters>, Bounds),
         clock: Clock,
         (listeners, quic): (Option<Listeners>, Option<Box<Quic>>),
     ) -> io::Result<Self> {
         let (shard, board) = (brain.id(), Arc::clone(&switchboard.board));
         let registry = poll.registry().try_clone()?;
-        let hands = Hands { shard, registry, switchboard, verifier, log: Log::default() };
+        let hands = Hands { shard, registry, switchboard, workers, log: Log::default() };
         let io = Io::new(shard, board, hands, counters, bounds);
         let body = ShardLoop::new(brain, io, clock.now());
         Ok(Self { poll, body, clock, listeners, quic, ends_ms: None })
@@ -194,8 +201,13 @@ impl Host for Hands {
         peer: &Peer,
         check: PasswordCheck,
     ) -> Result<(), Unchecked> {
-        self.verifier.submit(now_ms, (self.shard, connection), peer, check);
+        self.workers.verifier.submit(now_ms, (self.shard, connection), peer, check);
         Ok(())
+    }
+
+    fn control(&mut self, connection: ConnectionId, request: ControlRequest) -> Result<(), ControlBusy> {
+        let orders = self.workers.orders.as_ref().ok_or(ControlBusy)?;
+        orders.submit(Order { from: (self.shard, connection), request })
     }
 
     fn random(&mut self) -> u128 {

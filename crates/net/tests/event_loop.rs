@@ -175,6 +175,7 @@ fn options(shards: usize) -> Options {
         // Nothing but sockets and mail wakes an idle shard.
         sys_interval_ms: None,
         guard: std::sync::Arc::default(),
+        orders: None,
         instruments: Vec::new(),
     }
 }

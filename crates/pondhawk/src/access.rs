@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use auth::{Access, Permissions, Realms, Users};
+use auth::{Access, DynamicSecurity, Permissions, Realms, Users};
 use base::Realm;
 use config::Listener;
 use protocol::Instruments;
@@ -22,15 +22,28 @@ use crate::stamp::Stamp;
 struct Files {
     passwords: Option<PathBuf>,
     rules: Option<PathBuf>,
+    /// The broker writes this file itself. It is read again with the others, and not looked at.
+    dynamic: Option<PathBuf>,
 }
 
 impl Files {
     fn of(listener: &Listener) -> Self {
-        Self { passwords: listener.password_file.clone(), rules: listener.acl_file.clone() }
+        Self {
+            passwords: listener.password_file.clone(),
+            rules: listener.acl_file.clone(),
+            dynamic: listener.dynamic_security_file.clone(),
+        }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.passwords.iter().chain(&self.rules)
+    }
+
+    /// The name under which records know the rules.
+    fn name(&self) -> Box<str> {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let names: Vec<String> = self.rules.iter().chain(&self.dynamic).map(text).collect();
+        names.join("\n").into()
     }
 }
 
@@ -96,7 +109,12 @@ impl AccessFiles {
 
     /// Whether there is any file.
     pub(crate) fn is_empty(&self) -> bool {
-        self.realms.iter().all(|files| files.paths().next().is_none())
+        self.realms.iter().all(|files| files.paths().next().is_none() && files.dynamic.is_none())
+    }
+
+    /// The file of dynamic security, if there is one.
+    pub(crate) fn dynamic_security(&self) -> Option<&PathBuf> {
+        self.realms.iter().find_map(|files| files.dynamic.as_ref())
     }
 
     /// The values for `$SYS`, if there is any file.
@@ -144,7 +162,8 @@ impl AccessFiles {
         tracing::info!(users = self.figures.users.load(Relaxed), "new users and rules are in use");
     }
 
-    fn count_users(&self, realms: &Realms) {
+    /// Counts the users for `$SYS`.
+    pub(crate) fn count_users(&self, realms: &Realms) {
         let numbers = (0..=u16::MAX).zip(&self.realms);
         let users = numbers.filter_map(|(number, _)| realms.access(Realm(number))?.users()).max();
         self.figures.users.store(users.unwrap_or(0) as u64, Relaxed);
@@ -160,7 +179,15 @@ fn read(realms: &[Files]) -> io::Result<(Realms, u64)> {
     let mut contents = DefaultHasher::new();
     let mut known: Vec<(&PathBuf, Users)> = Vec::new();
     let mut all = Vec::new();
-    for Files { passwords, rules } in realms {
+    let dynamic = realms.iter().find_map(|files| files.dynamic.as_ref());
+    let dynamic = dynamic
+        .map(|path| {
+            parse("dynamic_security_file", path, &mut contents, DynamicSecurity::parse).map_err(init_hint)
+        })
+        .transpose()?
+        .map(Arc::new);
+    for files in realms {
+        let Files { passwords, rules, .. } = files;
         let users = match passwords {
             None => None,
             Some(path) => match known.iter().find(|(known, _)| *known == path) {
@@ -176,10 +203,22 @@ fn read(realms: &[Files]) -> io::Result<(Realms, u64)> {
         let permissions = permissions
             .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
             .transpose()?;
-        let name = rules.as_ref().map_or_else(String::new, |path| path.to_string_lossy().into_owned());
-        all.push((name.into_boxed_str(), Arc::new(Access::new(users, permissions))));
+        let access = Access::new(users, permissions);
+        let access = match dynamic.as_ref().filter(|_| files.dynamic.is_some()) {
+            Some(dynamic) => access.with_dynamic_security(Arc::clone(dynamic)),
+            None => access,
+        };
+        all.push((files.name(), Arc::new(access)));
     }
     Ok((Realms::new(all), contents.finish()))
+}
+
+/// Says how to make the first file of dynamic security.
+fn init_hint(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::NotFound {
+        return error;
+    }
+    io::Error::new(error.kind(), format!("{error}; `mosquitto_ctrl dynsec init FILE NAME` makes one"))
 }
 
 /// Reads a file that `parse` understands. An error names the key, the file and the line.

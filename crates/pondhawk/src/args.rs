@@ -212,7 +212,7 @@ pub(crate) enum UserCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AclCommand {
-    /// Ask whether a client may use a topic, and name the line that decides
+    /// Ask whether a client may use a topic, and name the rule that decides
     ///
     /// The exit code is 0 if the client may, 1 if not, and 2 if there is no answer.
     Test(AclQuestion),
@@ -229,6 +229,9 @@ pub(crate) struct AclQuestion {
     /// File with rules, instead of those of a configuration
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "listener"])]
     pub(crate) acl_file: Option<PathBuf>,
+    /// File of dynamic security, instead of that of a configuration
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "listener"])]
+    pub(crate) dynamic_security_file: Option<PathBuf>,
     /// User name; without one the client is anonymous
     #[arg(short, long, value_name = "NAME")]
     pub(crate) user: Option<String>,
@@ -245,9 +248,15 @@ pub(crate) struct AclTopic {
     /// Topic that the client publishes to, whole, with the mount point
     #[arg(long, value_name = "TOPIC")]
     pub(crate) publish: Option<String>,
-    /// Topic of a message that the client receives. Subscribing itself is always allowed
-    #[arg(long, visible_alias = "subscribe", value_name = "TOPIC")]
+    /// Topic of a message that the client receives
+    #[arg(long, value_name = "TOPIC")]
     pub(crate) receive: Option<String>,
+    /// Filter that the client subscribes to. Only dynamic security has rules about that
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) subscribe: Option<String>,
+    /// Filter of a subscription that the client ends
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) unsubscribe: Option<String>,
 }
 
 /// Exit codes of the commands about a data directory.

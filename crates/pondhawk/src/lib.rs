@@ -11,6 +11,7 @@ mod banner;
 mod certificates;
 mod certs;
 mod check;
+mod control;
 mod file;
 mod import;
 mod logging;

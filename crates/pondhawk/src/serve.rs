@@ -1,6 +1,7 @@
 //! `pondhawk serve`: runs the broker.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -12,8 +13,8 @@ use layers::quic::QuicLimits;
 use ledger::QueueFull;
 use mosquitto::Kind;
 use net::{
-    Acceptor, Admission, CertificateName, Ended, Entry, Listening, Mount, Options, RateLimits, Server,
-    TcpOptions,
+    Acceptor, Admission, CertificateName, Ended, Entry, Listening, Mount, Options, Orders, RateLimits,
+    Server, TcpOptions,
 };
 use protocol::Durability;
 use session::{Settings, Terms};
@@ -24,6 +25,7 @@ use wire::{Qos, Version};
 use crate::access::AccessFiles;
 use crate::admin::{MainThread, Prepared};
 use crate::certificates::{self, Certificates, Files};
+use crate::control::Controls;
 use crate::file::Loaded;
 use crate::passed::Passed;
 use crate::privileges::Successor;
@@ -73,6 +75,7 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
     options.guard = Arc::new(Guard::new(realms));
     options.instruments.extend(certificates.instruments());
     options.instruments.extend(access.instruments());
+    let controls = access.dynamic_security().cloned().map(|file| controls(file, &mut options, &ended));
     let server = Server::start(listeners, &options, store, &ended)?;
     eprint!("{}", banner::text(config, &bound));
     let main_thread = Box::new(MainThread { in_force: reload.in_force(), events: ended.clone() });
@@ -83,7 +86,8 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
     tell_remarks(loaded);
     process::notify_ready();
     forward(signals, ended);
-    let event = wait(&events, &mut certificates, (&mut access, &server), || reload.run(&log));
+    let access = (&mut access, controls.as_ref(), &server);
+    let event = wait(&events, &mut certificates, access, || reload.run(&log));
     // Before the threads that it asks.
     drop(admin);
     match event {
@@ -126,11 +130,27 @@ const SIGNAL: &str = "signal";
 /// Name of the event that reports SIGHUP.
 pub(crate) const HANG_UP: &str = "hang-up";
 
-/// Waits for an event that ends the broker. Meanwhile the configuration, certificates, users and rules are read again.
+/// Name of the event that reports commands of administrators.
+const CONTROL: &str = "control";
+
+/// Makes a place for commands of administrators, which the main thread carries out.
+fn controls(file: PathBuf, options: &mut Options, ended: &mpsc::Sender<Ended>) -> Controls {
+    let ended = ended.clone();
+    // Nobody listens any more after the end.
+    let wake = move || drop(ended.send(Ended { thread: CONTROL.to_owned() }));
+    let orders = Arc::new(Orders::new(wake));
+    options.orders = Some(Arc::clone(&orders));
+    let controls = Controls::new(file, orders, Arc::clone(&options.guard));
+    options.instruments.push(controls.instruments());
+    controls
+}
+
+/// Waits for an event that ends the broker. Meanwhile the configuration, certificates, users and rules are read again, and
+/// commands are carried out.
 fn wait(
     events: &mpsc::Receiver<Ended>,
     certificates: &mut Certificates,
-    (access, server): (&mut AccessFiles, &Server),
+    (access, controls, server): (&mut AccessFiles, Option<&Controls>, &Server),
     mut reload: impl FnMut(),
 ) -> Option<Ended> {
     loop {
@@ -145,6 +165,11 @@ fn wait(
                 certificates.read_again();
                 let realms = access.read_again();
                 use_realms(realms, access, server);
+            }
+            Ok(Ended { thread }) if thread == CONTROL => {
+                if controls.is_some_and(|controls| controls.run(server)) {
+                    access.count_users(&server.realms());
+                }
             }
             Ok(ended) => return Some(ended),
             Err(RecvTimeoutError::Timeout) => {
@@ -299,6 +324,7 @@ fn options(config: &Config) -> Options {
         ledger: ledger(limits, &config.sessions, &config.shared),
         sys_interval_ms: config.sys.interval.map(millis),
         guard: Arc::default(),
+        orders: None,
         instruments: Vec::new(),
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 
 use auth::{PasswordCheck, Unchecked};
 use base::{ConnectionId, ShardId};
-use broker::{CertificateName, Notice};
+use broker::{CertificateName, ControlBusy, ControlRequest, Notice};
 
 use crate::letter::{Answers, Letter, ToLedger};
 
@@ -117,6 +117,15 @@ pub trait Host {
         peer: &Peer,
         check: PasswordCheck,
     ) -> Result<(), Unchecked>;
+
+    /// Has the commands of an administrator carried out elsewhere. The outcome comes as a
+    /// [`Note::Controlled`](crate::Note::Controlled).
+    ///
+    /// # Errors
+    /// The commands are not carried out, and no note comes.
+    fn control(&mut self, _connection: ConnectionId, _request: ControlRequest) -> Result<(), ControlBusy> {
+        Err(ControlBusy)
+    }
 
     /// A number that nobody can guess.
     fn random(&mut self) -> u128;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use auth::{PasswordCheck, Unchecked};
 use base::{ConnectionId, Purpose, ShardId};
-use broker::{CertificateName, Counters, Effects, Flush, Mail, Notice, Room};
+use broker::{CertificateName, ControlBusy, ControlRequest, Counters, Effects, Flush, Mail, Notice, Room};
 use protocol::Command;
 
 use crate::ask::Link;
@@ -461,6 +461,10 @@ impl<H: Host> Effects for Io<H> {
     fn verify(&mut self, id: ConnectionId, check: PasswordCheck) -> Result<(), Unchecked> {
         let Some(connection) = self.connections.get(id) else { return Err(Unchecked::Busy) };
         self.host.verify(self.now_ms, id, &connection.peer, check)
+    }
+
+    fn control(&mut self, id: ConnectionId, request: ControlRequest) -> Result<(), ControlBusy> {
+        self.host.control(id, request)
     }
 
     fn certificate_name(&mut self, id: ConnectionId, name: CertificateName) -> Option<String> {

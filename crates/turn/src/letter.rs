@@ -2,7 +2,7 @@
 
 use auth::Checked;
 use base::{Charge, ConnectionId, ShardId};
-use broker::Admission;
+use broker::{Admission, ControlAnswer};
 use protocol::{Command, Reply};
 
 use crate::ask::{AskLedger, AskShard};
@@ -57,6 +57,13 @@ pub enum Note<S> {
     },
     /// A question of an operator, or an order.
     Ask(Box<AskShard>),
+    /// Commands of a connection were carried out ([`Host::control`](crate::Host::control)).
+    Controlled {
+        /// The connection, which may be gone.
+        connection: ConnectionId,
+        /// The answers.
+        answer: ControlAnswer,
+    },
     /// Users have changed: clients whose user was removed go.
     UsersChanged,
     /// Say goodbye to all clients and end.

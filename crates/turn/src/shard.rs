@@ -232,6 +232,7 @@ impl<H: Host> ShardLoop<H> {
                 let links = ask::connections(&answer).into_iter().map(|id| io.link(id)).collect();
                 (ask.answer)(ShardAnswer { answer, links });
             }
+            Note::Controlled { connection, answer } => brain.controlled(connection, &answer, now, io),
             Note::UsersChanged => brain.users_changed(),
             Note::Shutdown => {
                 brain.shutdown(now, io);

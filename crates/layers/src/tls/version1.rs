@@ -401,10 +401,9 @@ mod tests {
         let revocation = &verifier.authorities[0].revocation;
         let Revocation::Listed { until_unix_secs, .. } = revocation else { panic!("{revocation:?}") };
         assert!((MADE_UNIX_SECS..MADE_UNIX_SECS + centuries).contains(&until_unix_secs.unsigned_abs()));
-        for (serial, after_secs, expected) in [
-            (&[1, 2][..], -1, Ok(())),
-            (&[1, 2], 0, Err(CertificateError::ExpiredRevocationList)),
-        ] {
+        for (serial, after_secs, expected) in
+            [(&[1, 2][..], -1, Ok(())), (&[1, 2], 0, Err(CertificateError::ExpiredRevocationList))]
+        {
             let found = verifier.authorities[0].check_revocation(serial, until_unix_secs + after_secs);
             assert_eq!(found, expected, "{after_secs}");
         }

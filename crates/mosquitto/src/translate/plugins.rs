@@ -13,10 +13,7 @@ pub(super) fn translate(world: World<'_>, sites: &[Site<'_>], output: &mut Outpu
             "mosquitto_password_file" => file(plugin, "password_file", sites, output),
             "mosquitto_acl_file" => file(plugin, "acl_file", sites, output),
             "mosquitto_persist_sqlite" => sqlite(plugin, output),
-            "mosquitto_dynamic_security" => {
-                let reason = "not yet: dynamic security is not supported; use `password_file` and `acl_file`";
-                refuse(plugin, reason, output);
-            }
+            "mosquitto_dynamic_security" => dynamic_security(plugin, output),
             _ => {
                 let reason =
                     "plugins of Mosquitto cannot be loaded; Pondhawk has `password_file` and `acl_file`";
@@ -57,6 +54,28 @@ fn file(plugin: &Plugin, key: &'static str, sites: &[Site<'_>], output: &mut Out
     debug_assert!(!sites.is_empty());
     output.set(Table::Auth, key, option.text(), &[&plugin.line, option]);
     for given in plugin.options.givens.iter().filter(|given| !given.is_settled.get()) {
+        output.refuse(given, "the plugin has no such option");
+    }
+}
+
+/// Dynamic security of all listeners.
+fn dynamic_security(plugin: &Plugin, output: &mut Output) {
+    if plugin.of.is_some() || plugin.line.directive.name == "plugin_load" {
+        let reason = "for this listener alone, use TOML with `dynamic_security_file` in its `[[listener]]`";
+        return refuse(plugin, reason, output);
+    }
+    let has_name = |given: &Given, option: &str| {
+        [format!("plugin_opt_{option}"), format!("auth_opt_{option}")].contains(&given.name)
+    };
+    let givens = &plugin.options.givens;
+    let Some(file) = givens.iter().rev().find(|given| has_name(given, "config_file")) else {
+        return refuse(plugin, "the plugin has no `plugin_opt_config_file`", output);
+    };
+    output.set(Table::Auth, "dynamic_security_file", file.text(), &[&plugin.line, file]);
+    for given in givens.iter().filter(|given| has_name(given, "password_init_file")) {
+        output.ignore(given, "the broker does not make the first file; `mosquitto_ctrl dynsec init` does");
+    }
+    for given in givens.iter().filter(|given| !given.is_settled.get()) {
         output.refuse(given, "the plugin has no such option");
     }
 }

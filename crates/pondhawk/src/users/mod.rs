@@ -5,6 +5,8 @@ mod edit;
 mod rules;
 mod store;
 
+pub(crate) use store::replace_private;
+
 use std::path::Path;
 use std::process::ExitCode;
 

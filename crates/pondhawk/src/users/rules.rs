@@ -1,11 +1,12 @@
 //! `pondhawk acl test`: the rule that decides.
 
 use std::hash::DefaultHasher;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use auth::{Access, Action, Client, Decision, Permissions, Reason, Rule};
+use auth::{Access, Action, Client, Decision, DynamicSecurity, FilterAction, Permissions, Reason, Rule};
 use config::{Config, Flags, Listener, Machine};
-use topic::TopicName;
+use topic::{TopicFilter, TopicName};
 
 use crate::access::parse;
 use crate::args::AclQuestion;
@@ -16,60 +17,117 @@ pub(super) struct Answer {
     pub(super) text: String,
 }
 
-/// Answers whether a client may use a topic.
+/// The files with the rules that are asked.
+#[derive(Default)]
+struct Files {
+    rules: Option<PathBuf>,
+    dynamic: Option<PathBuf>,
+}
+
+/// Answers whether a client may use a topic, or subscribe to a filter.
 ///
 /// # Errors
 /// There is no such file, or it has a mistake, or the question has one.
 pub(super) fn test(question: &AclQuestion, machine: &Machine) -> Result<Answer, String> {
-    let (action, topic) = match (&question.topic.publish, &question.topic.receive) {
-        (Some(topic), _) => (Action::Publish, topic),
-        (None, Some(topic)) => (Action::Receive, topic),
-        (None, None) => return Err("ask with --publish or --receive".to_owned()),
-    };
-    let topic = TopicName::new(topic).map_err(|error| format!("{topic:?} is no topic: {error}"))?;
-    let file = file(question, machine)?;
-    let Some(file) = file else {
-        let text = "allowed: there is no acl_file, so everything is allowed".to_owned();
-        return Ok(Answer { is_allowed: true, text });
-    };
+    let files = files(question, machine)?;
     let mut text = String::new();
-    let permissions = parse("acl_file", &file, &mut DefaultHasher::new(), |read| {
-        read.clone_into(&mut text);
-        Permissions::of_mosquitto(read)
-    });
-    let access = Access::new(None, Some(permissions.map_err(|error| error.to_string())?));
+    let access = read(&files, &mut text)?;
     let client = Client { user: question.user.as_deref(), client_id: &question.client_id };
-    let decision = access.decide(client, topic, action);
-    Ok(Answer { is_allowed: decision.is_allowed, text: explain(decision, &file, &text) })
+    let decision = decide(&access, client, question)?;
+    Ok(Answer { is_allowed: decision.is_allowed, text: explain(decision, &files, &text) })
 }
 
-fn explain(Decision { is_allowed, reason }: Decision, file: &Path, text: &str) -> String {
+fn decide<'a>(
+    access: &'a Access,
+    client: Client<'_>,
+    question: &AclQuestion,
+) -> Result<Decision<'a>, String> {
+    let asked = &question.topic;
+    let topic = |text| TopicName::new(text).map_err(|error| format!("{text:?} is no topic: {error}"));
+    let filter =
+        |text| TopicFilter::new(text).map_err(|error| format!("{text:?} is no topic filter: {error}"));
+    if let Some(text) = &asked.publish {
+        return Ok(access.decide(client, topic(text)?, Action::Publish));
+    }
+    if let Some(text) = &asked.receive {
+        return Ok(access.decide(client, topic(text)?, Action::Receive));
+    }
+    if let Some(text) = &asked.subscribe {
+        return Ok(access.decide_filter(client, filter(text)?, FilterAction::Subscribe));
+    }
+    let Some(text) = &asked.unsubscribe else {
+        return Err("ask with --publish, --receive, --subscribe or --unsubscribe".to_owned());
+    };
+    Ok(access.decide_filter(client, filter(text)?, FilterAction::Unsubscribe))
+}
+
+/// Reads the files. `text` becomes that of the access control list.
+fn read(files: &Files, text: &mut String) -> Result<Access, String> {
+    let rules = files.rules.as_ref().map(|file| {
+        parse("acl_file", file, &mut DefaultHasher::new(), |read| {
+            read.clone_into(text);
+            Permissions::of_mosquitto(read)
+        })
+    });
+    let access = Access::new(None, rules.transpose().map_err(|error| error.to_string())?);
+    let Some(file) = &files.dynamic else { return Ok(access) };
+    let dynamic = parse("dynamic_security_file", file, &mut DefaultHasher::new(), DynamicSecurity::parse);
+    Ok(access.with_dynamic_security(Arc::new(dynamic.map_err(|error| error.to_string())?)))
+}
+
+fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &str) -> String {
     let verdict = if is_allowed { "allowed" } else { "denied" };
+    let shown =
+        |file: &Option<PathBuf>| file.as_ref().map_or_else(String::new, |file| file.display().to_string());
     let why = match reason {
         Reason::Rule(Rule { line, .. }) => {
             let number = usize::try_from(line).unwrap_or(usize::MAX);
             let rule = text.lines().nth(number.saturating_sub(1)).unwrap_or_default().trim();
-            return format!("{verdict} by {}:{line}: {rule}", file.display());
+            return format!("{verdict} by {}:{line}: {rule}", shown(&files.rules));
         }
-        Reason::NoRules => "there are no rules",
+        Reason::Entry { role, group, kind, topic } => {
+            let group = group.map_or_else(String::new, |group| format!(", of group {group:?}"));
+            let entry = format!("{} {topic}", kind.name());
+            return format!("{verdict} by role {role:?}{group}: {entry} ({})", shown(&files.dynamic));
+        }
+        Reason::Wildcards { role } => {
+            return format!(
+                "{verdict} by role {role:?}: it has no filters with wildcards ({})",
+                shown(&files.dynamic)
+            );
+        }
+        Reason::Default => return format!("{verdict} by the default ({})", shown(&files.dynamic)),
+        Reason::NoRules => "there is no acl_file, so everything is allowed",
         Reason::NoMatch => "no rule matches",
         Reason::WildcardInName => {
             "no rule of the user matches, and a name with + or # is refused by patterns"
         }
+        Reason::Subscription => {
+            "an acl_file says nothing about subscriptions; ask with --receive about messages"
+        }
     };
-    format!("{verdict}: {why} ({})", file.display())
+    let files: Vec<String> =
+        files.dynamic.iter().chain(&files.rules).map(|file| file.display().to_string()).collect();
+    if files.is_empty() {
+        format!("{verdict}: {why}")
+    } else {
+        format!("{verdict}: {why} ({})", files.join(", "))
+    }
 }
 
-/// The file with the rules; `None` if the configuration has none.
-fn file(question: &AclQuestion, machine: &Machine) -> Result<Option<PathBuf>, String> {
-    if let Some(file) = &question.acl_file {
-        return Ok(Some(file.clone()));
+/// The files with the rules, as far as the configuration has some.
+fn files(question: &AclQuestion, machine: &Machine) -> Result<Files, String> {
+    if question.acl_file.is_some() || question.dynamic_security_file.is_some() {
+        let (rules, dynamic) = (question.acl_file.clone(), question.dynamic_security_file.clone());
+        return Ok(Files { rules, dynamic });
     }
     let path = &question.config;
     let config = Config::load(Some(path), &Flags::default(), machine).map_err(|error| error.render(false))?;
-    let Some(address) = &question.listener else { return Ok(config.auth.acl_file) };
+    let Some(address) = &question.listener else {
+        return Ok(Files { rules: config.auth.acl_file, dynamic: config.auth.dynamic_security_file });
+    };
     let is_it = |listener: &&Listener| listener.address == *address;
     let listener = config.listeners.iter().find(is_it);
     let listener = listener.ok_or_else(|| format!("{} has no listener on {address}", path.display()))?;
-    Ok(listener.acl_file.clone())
+    Ok(Files { rules: listener.acl_file.clone(), dynamic: listener.dynamic_security_file.clone() })
 }

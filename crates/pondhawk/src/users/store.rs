@@ -29,7 +29,15 @@ pub(super) fn write(path: &Path, users: &PasswordFile) -> Result<(), String> {
 /// its owner. A link stays a link.
 pub(super) fn replace(path: &Path, text: &str, mode: u32) -> Result<(), String> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let before = fs::metadata(&target).ok();
+    let mode = before.as_ref().map_or(mode, |before| before.mode() & 0o7777);
     write_beside(&target, text, mode).map_err(|error| of_file(path, error))
+}
+
+/// The same for a file that nobody but its owner may read, whatever its mode was before.
+pub(crate) fn replace_private(path: &Path, text: &str) -> Result<(), String> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    write_beside(&target, text, 0o600).map_err(|error| of_file(path, error))
 }
 
 fn write_beside(target: &Path, text: &str, mode: u32) -> io::Result<()> {
@@ -41,7 +49,6 @@ fn write_beside(target: &Path, text: &str, mode: u32) -> io::Result<()> {
             // Only the superuser may give a file away.
             drop(fchown(&file, Some(before.uid()), Some(before.gid())));
         }
-        let mode = before.as_ref().map_or(mode, |before| before.mode() & 0o7777);
         file.set_permissions(Permissions::from_mode(mode))?;
         fs::rename(&new, target)
     });

@@ -1,0 +1,111 @@
+//! Commands of administrators that wait for the thread that carries them out.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base::{ConnectionId, ShardId};
+use broker::{ControlBusy, ControlRequest};
+
+/// Maximum number of messages with commands that wait. A connection has at most one.
+const WAITING_MAX: usize = 256;
+/// Maximum bytes of these messages. One is always taken, whatever its length.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+/// A message with commands.
+#[derive(Debug)]
+pub struct Order {
+    /// The connection that gets the acknowledgement.
+    pub(crate) from: (ShardId, ConnectionId),
+    /// The commands, with their administrator.
+    pub request: ControlRequest,
+}
+
+/// Messages with commands in the order in which they came.
+pub struct Orders {
+    waiting: Mutex<Waiting>,
+    /// Tells the thread that carries commands out.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    orders: VecDeque<Order>,
+    bytes: usize,
+}
+
+impl Orders {
+    /// No orders. `wake` is called, from any thread, when the first one has come.
+    #[must_use]
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { waiting: Mutex::default(), wake: Box::new(wake) }
+    }
+
+    /// The next message, if there is one.
+    #[must_use]
+    pub fn take(&self) -> Option<Order> {
+        let mut waiting = self.lock();
+        let order = waiting.orders.pop_front()?;
+        waiting.bytes -= order.request.payload.len();
+        Some(order)
+    }
+
+    pub(crate) fn submit(&self, order: Order) -> Result<(), ControlBusy> {
+        let bytes = order.request.payload.len();
+        let mut waiting = self.lock();
+        let is_first = waiting.orders.is_empty();
+        let is_full = waiting.orders.len() >= WAITING_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX;
+        if is_full && !is_first {
+            return Err(ControlBusy);
+        }
+        waiting.bytes += bytes;
+        waiting.orders.push_back(order);
+        drop(waiting);
+        if is_first {
+            (self.wake)();
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing in the critical sections can panic half-way, so that a poisoned lock is still whole.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Orders").field("waiting", &self.lock().orders.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use base::Realm;
+
+    use super::*;
+
+    fn order(bytes: usize) -> Order {
+        let connection = ConnectionId { slot: 0, generation: 0 };
+        let payload = vec![b'x'; bytes].into();
+        let request = ControlRequest { realm: Realm(0), user: None, client_id: "a".into(), payload };
+        Order { from: (ShardId::new(0), connection), request }
+    }
+
+    #[test]
+    fn orders_are_bounded_in_number_and_in_bytes_and_the_first_one_wakes() {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&woken);
+        let orders = Orders::new(move || {
+            count.fetch_add(1, Relaxed);
+        });
+        assert_eq!(orders.submit(order(WAITING_BYTES_MAX + 1)), Ok(()), "alone it has room");
+        assert_eq!(orders.submit(order(0)), Err(ControlBusy));
+        assert!(orders.take().is_some() && orders.take().is_none());
+        let taken = (0..1_000).take_while(|_| orders.submit(order(1)).is_ok()).count();
+        assert_eq!((taken, woken.load(Relaxed)), (WAITING_MAX, 2));
+    }
+}

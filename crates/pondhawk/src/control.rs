@@ -1,0 +1,143 @@
+//! Dynamic security: commands of administrators are carried out one after the other, and the file is replaced.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use auth::{Controlled, DynamicSecurity, Guard, PasswordHash, SALT_BYTES, Scheme};
+use net::{ControlAnswer, Order, Orders, Server};
+use protocol::Instruments;
+
+use crate::users::replace_private;
+
+/// Maximum length of the file, in bytes. A command that would make it longer is refused.
+const FILE_BYTES_MAX: usize = 64 << 20;
+/// Maximum number of messages with commands for which the file is written once.
+const ORDERS_PER_FILE: usize = 256;
+
+/// The file of dynamic security, and the commands that wait.
+pub(crate) struct Controls {
+    file: PathBuf,
+    orders: Arc<Orders>,
+    guard: Arc<Guard>,
+    figures: Arc<Figures>,
+}
+
+/// Values below `$SYS/broker/dynamic_security/`.
+#[derive(Debug, Default)]
+struct Figures {
+    carried_out: AtomicU64,
+    refused: AtomicU64,
+    written: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Instruments for Figures {
+    fn read(&self, say: &mut dyn FnMut(&str, String)) {
+        let mut tell = |topic: &str, value: &AtomicU64| {
+            say(&format!("dynamic_security/{topic}"), value.load(Relaxed).to_string());
+        };
+        tell("commands", &self.carried_out);
+        tell("refused", &self.refused);
+        tell("written", &self.written);
+        tell("write_failed", &self.failed);
+    }
+}
+
+impl Controls {
+    pub(crate) fn new(file: PathBuf, orders: Arc<Orders>, guard: Arc<Guard>) -> Self {
+        Self { file, orders, guard, figures: Arc::default() }
+    }
+
+    /// The values for `$SYS`.
+    pub(crate) fn instruments(&self) -> Arc<dyn Instruments> {
+        Arc::clone(&self.figures) as Arc<dyn Instruments>
+    }
+
+    /// Carries out all commands that wait, and publishes the answers. Returns whether users or rules have changed.
+    pub(crate) fn run(&self, server: &Server) -> bool {
+        let mut has_changed = false;
+        loop {
+            let next = std::iter::from_fn(|| self.orders.take());
+            let orders: Vec<Order> = next.take(ORDERS_PER_FILE).collect();
+            if orders.is_empty() {
+                return has_changed;
+            }
+            has_changed |= self.carry_out(&orders, server);
+        }
+    }
+
+    fn carry_out(&self, orders: &[Order], server: &Server) -> bool {
+        let realms = self.guard.current();
+        let Some(before) = realms.dynamic_security() else { return false };
+        let mut after = DynamicSecurity::clone(before);
+        let mut outcomes: Vec<Controlled> = orders.iter().map(|order| control(&mut after, order)).collect();
+        let mut has_changed = outcomes.iter().any(|outcome| outcome.is_changed);
+        if has_changed {
+            match self.write(&after) {
+                Ok(()) => server.replace_realms(realms.with_dynamic_security(&Arc::new(after))),
+                Err(problem) => {
+                    tracing::error!(%problem, "dynamic security stays as it was, because its file cannot be written");
+                    outcomes = orders.iter().map(|order| refuse(before, order, &problem)).collect();
+                    has_changed = false;
+                }
+            }
+        }
+        for (order, outcome) in orders.iter().zip(outcomes) {
+            self.tell(order, &outcome);
+            server.answer(order, ControlAnswer { payload: outcome.answer.into_bytes().into() });
+        }
+        has_changed
+    }
+
+    fn write(&self, new: &DynamicSecurity) -> Result<(), String> {
+        let text = new.to_json();
+        let written = if text.len() > FILE_BYTES_MAX {
+            Err(format!("the file would be longer than {FILE_BYTES_MAX} bytes"))
+        } else {
+            replace_private(&self.file, &text)
+        };
+        let count = if written.is_ok() { &self.figures.written } else { &self.figures.failed };
+        count.fetch_add(1, Relaxed);
+        written
+    }
+
+    fn tell(&self, order: &Order, outcome: &Controlled) {
+        let (client_id, user) = (&*order.request.client_id, order.request.user.as_deref());
+        for (command, refusal) in &outcome.commands {
+            match refusal {
+                None => {
+                    self.figures.carried_out.fetch_add(1, Relaxed);
+                    tracing::info!(?command, ?client_id, ?user, "a command of dynamic security");
+                }
+                Some(why) => {
+                    self.figures.refused.fetch_add(1, Relaxed);
+                    tracing::info!(
+                        ?command,
+                        ?client_id,
+                        ?user,
+                        why,
+                        "a command of dynamic security is refused"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Carries out the commands in a message. New passwords get the hash that Mosquitto writes.
+fn control(state: &mut DynamicSecurity, order: &Order) -> Controlled {
+    let mut hash = |password: &[u8]| {
+        let mut salt = [0; SALT_BYTES];
+        // Without the kernel's randomness there is no salt, and the command is refused.
+        getrandom::fill(&mut salt).map_err(|_| auth::HashError::Length)?;
+        PasswordHash::new(Scheme::MOSQUITTO, password, &salt)
+    };
+    state.control(&order.request.payload, &mut hash)
+}
+
+/// The outcome of commands that cannot be carried out, because nothing can be stored. Questions are answered.
+fn refuse(state: &DynamicSecurity, order: &Order, why: &str) -> Controlled {
+    let outcome = control(&mut state.clone(), order);
+    if outcome.is_changed { DynamicSecurity::refuse_control(&order.request.payload, why) } else { outcome }
+}
