@@ -51,7 +51,7 @@ impl Marks {
 pub(crate) enum Names {
     /// Nowhere: they are text like others.
     None,
-    /// Where they are a whole level.
+    /// In a level that has nothing else.
     Levels,
     /// Everywhere, also inside of a level.
     Parts,

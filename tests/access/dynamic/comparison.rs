@@ -65,7 +65,7 @@ fn rights(
 
 #[test]
 fn commands_and_rights_are_as_in_mosquitto() {
-    let files = if is_long() { 150 } else { 3 };
+    let files = if is_long() { 280 } else { 3 };
     let (mut commands, mut questions) = (0, 0);
     for number in 0..files {
         let mut random = Random::of(SEED, number);
@@ -121,7 +121,7 @@ fn commands_and_rights_are_as_in_mosquitto() {
         }
     }
     println!("{commands} commands, {questions} questions");
-    assert!(questions > if is_long() { 25_000 } else { 500 } && commands > 200, "{questions}");
+    assert!(questions > if is_long() { 50_000 } else { 500 } && commands > 200, "{questions}");
 }
 
 /// Payloads that are no commands.

@@ -120,6 +120,8 @@ pub(super) fn command(random: &mut Random) -> Value {
         "setAnonymousGroup" => fields["groupname"] = GROUPS[0].into(),
         // Mosquitto 2.0 dies when the anonymous group is deleted.
         "deleteGroup" => fields["groupname"] = random.of_list(&GROUPS[1..]).into(),
+        // It also dies of a role that was deleted, and had come to its group or client in a list.
+        "deleteRole" => fields["rolename"] = ROLES[3].into(),
         _ => {}
     }
     fields
@@ -134,11 +136,13 @@ fn add_lists(fields: &mut Value, name: &str, random: &mut Random) {
         let count = random.below(6);
         fields["acls"] = entries(random, count);
     }
-    if random.one_in(2) {
-        fields["roles"] = ranked(random, "rolename", &ROLES);
+    // Mosquitto 2.0 forgets that roles know their group, and dies when the group is deleted and the role changes.
+    if random.one_in(2) && name != "modifyGroup" {
+        fields["roles"] = ranked(random, "rolename", &ROLES[..3]);
     }
     if name == "createClient" && random.one_in(3) {
-        fields["groups"] = ranked(random, "groupname", &GROUPS[..2]);
+        // Of several groups, Mosquitto 2.0 must know all: the first one keeps a client that was not made.
+        fields["groups"] = json!([{ "groupname": random.of_list(&GROUPS), "priority": random.below(3) }]);
     }
 }
 
