@@ -75,6 +75,12 @@ proptest! {
             for name in NAMES.map(|name| TopicName::new(name).unwrap()) {
                 prop_assert_eq!(found(&index, name), model.matches(name));
             }
+            for filter in FILTERS {
+                let of = |subscriber| index.options_of(TopicFilter::new(filter).unwrap(), &subscriber);
+                for subscriber in 0..40 {
+                    prop_assert_eq!(of(subscriber), model.0.get(&(filter, subscriber)).copied());
+                }
+            }
         }
     }
 

@@ -686,4 +686,40 @@ mod tests {
         assert_eq!(left.cause, protocol::Cause::Normal);
         assert!(bench.body.evicted.is_empty());
     }
+
+    /// An operator sees the client with its connection, and disconnects it. Another connection is not there.
+    #[test]
+    fn an_operator_sees_and_disconnects_a_client() {
+        let mut bench = Bench::new(Bounds::default());
+        bench.peer.put(CONNECT);
+        bench.body.woken(bench.id, READABLE);
+        bench.run();
+        let subscriber = bench.subscriber();
+        bench.let_in(subscriber);
+        let (give, take) = std::sync::mpsc::channel();
+        let ask = |question| {
+            let give = give.clone();
+            let answer = Box::new(move |answer| give.send(answer).expect("the test waits"));
+            Letter::Note(Note::Ask(Box::new(crate::AskShard { question, answer })))
+        };
+        let connection = bench.id;
+        let nobody = ConnectionId { generation: connection.generation + 1, ..connection };
+        bench.body.host().inbox.push(ask(broker::Question::Clients { from_slot: 0 }));
+        bench.body.host().inbox.push(ask(broker::Question::Disconnect { connection: nobody }));
+        bench.body.host().inbox.push(ask(broker::Question::Disconnect { connection }));
+        bench.body.host().inbox.push(ask(broker::Question::Client { connection }));
+        bench.run();
+        let answers: Vec<ShardAnswer> = take.try_iter().collect();
+        let [clients, other, done, gone] = &answers[..] else { panic!("{answers:?}") };
+        let broker::Answer::Clients(found, None) = &clients.answer else { panic!("{clients:?}") };
+        assert!(found.len() == 1 && found[0].is_in);
+        assert_eq!(clients.links[0].map(|link| link.peer), Some(Peer::Simulated(0)));
+        assert!(matches!(other.answer, broker::Answer::Done(false)));
+        assert!(matches!(done.answer, broker::Answer::Done(true)));
+        assert!(matches!(gone.answer, broker::Answer::Client(None)));
+        let left = bench.body.host().to_ledger.pop();
+        let Some(ToLedger::Commands { commands, .. }) = left else { panic!("the ledger hears of its end") };
+        let [Command::Left(left)] = &commands[..] else { panic!("{commands:?}") };
+        assert_eq!(left.cause, protocol::Cause::WithWill);
+    }
 }
