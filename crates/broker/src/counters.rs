@@ -128,6 +128,8 @@ counters! {
     refused_quic_handshakes: "refused/quic_handshakes",
     /// QUIC connections closed because their handshake was not complete in time.
     refused_quic_timeout: "refused/quic_timeout",
+    /// QUIC connections closed because they had far more frames than data.
+    refused_quic_frames: "refused/quic_frames",
     /// QUIC clients that were asked to prove their address.
     quic_retries: "quic/retries",
     /// Datagrams that were dropped because their shard was behind.

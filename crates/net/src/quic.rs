@@ -117,6 +117,7 @@ impl Quic {
         let given_up = self.links.take_given_up();
         if given_up != GivenUp::default() {
             self.counters.refused_quic_timeout.add(given_up.late);
+            self.counters.refused_quic_frames.add(given_up.fragmented);
         }
         self.tally.set(Purpose::Partials, self.links.received_bytes());
         self.tally.set(Purpose::Outputs, self.links.sending_bytes());

@@ -10,7 +10,7 @@ use base::ConnectionId;
 use bytes::Bytes;
 use quinn_proto::{
     Connection, ConnectionError, ConnectionEvent, Dir, Event, ReadError, StreamEvent, StreamId,
-    TransportErrorCode, VarInt, WriteError,
+    TransportError, TransportErrorCode, VarInt, WriteError,
 };
 use rustls::pki_types::{CertificateDer, UnixTime};
 use turn::{Readiness, Received, Stream};
@@ -24,6 +24,13 @@ const PIECE_BYTES: usize = 8 * 1024;
 const OVERHEAD_BYTES: usize = 32;
 /// Maximum time of a handshake. Its first answer can be lost twice.
 const HANDSHAKE: Duration = Duration::from_secs(4);
+/// Frames of STREAM and CRYPTO that a datagram may have without further notice. A client needs one or two.
+const FREE_FRAMES: u64 = 4;
+/// Bytes read that permit one frame more.
+const BYTES_PER_FRAME: u64 = 32;
+/// Maximum number of further frames. quinn-proto sorts frames that lie behind a gap again and again, some for free that repeat
+/// earlier ones: 27 frames cost about as much as a datagram.
+const EXCESS_FRAMES_MAX: u64 = 4_096;
 /// The error code of a connection that ends without an error.
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// The same, if the certificate of a client has expired: "bad authentication" in MQTT 5.0.
@@ -61,6 +68,7 @@ pub(super) struct Link {
     /// Bytes that the peer may have sent and nobody has read. An estimate, at most `buffer_bytes`, see [`Link::receive`].
     pub(super) unread_bytes: usize,
     buffer_bytes: usize,
+    frames: Frames,
     /// Bytes that all connections of the shard keep until they are acknowledged.
     sending: Arc<AtomicUsize>,
 }
@@ -87,6 +95,24 @@ impl AsRef<[u8]> for Sending {
 impl Drop for Sending {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+/// Frames beyond those that datagrams and bytes read permit.
+#[derive(Default)]
+struct Frames {
+    excess: u64,
+}
+
+impl Frames {
+    /// Counts the frames of a datagram. Says whether the connection has too many.
+    fn are_too_many(&mut self, of_datagram: u64) -> bool {
+        self.excess = (self.excess + of_datagram).saturating_sub(FREE_FRAMES);
+        self.excess > EXCESS_FRAMES_MAX
+    }
+
+    fn permit(&mut self, count: u64) {
+        self.excess = self.excess.saturating_sub(count);
     }
 }
 
@@ -117,6 +143,7 @@ impl Link {
             touched,
             unread_bytes: 0,
             buffer_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
+            frames: Frames::default(),
             sending,
         }
     }
@@ -167,14 +194,25 @@ impl Link {
     ///
     /// quinn-proto does not tell how much it holds behind a gap of the stream. A datagram with data therefore counts with
     /// all that may be data in it, until as much was read.
-    pub(super) fn receive(&mut self, event: ConnectionEvent, bytes: usize) {
-        let frames = self.connection.stats().frame_rx.stream;
+    ///
+    /// Says whether the connection is given up, because its frames are too many for their data.
+    pub(super) fn receive(&mut self, now: Instant, event: ConnectionEvent, bytes: usize) -> bool {
+        let before = self.connection.stats().frame_rx;
         self.connection.handle_event(event);
-        if self.connection.stats().frame_rx.stream > frames {
+        let after = self.connection.stats().frame_rx;
+        if after.stream > before.stream {
             let data = bytes.saturating_sub(OVERHEAD_BYTES);
             self.unread_bytes = (self.unread_bytes + data).min(self.buffer_bytes);
         }
         self.touch();
+        let frames = (after.stream - before.stream) + (after.crypto - before.crypto);
+        let is_over = self.frames.are_too_many(frames) && self.lost.is_none();
+        if is_over {
+            let mut error = TransportError::from(TransportErrorCode::PROTOCOL_VIOLATION);
+            error.reason = "far more frames than data".to_owned();
+            self.give_up(now, ConnectionError::TransportError(error));
+        }
+        is_over
     }
 
     /// Looks at what has changed, for the reader and the writer of the stream.
@@ -270,6 +308,7 @@ impl Link {
     /// an eighth of the rest off: the rest fades while the stream flows.
     fn count_read(&mut self, bytes: usize, is_blocked: bool) {
         self.unread_bytes = self.unread_bytes.saturating_sub(bytes);
+        self.frames.permit(bytes as u64 / BYTES_PER_FRAME);
         if bytes > 0 && is_blocked {
             self.unread_bytes -= self.unread_bytes.div_ceil(8);
         }
@@ -364,5 +403,25 @@ impl Drop for QuicStream {
 impl fmt::Debug for QuicStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuicStream").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_too_many_without_data_only() {
+        let mut frames = Frames::default();
+        assert!((0..1_000_000).all(|_| !frames.are_too_many(FREE_FRAMES)));
+        // A datagram of 1,200 bytes in frames of about 60 bytes each, whose bytes are read.
+        let flows = (0..1_000_000).all(|_| {
+            frames.permit(1_100 / BYTES_PER_FRAME);
+            !frames.are_too_many(19)
+        });
+        assert!(flows);
+        let mut frames = Frames::default();
+        let datagrams = (0..).take_while(|_| !frames.are_too_many(190)).count();
+        assert_eq!(datagrams, 22, "190 frames of one byte in each");
     }
 }

@@ -67,6 +67,8 @@ pub struct Links {
 pub struct GivenUp {
     /// Their handshake took too long.
     pub late: u64,
+    /// Their frames were too many for their data.
+    pub fragmented: u64,
 }
 
 struct Place {
@@ -109,7 +111,7 @@ impl Links {
             return;
         };
         let mut link = lock(&place.link);
-        link.receive(event, bytes);
+        self.given_up.fragmented += u64::from(link.receive(now, event, bytes));
         wake(&mut link, now, outside);
     }
 
