@@ -264,7 +264,7 @@ async fn with_lists_a_client_needs_a_current_list_of_its_authority() {
     server.broker.hang_up();
     server.wait_for(IN_USE, 1);
     server.connect(&tls(&listed)).await.expect_err("the list has expired");
-    server.wait_for("xpiredRevocationList", 1);
+    server.wait_for("revocation list expired", 1);
 }
 
 /// A client that resumes a session shows no certificate.
