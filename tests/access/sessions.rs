@@ -1,11 +1,13 @@
 //! Rules and users of sessions that outlive their connections.
 
+use std::net::SocketAddr;
+
 use pondhawk_tests::conversation::lasting;
 use pondhawk_tests::packet::{self, Connect, Will};
-use pondhawk_tests::{Broker, Client, Version};
+use pondhawk_tests::{Broker, Client, Options, RawClient, Version, until};
 use tempfile::TempDir;
 
-use crate::{IN_USE, Place, connect, expect_nothing_before, publish};
+use crate::{IN_USE, Place, connect, expect_nothing_before, publish, users};
 
 const OPEN: &str = "user ann\ntopic readwrite #\nuser bob\ntopic readwrite #\nuser cat\ntopic readwrite #\n";
 /// Bob may not read `a`.
@@ -125,4 +127,85 @@ fn a_client_identifier_belongs_to_the_user_of_its_session() {
         let end = Connect::new(version, "bob").of("bob", "bob");
         drop(broker.client_with(&end));
     }
+}
+
+/// The addresses of both listeners, in the order of the configuration.
+fn addresses(broker: &Broker) -> [SocketAddr; 2] {
+    let lines: [String; 2] = until("both listen", || broker.log_lines("listening on ").try_into().ok());
+    lines.map(|line| {
+        let address = line.split_whitespace().nth(2).and_then(|address| address.parse().ok());
+        address.expect("the line names an address")
+    })
+}
+
+/// The answer to a CONNECT for bob's session: whether the session is present, and the reason code.
+fn claim(address: SocketAddr, connect: Connect<'_>) -> [u8; 2] {
+    let mut client = RawClient::connect(address);
+    client.send(&connect.bytes());
+    let answer = client.read_packet();
+    assert_eq!(answer[0], 0x20, "{answer:02x?}");
+    [answer[2], answer[3]]
+}
+
+/// Two listeners with users of their own, or with mount points, and a session of the second.
+struct Tenants {
+    place: Place,
+    data: TempDir,
+    listeners: String,
+}
+
+impl Tenants {
+    fn new(keys: impl Fn(&Place) -> [String; 2]) -> Self {
+        let (place, data) = (Place::new(OPEN), TempDir::new().expect("a directory"));
+        let [first, second] = keys(&place);
+        let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
+        let listeners = format!("{listener}{first}{listener}{second}");
+        Self { place, data, listeners }
+    }
+
+    fn start(&self) -> (Broker, [SocketAddr; 2]) {
+        let (settings, data_dir) = (self.listeners.clone(), Some(self.data.path().to_owned()));
+        let broker = Broker::start(&Options { shards: 2, settings, data_dir, ..Options::default() });
+        let addresses = addresses(&broker);
+        (broker, addresses)
+    }
+
+    /// A client of the second listener leaves a session with a message, and `thief` of the first one wants it. Then both come
+    /// once more after a restart.
+    fn play(&self, owner: Connect<'_>, thief: Connect<'_>) {
+        let (broker, [first, second]) = self.start();
+        let mut client = Client::connect(second, &owner);
+        subscribe_at_qos_1(&mut client, "#");
+        assert_eq!(claim(first, thief), [0, 0x87], "the owner is connected");
+        client.leave();
+        assert_eq!(claim(first, thief), [0, 0x87]);
+        assert_eq!(
+            publish(&mut Client::connect(second, &Connect { client_id: "other", ..owner }), "a", b""),
+            0
+        );
+        drop(broker);
+        let (_broker, [first, second]) = self.start();
+        assert_eq!(claim(first, thief), [0, 0x87], "after a restart");
+        let mut client = Client::connect(second, &owner);
+        assert_eq!(take(&mut client), "a");
+    }
+}
+
+#[test]
+fn a_user_of_another_password_file_is_another_user() {
+    let tenants = Tenants::new(|place| {
+        place.write("other", &users(&["bob", "eve"]));
+        ["users", "other"].map(|file| format!("password_file = {:?}\n", place.path(file)))
+    });
+    let owner = lasting(Version::V5, "phone").of("bob", "bob");
+    tenants.play(owner, lasting(Version::V5, "phone").of("bob", "bob"));
+    let (_broker, [first, second]) = tenants.start();
+    assert_eq!(claim(first, lasting(Version::V5, "phone").of("ann", "ann")), [0, 0x87]);
+    assert_eq!(claim(second, lasting(Version::V5, "phone").of("eve", "eve")), [0, 0x87]);
+}
+
+#[test]
+fn a_session_stays_behind_its_mount_point() {
+    let tenants = Tenants::new(|_| ["a/", "b/"].map(|mount| format!("mount_point = {mount:?}\n")));
+    tenants.play(lasting(Version::V5, "phone"), lasting(Version::V5, "phone"));
 }

@@ -137,7 +137,7 @@ fn retained_messages_wills_and_groups_are_below_the_mount_point() {
 }
 
 #[test]
-fn a_session_keeps_whole_names_and_is_told_those_of_its_listener() {
+fn a_session_waits_behind_its_mount_point_and_is_nobody_elses() {
     for place in places() {
         let mut owner = client(place.everywhere, Version::V3_1_1, "owner");
         let connect = Connect { clean_start: false, ..Connect::new(Version::V3_1_1, "frog") };
@@ -149,10 +149,13 @@ fn a_session_keeps_whole_names_and_is_told_those_of_its_listener() {
         assert_eq!(heard(&mut frog), "mail");
         frog.leave();
         publish_and_wait(&mut owner, "house/mail");
-        let mut frog = Client::connect(place.everywhere, &connect);
-        assert_eq!(heard(&mut frog), "house/mail");
-        frog.leave();
+        for other in [place.everywhere, place.shed] {
+            let mut other = RawClient::connect(other);
+            other.send(&connect.bytes());
+            assert_eq!(other.read_packet(), [0x20, 2, 0, 5]);
+        }
         let mut frog = Client::connect(place.house, &connect);
+        assert_eq!(heard(&mut frog), "mail");
         frog.unsubscribe("mail");
         publish_and_wait(&mut owner, "house/mail");
         frog.expect_only_pong();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use base::{Principal, Realm, Subscriber};
+use base::{Principal, Realm, Subscriber, Tenant};
 use topic::{TopicFilter, TopicName};
 
 use crate::{Access, Action, Client, Decision, DynamicSecurity, FilterAction, Reason};
@@ -15,6 +15,8 @@ pub struct Realms {
     all: Vec<(Box<str>, Arc<Access>)>,
     has_rules: bool,
     has_filter_rules: bool,
+    /// By number, as far as there are some.
+    tenants: Vec<Option<Arc<Tenant>>>,
 }
 
 impl Default for Realms {
@@ -30,7 +32,65 @@ impl Realms {
     pub fn new(all: Vec<(Box<str>, Arc<Access>)>) -> Self {
         let has_rules = all.iter().any(|(_, access)| access.has_rules());
         let has_filter_rules = all.iter().any(|(_, access)| access.has_filter_rules());
-        Self { all, has_rules, has_filter_rules }
+        Self { all, has_rules, has_filter_rules, tenants: Vec::new() }
+    }
+
+    /// The same realms with their tenants, by number. A realm without one has no users and no mount point.
+    #[must_use]
+    pub fn with_tenants(mut self, tenants: Vec<Option<Arc<Tenant>>>) -> Self {
+        self.tenants = tenants;
+        self
+    }
+
+    /// The tenant of a realm.
+    #[must_use]
+    pub fn tenant(&self, realm: Realm) -> Option<Arc<Tenant>> {
+        self.tenants.get(usize::from(realm.0)).cloned().flatten()
+    }
+
+    /// Whether the sessions of `owner` are behind the mount point of `claimant`. If all listeners have the same, it takes the
+    /// place of one that has left the configuration.
+    #[must_use]
+    pub fn is_same_mount(&self, owner: &Principal, claimant: &Principal) -> bool {
+        self.is_same(Principal::mount(owner), Principal::mount(claimant), |tenant| &tenant.mount)
+    }
+
+    /// Whether a principal who has proved its name is the owner.
+    ///
+    /// The same name in another place of user names is another user. If all listeners have the same place, it takes that of
+    /// one that has left the configuration. An owner that was recorded without a place is known by name alone.
+    #[must_use]
+    pub fn is_same_user(&self, owner: &Principal, claimant: &Principal) -> bool {
+        let same_name = claimant.is_proved && claimant.user == owner.user;
+        same_name
+            && owner.tenant.as_ref().is_none_or(|tenant| {
+                let users = claimant.tenant.as_ref().map_or("", |tenant| &tenant.users);
+                self.is_same(&tenant.users, users, |tenant| &tenant.users)
+            })
+    }
+
+    /// Whether the user of a principal is there still. A user of an unknown place counts as being there: nobody here can tell.
+    #[must_use]
+    pub fn may_have(&self, owner: &Principal) -> bool {
+        let Some(user) = &owner.user else { return false };
+        // The name may be that of a certificate. It is known where there are no passwords.
+        let knows = |access: &Access| access.users().is_none() || access.knows(user);
+        let Some(tenant) = &owner.tenant else { return self.access(owner.realm).is_none_or(knows) };
+        let mut places =
+            self.with_their_tenants().filter(|(_, known)| known.users == tenant.users).peekable();
+        places.peek().is_none() || places.any(|(access, _)| knows(access))
+    }
+
+    fn with_their_tenants(&self) -> impl Iterator<Item = (&Access, &Tenant)> {
+        let numbered = (0..=u16::MAX).zip(&self.tenants);
+        numbered.filter_map(|(number, tenant)| Some((self.access(Realm(number))?, &**tenant.as_ref()?)))
+    }
+
+    /// Whether two names mean the same: they are equal, or `before` is unknown and there is one name only.
+    fn is_same(&self, before: &str, now: &str, name: fn(&Tenant) -> &str) -> bool {
+        let names = || self.tenants.iter().map(|tenant| tenant.as_ref().map_or("", |tenant| name(tenant)));
+        let is_only = || names().next().is_some() && names().all(|name| name == now);
+        before == now || is_only()
     }
 
     /// The users and rules of a realm; `None` for [`Realm::NONE`].
@@ -178,7 +238,8 @@ mod tests {
     }
 
     fn may_read(realms: &Realms, realm: Realm) -> bool {
-        let principal = Principal { user: Some("frog".into()), is_proved: true, proof: None, realm };
+        let principal =
+            Principal { user: Some("frog".into()), is_proved: true, proof: None, realm, tenant: None };
         realms.decide(&principal, "f1", topic::topic!("pond"), Action::Receive).is_allowed
     }
 
@@ -193,6 +254,39 @@ mod tests {
         let one = Realms::new(vec![("new".into(), rules(open)), ("new".into(), rules(open))]);
         assert_eq!(one.named("old"), Realm(0), "there are no others");
         assert!(may_read(&Realms::default(), Realm::NONE), "nobody has rules");
+    }
+
+    fn of(users: &str, mount: &str) -> Principal {
+        let tenant = Some(Arc::new(Tenant { users: users.into(), mount: mount.into() }));
+        Principal { user: Some("bob".into()), is_proved: true, tenant, ..Principal::default() }
+    }
+
+    fn with_places(places: &[(&str, &str)]) -> Realms {
+        let all = places.iter().map(|_| ("".into(), rules(""))).collect();
+        let tenants = places.iter().map(|(users, mount)| of(users, mount).tenant);
+        Realms::new(all).with_tenants(tenants.collect())
+    }
+
+    #[test]
+    fn a_name_means_one_user_in_one_place_only() {
+        let realms = with_places(&[("a", ""), ("b", "")]);
+        assert!(realms.is_same_user(&of("a", ""), &of("a", "")));
+        assert!(!realms.is_same_user(&of("a", ""), &of("b", "")));
+        assert!(!realms.is_same_user(&of("gone", ""), &of("b", "")) && realms.may_have(&of("gone", "")));
+        let named = Principal { tenant: None, ..of("", "") };
+        assert!(realms.is_same_user(&named, &of("b", "")), "recorded without a place");
+        let one = with_places(&[("b", ""), ("b", "")]);
+        assert!(one.is_same_user(&of("gone", ""), &of("b", "")), "there is one place only");
+    }
+
+    #[test]
+    fn a_mount_point_is_no_other() {
+        let realms = with_places(&[("", "a/"), ("", "b/")]);
+        assert!(realms.is_same_mount(&of("", "a/"), &of("", "a/")));
+        assert!(!realms.is_same_mount(&of("", "a/"), &of("", "b/")));
+        assert!(!realms.is_same_mount(&of("", "gone/"), &of("", "b/")));
+        assert!(!realms.is_same_mount(&Principal::default(), &of("", "b/")));
+        assert!(with_places(&[("", "b/")]).is_same_mount(&of("", "gone/"), &of("", "b/")));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use identity::Identity;
 pub use interest::{Identifiers, Interest};
 pub use members::{Member, Members};
 pub use message::{Content, Message, Parts, PartsError};
-pub use principal::{Principal, Realm};
+pub use principal::{Principal, Realm, Tenant};
 pub use subscriber::Subscriber;
 pub use ticket::Ticket;
 pub use time::Now;

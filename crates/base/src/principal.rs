@@ -12,6 +12,15 @@ impl Realm {
     pub const NONE: Self = Self(u16::MAX);
 }
 
+/// The clients among whom a user name means one user, and a client identifier one session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tenant {
+    /// The place of the user names, such as the path of the password file; empty without one.
+    pub users: Box<str>,
+    /// The mount point of the listener; empty without one.
+    pub mount: Box<str>,
+}
+
 /// The user for whom a session acts. Rules decide about the user, and the session keeps it without a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Principal {
@@ -23,9 +32,18 @@ pub struct Principal {
     pub proof: Option<NonZeroU64>,
     /// The realm whose rules hold.
     pub realm: Realm,
+    /// The tenant to which the user belongs; `None` without users and without a mount point. It stays as it was recorded when
+    /// no listener has it any more.
+    pub tenant: Option<Arc<Tenant>>,
 }
 
 impl Principal {
+    /// The mount point of the listener, empty without one.
+    #[must_use]
+    pub fn mount(&self) -> &str {
+        self.tenant.as_ref().map_or("", |tenant| &tenant.mount)
+    }
+
     /// An anonymous client of the first realm. All sessions without a user share it.
     #[must_use]
     pub fn anonymous() -> Arc<Self> {

@@ -99,7 +99,8 @@ impl Shard {
             if realms.access(entry.realm).is_some_and(|access| access.is_disabled(&user)) {
                 return self.turn_away_stranger(id, DISABLED, claim, to);
             }
-            let principal = Principal { user: Some(user), is_proved: true, proof: None, realm: entry.realm };
+            let (realm, tenant) = (entry.realm, realms.tenant(entry.realm));
+            let principal = Principal { user: Some(user), is_proved: true, proof: None, realm, tenant };
             return self.claim(id, claim, principal, to);
         }
         let Some(access) = realms.access(entry.realm) else {
@@ -114,7 +115,9 @@ impl Shard {
         match access.admit(&login) {
             Admission::Admitted(identity) => {
                 let user = identity.map(|identity| identity.name().into());
-                let principal = Principal { user, realm: entry.realm, ..Principal::default() };
+                // Where a user has proved nothing, only the mount point counts.
+                let tenant = realms.tenant(entry.realm).filter(|tenant| !tenant.mount.is_empty());
+                let principal = Principal { user, realm: entry.realm, tenant, ..Principal::default() };
                 self.claim(id, claim, principal, to);
             }
             Admission::Refused(Refusal::Anonymous) => self.turn_away_stranger(id, ANONYMOUS, claim, to),
@@ -146,7 +149,8 @@ impl Shard {
         match checked {
             Checked::Right if is_user => {
                 let (user, proof) = (Some(Arc::from(identity.name())), identity.proof());
-                let principal = Principal { user, is_proved: true, proof, realm: entry.realm };
+                let (realm, tenant) = (entry.realm, realms.tenant(entry.realm));
+                let principal = Principal { user, is_proved: true, proof, realm, tenant };
                 self.claim(id, claim, principal, to);
             }
             Checked::Right | Checked::Wrong => self.turn_away_stranger(id, WRONG, claim, to),

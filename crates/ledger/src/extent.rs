@@ -26,6 +26,10 @@ impl Record<'_> {
             Self::Principal { user, rules, .. } => {
                 NUMBER + BYTE + user.as_ref().map_or(0, |user| text(user)) + BYTE + text(rules)
             }
+            Self::Owner { user, rules, users, mount, .. } => {
+                let user = user.as_ref().map_or(0, |user| text(user));
+                NUMBER + BYTE + user + BYTE + text(rules) + text(users) + text(mount)
+            }
             Self::WillPrincipal { user, rules, .. } => {
                 NUMBER + BYTE + user.as_ref().map_or(0, |user| text(user)) + text(rules)
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use auth::{Action, Realms};
-use base::{Message, Principal, QueueId, Subscriber};
+use base::{Message, Principal, QueueId, Subscriber, Tenant};
 
 use crate::record::{Incarnation, MessageId};
 use crate::{Ledger, Record};
@@ -37,17 +37,16 @@ impl Ledger {
     /// Whether the client identifier of a claim belongs to a user that the claimant is not.
     ///
     /// An identifier belongs to the user who has proved its name, as long as there is such a user: another user must neither
-    /// end that user's connection nor read that user's queue.
+    /// end that user's connection nor read that user's queue. It also belongs to the mount point of the owner's listener, whose
+    /// topics no client of another mount point may see.
     pub(crate) fn is_of_other_user(&self, claim: &Claim) -> bool {
         let Some(owner) = self.owner(&claim.subscriber.client_id) else { return false };
         let claimant = claim.subscriber.principal();
-        let Some(user) = owner.user.as_deref().filter(|_| owner.is_proved) else { return false };
-        if claimant.is_proved && claimant.user.as_deref() == Some(user) {
-            return false;
-        }
         let realms = self.settings.guard.current();
-        // The name may be that of a certificate. It is known where there are no passwords.
-        realms.access(owner.realm).is_some_and(|access| access.users().is_none() || access.knows(user))
+        if !realms.is_same_mount(&owner, &claimant) {
+            return true;
+        }
+        owner.is_proved && !realms.is_same_user(&owner, &claimant) && realms.may_have(&owner)
     }
 
     /// The user of the connection that has a client identifier, or of its session.
@@ -74,7 +73,8 @@ impl Ledger {
     ) -> Option<Record<'static>> {
         let realms = self.settings.guard.current();
         let rules = realms.name(principal.realm);
-        (principal.user.is_some() || !rules.is_empty()).then(|| of_session(session, principal, rules))
+        let is_plain = principal.user.is_none() && principal.tenant.is_none() && rules.is_empty();
+        (!is_plain).then(|| of_session(session, principal, rules))
     }
 
     /// The same where the session had another user before.
@@ -87,19 +87,21 @@ impl Ledger {
         let realms = self.settings.guard.current();
         let is_same = before.user == principal.user
             && before.is_proved == principal.is_proved
-            && before.realm == principal.realm;
+            && before.realm == principal.realm
+            && before.tenant == principal.tenant;
         (!is_same).then(|| of_session(session, principal, realms.name(principal.realm)))
     }
 }
 
 /// The record of a session's user, whose rules have this name.
 pub(crate) fn of_session(session: Incarnation, principal: &Principal, rules: &str) -> Record<'static> {
-    Record::Principal {
-        session,
-        user: principal.user.as_deref().map(|user| Cow::Owned(user.to_owned())),
-        is_proved: principal.is_proved,
-        rules: Cow::Owned(rules.to_owned()),
-    }
+    let user = principal.user.as_deref().map(|user| Cow::Owned(user.to_owned()));
+    let (is_proved, rules) = (principal.is_proved, Cow::Owned(rules.to_owned()));
+    let Some(tenant) = &principal.tenant else {
+        return Record::Principal { session, user, is_proved, rules };
+    };
+    let (users, mount) = (Cow::Owned(tenant.users.to_string()), Cow::Owned(tenant.mount.to_string()));
+    Record::Owner { session, user, is_proved, rules, users, mount }
 }
 
 /// The record of a will's user, whose rules have this name.
@@ -112,7 +114,12 @@ pub(crate) fn of_will(will: MessageId, principal: &Principal, rules: &str) -> Re
 }
 
 /// The user that a record names.
-pub(crate) fn recorded(realms: &Realms, user: Option<&str>, is_proved: bool, rules: &str) -> Arc<Principal> {
+pub(crate) fn recorded(realms: &Realms, user: Option<&str>, is_proved: bool, rules: &str) -> Principal {
     let realm = realms.named(rules);
-    Arc::new(Principal { user: user.map(Arc::from), is_proved, proof: None, realm })
+    Principal { user: user.map(Arc::from), is_proved, realm, ..Principal::default() }
+}
+
+/// The tenant that a record names.
+pub(crate) fn recorded_tenant(users: &str, mount: &str) -> Option<Arc<Tenant>> {
+    Some(Arc::new(Tenant { users: users.into(), mount: mount.into() }))
 }

@@ -49,6 +49,21 @@ pub enum Record<'a> {
         /// The name of the rules that hold for it.
         rules: Cow<'a, str>,
     },
+    /// The same for a user who belongs to a tenant.
+    Owner {
+        /// The session that has the user.
+        session: Incarnation,
+        /// The user name; `None` for an anonymous client.
+        user: Option<Cow<'a, str>>,
+        /// The client has proved the name.
+        is_proved: bool,
+        /// The name of the rules that hold for it.
+        rules: Cow<'a, str>,
+        /// The place of the user name ([`base::Tenant::users`]).
+        users: Cow<'a, str>,
+        /// The mount point of the listener, empty without one.
+        mount: Cow<'a, str>,
+    },
     /// Its client is not connected any more.
     Left {
         /// Which.
@@ -310,6 +325,7 @@ impl Record<'_> {
             Self::Session { .. }
             | Self::Connected { .. }
             | Self::Principal { .. }
+            | Self::Owner { .. }
             | Self::Left { .. }
             | Self::Subscribed { .. }
             | Self::Group { .. }
@@ -357,6 +373,7 @@ impl Record<'_> {
             Self::Session { .. }
             | Self::Connected { .. }
             | Self::Principal { .. }
+            | Self::Owner { .. }
             | Self::WillPrincipal { .. }
             | Self::Subscribed { .. }
             | Self::Group { .. }
@@ -380,6 +397,14 @@ impl Record<'_> {
             Self::Principal { session, user, is_proved, rules } => {
                 Record::Principal { session, user: user.map(text), is_proved, rules: text(rules) }
             }
+            Self::Owner { session, user, is_proved, rules, users, mount } => Record::Owner {
+                session,
+                user: user.map(text),
+                is_proved,
+                rules: text(rules),
+                users: text(users),
+                mount: text(mount),
+            },
             Self::WillPrincipal { will, user, rules } => {
                 Record::WillPrincipal { will, user: user.map(text), rules: text(rules) }
             }

@@ -12,7 +12,7 @@ use wire::PacketId;
 use crate::entry::{Entry, Keeping};
 use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Owner};
-use crate::principal::recorded;
+use crate::principal::{recorded, recorded_tenant};
 use crate::queue::Queue;
 use crate::record::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::recover::Recovered;
@@ -137,17 +137,23 @@ impl Replay {
             Record::WillDue { session } => self.decide_will(session, WillFate::Due),
             Record::WillKept { will, ref message } => {
                 self.has_numbered(will);
-                self.due.insert(will, (Arc::clone(message), recorded(&self.realms, None, false, "")));
+                self.due.insert(will, (Arc::clone(message), recorded(&self.realms, None, false, "").into()));
             }
             Record::WillPrincipal { will, ref user, ref rules } => {
                 if let Some((_, principal)) = self.due.get_mut(&will) {
-                    *principal = recorded(&self.realms, user.as_deref(), false, rules);
+                    *principal = recorded(&self.realms, user.as_deref(), false, rules).into();
                 }
             }
             Record::Principal { session, ref user, is_proved, ref rules } => {
                 self.session_or_begin(session);
                 let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
-                self.principals.insert(session, principal);
+                self.principals.insert(session, principal.into());
+            }
+            Record::Owner { session, ref user, is_proved, ref rules, ref users, ref mount } => {
+                self.session_or_begin(session);
+                let tenant = recorded_tenant(users, mount);
+                let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
+                self.principals.insert(session, Principal { tenant, ..principal }.into());
             }
             Record::WillDone { will } => self.publish_will(will),
             Record::Moved { group, session, message, packet_id, ref granted } => {
@@ -273,7 +279,7 @@ impl Replay {
     /// The user of a session. One without a record is anonymous.
     pub(crate) fn principal_of(&self, session: Incarnation) -> Arc<Principal> {
         let known = self.principals.get(&session).cloned();
-        known.unwrap_or_else(|| recorded(&self.realms, None, false, ""))
+        known.unwrap_or_else(|| recorded(&self.realms, None, false, "").into())
     }
 
     fn publish_will(&mut self, will: MessageId) {

@@ -23,7 +23,7 @@
 //! |---|---|---|
 //! | a session | `Session` | `Session` |
 //! | its client is there | the last `Connected` | `Connected`, with the will as it was |
-//! | its user | the last `Principal` | `Principal` |
+//! | its user | the last `Principal` or `Owner` | the same |
 //! | its client has left | the last `Left` | `Left`, unless its will waits |
 //! | and its will waits | `Connected` | `Connected`, and the `Left` that is younger than it |
 //! | its will is due | `Connected`, `WillKept` | `WillKept`, `WillPrincipal`: the session may be gone, or connected with another |
@@ -65,7 +65,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use auth::Realms;
-use base::{Message, QueueId};
+use base::{Message, QueueId, Tenant};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use wire::PacketId;
@@ -73,7 +73,7 @@ use wire::PacketId;
 use crate::entry::Entry;
 use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Lines, Owner};
-use crate::principal::{of_session, of_will};
+use crate::principal::{of_session, of_will, recorded_tenant};
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::{Lasting, Session};
 use crate::will::Wills;
@@ -324,12 +324,11 @@ impl<'a> Truth<'a> {
                 Some(Record::Session { session: *session, client_id })
             }
             Record::Principal { session, user, is_proved, rules } => {
-                let principal = self.session(*session)?.subscriber.principal();
-                let name = self.realms.name(principal.realm);
-                let is_youngest = principal.user.as_deref() == user.as_deref()
-                    && principal.is_proved == *is_proved
-                    && (name == rules || principal.realm == self.realms.named(rules));
-                is_youngest.then(|| of_session(*session, &principal, rules))
+                self.principal((*session, None), (user.as_deref(), *is_proved), rules)
+            }
+            Record::Owner { session, user, is_proved, rules, users, mount } => {
+                let tenant = recorded_tenant(users, mount);
+                self.principal((*session, tenant), (user.as_deref(), *is_proved), rules)
             }
             Record::Subscribed { session, filter, interest } => {
                 let (session, interest) = (*session, *interest);
@@ -392,6 +391,22 @@ impl<'a> Truth<'a> {
         self.lasting(name).filter(is_it).map(left).into_iter().collect()
     }
 
+    /// The user of a session, if the session has the user still.
+    fn principal(
+        &self,
+        (session, tenant): (Incarnation, Option<Arc<Tenant>>),
+        (user, is_proved): (Option<&str>, bool),
+        rules: &str,
+    ) -> Option<Record<'a>> {
+        let principal = self.session(session)?.subscriber.principal();
+        let name = self.realms.name(principal.realm);
+        let is_youngest = principal.user.as_deref() == user
+            && principal.is_proved == is_proved
+            && principal.tenant == tenant
+            && (name == rules || principal.realm == self.realms.named(rules));
+        is_youngest.then(|| of_session(session, &principal, rules))
+    }
+
     fn due(&self, will: MessageId, message: &'a Arc<Message>) -> Option<Vec<Record<'a>>> {
         let principal = self.wills.principal(will)?;
         let kept = Record::WillKept { will, message: Cow::Borrowed(message) };
@@ -419,7 +434,7 @@ impl<'a> Truth<'a> {
 fn fact(record: &Record<'_>) -> Option<(Incarnation, Fact)> {
     Some(match record {
         Record::Session { session, .. } => (*session, Fact::Name),
-        Record::Principal { session, .. } => (*session, Fact::Principal),
+        Record::Principal { session, .. } | Record::Owner { session, .. } => (*session, Fact::Principal),
         Record::Group { group, .. } => (*group, Fact::Name),
         Record::Connected { session, will: None, .. } | Record::Left { session, .. } => {
             (*session, Fact::Presence)

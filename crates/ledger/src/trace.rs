@@ -19,6 +19,11 @@ impl fmt::Debug for Record<'_> {
                 let proof = if *is_proved { "proved" } else { "not proved" };
                 write!(f, "Principal of {}: {user:?}, {proof}, rules {rules:?}", session.0)
             }
+            Self::Owner { session, user, is_proved, rules, users, mount } => {
+                let proof = if *is_proved { "proved" } else { "not proved" };
+                let tenant = format!("of {users:?} behind {mount:?}");
+                write!(f, "Owner of {}: {user:?} {tenant}, {proof}, rules {rules:?}", session.0)
+            }
             Self::WillPrincipal { will, user, rules } => {
                 write!(f, "WillPrincipal of {}: {user:?}, rules {rules:?}", will.0)
             }

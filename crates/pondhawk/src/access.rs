@@ -11,28 +11,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use auth::{Access, DynamicSecurity, Permissions, Realms, Users};
-use base::Realm;
-use config::Listener;
+use base::{Realm, Tenant};
+use config::{CertificateIdentity, Listener};
 use protocol::Instruments;
 
 use crate::stamp::Stamp;
 
-/// The files of one realm.
+/// The files of one realm, and the tenant to which its clients belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Files {
     passwords: Option<PathBuf>,
     rules: Option<PathBuf>,
     /// The broker writes this file itself. It is read again with the others, and not looked at.
     dynamic: Option<PathBuf>,
+    tenant: Option<Arc<Tenant>>,
 }
 
 impl Files {
     fn of(listener: &Listener) -> Self {
-        Self {
-            passwords: listener.password_file.clone(),
-            rules: listener.acl_file.clone(),
-            dynamic: listener.dynamic_security_file.clone(),
-        }
+        let (passwords, rules) = (listener.password_file.clone(), listener.acl_file.clone());
+        let tenant = Tenant {
+            users: place_of_users(listener).into_boxed_str(),
+            mount: listener.mount_point.as_deref().unwrap_or_default().into(),
+        };
+        let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
+        let dynamic = listener.dynamic_security_file.clone();
+        Self { passwords, rules, dynamic, tenant }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
@@ -45,6 +49,18 @@ impl Files {
         let names: Vec<String> = self.rules.iter().chain(&self.dynamic).map(text).collect();
         names.join("\n").into()
     }
+}
+
+/// The name of the place that says which user a name means: the next process gives it the same name.
+fn place_of_users(listener: &Listener) -> String {
+    if let Some(path) = listener.password_file.as_ref().or(listener.dynamic_security_file.as_ref()) {
+        return path.to_string_lossy().into_owned();
+    }
+    if listener.client_certificate_identity == CertificateIdentity::None {
+        return String::new();
+    }
+    let authorities = listener.tls_client_ca.iter().map(|path| path.to_string_lossy());
+    format!("ca:{}", authorities.collect::<Vec<_>>().join(":"))
 }
 
 /// The files of all listeners.
@@ -210,7 +226,8 @@ fn read(realms: &[Files]) -> io::Result<(Realms, u64)> {
         };
         all.push((files.name(), Arc::new(access)));
     }
-    Ok((Realms::new(all), contents.finish()))
+    let tenants = realms.iter().map(|files| files.tenant.clone()).collect();
+    Ok((Realms::new(all).with_tenants(tenants), contents.finish()))
 }
 
 /// Says how to make the first file of dynamic security.

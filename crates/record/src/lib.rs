@@ -89,4 +89,7 @@ records! {
     24 WillKept { will: message_id, message: message }
     25 Principal { session: incarnation, user: optional_text, is_proved: flag, rules: text }
     26 WillPrincipal { will: message_id, user: optional_text, rules: text }
+    27 Owner {
+        session: incarnation, user: optional_text, is_proved: flag, rules: text, users: text, mount: text
+    }
 }

@@ -206,6 +206,10 @@ any_record! {
     WillKept { will: message_id(), message: message() }
     Principal { session: incarnation(), user: user(), is_proved: any::<bool>(), rules: "[a-z/.]{0,9}" }
     WillPrincipal { will: message_id(), user: user(), rules: "[a-z/.]{0,9}" }
+    Owner {
+        session: incarnation(), user: user(), is_proved: any::<bool>(), rules: "[a-z/.]{0,9}",
+        users: "[a-z/.]{0,9}", mount: "[a-z/.]{0,9}"
+    }
 }
 
 proptest! {

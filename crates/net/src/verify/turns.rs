@@ -83,7 +83,7 @@ impl Turns {
         }
     }
 
-    /// The next password.
+    /// Removes the password whose turn it is.
     pub(super) fn pop(&mut self) -> Option<Job> {
         let is_overloaded = self.jobs > OVERLOAD;
         let is_fresh = self.again.is_empty() || !(self.was_fresh || self.fresh.is_empty());

@@ -78,6 +78,14 @@ fn the_format_is_the_one_in_the_manual() {
         Record::Principal { session, user: Some("ann".into()), is_proved: true, rules: "acl".into() },
         Record::Principal { session, user: None, is_proved: false, rules: "".into() },
         Record::WillPrincipal { will: MessageId(9), user: Some("ann".into()), rules: "acl".into() },
+        Record::Owner {
+            session,
+            user: Some("ann".into()),
+            is_proved: true,
+            rules: "acl".into(),
+            users: "pw".into(),
+            mount: "m/".into(),
+        },
     ];
     let line = |record: &Record<'_>| {
         let trace = format!("{record:?}");
