@@ -149,7 +149,7 @@ fn claim(address: SocketAddr, connect: Connect<'_>) -> [u8; 2] {
 
 /// Two listeners with users of their own, or with mount points, and a session of the second.
 struct Tenants {
-    place: Place,
+    _place: Place,
     data: TempDir,
     listeners: String,
 }
@@ -160,7 +160,7 @@ impl Tenants {
         let [first, second] = keys(&place);
         let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
         let listeners = format!("{listener}{first}{listener}{second}");
-        Self { place, data, listeners }
+        Self { _place: place, data, listeners }
     }
 
     fn start(&self) -> (Broker, [SocketAddr; 2]) {

@@ -40,7 +40,7 @@ pub use dynamic::{
 };
 pub use file::{NameError, PasswordFile};
 pub use guard::{Guard, Realms};
-pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme};
+pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
 pub use remembered::Remembered;
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

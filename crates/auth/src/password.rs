@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use sha2::{Digest, Sha512};
@@ -69,7 +69,13 @@ impl Scheme {
         if is_bounded { Ok(self) } else { Err(HashError::Cost) }
     }
 
-    fn derive(self, password: &[u8], salt: &[u8], bytes: usize) -> Result<Box<[u8]>, HashError> {
+    fn derive(
+        self,
+        password: &[u8],
+        salt: &[u8],
+        bytes: usize,
+        workspace: &mut Workspace,
+    ) -> Result<Box<[u8]>, HashError> {
         let mut hash = vec![0; bytes].into_boxed_slice();
         match self {
             Self::Sha512 => {
@@ -80,14 +86,50 @@ impl Scheme {
                 let params =
                     Params::new(memory_kib, passes, lanes, Some(bytes)).map_err(|_| HashError::Cost)?;
                 let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-                argon2.hash_password_into(password, salt, &mut hash).map_err(|_| HashError::Length)?;
+                let blocks = workspace.blocks(argon2.params().block_count());
+                argon2
+                    .hash_password_into_with_memory(password, salt, &mut hash, blocks)
+                    .map_err(|_| HashError::Length)?;
             }
         }
         Ok(hash)
     }
 
+    /// The time of a check, roughly in halves of a microsecond.
+    pub(crate) fn cost(self) -> u64 {
+        match self {
+            Self::Sha512 => 1,
+            Self::Pbkdf2 { rounds } => 2 * u64::from(rounds),
+            Self::Argon2id { memory_kib, passes, .. } => u64::from(memory_kib) * u64::from(passes),
+        }
+    }
+
     fn hash_bytes(self) -> usize {
         if matches!(self, Self::Argon2id { .. }) { ARGON2_BYTES } else { SHA512_BYTES }
+    }
+}
+
+/// The memory of slow checks, which a thread uses for one check after the other. It stays as large as the largest check needed.
+///
+/// An allocator keeps such large blocks for each thread, and for each that was freed: a small broker would take ten times its
+/// memory.
+#[derive(Default)]
+pub struct Workspace(Vec<Block>);
+
+impl Workspace {
+    fn blocks(&mut self, count: usize) -> &mut [Block] {
+        if self.0.len() < count {
+            // The old memory is freed before the new one is taken.
+            self.0 = Vec::new();
+            self.0.resize(count, Block::default());
+        }
+        &mut self.0[..count]
+    }
+
+    /// Memory of the workspace, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.0.capacity() * Block::SIZE
     }
 }
 
@@ -112,7 +154,7 @@ impl PasswordHash {
             return Err(HashError::Length);
         }
         let scheme = scheme.check()?;
-        let hash = scheme.derive(password, salt, scheme.hash_bytes())?;
+        let hash = scheme.derive(password, salt, scheme.hash_bytes(), &mut Workspace::default())?;
         Ok(Self { scheme, salt: salt.into(), hash })
     }
 
@@ -163,7 +205,13 @@ impl PasswordHash {
     /// same hash.
     #[must_use]
     pub fn matches(&self, password: &[u8]) -> bool {
-        let derived = self.scheme.derive(password, &self.salt, self.hash.len());
+        self.matches_in(password, &mut Workspace::default())
+    }
+
+    /// The same in memory that the caller keeps.
+    #[must_use]
+    pub fn matches_in(&self, password: &[u8], workspace: &mut Workspace) -> bool {
+        let derived = self.scheme.derive(password, &self.salt, self.hash.len(), workspace);
         derived.is_ok_and(|derived| bool::from(derived.ct_eq(&self.hash))) && !password.contains(&0)
     }
 }

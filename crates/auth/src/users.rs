@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::file::entry;
-use crate::{HashError, PasswordHash, Scheme};
+use crate::{HashError, PasswordHash, Scheme, Workspace};
 
 /// Largest length of a user name, in bytes. A CONNECT packet has no longer one.
 const NAME_BYTES_MAX: usize = 65_535;
@@ -55,11 +55,11 @@ impl Users {
         Ok(())
     }
 
-    /// A hash that no known password has, with the scheme that most users have. An unknown name is checked against it: the
-    /// time of an answer does not tell which names exist.
-    pub(crate) fn decoy(&self) -> Arc<PasswordHash> {
-        let most = self.schemes.iter().max_by_key(|(scheme, count)| (**count, **scheme));
-        Arc::new(PasswordHash::decoy(most.map_or(Scheme::DEFAULT, |(scheme, _)| *scheme)))
+    /// The scheme whose check takes longest. An unknown name has it, and a wrong password of a cheaper scheme costs such a check
+    /// too: the time of an answer does not tell which names exist.
+    pub(crate) fn costliest(&self) -> Scheme {
+        let schemes = self.schemes.keys().copied();
+        schemes.max_by_key(|scheme| scheme.cost()).unwrap_or(Scheme::DEFAULT)
     }
 
     /// Number of users with a password.
@@ -83,8 +83,7 @@ impl Users {
     /// A check that can run on another thread. It takes as long for an unknown name as for a wrong password.
     #[must_use]
     pub fn check(&self, name: &str, password: &[u8]) -> PasswordCheck {
-        let hash = self.by_name.get(name).map_or_else(|| self.decoy(), Arc::clone);
-        PasswordCheck::new(name, hash, password)
+        PasswordCheck::new(name, self.by_name.get(name), self.costliest(), password)
     }
 }
 
@@ -93,19 +92,45 @@ pub struct PasswordCheck {
     hash: Arc<PasswordHash>,
     password: Box<[u8]>,
     user: u64,
+    /// A check that follows a wrong password, if other users have a costlier scheme.
+    padding: Option<Arc<PasswordHash>>,
 }
 
 impl PasswordCheck {
-    pub(crate) fn new(name: &str, hash: Arc<PasswordHash>, password: &[u8]) -> Self {
+    /// The check of a password against the hash of a user, or of an unknown name without one. A wrong password takes as long
+    /// as a check of the costliest scheme.
+    pub(crate) fn new(
+        name: &str,
+        known: Option<&Arc<PasswordHash>>,
+        costliest: Scheme,
+        password: &[u8],
+    ) -> Self {
         let mut user = DefaultHasher::new();
         name.hash(&mut user);
-        Self { hash, password: password.into(), user: user.finish() }
+        let decoy = || Arc::new(PasswordHash::decoy(costliest));
+        Self {
+            hash: known.map_or_else(decoy, Arc::clone),
+            password: password.into(),
+            user: user.finish(),
+            padding: known.filter(|hash| hash.scheme() != costliest).map(|_| decoy()),
+        }
     }
 
     /// Whether the password is right. This takes milliseconds, or as long as the scheme of the hash asks for.
     #[must_use]
     pub fn run(&self) -> bool {
-        self.hash.matches(&self.password)
+        self.run_in(&mut Workspace::default())
+    }
+
+    /// The same in memory that the caller keeps for other checks.
+    #[must_use]
+    pub fn run_in(&self, workspace: &mut Workspace) -> bool {
+        let is_right = self.hash.matches_in(&self.password, workspace);
+        if !is_right && let Some(padding) = &self.padding {
+            // No password has this hash.
+            let _ = padding.matches_in(&self.password, workspace);
+        }
+        is_right
     }
 
     /// A number that stands for the user name, also for an unknown one: limits of wrong passwords do not tell which names
@@ -179,3 +204,28 @@ impl fmt::Display for UsersError {
 }
 
 impl std::error::Error for UsersError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_password_costs_as_much_whatever_the_scheme_of_its_user() {
+        let mut users = Users::default();
+        let costly = Scheme::Argon2id { memory_kib: 64, passes: 1, lanes: 1 };
+        let schemes = [("ann", Scheme::Sha512), ("bob", Scheme::Sha512), ("admin", costly)];
+        for (name, scheme) in schemes {
+            let hash = PasswordHash::new(scheme, b"right", b"twelve bytes").expect("a hash");
+            users.add(name, hash).expect("a user");
+        }
+        let schemes = |name| {
+            let check = users.check(name, b"wrong");
+            assert!(!check.run());
+            (check.hash.scheme(), check.padding.map(|padding| padding.scheme()))
+        };
+        assert_eq!(schemes("ann"), (Scheme::Sha512, Some(costly)));
+        assert_eq!(schemes("admin"), (costly, None));
+        assert_eq!(schemes("nobody"), (costly, None));
+        assert!(users.check("ann", b"right").run());
+    }
+}

@@ -2,7 +2,7 @@
 
 use auth::{
     Access, Admission, HashError, Login, NameError, PasswordFile, PasswordHash, Refusal, Scheme, UserProblem,
-    Users,
+    Users, Workspace,
 };
 
 /// As `mosquitto_passwd -H sha512` wrote it, for `swordfish`.
@@ -220,4 +220,16 @@ fn plain_passwords_of_a_file_are_hashed() {
     assert_eq!(broken.hash_plain(refuse), Err("no"));
     assert_eq!(broken.to_string(), "ann:one\nbob:two\n", "as it was");
     assert_ne!(before, file);
+}
+
+#[test]
+fn checks_in_the_same_memory_come_to_the_same_answer_and_add_none() {
+    let scheme = |memory_kib| Scheme::Argon2id { memory_kib, passes: 1, lanes: 1 };
+    let hash = |memory_kib| PasswordHash::new(scheme(memory_kib), b"right", b"twelve bytes").expect("a hash");
+    let mut workspace = Workspace::default();
+    for memory_kib in [16, 64, 32, 64] {
+        let hash = hash(memory_kib);
+        assert!(hash.matches_in(b"right", &mut workspace) && !hash.matches_in(b"wrong", &mut workspace));
+    }
+    assert_eq!(workspace.size_bytes(), 64 * 1_024);
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use auth::{Attempts, Checked, Origin, PasswordCheck, Remembered, Unchecked};
+use auth::{Attempts, Checked, Origin, PasswordCheck, Remembered, Unchecked, Workspace};
 use base::{ConnectionId, ShardId};
 use turn::{Note, Peer};
 
@@ -230,8 +230,9 @@ impl Verifier {
     }
 
     fn run(&self, takes_suspects: bool, to: &Weak<Switchboard>, clock: &Clock) {
+        let mut workspace = Workspace::default();
         while let Some(job) = self.next(takes_suspects) {
-            let checked = self.check(&job, clock.current_ms());
+            let checked = self.check(&job, clock.current_ms(), &mut workspace);
             if !post(to, [(job.shard, job.connection, checked)]) {
                 return;
             }
@@ -254,7 +255,7 @@ impl Verifier {
         }
     }
 
-    fn check(&self, job: &Job, now_ms: u64) -> Checked {
+    fn check(&self, job: &Job, now_ms: u64, workspace: &mut Workspace) -> Checked {
         if now_ms.saturating_sub(job.came_ms) > PATIENCE_MS {
             return Checked::Not(Unchecked::Busy);
         }
@@ -267,7 +268,7 @@ impl Verifier {
         {
             return Checked::Not(Unchecked::Guessing);
         }
-        if job.check.run() {
+        if job.check.run_in(workspace) {
             self.remembered.lock().unwrap_or_else(PoisonError::into_inner).add(&job.check);
             return Checked::Right;
         }
@@ -336,7 +337,7 @@ mod tests {
         /// Checks the next password. Returns whose it is, and the outcome.
         fn next(&self) -> (u32, Checked) {
             let job = self.0.next(true).expect("one waits");
-            (job.connection.slot, self.0.check(&job, 0))
+            (job.connection.slot, self.0.check(&job, 0, &mut Workspace::default()))
         }
     }
 
@@ -414,7 +415,10 @@ mod tests {
         desk.submit(1, "192.0.2.1", RIGHT);
         desk.submit(2, "192.0.2.2", RIGHT);
         let job = desk.0.next(true).expect("it waits");
-        assert_eq!(desk.0.check(&job, PATIENCE_MS + 1), Checked::Not(Unchecked::Busy));
+        assert_eq!(
+            desk.0.check(&job, PATIENCE_MS + 1, &mut Workspace::default()),
+            Checked::Not(Unchecked::Busy)
+        );
         assert_eq!(desk.sort(PATIENCE_MS + 1), [(2, Checked::Not(Unchecked::Busy))]);
     }
 
