@@ -61,6 +61,8 @@ purposes! {
     Routes: "routes",
     /// State of clients' packets: topic aliases, and open exchanges of QoS 2.
     Inbound: "inbound",
+    /// Passwords that wait for their check, with the wills of their clients: these count twice meanwhile.
+    Logins: "logins",
     /// Records in memory that were not written to the journal yet.
     Journal: "journal",
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use auth::{Admission, Checked, Identity, Login, Realms, Refusal, Unchecked};
-use base::{ConnectionId, Principal, Realm};
+use auth::{Admission, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Unchecked};
+use base::{Charge, ConnectionId, Principal, Purpose, Realm};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
@@ -75,8 +75,14 @@ pub(crate) struct Verifying {
     pub(crate) claim: Claim,
     /// The user, if the password turns out to be right. `None` for a client that is being refused.
     identity: Option<Identity>,
+    _charge: Option<Charge>,
 }
 
+/// Divisor of the memory limit for CONNECTs whose passwords are being checked: clients that have proved nothing yet must not
+/// make memory short for others.
+const LOGINS_PART: usize = 16;
+/// Bytes of will and password up to which a CONNECT is not counted against that. The number of passwords that wait is bounded.
+const SMALL_LOGIN_BYTES: usize = 1_024;
 /// Clients that a turn looks at after users have changed.
 const RECHECKED_PER_TURN: u32 = 1_000;
 
@@ -122,17 +128,43 @@ impl Shard {
             }
             Admission::Refused(Refusal::Anonymous) => self.turn_away_stranger(id, ANONYMOUS, claim, to),
             Admission::Refused(Refusal::Password) => self.turn_away_stranger(id, WRONG, claim, to),
-            Admission::Verify(identity, check) => match to.verify(id, check) {
-                Ok(()) => {
-                    if let Some(client) = self.clients.get_mut(id) {
-                        client.make_aside().verifying =
-                            Some(Box::new(Verifying { claim, identity: Some(identity) }));
-                    }
-                    to.pause(id);
-                }
-                Err(unchecked) => self.turn_away_stranger(id, Stranger::of(unchecked), claim, to),
-            },
+            Admission::Verify(identity, check) => self.verify(id, (identity, check), claim, to),
         }
+    }
+
+    /// Has a password checked. The claim waits, and its memory is on the account.
+    fn verify(
+        &mut self,
+        id: ConnectionId,
+        (identity, check): (Identity, PasswordCheck),
+        claim: Claim,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let will_bytes = claim.will.as_ref().map_or(0, |will| will.message.size_bytes());
+        let bytes = check.size_bytes() + will_bytes;
+        if !self.has_memory_for_login(bytes) {
+            return self.turn_away_stranger(id, NO_MEMORY, claim, to);
+        }
+        if let Err(unchecked) = to.verify(id, check) {
+            return self.turn_away_stranger(id, Stranger::of(unchecked), claim, to);
+        }
+        let charge = Some(self.tally.budget().charge(Purpose::Logins, bytes));
+        if let Some(client) = self.clients.get_mut(id) {
+            let verifying = Verifying { claim, identity: Some(identity), _charge: charge };
+            client.make_aside().verifying = Some(Box::new(verifying));
+        }
+        to.pause(id);
+    }
+
+    /// Whether a CONNECT of this size may wait for the check of its password. A small one may as long as there is any memory,
+    /// because its session may hold what makes memory short.
+    fn has_memory_for_login(&self, bytes: usize) -> bool {
+        let budget = self.tally.budget();
+        if bytes <= SMALL_LOGIN_BYTES {
+            return !budget.is_full();
+        }
+        let waiting_bytes = budget.held_bytes(Purpose::Logins) + bytes;
+        !budget.is_tight() && waiting_bytes <= budget.limit_bytes() / LOGINS_PART
     }
 
     /// The password of a CONNECT was checked.
@@ -141,7 +173,7 @@ impl Shard {
         let Some(verifying) = client.aside_mut().and_then(|aside| aside.verifying.take()) else { return };
         client.tidy();
         let (entry, realms) = (self.entries.of(client), self.guard.current());
-        let Verifying { claim, identity: Some(identity) } = *verifying else { return };
+        let Verifying { claim, identity: Some(identity), .. } = *verifying else { return };
         // The user may have been removed meanwhile.
         let is_user = realms
             .access(entry.realm)
@@ -187,7 +219,8 @@ impl Shard {
         self.send(id, &ConnAck::refused(refusal).into(), to);
         if let Some(client) = self.clients.get_mut(id) {
             // The log names the client, and the ledger does not hear of it.
-            client.make_aside().verifying = Some(Box::new(Verifying { claim, identity: None }));
+            client.make_aside().verifying =
+                Some(Box::new(Verifying { claim, identity: None, _charge: None }));
         }
         self.turn_away(id, ReasonCode::from(refusal), why, to);
     }
@@ -263,6 +296,11 @@ const DISABLED: Stranger = Stranger {
     refusal: ConnectRefusal::NotAuthorized,
     why: "its user is disabled",
     counter: |counters| &counters.refused_password,
+};
+const NO_MEMORY: Stranger = Stranger {
+    refusal: ConnectRefusal::ServerBusy,
+    why: "memory is short, or too many large wills wait for the check of a password",
+    counter: |counters| &counters.refused_verify_busy,
 };
 const WRONG: Stranger = Stranger {
     refusal: ConnectRefusal::BadUserNameOrPassword,

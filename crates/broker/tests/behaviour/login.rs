@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use auth::{Access, Checked, PasswordHash, Permissions, Realms, Scheme, Unchecked, Users};
-use base::{ConnectionId, Realm};
+use base::{Budget, ConnectionId, Purpose, Realm};
 use broker::{Admission, CertificateName, Entry};
 use protocol::Durability;
-use wire::{Binary, Connect, Qos, SubscribeProperties, SubscriptionOptions, Version};
+use session::Settings;
+use wire::{
+    Binary, Connect, MessageProperties, Qos, SubscribeProperties, SubscriptionOptions, Version, Will,
+};
 
-use crate::world::{Peer, World, utf8};
+use crate::world::{Peer, World, name, settings, utf8};
 
 /// These users, each with the name as the password, and rules in the format of Mosquitto.
 fn realms(users: &[&str], rules: &str) -> Realms {
@@ -85,6 +88,40 @@ fn each_outcome_of_a_check_has_its_answer_and_its_counter() {
         let totals = broker::Totals::of(world.counters.iter().map(|counters| &**counters));
         assert_eq!((counter(&totals), totals.refused_connect), (1, 1), "{checked:?}");
     }
+}
+
+/// Clients that have proved nothing take a sixteenth of the memory at most, and small ones come in all the same.
+#[test]
+fn large_wills_that_wait_for_the_check_of_a_password_are_bounded() {
+    let limit_bytes = 1 << 20;
+    let settings = Settings { connect_packet_bytes_max: 100_000, will_bytes_max: 100_000, ..settings() };
+    let mut world = World::with_budget(1, settings, Budget::new(limit_bytes));
+    world.replace_realms(realms(&["ann", "bob"], OPEN));
+    let large = vec![b'x'; 40_000];
+    let come_with_will = |world: &mut World| {
+        let mut connect = connect(Version::V5, "ann", "wrong");
+        connect.will = Some(Will {
+            topic: name("will"),
+            payload: Binary::new(&large).expect("short"),
+            qos: Qos::AtMostOnce,
+            retain: false,
+            delay_interval_secs: None,
+            properties: MessageProperties::default(),
+        });
+        let peer = world.accept(0, Version::V5);
+        world.send(peer, &connect.into());
+        world.packets(peer)
+    };
+    assert!(come_with_will(&mut world).is_empty(), "it waits");
+    for _ in 0..50 {
+        let packets = come_with_will(&mut world);
+        assert!(packets.len() == 1 && packets[0].contains("Server busy"), "{packets:?}");
+    }
+    assert!((40_000..=limit_bytes / 16).contains(&world.budget.held_bytes(Purpose::Logins)));
+    assert!(world.budget.used_bytes() < limit_bytes / 4);
+    come(&mut world, 0, Version::V5, "bob");
+    assert_eq!(world.budget.held_bytes(Purpose::Logins), 0, "all passwords are checked");
+    assert!(come_with_will(&mut world).is_empty(), "it waits");
 }
 
 #[test]
