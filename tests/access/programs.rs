@@ -89,6 +89,25 @@ fn user_add_makes_what_a_broker_needs() {
     assert!(failed(here, &["user", "remove", "ann"]).contains("no user"));
 }
 
+/// As `serve` does.
+#[test]
+fn check_refuses_files_of_users_and_rules_that_serve_refuses() {
+    let directory = directory();
+    let write = |name: &str, text: &str| {
+        std::fs::write(directory.path().join(name), text).expect("a temporary file can be written");
+    };
+    write("rules", "topic read #\n");
+    write("pond.toml", "[auth]\npassword_file = \"users\"\nacl_file = \"rules\"\n");
+    let check = ["check", "pond.toml"];
+    assert!(failed(directory.path(), &check).contains("`password_file`: users"));
+    write("users", "ann:plaintext\n");
+    assert!(failed(directory.path(), &check).contains("`password_file`: users"));
+    write("users", "");
+    done(directory.path(), &check, "");
+    write("rules", "topik read #\n");
+    assert!(failed(directory.path(), &check).contains("`acl_file`: rules"));
+}
+
 #[test]
 fn acl_test_names_the_line_that_decides() {
     let place = directory();

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use config::{Flags, Machine};
 
+use crate::access::AccessFiles;
 use crate::file::{self, Failure};
 
 /// Output for a valid file.
@@ -15,13 +16,14 @@ pub(crate) struct Checked {
     pub(crate) settings: String,
 }
 
-/// Checks a configuration file.
+/// Checks a configuration file, with the files of users and rules that it names.
 ///
 /// # Errors
-/// The file cannot be read or is not valid.
+/// One of the files cannot be read or is not valid.
 pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> {
     let flags = Flags { environment: crate::environment(), ..Flags::default() };
     let loaded = file::load(Some(path), &flags, machine)?;
+    AccessFiles::open(&loaded.config.listeners).map_err(Failure::Access)?;
     let name = path.display();
     let mut verdict = match &loaded.translated {
         None => format!("{name} is good; with the defaults of this machine it comes to:\n"),

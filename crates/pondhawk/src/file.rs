@@ -29,6 +29,8 @@ pub(crate) struct Translation {
 pub(crate) enum Failure {
     /// The file is in our own language, or cannot be read.
     Ours(LoadError),
+    /// A file of users or rules cannot be used.
+    Access(io::Error),
     /// The file is Mosquitto's.
     Mosquittos(Refusal),
 }
@@ -38,6 +40,7 @@ impl Failure {
     pub(crate) fn render(&self, colour: bool) -> String {
         match self {
             Self::Ours(error) => error.render(colour),
+            Self::Access(error) => format!("error: {error}"),
             Self::Mosquittos(refusal) => {
                 format!(
                     "{refusal}\n\nThis is a file of Mosquitto; docs/MIGRATING.md has more about its lines."
