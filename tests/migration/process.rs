@@ -169,6 +169,23 @@ fn variables_set_keys_and_show_names_them() {
     );
 }
 
+#[test]
+fn variables_that_set_nothing_are_named() {
+    let directory = directory();
+    let check = |path: &Path, name: &str| {
+        let mut command = Command::new(pondhawk());
+        command.arg("check").arg(path).env(name, "/nowhere");
+        let output = command.output().expect("pondhawk can be run");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (is_good, said) = check(&file(&directory, ""), "PONDHAWK_AUTH_ACLFILE");
+    assert!(is_good && said.contains("PONDHAWK_AUTH_ACLFILE sets no key"), "{said}");
+    let path = directory.path().join("mosquitto.conf");
+    fs::write(&path, "listener 1883\nallow_anonymous true\n").expect("it is ours");
+    let (is_good, said) = check(&path, "PONDHAWK_AUTH_ACL_FILE");
+    assert!(!is_good && said.contains("unset PONDHAWK_AUTH_ACL_FILE"), "{said}");
+}
+
 /// The user owns the directories of the log and of the number, as packages of Linux distributions make them.
 #[test]
 fn links_of_the_user_make_the_superuser_write_no_other_file() {

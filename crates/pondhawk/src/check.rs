@@ -7,6 +7,7 @@ use config::{Flags, Machine};
 
 use crate::access::AccessFiles;
 use crate::file::{self, Failure};
+use crate::variables;
 
 /// Output for a valid file.
 pub(crate) struct Checked {
@@ -34,6 +35,9 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
     };
     for notice in loaded.config.notices() {
         let _ = writeln!(verdict, "note: {notice}");
+    }
+    for name in variables::unknown(&flags.environment) {
+        let _ = writeln!(verdict, "note: the environment variable {name} sets no key");
     }
     let settings = loaded.translated.map_or_else(|| loaded.config.to_toml(), |translation| translation.toml);
     Ok(Checked { verdict, settings })

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use config::{Config, Environment, Flags, LoadError, Machine, Report, Source};
 use mosquitto::{Language, Origin, Problem, Refusal, Remark, Start, System, ThisMachine};
 
+use crate::variables;
+
 /// A configuration, and how it came about.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -29,6 +31,8 @@ pub(crate) struct Translation {
 pub(crate) enum Failure {
     /// The file is in our own language, or cannot be read.
     Ours(LoadError),
+    /// These environment variables set keys, beside a file of Mosquitto, for which they have no effect.
+    Variables(Vec<String>),
     /// A file of users or rules cannot be used.
     Access(io::Error),
     /// The file is Mosquitto's.
@@ -40,6 +44,10 @@ impl Failure {
     pub(crate) fn render(&self, colour: bool) -> String {
         match self {
             Self::Ours(error) => error.render(colour),
+            Self::Variables(names) => {
+                let names = names.join(", ");
+                format!("error: environment variables set keys only beside a file of Pondhawk: unset {names}")
+            }
             Self::Access(error) => format!("error: {error}"),
             Self::Mosquittos(refusal) => {
                 format!(
@@ -115,6 +123,10 @@ pub(crate) fn show(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Res
 }
 
 fn translate(path: &Path, bytes: Vec<u8>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
+    let variables = variables::setting_keys(&flags.environment);
+    if !variables.is_empty() {
+        return Err(Failure::Variables(variables));
+    }
     // With addresses on the command line, the port counts as in any other file.
     let start = Start { port: flags.port, is_verbose: flags.verbose > 0 };
     let translated =

@@ -28,6 +28,7 @@ mod stamp;
 mod store;
 mod upkeep;
 mod users;
+mod variables;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

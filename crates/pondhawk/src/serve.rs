@@ -31,7 +31,7 @@ use crate::passed::Passed;
 use crate::privileges::Successor;
 use crate::process::PidFile;
 use crate::reload::Reload;
-use crate::{FileLayer, banner, logging, process, stack, store};
+use crate::{FileLayer, banner, logging, process, stack, store, variables};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
 ///
@@ -84,6 +84,9 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
         .transpose()?;
     admin.iter().flat_map(|(_, lines)| lines).for_each(|line| eprintln!("{line}"));
     tell_remarks(loaded);
+    for name in variables::unknown(&crate::environment()) {
+        tracing::warn!("the environment variable {name} sets no key");
+    }
     process::notify_ready();
     forward(signals, ended);
     let access = (&mut access, controls.as_ref(), &server);
