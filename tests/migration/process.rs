@@ -186,6 +186,28 @@ fn variables_that_set_nothing_are_named() {
     assert!(!is_good && said.contains("unset PONDHAWK_AUTH_ACL_FILE"), "{said}");
 }
 
+/// Only the superuser may read the rules, as long as the broker is the superuser.
+#[test]
+fn files_that_cannot_be_read_again_are_named_at_the_start() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let directory = directory();
+    let rules = directory.path().join("rules");
+    fs::write(&rules, "topic read #\n").expect("it is ours");
+    fs::set_permissions(&rules, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let start = || {
+        let mut command = Command::new(pondhawk());
+        let more = format!("[auth]\nacl_file = {:?}\n", rules.display().to_string());
+        let path = file(&directory, &more);
+        let text = fs::read_to_string(&path).expect("it is ours");
+        fs::write(&path, format!("user = \"nobody\"\n{text}")).expect("it is ours");
+        command.args(["serve", "-c"]).arg(path);
+        Program::start(command)
+    };
+    start().wait_for("rules cannot be read by the `user` of this broker");
+}
+
 /// The user owns the directories of the log and of the number, as packages of Linux distributions make them.
 #[test]
 fn links_of_the_user_make_the_superuser_write_no_other_file() {

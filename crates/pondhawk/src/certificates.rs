@@ -97,7 +97,8 @@ impl Files {
     }
 }
 
-fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
+/// The files of a listener with certificates, keys and revocation lists.
+pub(crate) fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
     let Listener { tls_certificate, tls_key, tls_client_ca, tls_client_crl, .. } = listener;
     [tls_certificate, tls_key, tls_client_ca, tls_client_crl].into_iter().flatten()
 }

@@ -1,5 +1,6 @@
 //! `pondhawk serve`: runs the broker.
 
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,7 +108,8 @@ pub(crate) fn serve(loaded: &Loaded, mut reload: Reload, file_layer: FileLayer) 
     }
 }
 
-/// Gives up the rights of the superuser, after a last use of them for the data directory.
+/// Gives up the rights of the superuser, after a last use of them for the data directory. Names the files that cannot be read
+/// again from then on.
 fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
     if let Some(path) = &config.data_dir {
         let explain = |error: io::Error| {
@@ -115,7 +117,21 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
         };
         successor.make_data_dir(path).map_err(explain)?;
     }
-    successor.take_over()
+    successor.take_over()?;
+    for listener in &config.listeners {
+        let certificates = certificates::paths(listener);
+        for path in certificates.chain(&listener.password_file).chain(&listener.acl_file) {
+            if let Err(error) = File::open(path) {
+                tracing::error!(
+                    %error,
+                    "{} cannot be read by the `user` of this broker: changes of it, such as a user who is removed, have no \
+                     effect before a restart",
+                    path.display()
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Logs the lines of Mosquitto's files whose meaning is not exactly kept.
