@@ -121,6 +121,14 @@ fn everything_that_mosquitto_has_stored_is_there_afterwards() {
     let again = store.import(&store.database(), &[]);
     assert!(!again.status.success());
     assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
+    // Nobody has asked to delete this.
+    let other = store.journal().with_file_name("other.importing");
+    fs::create_dir(&other).expect("it is ours");
+    fs::write(other.join("kept"), "").expect("it is ours");
+    let to = other.with_file_name("other").display().to_string();
+    let again = store.import(&store.database(), &["--to", &to]);
+    assert!(!again.status.success() && other.join("kept").exists());
+    assert!(String::from_utf8_lossy(&again.stderr).contains("other.importing is left of another import"));
 }
 
 /// A broker on the directory serves what was imported.

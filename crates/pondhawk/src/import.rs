@@ -55,6 +55,11 @@ pub(crate) fn import(
     let now = now();
     let mut import = Import::of(&database, now).map_err(|error| explain(&error))?;
     let unfinished = with_ending(&to);
+    // Whatever is there, another import or somebody else has made it.
+    if unfinished.symlink_metadata().is_ok() {
+        let why = format!("{} is left of another import; delete it, and import again", unfinished.display());
+        return Err(explain(&why));
+    }
     let written = write(&mut import, &unfinished, layer).and_then(|()| {
         give_to_owner_of(file, &unfinished)?;
         fs::rename(&unfinished, &to)
@@ -128,7 +133,8 @@ impl Import {
     fn sessions<'a>(&mut self, database: &'a Database, now: Now) -> BTreeMap<&'a str, Incarnation> {
         let mut incarnations = BTreeMap::new();
         for of in &database.sessions {
-            let is_over = of.expires_unix_secs.is_some_and(|expires| expires * 1_000 <= now.unix_ms);
+            let is_over =
+                of.expires_unix_secs.is_some_and(|expires| expires.saturating_mul(1_000) <= now.unix_ms);
             if is_over || of.expiry_secs == 0 {
                 self.expired_sessions += 1;
                 continue;
@@ -138,9 +144,9 @@ impl Import {
                 continue;
             }
             // The interval began when the client left.
-            let left = of
-                .expires_unix_secs
-                .map(|expires| (expires * 1_000).saturating_sub(u64::from(of.expiry_secs) * 1_000));
+            let left = of.expires_unix_secs.map(|expires| {
+                expires.saturating_mul(1_000).saturating_sub(u64::from(of.expiry_secs) * 1_000)
+            });
             let unix_ms = left.unwrap_or(now.unix_ms).min(now.unix_ms);
             let (expiry_secs, will) = (of.expiry_secs, WillFate::Dropped);
             self.records.push(Record::Session { session, client_id: Cow::Owned(of.client_id.clone()) });
@@ -199,7 +205,7 @@ impl Import {
             if queues.is_empty() && !is_retained {
                 continue;
             }
-            if of.expires_unix_secs.is_some_and(|expires| expires * 1_000 <= now.unix_ms) {
+            if of.expires_unix_secs.is_some_and(|expires| expires.saturating_mul(1_000) <= now.unix_ms) {
                 self.expired_messages += queues.len() + usize::from(is_retained);
                 continue;
             }
@@ -251,7 +257,7 @@ fn message(of: &database::Message, retain: bool, now: Now) -> Result<Message, St
     let mut properties = MessageProperties::from_bytes(&of.properties)
         .map_err(|violation| format!("the properties of a message to {:?}: {}", of.topic, violation.text))?;
     properties.message_expiry_interval_secs = of.expires_unix_secs.map(|expires| {
-        let left_ms = (expires * 1_000).saturating_sub(now.unix_ms);
+        let left_ms = expires.saturating_mul(1_000).saturating_sub(now.unix_ms);
         u32::try_from(left_ms.div_ceil(1_000)).unwrap_or(u32::MAX)
     });
     let publisher = (!of.publisher.is_empty()).then(|| Arc::from(of.publisher.as_str()));
@@ -261,7 +267,6 @@ fn message(of: &database::Message, retain: bool, now: Now) -> Result<Message, St
 
 /// Writes all records into a new journal, and waits until they are on stable storage.
 fn write(import: &mut Import, directory: &Path, layer: FileLayer) -> io::Result<()> {
-    let _ = fs::remove_dir_all(directory);
     let storage = Directory::open(directory).map_err(|error| io::Error::other(format!("{error:?}")))?;
     let needed = u32::try_from(import.longest_message_bytes.saturating_mul(4)).unwrap_or(1 << 30);
     let segment_bytes_min = needed.checked_next_power_of_two().unwrap_or(1 << 30).clamp(8 << 20, 1 << 30);
