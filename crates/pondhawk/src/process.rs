@@ -1,14 +1,11 @@
 //! The process: its number in a file, messages to the service manager, and a life in the background.
 
 use std::env;
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::process::{Command, ExitCode};
 
 use nix::sys::stat::Mode;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
@@ -62,6 +59,8 @@ impl Drop for PidFile {
 pub(crate) fn notify_ready() {
     notify(&[NotifyState::Ready]);
     if is_detached() {
+        // The first process may be gone.
+        let _ = tell_first_process();
         let _ = leave_terminal();
     }
 }
@@ -81,8 +80,6 @@ fn notify(states: &[NotifyState<'_>]) {
 const DETACHED: &str = "PONDHAWK_DETACHED";
 /// The variable with the socket of the service manager (sd_notify(3)).
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
-/// Time between two looks at a process that is starting.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Whether this process is the one in the background.
 pub(crate) fn is_detached() -> bool {
@@ -93,6 +90,11 @@ pub(crate) fn is_detached() -> bool {
 pub(crate) fn begin_session() {
     // The process is no leader of a group, so that the call succeeds.
     let _ = setsid();
+}
+
+/// Tells the process that has started this one in the background, over the pipe at standard input.
+fn tell_first_process() -> io::Result<()> {
+    File::from(io::stdin().as_fd().try_clone_to_owned()?).write_all(b"1")
 }
 
 /// Closes the streams of the terminal.
@@ -106,47 +108,18 @@ fn leave_terminal() -> io::Result<()> {
 
 /// Starts this program again in the background, and waits until clients can connect.
 ///
-/// The exit code is that of the process in the background if it ends before.
+/// The two processes share a pipe, which is the standard input of the second: nobody else can say that it is ready.
 ///
 /// # Errors
 /// The process cannot be started.
 pub(crate) fn detach() -> io::Result<ExitCode> {
-    let directory = env::temp_dir().join(format!("pondhawk-{}-{}", std::process::id(), nonce()?));
-    fs::create_dir(&directory)?;
-    let outcome = start_and_wait(&directory.join("ready"));
-    let _ = fs::remove_dir_all(&directory);
-    outcome
-}
-
-fn start_and_wait(socket_path: &Path) -> io::Result<ExitCode> {
-    let socket = UnixDatagram::bind(socket_path)?;
-    // With `user`, the process in the background is another user when it is ready.
-    fs::set_permissions(socket_path, fs::Permissions::from_mode(0o777))?;
-    socket.set_read_timeout(Some(LOOK))?;
-    let words: Vec<OsString> = env::args_os().skip(1).collect();
+    let (mut reader, writer) = io::pipe()?;
     let mut command = Command::new(env::current_exe()?);
-    command.args(words).env(DETACHED, "1").env(NOTIFY_SOCKET, socket_path).stdin(Stdio::null());
-    let mut child = command.spawn()?;
-    let mut text = [0; 256];
-    loop {
-        match socket.recv(&mut text) {
-            Ok(length) if text[..length].split(|byte| *byte == b'\n').any(|line| line == b"READY=1") => {
-                return Ok(ExitCode::SUCCESS);
-            }
-            Ok(_) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(error) => return Err(error),
-        }
-        if child.try_wait()?.is_some() {
-            return Ok(ExitCode::FAILURE);
-        }
-    }
-}
-
-/// A number that nobody can guess, for the name of a directory.
-fn nonce() -> io::Result<u64> {
-    use std::io::Read;
-    let mut bytes = [0; 8];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
+    command.args(env::args_os().skip(1)).env(DETACHED, "1").env_remove(NOTIFY_SOCKET).stdin(writer);
+    let child = command.spawn()?;
+    // The command holds a writing end too. The pipe must end when the process in the background ends.
+    drop(command);
+    let is_ready = reader.read(&mut [0])? == 1;
+    drop(child);
+    Ok(if is_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
