@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use auth::{PasswordHash, Scheme};
 use pondhawk_tests::packet::{self, Connect};
 use pondhawk_tests::{Broker, Client, Mosquitto, Options, Version, is_long, pondhawk};
 use serde_json::Value;
@@ -186,4 +187,42 @@ fn torn_foreign_old_and_unfinished_databases_are_refused_and_nothing_is_made() {
     refused(&running, "stop Mosquitto first");
     assert!(store.import(&bad, &["--snapshot"]).status.success());
     assert_eq!(fs::read(store.database()).expect("it is still there"), whole, "the database stays as it is");
+}
+
+/// A session acts for its user before the client comes back: the rules let a message into its queue, and it is nobody else's.
+#[test]
+fn an_imported_session_belongs_to_its_user() {
+    let directory = TempDir::new().expect("there is a place for temporary files");
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).expect("a temporary file can be written");
+        path
+    };
+    let user = |name: &str| {
+        let hash = PasswordHash::new(Scheme::MOSQUITTO, name.as_bytes(), b"twelve bytes").expect("a salt");
+        format!("{name}:{hash}\n")
+    };
+    let users = file("users", &["ann", "bob"].map(user).concat());
+    let rules = file("rules", "user ann\ntopic write x/#\nuser bob\ntopic read x/#\n");
+    let store = format!("persistence true\npersistence_location {}/\n", directory.path().display());
+    let access = format!("password_file {}\nacl_file {}\n", users.display(), rules.display());
+    let mosquitto = Mosquitto::start(&(store + &access));
+    let bob = Connect { clean_start: false, ..Connect::new(Version::V3_1_1, "phone").of("bob", "bob") };
+    let mut client = Client::connect(mosquitto.address(), &bob);
+    client.send(&packet::subscribe_with(Version::V3_1_1, 1, "x/#", 1));
+    client.expect(&packet::suback(Version::V3_1_1, 1, 1));
+    client.leave();
+    mosquitto.stop();
+    let store = Store(directory);
+    assert!(store.import(&store.database(), &[]).status.success());
+    let settings = format!("[auth]\npassword_file = {users:?}\nacl_file = {rules:?}\n");
+    let broker = Broker::start(&Options { settings, data_dir: Some(store.journal()), ..Options::default() });
+    let mut ann = broker.client_with(&Connect::new(Version::V3_1_1, "ann").of("ann", "ann"));
+    publish(&mut ann, 1, false, "x/1", b"hey");
+    let mut thief = broker.connect();
+    thief.send(&Connect { user: Some("ann"), password: Some(b"ann"), ..bob }.bytes());
+    assert_eq!(thief.read_packet(), [0x20, 2, 0, 5]);
+    let (mut client, answer) = broker.greet(&bob);
+    assert_eq!(answer, [0x20, 2, 1, 0], "the session is there");
+    assert_eq!(client.read_packet()[..7], [0x32, 10, 0, 3, b'x', b'/', b'1']);
 }

@@ -69,6 +69,13 @@ impl Realms {
             })
     }
 
+    /// Whether user names prove nothing here: no listener has users or asks for certificates with names.
+    #[must_use]
+    pub fn prove_nothing(&self) -> bool {
+        let has_users = self.all.iter().any(|(_, access)| access.users().is_some());
+        !has_users && self.tenants.iter().flatten().all(|tenant| tenant.users.is_empty())
+    }
+
     /// Whether the user of a principal is there still. A user of an unknown place counts as being there: nobody here can tell.
     #[must_use]
     pub fn may_have(&self, owner: &Principal) -> bool {

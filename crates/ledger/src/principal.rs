@@ -46,7 +46,9 @@ impl Ledger {
         if !realms.is_same_mount(&owner, &claimant) {
             return true;
         }
-        owner.is_proved && !realms.is_same_user(&owner, &claimant) && realms.may_have(&owner)
+        // A name that was imported means nothing where no name is proved.
+        let is_owned = owner.is_proved && (owner.tenant.is_some() || !realms.prove_nothing());
+        is_owned && !realms.is_same_user(&owner, &claimant) && realms.may_have(&owner)
     }
 
     /// The user of the connection that has a client identifier, or of its session.

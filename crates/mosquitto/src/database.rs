@@ -55,6 +55,8 @@ pub struct Message {
 pub struct Session {
     /// The client identifier of the session.
     pub client_id: String,
+    /// The user name with which the client last connected, if it gave one.
+    pub user: Option<String>,
     /// Session Expiry Interval in seconds. `u32::MAX` is for ever.
     pub expiry_secs: u32,
     /// The time of expiry in seconds since 1970. `None` if the session never expires, or its client was connected.
@@ -258,10 +260,11 @@ fn session(body: &mut Body<'_>) -> Result<Session, DatabaseError> {
     let _packet_id = body.u16()?;
     let client_bytes = body.u16()?;
     let _port = body.u16()?;
-    let _user_bytes = body.u16()?;
+    let user_bytes = body.u16()?;
     let _padding = body.u32()?;
     let client_id = body.text(client_bytes)?;
-    Ok(Session { client_id, expiry_secs, expires_unix_secs: (expiry > 0).then_some(expiry) })
+    let user = Some(body.text(user_bytes)?).filter(|user| !user.is_empty());
+    Ok(Session { client_id, user, expiry_secs, expires_unix_secs: (expiry > 0).then_some(expiry) })
 }
 
 /// The rest of a chunk.

@@ -150,6 +150,12 @@ impl Import {
             let unix_ms = left.unwrap_or(now.unix_ms).min(now.unix_ms);
             let (expiry_secs, will) = (of.expiry_secs, WillFate::Dropped);
             self.records.push(Record::Session { session, client_id: Cow::Owned(of.client_id.clone()) });
+            // The rules of this user decide what the session may receive, and the identifier belongs to the user if names are
+            // proved here. The place of the name is not in the database.
+            let user = of.user.clone().map(Cow::Owned);
+            let acts =
+                |user| Record::Principal { session, user: Some(user), is_proved: true, rules: "".into() };
+            self.records.extend(user.map(acts));
             self.records.push(Record::Left { session, expiry_secs, unix_ms, will });
             self.sessions += 1;
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::{
-    Budget, ConnectionId, Interest, Message, Now, Place, Principal, QueueId, ShardId, Subscriber, Ticket,
+    Budget, ConnectionId, Interest, Message, Now, Place, Principal, QueueId, ShardId, Subscriber, Tenant,
+    Ticket,
 };
 use index::{Change, Subscriptions, Target, Targets};
 use ledger::{
@@ -416,7 +417,13 @@ impl Stage {
         let connection = ConnectionId { slot: self.next_slot, generation: 1 };
         let principal = match ask.user {
             Some(user) => {
-                Arc::new(Principal { user: Some(user.into()), is_proved: true, ..Principal::default() })
+                let tenant = Some(Arc::new(Tenant { users: "users".into(), mount: "".into() }));
+                Arc::new(Principal {
+                    user: Some(user.into()),
+                    is_proved: true,
+                    tenant,
+                    ..Principal::default()
+                })
             }
             None => Principal::anonymous(),
         };
