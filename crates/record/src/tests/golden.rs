@@ -78,14 +78,7 @@ fn the_format_is_the_one_in_the_manual() {
         Record::Principal { session, user: Some("ann".into()), is_proved: true, rules: "acl".into() },
         Record::Principal { session, user: None, is_proved: false, rules: "".into() },
         Record::WillPrincipal { will: MessageId(9), user: Some("ann".into()), rules: "acl".into() },
-        Record::Owner {
-            session,
-            user: Some("ann".into()),
-            is_proved: true,
-            rules: "acl".into(),
-            users: "pw".into(),
-            mount: "m/".into(),
-        },
+        owner(session),
     ];
     let line = |record: &Record<'_>| {
         let trace = format!("{record:?}");
@@ -94,4 +87,15 @@ fn the_format_is_the_one_in_the_manual() {
     };
     let lines: String = records.iter().map(line).collect();
     assert_eq!(lines, include_str!("golden.txt"), "a format that has changed has a new version");
+}
+
+fn owner(session: Incarnation) -> Record<'static> {
+    Record::Owner {
+        session,
+        user: Some("ann".into()),
+        is_proved: true,
+        rules: "acl".into(),
+        users: "pw".into(),
+        mount: "m/".into(),
+    }
 }
