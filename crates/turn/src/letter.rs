@@ -61,7 +61,7 @@ pub enum Note<S> {
     Controlled {
         /// The connection, which may be gone.
         connection: ConnectionId,
-        /// The answers.
+        /// The message with the answers, for everybody who may read them.
         answer: ControlAnswer,
     },
     /// Users have changed: clients whose user was removed go.

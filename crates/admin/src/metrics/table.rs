@@ -91,9 +91,11 @@ pub const METRICS: &[Metric] = &[
             "proxy_from" => "refused/proxy_from",
             "connection_rate" => "refused/connection_rate",
             "quic_handshakes" => "refused/quic_handshakes",
+            "quic_timeout" => "refused/quic_timeout",
+            "quic_frames" => "refused/quic_frames",
             "connect_timeout" => "refused/connect_timeout",
         },
-        "Connections that were closed before their CONNECT was read.",
+        "Connections that were closed before their CONNECT was read; for quic_frames, also later.",
     ),
     one(
         "connects_refused_total",
@@ -249,8 +251,15 @@ pub const METRICS: &[Metric] = &[
         "not_authorized_total",
         Counter,
         (Items, "action"),
-        each! { "publish" => "denied/publish", "receive" => "denied/receive", "will" => "wills/not_authorized" },
-        "Messages that the rules about topics have stopped.",
+        each! {
+            "publish" => "denied/publish",
+            "receive" => "denied/receive",
+            "will" => "wills/not_authorized",
+            "subscribe" => "denied/subscribe",
+            "unsubscribe" => "denied/unsubscribe",
+            "control" => "refused/control",
+        },
+        "Messages, and changes of subscriptions, that the rules have stopped; for control, too many commands waited.",
     ),
     one(
         "live_routed_total",
@@ -410,6 +419,7 @@ pub const METRICS: &[Metric] = &[
         (Bytes, "purpose"),
         each! {
             "connections" => "memory/connections",
+            "logins" => "memory/logins",
             "partial_packets" => "memory/partial_packets",
             "outputs" => "memory/outputs",
             "mail" => "memory/mail",
