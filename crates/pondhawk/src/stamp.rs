@@ -9,7 +9,7 @@ use std::path::Path;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     bytes: u64,
-    /// Device and inode.
+    /// Device and inode: a file that was replaced has others.
     number: (u64, u64),
     /// Seconds and nanoseconds, of the contents and of the state.
     times: [(i64, i64); 2],
