@@ -104,7 +104,7 @@ impl Server {
         while let Some(accepted) = self.door.accept(self.now, &mut answer) {
             match accepted {
                 Ok((handle, begun)) => {
-                    self.streams.push(self.links.add(Name { listener: 0, handle }, begun));
+                    self.streams.push(self.links.add(self.now, Name { listener: 0, handle }, begun));
                     self.read.push(Vec::new());
                 }
                 Err(Some(transmit)) => self.world.send(&transmit, &answer[..transmit.size]),

@@ -119,7 +119,8 @@ impl Realms {
             Some(_) => Arc::new(access.with_dynamic_security(Arc::clone(dynamic))),
             None => Arc::clone(access),
         };
-        Self::new(self.all.iter().map(|(name, access)| (name.clone(), one(access))).collect())
+        let all = self.all.iter().map(|(name, access)| (name.clone(), one(access))).collect();
+        Self::new(all).with_tenants(self.tenants.clone())
     }
 
     /// The name of a realm's rules, which means the same to the next process.
@@ -284,6 +285,13 @@ mod tests {
         assert!(realms.is_same_user(&named, &of("b", "")), "recorded without a place");
         let one = with_places(&[("b", ""), ("b", "")]);
         assert!(one.is_same_user(&of("gone", ""), &of("b", "")), "there is one place only");
+    }
+
+    #[test]
+    fn commands_change_no_places() {
+        let realms = with_places(&[("a", ""), ("b", "")]).with_dynamic_security(&Arc::default());
+        assert!(!realms.is_same_user(&of("gone", ""), &of("b", "")));
+        assert_eq!(realms.tenant(Realm(0)), of("a", "").tenant);
     }
 
     #[test]
