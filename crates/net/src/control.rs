@@ -24,7 +24,7 @@ pub struct Order {
 /// Messages with commands in the order in which they came.
 pub struct Orders {
     waiting: Mutex<Waiting>,
-    /// Tells the thread that carries commands out.
+    /// Tells the thread that carries commands out to [`take`](Orders::take) some.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -35,19 +35,26 @@ struct Waiting {
 }
 
 impl Orders {
-    /// No orders. `wake` is called, from any thread, when the first one has come.
+    /// No orders. `wake` is called, from any thread, when the first one has come, and when some are left behind those that
+    /// were taken.
     #[must_use]
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self { waiting: Mutex::default(), wake: Box::new(wake) }
     }
 
-    /// The next message, if there is one.
+    /// At most `count` messages. The thread is told again if more wait, so that other events have their turn between.
     #[must_use]
-    pub fn take(&self) -> Option<Order> {
+    pub fn take(&self, count: usize) -> Vec<Order> {
         let mut waiting = self.lock();
-        let order = waiting.orders.pop_front()?;
-        waiting.bytes -= order.request.payload.len();
-        Some(order)
+        let taken = waiting.orders.len().min(count);
+        let orders: Vec<Order> = waiting.orders.drain(..taken).collect();
+        waiting.bytes -= orders.iter().map(|order| order.request.payload.len()).sum::<usize>();
+        let has_more = !waiting.orders.is_empty();
+        drop(waiting);
+        if has_more {
+            (self.wake)();
+        }
+        orders
     }
 
     pub(crate) fn submit(&self, order: Order) -> Result<(), ControlBusy> {
@@ -104,8 +111,21 @@ mod tests {
         });
         assert_eq!(orders.submit(order(WAITING_BYTES_MAX + 1)), Ok(()), "alone it has room");
         assert_eq!(orders.submit(order(0)), Err(ControlBusy));
-        assert!(orders.take().is_some() && orders.take().is_none());
-        let taken = (0..1_000).take_while(|_| orders.submit(order(1)).is_ok()).count();
-        assert_eq!((taken, woken.load(Relaxed)), (WAITING_MAX, 2));
+        assert_eq!([orders.take(9).len(), orders.take(9).len()], [1, 0]);
+        let submitted = (0..1_000).take_while(|_| orders.submit(order(1)).is_ok()).count();
+        assert_eq!((submitted, woken.load(Relaxed)), (WAITING_MAX, 2));
+    }
+
+    #[test]
+    fn orders_that_are_left_wake_again() {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&woken);
+        let orders = Orders::new(move || {
+            count.fetch_add(1, Relaxed);
+        });
+        (0..5).for_each(|_| orders.submit(order(1)).expect("there is room"));
+        let taken = [(); 3].map(|()| (orders.take(2).len(), woken.load(Relaxed)));
+        assert_eq!(taken, [(2, 2), (2, 3), (1, 3)]);
+        assert_eq!(orders.lock().bytes, 0);
     }
 }

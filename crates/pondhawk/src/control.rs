@@ -12,8 +12,9 @@ use crate::users::replace_private;
 
 /// Maximum length of the file, in bytes. A command that would make it longer is refused.
 const FILE_BYTES_MAX: usize = 64 << 20;
-/// Maximum number of messages with commands for which the file is written once.
-const ORDERS_PER_FILE: usize = 256;
+/// Maximum number of messages with commands that are carried out together, and for which the file is written once. Other
+/// events of the main thread, such as a signal to stop, have their turn behind them.
+const ORDERS_TOGETHER: usize = 64;
 
 /// The file of dynamic security, and the commands that wait.
 pub(crate) struct Controls {
@@ -54,20 +55,9 @@ impl Controls {
         Arc::clone(&self.figures) as Arc<dyn Instruments>
     }
 
-    /// Carries out all commands that wait, and publishes the answers. Returns whether users or rules have changed.
+    /// Carries out some of the commands that wait, and publishes the answers. Returns whether users or rules have changed.
     pub(crate) fn run(&self, server: &Server) -> bool {
-        let mut has_changed = false;
-        loop {
-            let next = std::iter::from_fn(|| self.orders.take());
-            let orders: Vec<Order> = next.take(ORDERS_PER_FILE).collect();
-            if orders.is_empty() {
-                return has_changed;
-            }
-            has_changed |= self.carry_out(&orders, server);
-        }
-    }
-
-    fn carry_out(&self, orders: &[Order], server: &Server) -> bool {
+        let orders = self.orders.take(ORDERS_TOGETHER);
         let realms = self.guard.current();
         let Some(before) = realms.dynamic_security() else { return false };
         let mut after = DynamicSecurity::clone(before);
