@@ -69,6 +69,9 @@ struct Held {
     again_ms: Option<u64>,
 }
 
+/// Number of receivers whose look-up costs as much as one unit of work.
+const EXAMINED_PER_UNIT: usize = 8;
+
 impl Held {
     fn push(&mut self, mut will: DueWill, full: Arc<Subscriber>, now: Now) {
         will.held_from_ms.get_or_insert(now.monotonic_ms);
@@ -143,7 +146,7 @@ impl Ledger {
             if full.gauge.level() == Level::Over && self.may_hold(&will, now) {
                 self.wills.held.push(will, full, now);
             } else {
-                self.fire_will(will, now, to);
+                *units = units.saturating_sub(self.fire_will(will, now, to) / EXAMINED_PER_UNIT);
             }
         }
         while *units > 0
@@ -151,20 +154,24 @@ impl Ledger {
             && let Some(will) = self.wills.due.pop_front()
         {
             *units -= 1;
-            self.fire_will(will, now, to);
+            *units = units.saturating_sub(self.fire_will(will, now, to) / EXAMINED_PER_UNIT);
         }
     }
 
-    fn fire_will(&mut self, will: DueWill, now: Now, to: &mut impl Effects) {
+    /// Publishes a will, unless it has to wait. Returns the number of subscriptions that were examined for it.
+    fn fire_will(&mut self, will: DueWill, now: Now, to: &mut impl Effects) -> usize {
         if !self.may_publish(&will.principal, &will.message) {
             add(&self.gauges.wills_denied, 1);
-            return self.give_up_will(will.id, to);
+            self.give_up_will(will.id, to);
+            return 0;
         }
         let message = Arc::clone(&will.message).published_at(now);
         let mut targets = self.look_up(&message);
+        let examined = targets.examined;
         if let Some(full) = full_receiver(&targets, message.qos()) {
             if self.may_hold(&will, now) {
-                return self.wills.held.push(will, full, now);
+                self.wills.held.push(will, full, now);
+                return examined;
             }
             add(&self.gauges.wills_dropped, leave_out_full_receivers(&mut targets, message.qos()));
         }
@@ -190,6 +197,7 @@ impl Ledger {
                 self.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
             }
         }
+        examined
     }
 
     /// Looks up the receivers of a message, by the current subscriptions and rules.

@@ -165,6 +165,27 @@ fn a_will_wave_takes_several_turns_and_waits_for_room_in_the_shards() {
     assert_eq!(live, 3_000);
 }
 
+#[test]
+fn a_will_for_many_receivers_counts_for_the_turn() {
+    let mut stage = Stage::new();
+    for number in 0..400 {
+        let receiver = stage.client(&format!("r{number}"), &Ask::clean());
+        stage.subscribe(&receiver, "will/#", at_qos(wire::Qos::AtMostOnce));
+    }
+    let clients: Vec<Client> = (0..100)
+        .map(|number| stage.client(&format!("c{number}"), &Ask::lasting(60).will("will/c", 5)))
+        .collect();
+    clients.iter().for_each(|client| stage.leave(client, Cause::WithWill));
+    stage.sink.has_no_room = true;
+    stage.pass_secs(5);
+    stage.sink.has_no_room = false;
+    stage.ledger.work(stage.now, &mut stage.sink);
+    let first = count(&stage.gauges().wills_published);
+    assert!((1..=20).contains(&first), "{first} in one turn");
+    stage.work();
+    assert_eq!(count(&stage.gauges().wills_published), 100);
+}
+
 /// A will is as large as its client likes, and a shard delivers all that it is told in one turn.
 #[test]
 fn wills_stop_when_the_shards_have_no_room_for_more() {
