@@ -8,6 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use auth::Origin;
 use sha2::{Digest, Sha256};
 
 /// Minimum length of a token, in bytes.
@@ -141,13 +142,14 @@ pub fn own(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Counts wrong tokens by address.
+/// Counts wrong tokens by address. Addresses of IPv6 with the same first 64 bits are one.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts(HashMap<IpAddr, (Instant, u32)>);
+pub(crate) struct Attempts(HashMap<Origin, (Instant, u32)>);
 
 impl Attempts {
     /// Notes a wrong token. Returns whether too many have come from the address.
     pub(crate) fn wrong(&mut self, from: IpAddr, now: Instant) -> bool {
+        let from = Origin::from(from);
         if self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(&from) {
             self.0.retain(|_, (begun, _)| now.duration_since(*begun) < WINDOW);
             if self.0.len() >= ADDRESSES_MAX {
@@ -190,6 +192,14 @@ mod tests {
         assert_eq!(refused, 80);
         assert!(!attempts.wrong(other, now));
         assert!(!attempts.wrong(one, now + WINDOW));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        let hosts =
+            (0..100).map(|host| IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host)));
+        assert_eq!(hosts.filter(|host| attempts.wrong(*host, now)).count(), 80);
     }
 
     #[test]
