@@ -200,13 +200,10 @@ impl Access {
     /// Whether a client may use a topic, and the reason.
     #[must_use]
     pub fn decide(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> Decision<'_> {
-        let dynamic = self.dynamic.as_ref().map(|dynamic| dynamic.decide(client, topic, action));
-        match (dynamic, &self.permissions) {
-            (Some(Some(decision)), _) => decision,
-            (_, Some(permissions)) => permissions.decide(client, topic, action),
-            (Some(None), None) => Decision { is_allowed: false, reason: Reason::NoMatch },
-            (None, None) => Decision { is_allowed: true, reason: Reason::NoRules },
-        }
+        self.first_of(
+            |dynamic| dynamic.decide(client, topic, action),
+            |permissions| permissions.decide(client, topic, action),
+        )
     }
 
     /// Whether a client may change its subscriptions, and the reason. An access control list says nothing about that.
@@ -217,11 +214,24 @@ impl Access {
         filter: TopicFilter<'_>,
         action: FilterAction,
     ) -> Decision<'_> {
-        let dynamic = self.dynamic.as_ref().map(|dynamic| dynamic.decide_filter(client, filter, action));
-        match (dynamic, &self.permissions) {
-            (Some(Some(decision)), _) => decision,
-            (_, Some(_)) => Decision { is_allowed: true, reason: Reason::Subscription },
-            (Some(None), None) => Decision { is_allowed: false, reason: Reason::NoMatch },
+        self.first_of(
+            |dynamic| dynamic.decide_filter(client, filter, action),
+            |_| Decision { is_allowed: true, reason: Reason::Subscription },
+        )
+    }
+
+    /// The decision of dynamic security, or else that of the permissions. Where neither says anything, nothing is allowed if
+    /// there is dynamic security, and everything without rules.
+    fn first_of<'a>(
+        &'a self,
+        of_dynamic: impl FnOnce(&'a DynamicSecurity) -> Option<Decision<'a>>,
+        of_permissions: impl FnOnce(&'a Permissions) -> Decision<'a>,
+    ) -> Decision<'a> {
+        let dynamic = self.dynamic.as_deref();
+        match (dynamic.and_then(of_dynamic), self.permissions.as_deref()) {
+            (Some(decision), _) => decision,
+            (None, Some(permissions)) => of_permissions(permissions),
+            (None, None) if dynamic.is_some() => Decision { is_allowed: false, reason: Reason::NoMatch },
             (None, None) => Decision { is_allowed: true, reason: Reason::NoRules },
         }
     }

@@ -13,7 +13,7 @@ use crate::ending::{By, Ending};
 use crate::filters::Filters;
 use crate::{Effects, Shard};
 
-/// Maximum number of places of connections that one answer visits: about 20 microseconds.
+/// Maximum number of places of connections that one answer visits.
 pub const PLACES_PER_ANSWER: u32 = 256;
 /// Maximum number of filters in one answer. Each costs a look-up in the index, under its read lock.
 pub const FILTERS_PER_ANSWER: usize = 256;

@@ -54,6 +54,7 @@ use say::{complain, show};
 use settings::{Asks, Settings};
 
 pub use help::{command, help};
+pub use presets::variables;
 pub use probe::{ProbeArgs, run as probe};
 pub use settings::Tool;
 pub use tap::{TapArgs, run as tap};

@@ -27,6 +27,11 @@ const VARIABLES: &[(&str, &str)] = &[
 /// Environment variable with the name of a profile.
 const PROFILE: &str = "PONDHAWK_PROFILE";
 
+/// Names of the environment variables that the programs read.
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    VARIABLES.iter().map(|(name, _)| *name).chain([PROFILE])
+}
+
 /// Applies environment variables and the profile, which has this name if `--profile` was given.
 ///
 /// A profile of the command line overrides variables, and variables override the profile of a variable.

@@ -6,23 +6,9 @@ use config::Environment;
 
 /// Beginning of the names of variables that set keys.
 const PREFIX: &str = "PONDHAWK_";
-/// Variables of the clients and of the process, which set no key. A star stands for any rest.
-const OTHERS: [&str; 14] = [
-    "PONDHAWK_HOST",
-    "PONDHAWK_PORT",
-    "PONDHAWK_USERNAME",
-    "PONDHAWK_PASSWORD",
-    "PONDHAWK_CAFILE",
-    "PONDHAWK_CAPATH",
-    "PONDHAWK_CERT",
-    "PONDHAWK_KEY",
-    "PONDHAWK_PROFILE",
-    "PONDHAWK_SYSLOG",
-    "PONDHAWK_DETACHED",
-    "PONDHAWK_BUILT",
-    "PONDHAWK_TOOLS",
-    "PONDHAWK_TEST_*",
-];
+/// Variables of the process and of tests, which set no key. A star stands for any rest.
+const OTHERS: [&str; 5] =
+    ["PONDHAWK_SYSLOG", "PONDHAWK_DETACHED", "PONDHAWK_BUILT", "PONDHAWK_TOOLS", "PONDHAWK_TEST_*"];
 
 /// Names of all variables that set keys. Keys of listeners have none.
 fn of_keys() -> BTreeSet<String> {
@@ -48,9 +34,9 @@ pub(crate) fn setting_keys(environment: &Environment) -> Vec<String> {
 pub(crate) fn unknown(environment: &Environment) -> Vec<String> {
     let keys = of_keys();
     let is_other = |name: &str| {
-        OTHERS.iter().any(|other| match other.strip_suffix('*') {
+        cli::variables().chain(OTHERS).any(|other| match other.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning),
-            None => name == *other,
+            None => name == other,
         })
     };
     // Kubernetes makes variables for a service called `pondhawk`, and for others whose names begin so.
